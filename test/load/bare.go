@@ -6,8 +6,9 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// launchBare starts test/load/bare, the server of the yardstick, without waiting for it.
-// answer is a response of the collector, which bare imitates.
+// launchBare starts test/load/bare, the reference server of the yardstick, and does not
+// wait until it is ready. answer is a response of the collector. The server returns a
+// response of the same form.
 func (b *bench) launchBare(ctx context.Context, answer string) (*process, error) {
 	addresses, err := servers.FreeAddresses(1)
 	if err != nil {

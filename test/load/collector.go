@@ -37,7 +37,8 @@ var hashKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
 // connectionCounts are the numbers of connections in the collector's performance goals.
 var connectionCounts = []int{64, 256}
 
-// measureCollector measures the rows C1 to C7, and the rows of a collector without load.
+// measureCollector measures the rows C1 to C7 of the table, and the rows of a collector
+// without load.
 func measureCollector(ctx context.Context, b *bench) error {
 	client, err := b.redisClient(collectorRedis)
 	if err != nil {
@@ -111,7 +112,8 @@ func (b *bench) collectorRows(what string, connections int, bare, everysec, dura
 	b.compare("C7", what+", always", own, alwaysGoal, durable, everysec, rate, perSecond)
 }
 
-// groupRows adds the rows that compare group commit with one XADD for each click.
+// groupRows adds the rows that compare the collector, which writes clicks in groups, with
+// a collector that sends one XADD for each click.
 func (b *bench) groupRows(connections int, grouped, naive, wide []sample) {
 	const yardstick = "naive"
 	what := "group commit, " + strconv.Itoa(connections) + " connections, everysec"
@@ -175,7 +177,8 @@ func (c clicks) to(p *process, fsync string) side {
 		if err != nil {
 			return sample{}, err
 		}
-		// The clicks of the warm-up are included in both.
+		// The memory and the log include the clicks of the warm-up, so sent includes them
+		// too.
 		clicks := float64(sent.Load())
 		got.log, got.memory = (after-before)/clicks, float64(memory)/clicks
 		// No consumer deletes the entries of the stream, so it is deleted here.
@@ -183,8 +186,8 @@ func (c clicks) to(p *process, fsync string) side {
 	}
 }
 
-// fillDirectory writes a merchant for each connection to the edge directory, like the
-// core does, and returns their public keys.
+// fillDirectory writes merchants to the edge directory, in the same form as the core, and
+// returns their public keys.
 func fillDirectory(ctx context.Context, client redis.UniversalClient, merchants int) ([]string, error) {
 	writer := directory.NewWriter(client)
 	rebuild, err := writer.BeginRebuild(ctx)

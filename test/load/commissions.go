@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// The numbers of commissions in the large workspace, in the workspace with which it
-	// is compared, and in all other workspaces together, before they are multiplied by
-	// SCALE. They are a tenth of the numbers in the performance goal L1.
+	// The number of commissions in the large workspace, in the small workspace with which
+	// it is compared, and in all other workspaces together. SCALE multiplies these
+	// numbers. They are a tenth of the numbers in the performance goal L1.
 	largeCommissions  = 100_000
 	smallCommissions  = 9_100
 	othersCommissions = 890_900
@@ -107,9 +107,10 @@ const exportSQL = `
 	left join users u on u.id = c.partner_id
 	where c.workspace_id = '%s' and c.mode = 'live' order by c.created_at desc, c.created_at desc, c.id desc`
 
-// measureExport compares the CSV export of a workspace with psql, which copies the rows
-// of the same statement. It also measures the export through a separate gateway process,
-// because the gateway in the core's process shares the core's memory.
+// measureExport compares the CSV export of a workspace with psql, which copies the result
+// of the same statement. It also measures the memory during the export. For this it uses
+// a separate gateway process in addition, because a gateway in the core's process shares
+// its memory.
 func (b *bench) measureExport(ctx context.Context, core *process, on *database, large listed) error {
 	psql, err := exec.LookPath("psql")
 	if err != nil {
@@ -143,7 +144,7 @@ func (b *bench) measureExport(ctx context.Context, core *process, on *database, 
 		}
 		return sample{rate: rows / time.Since(began).Seconds()}, nil
 	}
-	coreIdle, err := forgetPeak(core.pid)
+	coreIdle, err := resetPeak(core.pid)
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (b *bench) measureExport(ctx context.Context, core *process, on *database, 
 	if err := b.reportMemory("peak memory of the core with its gateway during the export", core, coreIdle); err != nil {
 		return err
 	}
-	gatewayIdle, err := forgetPeak(gateway.pid)
+	gatewayIdle, err := resetPeak(gateway.pid)
 	if err != nil {
 		return err
 	}
@@ -165,8 +166,8 @@ func (b *bench) measureExport(ctx context.Context, core *process, on *database, 
 	return b.reportMemory("peak memory of a separate gateway during the export", gateway, gatewayIdle)
 }
 
-// startGateway starts a separate gateway in front of the core. It reads the core's gRPC
-// address from the core's environment.
+// startGateway starts a separate gateway that forwards requests to the core. It reads the
+// gRPC address from the environment of the core's process.
 func (b *bench) startGateway(ctx context.Context, core *process) (*process, error) {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.dir+"/", module+"/cmd/gateway")
 	cmd.Env, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
@@ -247,7 +248,7 @@ func (c *newlines) Write(p []byte) (int, error) {
 // reportMemory adds a row that compares the peak memory of a process with its idle
 // memory.
 func (b *bench) reportMemory(what string, p *process, idle float64) error {
-	peak, err := memoryOf(p.pid, mostMemory)
+	peak, err := memoryOf(p.pid, peakMemory)
 	if err != nil {
 		return err
 	}
@@ -258,9 +259,9 @@ func (b *bench) reportMemory(what string, p *process, idle float64) error {
 	return nil
 }
 
-// fillCommissions inserts commissions in bulk, with the same rows and counters as real
-// conversions would create, but without conversions. No commission is due, because a
-// core runs during the measurement.
+// fillCommissions inserts commissions in bulk. It inserts the same rows and counts as
+// real conversions would create, but no conversions. The hold period of no commission has
+// ended, so that the core approves none during the measurement.
 func fillCommissions(ctx context.Context, on *database, scale int, large, small listed) (err error) {
 	conn, err := pgx.Connect(ctx, on.url)
 	if err != nil {
@@ -278,8 +279,7 @@ func fillCommissions(ctx context.Context, on *database, scale int, large, small 
 		return err
 	}
 	steps := []string{
-		// The conversions of the commissions do not exist, so foreign keys are not
-		// checked.
+		// Disable foreign keys, because the conversions of the commissions do not exist.
 		"set session_replication_role = replica",
 		fmt.Sprintf(`create temporary table places as
 			select p.workspace_id, p.id as program_id, gen_random_uuid() as participant_id, gen_random_uuid() as partner_id, n,

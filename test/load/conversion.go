@@ -23,8 +23,8 @@ const (
 	conversionsPath = "/api/v1/conversions"
 	conversionRound = 2 * time.Second
 	shopOpenFor     = 10 * time.Second
-	// The values of cmd/core, for the measurement that calls the service in this
-	// process.
+	// These values are the same as in cmd/core. The measurement that calls the service in
+	// this process uses them.
 	coreConnections = 48
 	coreGCPercent   = 150
 )
@@ -70,8 +70,8 @@ func measureConversions(ctx context.Context, b *bench) error {
 	if err := s.writeScript(ctx, ours, least, "conversions", "commissions", "events"); err != nil {
 		return err
 	}
-	// Fill both databases with conversions, so that they have rows and statistics like a
-	// shop that has sold for a while.
+	// Fill both databases with conversions, so that the tables have rows and statistics
+	// like the tables of a shop in use.
 	busy := warm
 	busy.connections, busy.measured = 64, shopOpenFor
 	if _, err := busy.run(ctx); err != nil {
@@ -108,7 +108,8 @@ func measureConversions(ctx context.Context, b *bench) error {
 			if err != nil {
 				return got, core.fail(err)
 			}
-			// The remaining background work must not disturb pgbench.
+			// Pause the core, because its remaining background work would disturb
+			// pgbench.
 			return got, core.pause()
 		}
 		if err := core.pause(); err != nil {
@@ -134,8 +135,8 @@ func measureConversions(ctx context.Context, b *bench) error {
 }
 
 // measureTransactions measures the rows V1 and V2. It calls the service in this process,
-// without HTTP, credentials and rate limits. The jobs that conversions create are not
-// run, as in pgbench.
+// without HTTP, credentials and rate limits. The jobs that the conversions create do not
+// run, because pgbench has no jobs either.
 func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, all, least func(clients int) side) error {
 	store, err := postgres.Open(ctx, postgres.Config{URL: on.url, MaxConns: coreConnections})
 	if err != nil {

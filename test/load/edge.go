@@ -13,8 +13,8 @@ import (
 
 const edgeReadyPath = "/v1/health/ready"
 
-// startCollector starts a collector that uses a logical database of the Redis, and
-// returns when it is ready.
+// startCollector starts a collector that uses the given logical database of Redis. It
+// returns when the collector is ready.
 func (b *bench) startCollector(ctx context.Context, database int) (*process, error) {
 	p, err := b.launchCollector(ctx, database)
 	return awaitEdge(ctx, p, err)
@@ -36,7 +36,7 @@ func (b *bench) startNaive(ctx context.Context, name, options string) (*process,
 	if err != nil {
 		return nil, err
 	}
-	// cmd/collector sets the same values itself.
+	// cmd/collector sets these values in its code.
 	p, err := b.launchEdge(ctx, name, "naive", redisURL+options, "GOGC=800", "GOMEMLIMIT=256MiB")
 	return awaitEdge(ctx, p, err)
 }
@@ -54,12 +54,13 @@ func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, m
 		"TRIBUTARY_ALLOW_HTTP=true",
 		"TRIBUTARY_HASH_KEY=" + hashKey,
 		"TRIBUTARY_LIMIT_TRACKING=" + strconv.Itoa(noLimit),
-		// There is no load balancer that must notice the shutdown.
+		// There is no load balancer that must detect the shutdown.
 		"TRIBUTARY_SHUTDOWN_DELAY=0s",
 	}, more...), b.file(binary))
 }
 
-// awaitEdge waits until p is ready. err is the result of launching it.
+// awaitEdge waits until p is ready. err is the error of the launch of p; if it is set,
+// awaitEdge returns it.
 func awaitEdge(ctx context.Context, p *process, err error) (*process, error) {
 	if err != nil {
 		return nil, err

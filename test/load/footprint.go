@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// openConnectionCount is the number of connections that stay open. Each sends clicksPerConnection
-	// clicks.
+	// openConnectionCount is the number of connections that stay open. Each connection
+	// sends clicksPerConnection clicks.
 	openConnectionCount = 1000
 	clicksPerConnection = 10
 	// restTime is the pause before the memory of a process is read.
@@ -23,8 +23,8 @@ const (
 	readyPollInterval = 500 * time.Microsecond
 )
 
-// measureFootprint measures the rows of a collector without load: its size on disk, the time to its
-// first response, and its memory, idle and with open connections.
+// measureFootprint measures the rows of a collector without load: the size of the binary,
+// the time to the first response, and the memory, both idle and with open connections.
 func (b *bench) measureFootprint(ctx context.Context, keys []string, answer string) error {
 	const yardstick = "bare net/http"
 	for _, built := range []struct{ what, flags string }{
@@ -45,7 +45,7 @@ func (b *bench) measureFootprint(ctx context.Context, keys []string, answer stri
 	}
 	edge := func(ctx context.Context) (*process, error) { return b.launchCollector(ctx, collectorRedis) }
 	bare := func(ctx context.Context) (*process, error) { return b.launchBare(ctx, answer) }
-	got, err := b.takeTurns(ctx, "what a collector weighs", startAndConnect(edge, edgeReadyPath, keys), b.yardstick(startAndConnect(bare, healthPath, keys)))
+	got, err := b.takeTurns(ctx, "collector without load", startAndConnect(edge, edgeReadyPath, keys), b.yardstick(startAndConnect(bare, healthPath, keys)))
 	if err != nil {
 		return err
 	}
@@ -55,9 +55,10 @@ func (b *bench) measureFootprint(ctx context.Context, keys []string, answer stri
 	return nil
 }
 
-// sizeOf builds a command with linker flags and returns the size of the binary in bytes.
+// sizeOf builds a command with the given linker flags and returns the size of the binary
+// in bytes.
 func (b *bench) sizeOf(ctx context.Context, of, flags string) (float64, error) {
-	path := b.file("weighed")
+	path := b.file("sized")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags="+flags, "-o", path, module+"/"+of)
 	cmd.Env, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -70,8 +71,9 @@ func (b *bench) sizeOf(ctx context.Context, of, flags string) (float64, error) {
 	return float64(info.Size()), os.Remove(path)
 }
 
-// startAndConnect returns a side that starts a process and measures its memory, idle and with open
-// connections. The process is ready when path returns 200.
+// startAndConnect returns a side of a row. The side starts a process and measures the
+// memory of the process, idle and with open connections. The process is ready when path
+// returns 200.
 func startAndConnect(launch func(context.Context) (*process, error), path string, keys []string) side {
 	return func(ctx context.Context) (sample, error) {
 		began := time.Now()
@@ -87,7 +89,7 @@ func startAndConnect(launch func(context.Context) (*process, error), path string
 		if err := sleep(ctx, restTime); err != nil {
 			return sample{}, err
 		}
-		if got.idle, err = memoryOf(p.pid, heldMemory); err != nil {
+		if got.idle, err = memoryOf(p.pid, currentMemory); err != nil {
 			return sample{}, err
 		}
 		conns, err := openConnections(ctx, p.address, keys)
@@ -102,14 +104,15 @@ func startAndConnect(launch func(context.Context) (*process, error), path string
 		if err := sleep(ctx, restTime); err != nil {
 			return sample{}, err
 		}
-		got.busy, err = memoryOf(p.pid, heldMemory)
+		got.busy, err = memoryOf(p.pid, currentMemory)
 		return got, err
 	}
 }
 
-// openConnections opens connections that each send some clicks concurrently. The connections stay
-// open, even if hold returns an error. The number of connections exceeds the usual soft
-// limit of open files, but Go raises it to the hard limit in both processes.
+// openConnections opens connections and sends clicks over all of them concurrently. The
+// connections stay open even if openConnections returns an error. Their number exceeds
+// the usual soft limit of open files, but the Go runtime raises the soft limit to the
+// hard limit in both processes.
 func openConnections(ctx context.Context, address string, keys []string) ([]net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()

@@ -21,14 +21,15 @@ const (
 	// warmUp is the time before the measurement begins, for connections, caches and
 	// prepared statements.
 	warmUp = 300 * time.Millisecond
-	// responseTimeout is the time limit for the last responses after the end of the
-	// measurement.
+	// responseTimeout is the maximum time from the end of the measurement to the last
+	// response.
 	responseTimeout = 10 * time.Second
 )
 
-// traffic sends HTTP requests over persistent connections, one at a time on each, as
-// soon as a response arrives. It implements only the part of HTTP/1.1 that the servers
-// of this project use, because its CPU time is missing for the servers.
+// traffic sends HTTP requests over persistent connections. Each connection sends the next
+// request as soon as a response arrives. To use little of the CPU time that it shares
+// with the servers, traffic implements only the part of HTTP/1.1 that the servers of this
+// project use.
 type traffic struct {
 	address     string
 	connections int
@@ -42,7 +43,7 @@ type traffic struct {
 	status int
 }
 
-// The phases of a round. All connections read the current phase.
+// These constants are the phases of a round. All connections read the current phase.
 const (
 	warming int32 = iota
 	measuring
@@ -57,12 +58,12 @@ func (t traffic) run(ctx context.Context) (sample, error) {
 	return got, err
 }
 
-// worker is a function that runs concurrently with other workers until the round is
-// over. It returns the duration of each operation that was done during the measurement.
+// worker is a function that runs concurrently with other workers until the round is over.
+// It returns the durations of the operations that ended during the measurement.
 type worker func(ctx context.Context, n int, phase *atomic.Int32) ([]time.Duration, error)
 
-// measuredProcesses selects the processes that serve a load: a process, and, if it is not nil,
-// the Redis that it uses.
+// measuredProcesses selects the processes whose CPU time is measured: a server process
+// and its Redis. If redis is nil, only the server process is measured.
 type measuredProcesses struct {
 	pid   int
 	redis redis.UniversalClient
@@ -76,8 +77,8 @@ func (a measuredProcesses) redisCPUTime(ctx context.Context) (time.Duration, err
 	return redisTime(ctx, a.redis)
 }
 
-// measureWorkers measures a number of workers, and the CPU time of the processes that serve
-// them. The first error ends the run.
+// measureWorkers runs workers and measures their operations, and the CPU time of the
+// processes that serve them. The first error ends the run.
 func measureWorkers(ctx context.Context, workers int, measured time.Duration, spent measuredProcesses, work worker) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, warmUp+measured+responseTimeout)
 	defer cancel()
@@ -93,21 +94,21 @@ func measureWorkers(ctx context.Context, workers int, measured time.Duration, sp
 		})
 	}
 	err := sleep(ctx, warmUp)
-	// A busy Redis responds late. So its CPU time is read before the measurement begins
-	// and after it has ended.
-	behind, behindErr := spent.redisCPUTime(ctx)
+	// A busy Redis responds late. Therefore its CPU time is read before the measurement
+	// begins and after it has ended.
+	redisBefore, redisErr := spent.redisCPUTime(ctx)
 	server, cpuErr := cpuTime(spent.pid)
 	phase.Store(measuring)
 	began := time.Now()
-	err = errors.Join(err, behindErr, cpuErr, sleep(ctx, measured))
+	err = errors.Join(err, redisErr, cpuErr, sleep(ctx, measured))
 	phase.Store(over)
 	length := time.Since(began)
 	serverAfter, cpuErr := cpuTime(spent.pid)
-	behindAfter, behindErr := spent.redisCPUTime(ctx)
-	err = errors.Join(err, behindErr, cpuErr)
+	redisAfter, redisErr := spent.redisCPUTime(ctx)
+	err = errors.Join(err, redisErr, cpuErr)
 	group.Wait()
 	for _, fault := range faults {
-		// The first is the cause; the others were cancelled by it.
+		// The first error is the cause. The other errors are consequences of it.
 		if fault != nil && !errors.Is(fault, context.Canceled) {
 			return sample{}, fault
 		}
@@ -121,7 +122,7 @@ func measureWorkers(ctx context.Context, workers int, measured time.Duration, sp
 	return sample{
 		rate:  float64(len(all)) / length.Seconds(),
 		cpu:   (serverAfter - server) / requests,
-		redis: (behindAfter - behind) / requests,
+		redis: (redisAfter - redisBefore) / requests,
 		p50:   quantile(all, 0.5),
 		p99:   quantile(all, 0.99),
 	}, nil
@@ -158,8 +159,8 @@ func (t traffic) connection(ctx context.Context, n int, phase *atomic.Int32) ([]
 	}
 }
 
-// contextError returns the error of the context if there is one, because then err is only a
-// consequence. Otherwise it returns err.
+// contextError returns the cause of the end of ctx if ctx has ended, because then err is
+// only a consequence. Otherwise it returns err.
 func contextError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -167,7 +168,8 @@ func contextError(ctx context.Context, err error) error {
 	return err
 }
 
-// skipResponse reads one response. A status other than wanted is an error.
+// skipResponse reads one response. It returns an error if the status is not the wanted
+// status.
 func skipResponse(from *bufio.Reader, wanted int) error {
 	length, err := readHead(from, wanted)
 	if err != nil {
@@ -177,8 +179,8 @@ func skipResponse(from *bufio.Reader, wanted int) error {
 	return err
 }
 
-// readHead reads a response up to its body and returns the length of the body. A status
-// other than wanted is an error.
+// readHead reads the head of a response and returns the length of its body. It returns an
+// error if the status is not the wanted status.
 func readHead(from *bufio.Reader, wanted int) (int, error) {
 	line, err := from.ReadSlice('\n')
 	if err != nil {

@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	// rowsPerRound is the number of clicks that each side stores in a round, before it
-	// is multiplied by SCALE.
+	// rowsPerRound is the number of clicks that each side stores in a round. SCALE
+	// multiplies it.
 	rowsPerRound = 250_000
-	// batchRows is the size of ingestion's batches.
+	// batchRows is the maximum number of clicks that ingestion stores in one transaction.
 	batchRows = 5000
 	// entryClicks is the number of clicks per stream entry of a busy collector.
 	entryClicks = 128
-	// drainTimeout limits the length of one round of I2.
+	// drainTimeout is the maximum duration of one round of row I2.
 	drainTimeout = 5 * time.Minute
 )
 
@@ -50,7 +50,8 @@ func measureIngestion(ctx context.Context, b *bench) error {
 		{"I1", "clicks stored from memory, rows", "≥ 0.95", i.storeClicks},
 		{"I2", "clicks from stream to acknowledged, rows", "≥ 0.85", i.drainStream},
 	} {
-		// The yardstick copies the rows that the service stored last.
+		// The yardstick copies the rows that the service has stored last, so store rows
+		// once before the first round.
 		if _, err := row.ours(ctx); err != nil {
 			return err
 		}
@@ -63,7 +64,8 @@ func measureIngestion(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// ingestion contains a database for the service and one for the yardstick (twin).
+// ingestion contains a database for the service (ours) and a database for the yardstick
+// (twin).
 type ingestion struct {
 	b                *bench
 	rows             int
@@ -159,8 +161,8 @@ func (i *ingestion) storeClicks(ctx context.Context) (sample, error) {
 	return i.sampleSince(began), nil
 }
 
-// copyRows is the yardstick. It copies the rows that the service stored last, in the same
-// batches.
+// copyRows is the yardstick. It copies the rows that the service has stored last into the
+// other database, in the same batches.
 func (i *ingestion) copyRows(ctx context.Context) (got sample, err error) {
 	columns, stored, err := i.storedRows(ctx)
 	if err != nil {
@@ -183,15 +185,16 @@ func (i *ingestion) copyRows(ctx context.Context) (got sample, err error) {
 	return i.sampleSince(began), nil
 }
 
-// storedRows returns the rows that the service stored, and checks their number.
+// storedRows returns the rows that the service has stored. It returns an error if rows
+// are missing.
 func (i *ingestion) storedRows(ctx context.Context) (columns []string, values [][]any, err error) {
 	conn, err := pgx.Connect(ctx, i.ours.url)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	// The rows are read in the order in which they were written. In the order of their
-	// ids they would be cheaper to index.
+	// The rows are read in the order in which they were written. An insertion in the
+	// order of their ids would be faster, because of the index.
 	rows, err := conn.Query(ctx, "select * from clicks order by tableoid, ctid")
 	if err != nil {
 		return nil, nil, err
@@ -207,15 +210,15 @@ func (i *ingestion) storedRows(ctx context.Context) (columns []string, values []
 }
 
 const (
-	// streamBlock is how long a read of the stream waits for new entries. It also limits
-	// the time until an ingester stops.
+	// streamBlock is the time for which a read of the stream waits for new entries. An
+	// ingester also needs up to this time to stop.
 	streamBlock = 100 * time.Millisecond
 	// pollInterval is the pause between two checks for the end of a round.
 	pollInterval = 5 * time.Millisecond
 )
 
-// drainStream measures the whole ingestion. It starts with a full stream and ends when every
-// entry is committed and acknowledged.
+// drainStream measures the whole ingestion. The measurement starts with a full stream and
+// ends when the clicks of every entry are committed and every entry is acknowledged.
 func (i *ingestion) drainStream(ctx context.Context) (sample, error) {
 	last, err := i.fillStream(ctx)
 	if err != nil {
@@ -263,7 +266,8 @@ func (i *ingestion) awaitAcknowledged(ctx context.Context, last string) error {
 	}
 }
 
-// fillStream appends the clicks of a round to the stream and returns the id of the last entry.
+// fillStream appends the clicks of a round to the stream and returns the id of the last
+// entry.
 func (i *ingestion) fillStream(ctx context.Context) (last string, err error) {
 	writer := clickstream.NewWriter(i.stream, 1)
 	now := time.Now()
@@ -288,11 +292,12 @@ func (i *ingestion) fillStream(ctx context.Context) (last string, err error) {
 }
 
 const (
-	// clickEvery is the time between two clicks of a round. So 25 clicks share a
+	// clickEvery is the time between two clicks of a round. So 25 clicks have the same
 	// millisecond, as in a busy collector.
 	clickEvery = 40 * time.Microsecond
-	// returnAfter is the number of clicks after which every second visitor clicks
-	// again, so that visitors have 1.5 clicks on average. It is not a multiple of three.
+	// returnAfter is the number of clicks after which every second visitor clicks again.
+	// So visitors have 1.5 clicks on average. visitorOf requires that it is not a
+	// multiple of three.
 	returnAfter = 3001
 )
 

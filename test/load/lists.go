@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// manyPartners and fewPartners are the numbers of participants in the two
-	// workspaces, before they are multiplied by SCALE. Each workspace has as many links.
+	// manyPartners and fewPartners are the numbers of participants in the two workspaces.
+	// SCALE multiplies them. Each participant has one link.
 	manyPartners = 100_000
 	fewPartners  = 1_000
 	// listClients is the number of requests in flight.
@@ -22,9 +22,10 @@ const (
 	listRound   = time.Second
 )
 
-// measureLists measures the rows of lists. A row sends the same request to two
-// workspaces, one of which has a hundred times as many rows as the other. Both are in
-// one database, so the size of the tables is the same for both.
+// measureLists measures the rows of lists. For a row, the same request is sent to two
+// workspaces. One of them has a hundred times as many participants as the other. Both
+// workspaces are in the same database, so the size of the tables does not cause a
+// difference.
 func measureLists(ctx context.Context, b *bench) error {
 	database, err := b.newDatabase(ctx, "lists", "")
 	if err != nil {
@@ -84,13 +85,13 @@ type listed struct {
 
 type session struct{ AccessToken, RefreshToken string }
 
-// refresh replaces the tokens of the session, because the access token may have expired.
+// refresh replaces the tokens of the session, because the access token expires.
 func (s *session) refresh(ctx context.Context, core *process) error {
 	api := service.API{Address: core.address}
 	return api.Call(ctx, http.MethodPost, "/auth/merchant/refresh", "", object{"refreshToken": s.RefreshToken}, s)
 }
 
-// get returns a side that requests a path repeatedly.
+// get returns a side of a row that requests a path repeatedly.
 func (p listed) get(core *process, path string) side {
 	head := "GET /api/v1" + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.AccessToken + "\r\n\r\n"
 	return func(ctx context.Context) (sample, error) {
@@ -121,9 +122,9 @@ func openProgram(ctx context.Context, address, name string) (listed, error) {
 	return listed{session: merchant, program: made.ID}, err
 }
 
-// fill inserts participants with their accounts, codes, links and totals in bulk, like
-// applications would. The n-th participant is Partner 000000n with the code
-// code-000000n.
+// fill inserts participants with their accounts, codes, links and totals in bulk. The
+// rows are the same as after applications through the API. The participant number 7 has
+// the name Partner 0000007 and the code code-0000007.
 func (p listed) fill(ctx context.Context, on *database, partners int) error {
 	conn, err := pgx.Connect(ctx, on.url)
 	if err != nil {

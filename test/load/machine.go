@@ -72,8 +72,8 @@ func firstField(text string) string {
 	return word
 }
 
-// redisURL returns the URL of a logical database of the server. Parts use different
-// databases, so that they do not see each other's keys.
+// redisURL returns the URL of a logical database of the Redis server. The parts use
+// different databases, so that they do not read each other's keys.
 func (b *bench) redisURL(database int) (string, error) {
 	u, err := url.Parse(b.redis)
 	if err != nil {
@@ -95,21 +95,21 @@ func (b *bench) redisClient(database int) (*redis.Client, error) {
 	return redis.NewClient(options), nil
 }
 
-// The logical databases of the parts.
+// These constants are the logical databases of the parts.
 const (
 	collectorRedis = 1 + iota
 	ingestionRedis
 	coreRedis
 )
 
-// database is a database that a part created.
+// database is a Postgres database that a part has created.
 type database struct {
 	b         *bench
 	name, url string
 }
 
-// newDatabase creates a migrated, empty database, or a copy of a database to which
-// nobody is connected.
+// newDatabase creates an empty database with all migrations. If copyOf is set, it creates
+// a copy of that database, to which there must be no connection.
 func (b *bench) newDatabase(ctx context.Context, name, copyOf string) (*database, error) {
 	d := &database{b: b, name: "tributary_load_" + name}
 	u, err := url.Parse(b.postgres)
@@ -134,15 +134,15 @@ func (b *bench) newDatabase(ctx context.Context, name, copyOf string) (*database
 	return d, nil
 }
 
-// drop deletes the database and closes its connections. An error is only printed,
-// because the server is removed after the run.
+// drop deletes the database and closes its connections. It only prints an error, because
+// the server is deleted after the run.
 func (d *database) drop() {
 	if err := execute(context.Background(), d.b.postgres, "drop database if exists "+d.name+" with (force)"); err != nil {
 		d.b.say("%v", err)
 	}
 }
 
-// execute runs statements as the owner of the database, each in its own transaction.
+// execute runs each statement in a transaction of its own, as the owner of the database.
 func execute(ctx context.Context, url string, statements ...string) (err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -157,12 +157,12 @@ func execute(ctx context.Context, url string, statements ...string) (err error) 
 	return nil
 }
 
-// settle writes a checkpoint, so that the data of the other side is on disk before a
-// side starts.
+// settle writes a checkpoint. Each side starts with it, so that Postgres does not write
+// the data of the other side during the measurement.
 func (b *bench) settle(ctx context.Context) error { return execute(ctx, b.postgres, "checkpoint") }
 
-// findPgbench looks for pgbench in the folder of the server's binaries, so that both
-// have the same version, and then on the PATH.
+// findPgbench searches pgbench in the folder of the server's binaries, where it has the
+// same version as the server, and then on the PATH.
 func (b *bench) findPgbench(ctx context.Context) (path string, err error) {
 	conn, err := pgx.Connect(ctx, b.postgres)
 	if err != nil {

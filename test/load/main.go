@@ -1,11 +1,11 @@
 // Command load measures the speed of the service relative to the limits of the machine.
 // It prints a table. Each row compares the service with a yardstick: a simple reference
-// program or reference load that is measured in the same run. The ratio of the two is
-// the result.
+// program or reference load that is measured in the same run. The ratio of the two is the
+// result.
 //
 //	make bench                                 all parts, about twenty minutes
 //	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, webhooks
-//	make bench BASE=<commit>                   the service's CPU time before and after; see test/load/compare
+//	make bench BASE=<commit>                   compare the CPU time of the service with that commit; see test/load/compare
 //
 // The command needs Linux (for the CPU times in /proc), pgbench, and a durable Postgres
 // and a durable Redis that nothing else uses. Their addresses are in
@@ -18,52 +18,55 @@
 // same process) are separate processes with environment settings. All checks and log
 // lines are active. The load comes from this process.
 //
-//   - collector: clicks over persistent connections. The collector responds after Redis has
-//     acknowledged the click. Redis flushes its log once a second (everysec) or before each
-//     acknowledgement (always, as in production). The yardstick is test/load/bare, a
-//     net/http handler that reads the same body, creates a UUIDv7 and returns a response of
-//     the same length. Rows C1 to C3 send the next click as soon as a response arrives. Row
-//     C6 sends clicks at a constant rate, and a latency begins at the moment at which the
-//     request was due.
-//     Rows C4 and C5 measure the gain of group commit. Their yardstick is test/load/naive,
-//     the same collector with one XADD for each click. A second variant of it has enough
-//     Redis connections that no click waits for one. More rows compare the bytes per click
-//     in Redis's memory and log.
-//     The last rows compare a collector without load with test/load/bare: the size of the
-//     binary, the time to its first ready response, and its memory, both idle and with 1,000
-//     open connections that sent ten clicks each.
-//   - ingestion: clicks stored in batches of 5,000, from memory (I1), and from the stream
-//     until they are committed and acknowledged (I2). The yardstick copies the same rows in
-//     the same batches into a second table over one connection.
+//   - collector: clicks over persistent connections. The collector responds after Redis
+//     has acknowledged the click. Redis flushes its log once a second (everysec) or
+//     before each acknowledgement (always, as in production). The yardstick is
+//     test/load/bare, a net/http handler that reads the same body, creates a UUIDv7 and
+//     returns a response of the same length. In rows C1 to C3 a connection sends the next
+//     click as soon as a response arrives. In row C6 clicks are sent at a constant rate,
+//     and the latency is measured from the moment at which the request was due. Rows C4
+//     and C5 measure the advantage of group commit, which means that the collector writes
+//     several clicks with one command. Their yardstick is test/load/naive, the same
+//     collector with one XADD for each click. A variant of test/load/naive has so many
+//     Redis connections that no click waits for a connection. More rows compare the bytes
+//     per click in Redis's memory and log. The last rows compare a collector without load
+//     with test/load/bare: the size of the binary, the time to its first ready response,
+//     and its memory, both idle and with 1,000 open connections that sent ten clicks
+//     each.
+//   - ingestion: the service stores clicks in batches of 5,000. In row I1 the clicks come
+//     from memory. Row I2 begins with clicks in the stream and ends when they are
+//     committed and acknowledged. The yardstick copies the same rows in the same batches
+//     into a second table over one connection.
 //   - clicks: the time from a click's 2xx response to its row, at 1,000 clicks a second
-//     through a collector and a core. The time of a commit is not recorded anywhere, so this
-//     process reads the ids from the responses and queries the table until all rows exist.
-//     The yardstick is a committed INSERT of one such row over one connection, measured
-//     while no clicks arrive.
-//   - conversions: POST /api/v1/conversions with new conversions. The yardstick is pgbench
-//     with the same statements that one conversion causes (V3). Rows V1 and V2 call the
-//     service in this process, without HTTP, credentials and rate limits. Their yardsticks
-//     are pgbench with all statements (V1), and with only the look-up, conversion, commission
-//     and events (V2).
+//     through a collector and a core. The time of a commit is not recorded anywhere, so
+//     this process reads the ids from the responses and queries the table until all rows
+//     exist. The yardstick is a committed INSERT of one such row over one connection,
+//     measured while no clicks arrive.
+//   - conversions: POST /api/v1/conversions with new conversions. The yardstick is
+//     pgbench with the same statements that one conversion causes (V3). Rows V1 and V2
+//     call the service in this process, without HTTP, credentials and rate limits. Their
+//     yardsticks are pgbench with all statements (V1), and with only the look-up,
+//     conversion, commission and events (V2).
 //   - gateway: a route that does not use the database. The yardstick is net/http with
 //     encoding/json.
-//   - lists: a page or a search in a workspace that has a hundred times as many participants
-//     and links as a second workspace. The yardstick is the second workspace.
+//   - lists: a page or a search in a workspace that has a hundred times as many
+//     participants and links as a second workspace. The yardstick is the second
+//     workspace.
 //   - commissions: a page with its total, and statistics, in a workspace that has eleven
-//     times as many commissions as a second workspace, among a hundred workspaces (L1, L2).
-//     The yardstick is the second workspace. Also the CSV of the large workspace, compared
-//     with psql's COPY of the same query (E1), and the core's memory during the export (E2).
-//   - webhooks: a backlog of pending deliveries for ten endpoints. A core starts and sends
-//     all of them to test/load/bare, which receives them over TLS in a separate process. The
-//     time from the 3,000th to the last arrival counts. The yardsticks are an http.Client in
-//     this process that posts the same signed bodies to the same receiver with as many
-//     requests in flight (W1), and River, which completes the same number of empty jobs in a
-//     separate database (W2).
-//     One row is the time per delivery with a backlog of a million deliveries. Its yardstick
-//     is a backlog of a thousand.
-//     The last rows are the time from a conversion's 201 to the arrival of its event, at 100
-//     conversions a second through a core, received in this process. The yardstick is one
-//     POST of the same body.
+//     times as many commissions as a second workspace, among a hundred workspaces (L1,
+//     L2). The yardstick is the second workspace. More rows measure the CSV export of the
+//     large workspace, compared with psql's COPY of the same query (E1), and the memory
+//     of the core during the export (E2).
+//   - webhooks: a backlog of pending deliveries for ten endpoints. A core starts and
+//     sends all of them to test/load/bare, which receives them over TLS in a separate
+//     process. The time from the 3,000th to the last arrival counts. The yardstick of W1
+//     is an http.Client in this process that posts the same signed bodies to the same
+//     receiver, with as many requests in flight. The yardstick of W2 is River, which
+//     completes the same number of empty jobs in a separate database. One row is the time
+//     per delivery with a backlog of a million deliveries. Its yardstick is a backlog of
+//     a thousand. The last rows are the time from a conversion's 201 to the arrival of
+//     its event, at 100 conversions a second through a core, received in this process.
+//     The yardstick is one POST of the same body.
 //
 // # How to read the table
 //
@@ -71,52 +74,56 @@
 // the median of the ratios of the rounds, because the speed of a shared machine can
 // change by a quarter within minutes. The table also shows the lowest and the highest
 // ratio. A wide range means that the machine was busy with other work; then repeat the
-// run. BENCH_ROUNDS (default 5) is the number of rounds. SCALE (default 1) multiplies
-// the number of rows.
+// run. BENCH_ROUNDS (default 5) is the number of rounds. SCALE (default 1) multiplies the
+// number of rows.
 //
 // # Limits of the method
 //
 //   - The load generator and the servers share the cores of the machine. So requests per
-//     second compare whole systems, and a cheaper load generator would change the ratio. CPU
-//     time per request is only the server process's time and is valid for other machines too.
-//     The CPU time of Redis has its own rows. The cost of a flush depends on the disk.
-//   - The collector's rate limit is so high that each key refreshes its share of the limit
-//     once a second. With many keys of little traffic this happens more often. These requests
-//     are included in Redis's CPU time and log. The collector has no journal and no country
-//     file.
-//   - The naive collector still uses the collector's batcher, with so many shards that each
-//     batch has one click. This costs two goroutine switches that an XADD in the handler
-//     would not need. With the default of ten Redis connections per processor, and many
-//     requests at once, it may wait for a connection instead of Redis. The rows "a Redis
-//     connection each" avoid this.
-//   - The memory of a click in Redis is measured in whole blocks. A stream entry of more than
-//     4 KiB has a block of its own, and the allocator rounds its size up.
-//   - At a constant rate the latencies of both sides include the time to wake this process, a
-//     tenth of a millisecond. p99 also includes other activity of the machine.
-//   - Memory is the resident set size (RSS), which includes garbage that the Go runtime has
-//     not collected. The collector collects garbage rarely (GOGC=800), bare with Go's default.
-//     A starting process is polled every half millisecond, and its binary is in the page
-//     cache.
-//   - The time of a click's row is the time when the query that finds it returns. It is late
-//     by up to one query, two to four milliseconds (the run prints the average). The queries
-//     also take CPU time from the measured processes.
+//     second compare whole systems, and a cheaper load generator would change the ratio.
+//     CPU time per request is only the server process's time and is valid for other
+//     machines too. The CPU time of Redis has its own rows. The cost of a flush depends
+//     on the disk.
+//   - The collector's rate limit is so high that each key refreshes its share of the
+//     limit once a second. With many keys of little traffic this happens more often.
+//     These requests are included in Redis's CPU time and log. The collector has no
+//     journal and no country file.
+//   - The naive collector still uses the collector's batcher, with so many shards that
+//     each batch has one click. This costs two goroutine switches that an XADD in the
+//     handler would not need. With the default of ten Redis connections per processor,
+//     and many requests at once, it may wait for a connection instead of Redis. The rows
+//     "a Redis connection each" avoid this.
+//   - The memory of a click in Redis is measured in whole blocks. A stream entry of more
+//     than 4 KiB has a block of its own, and the allocator rounds its size up.
+//   - At a constant rate the latencies of both sides include the time to wake this
+//     process, a tenth of a millisecond. p99 also includes other activity of the machine.
+//   - Memory is the resident set size (RSS), which includes garbage that the Go runtime
+//     has not collected. The collector collects garbage rarely (GOGC=800), bare with Go's
+//     default. A starting process is polled every half millisecond, and its binary is in
+//     the page cache.
+//   - The time of a click's row is the time when the query that finds it returns. It is
+//     late by up to one query, two to four milliseconds (the run prints the average). The
+//     queries also take CPU time from the measured processes.
 //   - Ingestion uses two workers, so it may be faster than one connection that copies.
-//   - The core also runs the jobs that the conversions create. It runs them more slowly than
-//     they arrive. pgbench creates no jobs, and the core is paused while pgbench runs.
-//   - A delivery counts when it arrives. The outcome of the last deliveries is stored after
-//     that (the run prints how much later). The receiver responds at once. Its cost of TLS is
-//     part of both sides of W1. Each endpoint has its own port, so that a hundred connections
-//     stay open: endpoints on one host share ten connections.
-//   - River uses 100, 300 or 1,000 workers, whichever was the fastest in one round before,
-//     and fetches jobs as often as it can. Neither River's commits nor the commits of
-//     delivery outcomes wait for the disk.
-//   - To keep both backlogs at their size, this process inserts as many deliveries as arrive,
-//     500 at a time. It then reports a conversion, whose event wakes up the core's sender. Both sides
-//     have this cost, which moves their ratio closer to 1. On a machine that delivers a
-//     thousand before the next ones are inserted, the small backlog is empty for a moment,
-//     and the large one looks better than it is.
-//   - An event may arrive before the 201 of its conversion. Its time is then negative. The
-//     posts of the yardstick are sent one at a time, while the machine is almost idle.
+//   - The core also runs the jobs that the conversions create. It runs them more slowly
+//     than they arrive. pgbench creates no jobs, and the core is paused while pgbench
+//     runs.
+//   - A delivery counts when it arrives. The outcome of the last deliveries is stored
+//     after that (the run prints how much later). The receiver responds at once. Its cost
+//     of TLS is part of both sides of W1. Each endpoint has its own port, so that a
+//     hundred connections stay open: endpoints on one host share ten connections.
+//   - River uses 100, 300 or 1,000 workers, whichever was the fastest in one round
+//     before, and fetches jobs as often as it can. Neither River's commits nor the
+//     commits of delivery outcomes wait for the disk.
+//   - To keep both backlogs at their size, this process inserts as many deliveries as
+//     arrive, 500 at a time. It then reports a conversion, whose event wakes up the
+//     core's sender. Both sides have this cost, which moves their ratio closer to 1. On a
+//     machine that sends a thousand deliveries before the next deliveries are inserted,
+//     the small backlog is empty for a moment, and the ratio is too good for the large
+//     backlog.
+//   - An event may arrive before the 201 of its conversion. Its time is then negative.
+//     The posts of the yardstick are sent one at a time, while the machine is almost
+//     idle.
 package main
 
 import (
@@ -161,7 +168,7 @@ type bench struct {
 	dir             string
 	postgres, redis string
 	table           []row
-	// turns is nil, except if test/load/compare started this program.
+	// turns is nil if this program was not started by test/load/compare.
 	turns *turns
 }
 

@@ -7,21 +7,22 @@ import (
 	"strings"
 )
 
-// Fields of /proc/<pid>/status (see proc(5)): the current resident memory of a process,
-// and its peak.
+// These constants are fields of /proc/<pid>/status (see proc(5)): the current and the
+// peak resident memory of a process.
 const (
-	heldMemory = "VmRSS"
-	mostMemory = "VmHWM"
+	currentMemory = "VmRSS"
+	peakMemory    = "VmHWM"
 )
 
-// forgetPeak resets the peak memory of a process, because its start or a password hash
-// may have raised it. It returns the current memory in bytes.
-func forgetPeak(pid int) (float64, error) {
-	const resetPeak = "5" // proc(5): VmHWM becomes VmRSS
-	if err := os.WriteFile("/proc/"+strconv.Itoa(pid)+"/clear_refs", []byte(resetPeak), 0); err != nil {
+// resetPeak resets the peak memory of a process, so that the peak does not include the
+// start of the process or the calculation of a password hash. It returns the current
+// memory in bytes.
+func resetPeak(pid int) (float64, error) {
+	const resetHWM = "5" // proc(5): sets VmHWM to VmRSS
+	if err := os.WriteFile("/proc/"+strconv.Itoa(pid)+"/clear_refs", []byte(resetHWM), 0); err != nil {
 		return 0, fmt.Errorf("memory: %w", err)
 	}
-	return memoryOf(pid, mostMemory)
+	return memoryOf(pid, peakMemory)
 }
 
 // memoryOf returns a memory field of a process in bytes.

@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lookup is the query of a conversion report before it writes: the click with its
-// programme and participant. It also creates the ids as UUIDv7, as the service does,
-// because indexes are slower with ids in random order.
+// lookup is the first part of the pgbench script. Like the service, it reads the click
+// with its programme and participant before it writes. It also creates the ids as UUIDv7,
+// because an index is slower with ids in random order.
 const lookup = `\set n random(1, :clicks)
 \set slot random(0, 15)
 select c.mode, c.received_at, c.expires_at, p.name, p.status, p.currency, p.attribution_model, p.rules, p.rules_version,
@@ -36,9 +36,9 @@ where c.workspace_id = '%s' and c.id = ('%s' || lpad(:n::text, %d, '0'))::uuid a
 \gset
 `
 
-// writeScript writes the script of pgbench's transaction: the lookup, and an INSERT for
-// each row that one conversion of the service created, with new ids. If tables are
-// given, the script inserts only into these tables.
+// writeScript writes the script of pgbench's transaction. The script contains the lookup
+// and an INSERT for each row that one conversion of the service has created. The rows get
+// new ids. If tables are given, the script inserts only into these tables.
 func (s *shop) writeScript(ctx context.Context, ours *database, path string, tables ...string) (err error) {
 	conn, err := pgx.Connect(ctx, ours.url)
 	if err != nil {
@@ -60,14 +60,15 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string, tab
 	var script strings.Builder
 	fmt.Fprintf(&script, lookup, s.workspace, s.clickHead, clickDigits, literal(s.clickedAt.Format(time.RFC3339Nano)))
 	script.WriteString("begin;\n")
-	// The row is added to a random slot, as the service does.
+	// Like the service, the script adds to a random row of the counter, so that
+	// concurrent transactions do not wait for the same row.
 	const counted = ` on conflict (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot)
 		do update set n = commission_counts.n + 1, amount_cents = commission_counts.amount_cents + excluded.amount_cents`
 	events := `select * from events where workspace_id = '` + s.workspace.String() + `' and type = '%s'
 		and strpos(convert_from(body, 'UTF8'), '` + conversion + `') > 0 limit 1`
 	for _, row := range []struct {
 		table, query string
-		// instead contains new values for columns whose value must not be repeated.
+		// instead contains new values for columns whose values must be unique.
 		instead map[string]string
 		unless  string
 	}{
@@ -110,9 +111,9 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string, tab
 	return os.WriteFile(path, []byte(script.String()), 0o600)
 }
 
-// insertStatement returns a statement that inserts the row that query finds. A value that is a
-// key of variables is replaced by the variable, and a column in instead by the value
-// there.
+// insertStatement returns a statement that inserts the row that query returns. If a value
+// is a key of variables, the statement contains the pgbench variable. If a column is a
+// key of instead, the statement contains the value from instead.
 func insertStatement(ctx context.Context, conn *pgx.Conn, table, query string, variables, instead map[string]string) (string, error) {
 	// With the simple protocol every value is returned as text.
 	rows, err := conn.Query(ctx, query, pgx.QueryExecModeSimpleProtocol)
@@ -150,11 +151,11 @@ func literal(text string) string {
 }
 
 // pgbenchWarmUp is longer than warmUp, because in each round all connections are new and
-// have to prepare their statements.
+// must prepare their statements.
 const pgbenchWarmUp = time.Second
 
-// pgbench runs the script. It reads pgbench's log of transactions, so that it can leave
-// out the warm-up and calculate latencies.
+// pgbench runs the script. It reads pgbench's log of transactions to ignore the warm-up
+// and to calculate latencies.
 func (b *bench) pgbench(ctx context.Context, binary string, on *database, script string, clients, clicks int, measured time.Duration) (sample, error) {
 	prefix := b.file("transactions")
 	old, err := filepath.Glob(prefix + ".*")
@@ -168,7 +169,8 @@ func (b *bench) pgbench(ctx context.Context, binary string, on *database, script
 	}
 	cmd := exec.CommandContext(ctx, binary,
 		"--no-vacuum", "--protocol=prepared", "--client="+strconv.Itoa(clients), "--jobs=2",
-		// One second more, because the log begins with the end of the first transaction.
+		// Run one second longer, because the log begins with the end of the first
+		// transaction.
 		"--time="+strconv.Itoa(int((pgbenchWarmUp+measured)/time.Second)+1),
 		"--define=clicks="+strconv.Itoa(clicks), "--file="+script, "--log", "--log-prefix="+prefix, on.url)
 	// The service uses the same role.

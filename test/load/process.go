@@ -68,7 +68,7 @@ func (b *bench) start(ctx context.Context, name, address string, settings []stri
 	cmd.WaitDelay = stopTimeout
 	started := make(chan error, 1)
 	go func() {
-		// The kernel kills the child when the thread that started it ends, so this
+		// The kernel kills the child when the thread that started the child ends, so this
 		// goroutine locks its thread.
 		runtime.LockOSThread()
 		err := cmd.Start()
@@ -127,8 +127,8 @@ func (p *process) fail(err error) error {
 	return fmt.Errorf("%s: %w\n%s", p.name, err, text)
 }
 
-// stop ends the process gracefully, if it is still running, and waits until it has
-// ended.
+// stop stops the process gracefully and waits until it has exited. It does nothing if the
+// process has already exited.
 func (p *process) stop() {
 	select {
 	case <-p.done:
@@ -140,7 +140,7 @@ func (p *process) stop() {
 	<-p.done
 }
 
-// pause stops the process with SIGSTOP until resume.
+// pause stops the process with SIGSTOP. The process continues after resume.
 func (p *process) pause() error  { return syscall.Kill(p.pid, syscall.SIGSTOP) }
 func (p *process) resume() error { return syscall.Kill(p.pid, syscall.SIGCONT) }
 

@@ -17,14 +17,14 @@ const (
 	always      = "always"
 )
 
-// settleRedis gives each part a Redis with the same settings. Redis acknowledges a write
-// after the disk has stored it.
+// settleRedis sets the same settings of Redis before each part. With these settings Redis
+// acknowledges a write after the write is on disk.
 func (b *bench) settleRedis(ctx context.Context) error {
 	client, err := b.redisClient(0)
 	if err != nil {
 		return err
 	}
-	// A rewrite of the log would slow down one round and not the next.
+	// Disable the automatic rewrite of the log, because it would slow down some rounds.
 	err = errors.Join(
 		client.ConfigSet(ctx, "appendfsync", always).Err(),
 		client.ConfigSet(ctx, "auto-aof-rewrite-percentage", "0").Err(),

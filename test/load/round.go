@@ -10,8 +10,8 @@ import (
 type sample struct {
 	// rate is requests, rows or transactions per second.
 	rate float64
-	// cpu is the CPU time of the server process per request, redis that of its Redis.
-	// They are 0 if they are not measured.
+	// cpu is the CPU time of the server process per request. redis is the CPU time of the
+	// server's Redis per request. They are 0 if they are not measured.
 	cpu, redis time.Duration
 	// spent is the CPU time of all processes of the service in the round.
 	spent time.Duration
@@ -19,17 +19,18 @@ type sample struct {
 	p50, p99 time.Duration
 	// memory and log are the bytes per click in Redis's memory and in its log.
 	memory, log float64
-	// start is the time from the start of a server to its first response. idle and busy
-	// are its memory in bytes after the start, and with many open connections.
+	// start is the time from the start of a server to its first response. idle is its
+	// memory in bytes after the start. busy is its memory with many open connections.
 	start      time.Duration
 	idle, busy float64
 }
 
-// side measures one round of one side of a row.
+// side measures one round of one side of a row. The sides of a row are the service and
+// its yardsticks.
 type side func(context.Context) (sample, error)
 
-// takeTurns runs each side once per round and returns each side's samples by round. The
-// side that starts changes with each round.
+// takeTurns runs each side once per round. It returns the samples of each side, by round.
+// Each round starts with another side.
 func (b *bench) takeTurns(ctx context.Context, what string, sides ...side) ([][]sample, error) {
 	samples := make([][]sample, len(sides))
 	for i := range samples {

@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// shopClicks is the number of clicks to which conversions refer, before it is
-	// multiplied by SCALE.
+	// shopClicks is the number of clicks to which conversions refer. SCALE multiplies it.
 	shopClicks = 20_000
 	// clickDigits is the number of digits at the end of a click id that contain the
 	// click's number.
@@ -40,8 +39,8 @@ type shop struct {
 	reported  atomic.Int64
 }
 
-// openShop fills a new database through the API, and then adds clicks. When it returns,
-// there is no connection to the database.
+// openShop creates a shop through the API of a core on a new database, and then adds
+// clicks. When it returns, there is no connection to the database.
 func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
 	core, err := b.startCore(ctx, on)
 	if err != nil {
@@ -102,15 +101,15 @@ func (s *shop) addClicks(ctx context.Context, to *database, like affiliate.Click
 
 func (s *shop) clickID(n int) string { return fmt.Sprintf("%s%0*d", s.clickHead, clickDigits, n) }
 
-// nextPurchase returns the external transaction id of a new purchase, and its click. The clicks
-// are used in turn.
+// nextPurchase returns the external transaction id and the click of a new purchase. When
+// all clicks were used, it starts again with the first click.
 func (s *shop) nextPurchase() (order, click string) {
 	n := int(s.reported.Add(1))
 	return "order-" + strconv.Itoa(n), s.clickID(1 + n%s.clicks)
 }
 
-// appendReport appends the HTTP request that reports a new purchase. call returns the same
-// report as a gRPC request.
+// appendReport appends the HTTP request that reports a new purchase. reportRequest
+// returns such a report as a gRPC request.
 func (s *shop) appendReport(dst []byte, _ int) []byte {
 	order, click := s.nextPurchase()
 	return appendPost(dst, conversionsPath, s.key, `{"event_type":"purchase","external_transaction_id":"`+order+
@@ -127,11 +126,11 @@ func (s *shop) reportRequest() *affiliatev1.ReportConversionRequest {
 
 type object = map[string]any
 
-// shopSetup contains the keys and ids that apply created.
+// shopSetup contains the keys and ids that setUpShop has created.
 type shopSetup struct{ secretKey, publicKey, program, participant string }
 
-// setUpShop creates a merchant with keys and an active programme, and a partner who takes
-// part in it with the referral code clickCode.
+// setUpShop creates a merchant with API keys and an active programme, and a partner in
+// this programme with the referral code clickCode.
 func setUpShop(ctx context.Context, address string) (made shopSetup, err error) {
 	type reply struct{ ID, AccessToken, SecretKey, PublicKey string }
 	var answer reply
@@ -158,7 +157,8 @@ func setUpShop(ctx context.Context, address string) (made shopSetup, err error) 
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
 	})
 	made.program = answer.ID
-	// All conversions have the same partner, so the velocity rule would flag them.
+	// Disable the velocity rule, which would flag the conversions because all of them
+	// have the same partner.
 	call(http.MethodPut, "/programs/"+made.program+"/fraud-policy", merchant, object{"policy": "flag", "disabledRules": []string{"conversion_velocity"}})
 	call(http.MethodPost, "/programs/"+made.program+"/activate", merchant, nil)
 	call(http.MethodPost, "/partner/programs/"+made.program+"/apply", partner, object{"acceptTerms": true, "referralCode": clickCode})

@@ -24,10 +24,10 @@ const (
 	steadyConnections = 64
 )
 
-// steady sends HTTP requests at a constant rate, in turn over several persistent
-// connections. Each request is due at a fixed moment, even if earlier responses have not
-// arrived. Its latency begins at that moment. So a server that stops for a while also
-// gets the latency of the requests that were due during that time.
+// steady sends HTTP requests at a constant rate. It uses several persistent connections
+// one after the other. Each request is due at a fixed moment, even if earlier responses
+// have not arrived, and its latency is measured from that moment. So if a server stops
+// for a while, the latencies of all requests that were due in this time include the stop.
 type steady struct {
 	address     string
 	connections int
@@ -39,8 +39,8 @@ type steady struct {
 	request func(dst []byte, connection int) []byte
 	// status is the expected status of all responses. Any other status ends the run.
 	status int
-	// onResponse is called with the body and the time of each measured response. It may be
-	// nil. Connections call it concurrently.
+	// onResponse is called with the body and the time of each measured response. It is
+	// called concurrently. It may be nil.
 	onResponse func(body []byte, at time.Time)
 }
 
@@ -92,7 +92,7 @@ func (s steady) run(ctx context.Context) (sample, error) {
 	})
 	group.Wait()
 	for _, fault := range faults {
-		// The first error is the cause. It cancelled the other connections.
+		// The first error is the cause. It has cancelled the other connections.
 		if fault != nil && !errors.Is(fault, context.Canceled) {
 			return sample{}, fault
 		}
@@ -123,9 +123,8 @@ func (s steady) readResponse(from *bufio.Reader, measured bool) (time.Time, erro
 	return at, err
 }
 
-// send sends the requests, each at the moment when it is due. It locks its thread and
-// sleeps with nanosleep, because the timers of an idle Go runtime are a millisecond
-// late.
+// send sends each request at the moment when it is due. It locks its thread and sleeps
+// with nanosleep, because the timers of an idle Go runtime are up to a millisecond late.
 func (s steady) send(ctx context.Context, conns []net.Conn, requests int, due func(n int) time.Time) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -148,7 +147,7 @@ func (s steady) send(ctx context.Context, conns []net.Conn, requests int, due fu
 	return nil
 }
 
-// measureSteady measures row C6.
+// measureSteady measures row C6 of the table.
 func (b *bench) measureSteady(ctx context.Context, client redis.UniversalClient, keys []string, bare, edge *process) error {
 	requests := make([][]byte, steadyConnections)
 	for i := range requests {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// row is one line of the table. Its id is the number of a performance goal. A row
-// without an id explains other rows.
+// row is one line of the table. Its id is the id of a performance goal, for example C1. A
+// row without an id has no goal and helps to explain other rows.
 type row struct {
 	id, what        string
 	ours, yardstick string
@@ -18,8 +18,8 @@ type row struct {
 	goal            string
 }
 
-// compare adds a row that compares two sides. The function of selects the value of a
-// sample, and show formats it.
+// compare adds a row that compares two sides. The function of returns the compared value
+// of a sample. The function show formats the value.
 func (b *bench) compare(id, what, yardstick, goal string, ours, theirs []sample, of func(sample) float64, show func(float64) string) {
 	if b.turns != nil {
 		b.turns.report(id, what, ours)

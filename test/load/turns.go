@@ -15,13 +15,13 @@ import (
 )
 
 // turnsName is the environment variable that test/load/compare sets when it starts this
-// program. Its value is the name of the side, for messages. The program then prints no
-// table. It waits for its turn before each round, and at the end it reports each row's
-// CPU time by round.
+// program. Its value is the name of the program for messages, before or after. If it is
+// set, this program prints no table. Before each round it waits until test/load/compare
+// starts the round. At the end it reports the CPU time of each row by round.
 const turnsName = "BENCH_TURNS"
 
 // turns is the communication with test/load/compare. This program writes messages to
-// standard output and reads one line from standard input for each turn.
+// standard output. It reads one line from standard input before each round.
 type turns struct {
 	side     string
 	in       *bufio.Reader
@@ -30,8 +30,8 @@ type turns struct {
 	rows     []reportedRow
 }
 
-// message is a message to test/load/compare: the round for which this program waits, or
-// at the end the rows.
+// message is a message to test/load/compare. It contains the round for which this program
+// waits. The last message contains the rows.
 type message struct {
 	Wait  string        `json:"wait,omitempty"`
 	Round int           `json:"round"`
@@ -59,7 +59,7 @@ func newTurns() *turns {
 	return &turns{side: side, in: bufio.NewReader(os.Stdin), out: json.NewEncoder(os.Stdout), measured: map[*sample]string{}}
 }
 
-// wait returns when this program may measure a round.
+// wait waits until this program may measure the round.
 func (t *turns) wait(label string, round int) error {
 	if t == nil {
 		return nil
@@ -69,12 +69,12 @@ func (t *turns) wait(label string, round int) error {
 	}
 	_, err := t.in.ReadString('\n')
 	if errors.Is(err, io.EOF) {
-		return errors.New("the comparison ended")
+		return errors.New("the comparison has ended")
 	}
 	return err
 }
 
-// keep stores the label of the rounds in which samples were measured.
+// keep stores the label under which the samples were measured.
 func (t *turns) keep(label string, sides [][]sample) {
 	if t == nil {
 		return
@@ -99,8 +99,8 @@ func (t *turns) report(id, what string, ours []sample) {
 // end writes the rows.
 func (t *turns) end() error { return t.out.Encode(message{Rows: t.rows}) }
 
-// yardstick returns a side that does nothing if only the CPU time of the service is
-// compared. Otherwise it returns s.
+// yardstick returns s. If this program was started by test/load/compare, it returns a
+// side that does nothing, because then only the service is measured.
 func (b *bench) yardstick(s side) side {
 	if b.turns == nil {
 		return s
@@ -111,9 +111,9 @@ func (b *bench) yardstick(s side) side {
 // services are the names of the processes whose CPU time belongs to the service.
 var services = []string{"core", "collector", "gateway"}
 
-// accounted runs a side and adds the CPU time of the service's processes. If there is no
-// such process, it adds the CPU time of this process, because then the service runs
-// here.
+// accounted runs a side and adds the CPU time of the service's processes to the sample.
+// If there is no such process, the service runs in this process, so accounted adds the
+// CPU time of this process.
 func accounted(ctx context.Context, s side) (sample, error) {
 	own, children, err := spentSoFar()
 	if err != nil {
@@ -130,8 +130,8 @@ func accounted(ctx context.Context, s side) (sample, error) {
 	return got, err
 }
 
-// spentSoFar returns the CPU time of this process, and the CPU time of the running
-// processes of the service plus all children that have ended.
+// spentSoFar returns two CPU times. own is the CPU time of this process. children is the
+// CPU time of the running processes of the service and of all children that have exited.
 func spentSoFar() (own, children time.Duration, err error) {
 	var usage syscall.Rusage
 	total := func(who int) (time.Duration, error) {

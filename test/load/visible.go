@@ -21,12 +21,13 @@ const (
 	visibleRound       = 2 * time.Second
 	visibleRate        = 1000
 	visibleConnections = 16
-	// pollPause is the pause between two queries of the table. Queries take CPU time from
-	// the measured processes.
+	// pollPause is the pause between two queries of the table. Without a pause, the
+	// queries would take too much CPU time from the measured processes.
 	pollPause = time.Millisecond
 )
 
-// measureVisible measures the rows of the time from a click's 2xx response to its row.
+// measureVisible measures the time from the 2xx response to a click until the row of the
+// click is visible.
 func measureVisible(ctx context.Context, b *bench) error {
 	database, err := b.newDatabase(ctx, "clicks", "")
 	if err != nil {
@@ -55,7 +56,8 @@ func measureVisible(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	// The planner has no statistics for a new table and would plan every query again.
+	// Force a generic plan with an index, because the planner has no statistics for a new
+	// table and would plan every query again.
 	if _, err := conn.Exec(ctx, "set plan_cache_mode = force_generic_plan; set enable_seqscan = off"); err != nil {
 		return err
 	}
@@ -76,9 +78,9 @@ func measureVisible(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// awaitDirectory returns when the collector can resolve the key and the code. Before
-// that, it rejects clicks, or accepts them without a programme, which is more work for
-// ingestion.
+// awaitDirectory waits until the collector finds the key and the code in the edge
+// directory. Before that, the collector rejects clicks, or accepts them without a
+// programme, which causes more work in ingestion.
 func awaitDirectory(ctx context.Context, edge *process, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -99,14 +101,14 @@ type clickTimer struct {
 	workspace affiliate.WorkspaceID
 	address   string
 	request   []byte
-	// queries is the number of queries of the table, and looking the time of all queries
-	// including the pauses.
+	// queries is the number of queries of the table. queryTime is the time of all
+	// queries, including the pauses between them.
 	queries   int
 	queryTime time.Duration
 }
 
-// timeClicks sends clicks at a constant rate, and queries the table for each click from its
-// response until its row exists.
+// timeClicks sends clicks at a constant rate. It queries the table repeatedly until the
+// rows of all clicks exist.
 func (v *clickTimer) timeClicks(ctx context.Context) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, warmUp+visibleRound+2*responseTimeout)
 	defer cancel()
@@ -155,7 +157,8 @@ func (v *clickTimer) timeClicks(ctx context.Context) (sample, error) {
 	return sample{rate: visibleRate, p50: quantile(pending.took, 0.5), p99: quantile(pending.took, 0.99)}, nil
 }
 
-// pendingClicks contains the clicks that got a response and whose rows were not found yet.
+// pendingClicks contains the clicks that were acknowledged but whose rows were not found
+// yet. since maps the id of a click to the time of its response.
 type pendingClicks struct {
 	mu    sync.Mutex
 	since map[[16]byte]time.Time
@@ -197,8 +200,8 @@ func (a *pendingClicks) found(ids [][16]byte, at time.Time) {
 	}
 }
 
-// storedClicks returns the ids of the committed clicks from the id from on. Ids are in the order
-// of their time. If from is zero, look returns nothing.
+// storedClicks returns the ids of the committed clicks whose id is at least from. The
+// order of ids is the order of their times. If from is zero, storedClicks returns no ids.
 func (v *clickTimer) storedClicks(ctx context.Context, from affiliate.ClickID) ([][16]byte, error) {
 	if from.IsZero() {
 		return nil, nil
@@ -213,8 +216,8 @@ func (v *clickTimer) storedClicks(ctx context.Context, from affiliate.ClickID) (
 	return pgx.CollectRows(rows, pgx.RowTo[[16]byte])
 }
 
-// insertRows is the yardstick. It inserts rows of another workspace. Each row is one
-// statement, one transaction and one round trip.
+// insertRows is the yardstick. It inserts rows of another workspace. Each row is inserted
+// by one statement in one transaction and needs one round trip.
 func (v *clickTimer) insertRows(ctx context.Context) (sample, error) {
 	const add = `
 		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code,

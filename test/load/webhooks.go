@@ -20,14 +20,15 @@ const (
 	webhooksPath = "/webhooks"
 	// endpoints is the maximum number of endpoints in a mode of a workspace.
 	endpoints = 10
-	// backlog is the number of pending deliveries at the start of each round, before it
-	// is multiplied by SCALE. The first backlogWarmUp deliveries are not measured,
-	// because the core starts and opens connections during them.
+	// backlog is the number of pending deliveries at the start of each round. SCALE
+	// multiplies it. The first backlogWarmUp deliveries are not measured, because the
+	// core starts and opens connections while it sends them.
 	backlog       = 30_000
 	backlogWarmUp = 3_000
-	// deepBacklog (multiplied by SCALE) and shallowBacklog are two backlogs. A round
-	// measures depthRound deliveries while the backlog keeps its size. feed is the
-	// number of deliveries that are inserted at a time to replace the sent ones.
+	// deepBacklog (multiplied by SCALE) and shallowBacklog are the sizes of two backlogs
+	// that are compared. A round measures depthRound deliveries while the size of the
+	// backlog stays the same. For this, refill deliveries are inserted each time refill
+	// deliveries were sent.
 	deepBacklog    = 1_000_000
 	shallowBacklog = 1_000
 	depthRound     = 15_000
@@ -43,15 +44,16 @@ type webhooks struct {
 	shop        *shop
 	credentials *credentials
 	receiver    *receiver
-	// body is the body of an event whose id is wire.
+	// body is the body of an event. wireID is the id of this event as it is in the body.
 	body   []byte
 	wireID string
 }
 
-// measureWebhooks measures the rows W1 and W2, and those of the time of a delivery.
+// measureWebhooks measures the rows W1 and W2 of the table, and the rows about the time
+// of a delivery.
 func measureWebhooks(ctx context.Context, b *bench) error {
-	// The yardsticks run in this process, so they use the core's garbage collector
-	// setting.
+	// The yardsticks run in this process, so set the same garbage collector setting as in
+	// the core.
 	defer debug.SetGCPercent(debug.SetGCPercent(coreGCPercent))
 	w := &webhooks{bench: b}
 	var err error
@@ -121,7 +123,8 @@ func (w *webhooks) registerEndpoints(ctx context.Context) error {
 }
 
 // fill inserts events with deliveries in the same way as publishEvents of
-// storage/postgres. Each event is one millisecond later than the one before, and the last one is now.
+// storage/postgres. The time of each event is one millisecond after the time of the
+// previous event. The last event has the current time.
 func (w *webhooks) fill(ctx context.Context, to *database, deliveries int) (err error) {
 	const publish = `
 		with written as (
@@ -162,7 +165,7 @@ func (w *webhooks) fill(ctx context.Context, to *database, deliveries int) (err 
 	return nil
 }
 
-// measureBacklog measures the rows W1 and W2.
+// measureBacklog measures the rows W1 and W2 of the table.
 func (w *webhooks) measureBacklog(ctx context.Context) error {
 	queue, err := w.newDatabase(ctx, "river", "")
 	if err != nil {
@@ -197,7 +200,7 @@ func (w *webhooks) sendBacklog(ctx context.Context) (sample, error) {
 	if err := errors.Join(execute(ctx, w.database.url, "vacuum analyze"), w.settle(ctx), w.receiver.reset(ctx)); err != nil {
 		return sample{}, err
 	}
-	// The core finds the endpoints with pending deliveries when it starts.
+	// The core looks for endpoints with pending deliveries when it starts.
 	core, err := w.startCore(ctx, w.database, w.credentials.settings()...)
 	if err != nil {
 		return sample{}, err
@@ -272,10 +275,10 @@ func (w *webhooks) measureDepth(ctx context.Context) error {
 	return nil
 }
 
-// sendSteadily measures a core that sends deliveries while at least waiting
-// deliveries are pending, and at most feed more. It inserts as many deliveries as
-// arrive. The last ones of each feed come from a reported conversion, because the commit
-// of a conversion wakes up the core's sender.
+// sendSteadily measures a core that sends deliveries while the size of the backlog is
+// between waiting and waiting + refill. It inserts as many deliveries as arrive, refill
+// at a time. The last of them are created by a conversion that it reports through the
+// API, because the commit of a conversion wakes up the core's sender.
 func (w *webhooks) sendSteadily(ctx context.Context, from *database, waiting int) (sample, error) {
 	left, err := w.count(ctx, from, "due_at is not null")
 	if err != nil {

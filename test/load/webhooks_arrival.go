@@ -25,7 +25,8 @@ const (
 	arrivalRate        = 100
 	arrivalConnections = 16
 
-	// The text before the conversion's id in the response to a report, and in its event.
+	// responsePrefix is the text before the conversion's id in the response to a report.
+	// eventPrefix is the text before this id in the event.
 	responsePrefix = `{"id":"`
 	eventPrefix    = `"object":{"id":"`
 )
@@ -37,8 +38,8 @@ type eventTimer struct {
 	events *eventReceiver
 }
 
-// measureArrival measures the rows of the time from a conversion's 201 to its event. It
-// also stores the body of one event for the rows that follow.
+// measureArrival measures the rows about the time from a conversion's 201 to its event.
+// It also stores the body of one event, which the later measurements use.
 func (w *webhooks) measureArrival(ctx context.Context) error {
 	core, err := w.startCore(ctx, w.database, w.credentials.settings()...)
 	if err != nil {
@@ -54,7 +55,7 @@ func (w *webhooks) measureArrival(ctx context.Context) error {
 	if err := w.registerEndpoint(ctx, core, t.events.url); err != nil {
 		return core.fail(err)
 	}
-	// One conversion through the API creates the event that the bare client posts.
+	// Report one conversion through the API. The yardsticks post copies of its event.
 	load := t.load()
 	load.connections, load.measured = 1, 0
 	if _, err := load.run(ctx); err != nil {
@@ -101,7 +102,8 @@ func (t eventTimer) timeEvents(ctx context.Context) (sample, error) {
 	return t.events.latencies(ctx, since)
 }
 
-// postAtRate is the yardstick. It posts the same body to the same receiver at the same rate.
+// postAtRate is the yardstick. It posts the same body to the same receiver at the same
+// rate.
 func (t eventTimer) postAtRate(ctx context.Context) (sample, error) {
 	client := newBareClient(t.credentials, arrivalConnections)
 	defer client.close()
@@ -139,7 +141,8 @@ func idAfter(text []byte, before string) (string, error) {
 	return string(rest[:length]), nil
 }
 
-// registerEndpoint registers a webhook endpoint of the shop that subscribes to conversions.
+// registerEndpoint registers a webhook endpoint of the shop that subscribes to
+// conversions.
 func (w *webhooks) registerEndpoint(ctx context.Context, core *process, url string) error {
 	api := service.API{Address: core.address}
 	var merchant session
@@ -155,8 +158,8 @@ func (w *webhooks) registerEndpoint(ctx context.Context, core *process, url stri
 	}, &made)
 }
 
-// eventReceiver is a webhook receiver in this process. It stores the time at which the event of
-// each conversion arrived, by the conversion's id.
+// eventReceiver is a webhook receiver in this process. arrivedAt maps the id of each
+// conversion to the time at which its event arrived.
 type eventReceiver struct {
 	url string
 
@@ -197,8 +200,9 @@ func (h *eventReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Unlock()
 }
 
-// missing returns a conversion whose event has not arrived, if there is one.
-func (h *eventReceiver) missing(ids map[string]time.Time) (id string, is bool) {
+// missing returns the id of a conversion whose event has not arrived. found is false if
+// all events have arrived.
+func (h *eventReceiver) missing(ids map[string]time.Time) (id string, found bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for id := range ids {
@@ -209,14 +213,15 @@ func (h *eventReceiver) missing(ids map[string]time.Time) (id string, is bool) {
 	return "", false
 }
 
-// latencies waits for the events of all conversions in since. It returns the quantiles of the
-// times from since to the arrival.
+// latencies waits for the events of all conversions in since, which maps the id of a
+// conversion to the time of its response. It returns the quantiles of the time from the
+// response to the event.
 func (h *eventReceiver) latencies(ctx context.Context, since map[string]time.Time) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	for {
-		id, is := h.missing(since)
-		if !is {
+		id, found := h.missing(since)
+		if !found {
 			break
 		}
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// credentials contains a self-signed certificate for 127.0.0.1 that is created for the
-// run. Clients of a receiver are configured to trust it.
+// credentials contains a self-signed certificate for 127.0.0.1 that is created for this
+// run. The clients of a receiver trust it.
 type credentials struct {
 	pair tls.Certificate
 	pool *x509.CertPool
@@ -79,8 +79,9 @@ type receiver struct {
 }
 
 // startReceiver starts a receiver with a number of endpoints. Each endpoint has its own
-// port, because real endpoints have their own hosts: all endpoints of one host together
-// get as many persistent connections as one endpoint needs.
+// port, because real endpoints are on different hosts. The sender limits the number of
+// persistent connections per host and port, so endpoints with the same port would share
+// these connections.
 func (b *bench) startReceiver(ctx context.Context, as *credentials, endpoints int) (*receiver, error) {
 	addresses, err := servers.FreeAddresses(1 + endpoints)
 	if err != nil {
@@ -102,8 +103,9 @@ func (b *bench) startReceiver(ctx context.Context, as *credentials, endpoints in
 	return r, nil
 }
 
-// arrival is the time of a delivery after the first delivery, and the number of
-// deliveries that had arrived when the receiver was queried.
+// arrival is a response of the receiver about one delivery. SinceFirst is the time from
+// the first delivery to this delivery. Count is the number of deliveries that have
+// arrived until the response.
 type arrival struct {
 	SinceFirst time.Duration
 	Count      int
@@ -138,7 +140,8 @@ func (r *receiver) call(ctx context.Context, method, path string) (*http.Respons
 	return http.DefaultClient.Do(request)
 }
 
-// measure measures the process pid between the arrivals number from and to.
+// measure measures the time and the CPU time of the process pid between the arrival of
+// delivery number from and delivery number to.
 func (r *receiver) measure(ctx context.Context, pid, from, to int) (sample, error) {
 	first, err := r.await(ctx, from)
 	if err != nil {

@@ -28,8 +28,8 @@ type bareClient struct {
 	secret webhook.Secret
 }
 
-// newBareClient returns a client that keeps the given number of connections to a host
-// open.
+// newBareClient returns a client that keeps up to the given number of connections to each
+// host open.
 func newBareClient(trusting *credentials, connections int) bareClient {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -66,8 +66,8 @@ func (c bareClient) post(ctx context.Context, url, id string, body []byte) error
 	return err
 }
 
-// postBacklog is the yardstick of W1. It posts the backlog's bodies from memory to the same
-// endpoints, with as many requests in flight.
+// postBacklog is the yardstick of row W1. It posts as many bodies from memory to the same
+// endpoints as the core, with as many requests in flight.
 func (w *webhooks) postBacklog(ctx context.Context) (sample, error) {
 	client := newBareClient(w.credentials, webhook.InFlight)
 	defer client.close()
@@ -112,8 +112,8 @@ type noOp struct{}
 // Kind returns the name of the job kind.
 func (noOp) Kind() string { return "no_op" }
 
-// fastestJobs returns the yardstick of W2 with the number of workers that is the fastest
-// on this machine.
+// fastestJobs returns the yardstick of row W2 with the number of workers that is the
+// fastest on this machine.
 func (w *webhooks) fastestJobs(ctx context.Context, on *database) (side, error) {
 	var fastest side
 	most, best := 0.0, 0

@@ -2,9 +2,10 @@ package service
 
 import "syscall"
 
-// ChildAttributes returns attributes that protect a child process from the terminal's
-// Ctrl-C. The kernel kills the child when the thread that started it ends, at the latest
-// when this process ends. So the goroutine that starts the child must lock its thread.
+// ChildAttributes returns attributes with which Ctrl-C in the terminal does not stop a
+// child process. With these attributes the kernel kills the child when the thread that
+// started the child ends, at the latest when this process ends. So the goroutine that
+// starts the child must lock its thread.
 func ChildAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

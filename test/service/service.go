@@ -1,8 +1,7 @@
-// Package service helps test programs that run the service in separate processes and use
-// it through its public API. It provides the environment of such a process, the
-// attributes that end the process together with the test program, and calls of the
-// public API. It does not start, watch or end processes, because each program needs this
-// in a different way.
+// Package service is for test programs that run the service in separate processes and use
+// it through its public API. It provides the environment and the attributes of these
+// processes, and a client of the public API. It does not start or stop the processes,
+// because each test program does this in a different way.
 package service
 
 import (
@@ -16,8 +15,8 @@ import (
 	"strings"
 )
 
-// Environ returns the environment of this process without settings of the service, plus
-// the given settings.
+// Environ returns the environment of this process with the given settings. Other settings
+// of the service are removed.
 func Environ(settings ...string) []string {
 	var env []string
 	for _, line := range os.Environ() {
@@ -31,10 +30,11 @@ func Environ(settings ...string) []string {
 // API is the REST API of the gateway that listens on Address.
 type API struct{ Address string }
 
-// Call sends a request to /api/v1 + path and decodes the JSON response into answer. body
-// and credential are optional. A status of 400 or more is an error that contains the
-// status and the response. A response without a body is an error too.
-func (a API) Call(ctx context.Context, method, path, credential string, body map[string]any, answer any) error {
+// Call sends a request to /api/v1 + path and decodes the JSON response into out. If body
+// is nil or credential is empty, the request has no body or no credential. If the status
+// is 400 or more, Call returns an error with the status and the response. It also returns
+// an error if the response has no body.
+func (a API) Call(ctx context.Context, method, path, credential string, body map[string]any, out any) error {
 	var sent bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&sent).Encode(body); err != nil {
@@ -51,17 +51,17 @@ func (a API) Call(ctx context.Context, method, path, credential string, body map
 	if credential != "" {
 		request.Header.Set("Authorization", "Bearer "+credential)
 	}
-	reply, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = reply.Body.Close() }()
-	text, err := io.ReadAll(reply.Body)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return err
 	}
-	if reply.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s %s: %d %s", method, path, reply.StatusCode, text)
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s %s: %d %s", method, path, response.StatusCode, text)
 	}
-	return json.Unmarshal(text, answer)
+	return json.Unmarshal(text, out)
 }

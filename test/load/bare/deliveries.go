@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// arrivals contains the times of all deliveries in their order.
+// arrivals contains the times at which deliveries arrived, in their order.
 type arrivals struct {
 	mu    sync.Mutex
 	times []time.Time
 }
 
-// serveDeliveries receives webhooks over TLS at endpoints. It serves the times of their
-// arrival at address without TLS.
+// serveDeliveries receives webhooks over TLS at the addresses endpoints. At address it
+// serves the times at which they arrived, without TLS.
 func serveDeliveries(ctx context.Context, address, certificate, key string, endpoints []string) error {
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {

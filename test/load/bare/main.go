@@ -1,15 +1,15 @@
-// Command bare is a minimal HTTP server with which the servers of the service are
-// compared:
+// Command bare is a minimal HTTP server. The benchmarks compare the servers of the
+// service with it:
 //
 //	bare ADDRESS RESPONSE
 //	bare ADDRESS deliveries CERTIFICATE KEY ENDPOINT...
 //
-// In the first form it reads each click and returns RESPONSE, which is a response of the
-// collector, with the first click id replaced by a new one. The health route returns
-// JSON from encoding/json.
+// In the first form it reads each click and returns RESPONSE with a new click id.
+// RESPONSE is a response of the collector. The health route returns JSON from
+// encoding/json.
 //
-// In the second form it receives webhooks over TLS at each of the endpoints. It returns
-// 200 at once. ADDRESS serves the times at which the webhooks arrived.
+// In the second form it receives webhooks over TLS at each ENDPOINT and immediately
+// returns 200. At ADDRESS it serves the times at which the webhooks arrived.
 package main
 
 import (

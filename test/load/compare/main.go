@@ -1,13 +1,13 @@
-// Command compare compares the CPU time of the service with that of an earlier commit,
-// for each row of `make bench`.
+// Command compare compares the CPU time of the service with the CPU time of an earlier
+// commit, for each row of `make bench`.
 //
 //	make bench BASE=<commit> [PARTS='collector conversions']
 //
 // It runs the load program (test/load) of both commits, each with its own servers. The
-// programs prepare themselves and then wait for their turn before each round. The rounds
-// of the two programs alternate, and the side that starts changes with each pair. So the
-// two rounds of a pair run under the same conditions, although the speed of the machine
-// may change by a quarter within minutes.
+// two programs measure their rounds alternately: before each round a program waits until
+// this command starts the round. A round of each program forms a pair, and each pair
+// starts with the other program. So the two rounds of a pair run under the same
+// conditions, although the speed of the machine may change by a quarter within minutes.
 //
 // The value of a row is the CPU time of the server process per request. A row without
 // requests uses the CPU time of all processes of the service per round, because the work
@@ -18,12 +18,13 @@
 //
 // Each commit is measured by its own load program, because the programs depend on the
 // schema, the packages and the settings of their commit. The load program of an older
-// commit may not support turns. It then gets the current files that implement them
-// (overlay in program.go). The files that measure are not replaced.
+// commit may not be able to wait before its rounds. In this case the command replaces
+// some of its files by the current files that implement this (overlay in program.go). It
+// does not replace the files that measure.
 //
-// Limits of the method: a row is compared even if the two commits measure it in
-// different ways. Both pairs of servers run all the time; the pair that is not measured
-// is idle.
+// Limits of the method: the command compares a row even if the two commits measure it in
+// different ways. The servers of both programs run all the time. The servers of the
+// program that does not measure are idle.
 package main
 
 import (

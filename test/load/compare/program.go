@@ -19,18 +19,19 @@ import (
 
 const (
 	loadFolder = "test/load"
-	// turnsFile exists in every load program that supports turns.
+	// turnsFile exists in every load program that can wait before its rounds.
 	turnsFile   = loadFolder + "/turns.go"
 	stopTimeout = time.Minute
 )
 
-// overlay contains the current files that add turns to an older load program. They use
-// only a few names of the rest of the program. commissions.go does measure, but older
-// versions measured in a random order.
+// overlay contains the current files that replace files of an older load program, so that
+// it waits before each round. These files use only a few names of the other files.
+// commissions.go also measures, but it must be replaced because its older versions
+// measured the rows in random order.
 var overlay = []string{turnsFile, loadFolder + "/main.go", loadFolder + "/round.go", loadFolder + "/table.go", loadFolder + "/commissions.go"}
 
-// prepare extracts a commit into source, and makes sure that its load program supports
-// turns.
+// prepare extracts a commit into source. If necessary, it replaces files of the load
+// program with the overlay.
 func prepare(ctx context.Context, commit, root, source string) error {
 	if err := os.Mkdir(source, 0o700); err != nil {
 		return err
@@ -53,7 +54,8 @@ func prepare(ctx context.Context, commit, root, source string) error {
 	return nil
 }
 
-// message and row are the messages of test/load (see turns.go there).
+// message and row have the format of the messages of the load program
+// (test/load/turns.go).
 type message struct {
 	Wait  string
 	Round int
@@ -71,23 +73,23 @@ type program struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
 	out  *json.Decoder
-	// waitingFor is the round for which the program waits. finished reports that it has sent
-	// its rows.
+	// waitingFor is the round for which the program waits. finished reports that the
+	// program has sent its rows.
 	waitingFor turn
 	finished   bool
 	rows       []row
-	// measured maps each measured round to the number of its pair.
+	// measured maps each round that was measured to the number of its pair.
 	measured map[turn]int
 	labels   map[string]bool
 }
 
-// turn is a round of a row.
+// turn identifies a round of a row.
 type turn struct {
 	label string
 	round int
 }
 
-// start builds the load program of the module in source and starts it with its own
+// start builds the load program in the folder source and starts the program with its own
 // servers.
 func start(ctx context.Context, side, root, source, binaries, rounds string, parts []string) (*program, error) {
 	if err := os.Mkdir(binaries, 0o700); err != nil {
@@ -102,8 +104,8 @@ func start(ctx context.Context, side, root, source, binaries, rounds string, par
 	cmd.Env = append(os.Environ(), "BENCH_TURNS="+side, "BENCH_ROUNDS="+rounds)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
-	// Without its own process group the program would get Ctrl-C twice: from the
-	// terminal and from this process.
+	// The program has its own process group. Otherwise it would get Ctrl-C twice: from
+	// the terminal and from this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -130,14 +132,14 @@ func newProgram(side string, cmd *exec.Cmd, in io.WriteCloser, out io.Reader) *p
 func (p *program) next() error {
 	var m message
 	if err := p.out.Decode(&m); err != nil {
-		return fmt.Errorf("the load program %s ended: %w", p.side, err)
+		return fmt.Errorf("the load program %s has ended: %w", p.side, err)
 	}
 	p.waitingFor, p.finished, p.rows = turn{m.Wait, m.Round}, m.Wait == "", m.Rows
 	return nil
 }
 
-// measure starts the round for which the program waits, as part of a pair, and returns
-// when the program waits for the next round.
+// measure starts the round for which the program waits. It returns when the program waits
+// for the next round. pair is the number of the round's pair.
 func (p *program) measure(pair int) error {
 	p.measured[p.waitingFor], p.labels[p.waitingFor.label] = pair, true
 	if _, err := io.WriteString(p.in, "\n"); err != nil {
@@ -146,23 +148,24 @@ func (p *program) measure(pair int) error {
 	return p.next()
 }
 
-// stop waits until the program and its servers have ended. If the program has not sent
-// its rows, stop ends it first: a program that waits for its turn ends when its input is
-// closed, and a program that measures ends on SIGTERM.
+// stop waits until the program and its servers have exited. If the program has not sent
+// its rows, stop makes it exit: a program that waits for a round exits when its input is
+// closed, and a program that measures exits on SIGTERM.
 func (p *program) stop() {
 	if !p.finished {
 		_ = p.in.Close()
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only if the program has ended
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only if the program has exited
 	}
 	_ = p.cmd.Wait() // the rows are already read
 }
 
 // alternate runs the rounds of two programs alternately until both have sent their rows.
 //
-// Both programs measure the same rows in the same order, except for rows that only one
-// of them has. Those rows are measured alone. If the program before waits for a row that
-// the program after has already measured, the program before continues alone. Otherwise
-// the program after continues alone, because its row may be new.
+// Both programs measure the same rows in the same order, except for rows that only one of
+// them has. Only that program measures them. If the two programs wait for different rows,
+// alternate must choose the program that continues. If the program after has already
+// measured the row for which the program before waits, the program before continues.
+// Otherwise the program after continues, because its row may be new.
 func alternate(before, after *program) error {
 	if err := errors.Join(before.next(), after.next()); err != nil {
 		return err
@@ -188,7 +191,8 @@ func alternate(before, after *program) error {
 	return nil
 }
 
-// pairedLabels returns the labels whose rounds both programs measured in pairs.
+// pairedLabels returns the labels of the rows whose rounds were all measured in pairs by
+// both programs.
 func (p *program) pairedLabels(other *program) map[string]bool {
 	paired := map[string]bool{}
 	for t := range p.measured {

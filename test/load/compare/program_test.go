@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// scriptedProgram returns a program that imitates a load program with two rounds for each row.
-// It appends each measured round to order.
+// scriptedProgram returns a program that behaves like a load program with two rounds for
+// each row. It appends each round that it measures to order.
 func scriptedProgram(t *testing.T, side string, rows []string, order *[]string) *program {
 	t.Helper()
 	in, write := io.Pipe()
@@ -74,28 +74,28 @@ func TestAlternate(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !slices.Equal(order, test.order) {
-				t.Errorf("measured in the order %q, want %q", order, test.order)
+				t.Errorf("alternate measured the rounds in the order %q, want %q", order, test.order)
 			}
 			table := compareRows(before.rows, after.rows, before.pairedLabels(after))
 			for _, l := range table {
 				if l.verdict != test.verdicts[l.name] {
-					t.Errorf("%s: %s, want %s", l.name, l.verdict, test.verdicts[l.name])
+					t.Errorf("the verdict on row %s is %s, want %s", l.name, l.verdict, test.verdicts[l.name])
 				}
 			}
 			if len(table) != len(test.verdicts) {
-				t.Errorf("%d rows: %+v", len(table), table)
+				t.Errorf("the table has %d rows, want %d: %+v", len(table), len(test.verdicts), table)
 			}
 		})
 	}
 }
 
-func TestAlternate_ReportsEndOfProgram(t *testing.T) {
+func TestAlternate_ReturnsErrorIfProgramHasEnded(t *testing.T) {
 	read, out := io.Pipe()
 	ended := newProgram("before", nil, nil, read)
 	var order []string
 	_ = out.Close()
 	if err := alternate(ended, scriptedProgram(t, "a", []string{"x"}, &order)); err == nil {
-		t.Error("no error")
+		t.Error("alternate returned no error although a program has ended")
 	}
 }
 
@@ -104,28 +104,28 @@ func TestFailures(t *testing.T) {
 	for i := range fast {
 		fast[i], slow[i] = 100+float64(i%3), 120+float64(i%3)
 	}
-	step := map[string]bool{"x": true}
+	paired := map[string]bool{"x": true}
 	rows := func(values []float64) []row { return []row{{Label: "x", Name: "X", CPU: values}} }
-	if err := failures(compareRows(rows(fast), rows(slow), step)); err == nil {
-		t.Error("no error although a row is a fifth worse")
+	if err := failures(compareRows(rows(fast), rows(slow), paired)); err == nil {
+		t.Error("failures returned no error although a row is 20 % slower")
 	}
-	if err := failures(compareRows(rows(slow), rows(fast), step)); err != nil {
-		t.Error(err)
+	if err := failures(compareRows(rows(slow), rows(fast), paired)); err != nil {
+		t.Errorf("failures returned %v for a row that is faster", err)
 	}
 	if err := failures(compareRows(rows(fast), rows(fast), nil)); err == nil {
-		t.Error("no error although a row was not compared")
+		t.Error("failures returned no error although a row was not compared")
 	}
-	// Rows without requests are compared by the time of a round.
+	// Rows without requests are compared by the CPU time of their rounds.
 	round := func(values []float64) []row {
 		return []row{{Label: "x", Name: "X", CPU: make([]float64, 15), Spent: values}}
 	}
-	if err := failures(compareRows(round(fast), round(slow), step)); err == nil {
-		t.Error("no error although the rounds of a row are a fifth worse")
+	if err := failures(compareRows(round(fast), round(slow), paired)); err == nil {
+		t.Error("failures returned no error although the rounds of a row are 20 % slower")
 	}
 }
 
-// A load program that waits for its turn reads its input and does not react to signals.
-func TestStop_EndsProgramThatWaitsForItsTurn(t *testing.T) {
+// A load program that waits for a round reads its input and ignores signals.
+func TestStop_ClosesInputOfWaitingProgram(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", `trap '' TERM; echo '{"wait":"x"}'; read -r turn; exit 7`)

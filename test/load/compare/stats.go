@@ -3,7 +3,7 @@ package main
 import "math"
 
 const (
-	// limit is the highest accepted ratio of CPU time, after to before: a tenth worse.
+	// limit is the highest accepted ratio of the CPU time after to the CPU time before.
 	limit = 1.10
 	// minRounds is the minimum number of pairs for a verdict.
 	minRounds = 15
@@ -18,9 +18,9 @@ type estimate struct {
 }
 
 // pairedRatio estimates the ratio of after to before from pairs of rounds. It calculates
-// the mean of the logarithms of the ratios, so that a ratio of 2 and a ratio of 1/2
-// cancel each other, and the t interval of this mean. Pairs in which a side has no value
-// are left out.
+// the mean of the logarithms of the ratios and the t interval of this mean. With
+// logarithms, a ratio of 2 and a ratio of 1/2 cancel each other. Pairs in which a value
+// is missing are ignored.
 func pairedRatio(before, after []float64) estimate {
 	var logs []float64
 	for i := range min(len(before), len(after)) {
@@ -44,9 +44,10 @@ func pairedRatio(before, after []float64) estimate {
 	return estimate{pairs: len(logs), ratio: math.Exp(mean), low: math.Exp(mean - half), high: math.Exp(mean + half)}
 }
 
-// tQuantile returns the 97.5 % quantile of Student's t distribution. The expansion
-// (Abramowitz and Stegun 26.7.5) is exact to three decimals for at least 5 degrees of
-// freedom. For less it is too small, but then there is no verdict.
+// tQuantile returns the 97.5 % quantile of Student's t distribution. It uses an expansion
+// (Abramowitz and Stegun 26.7.5) that is exact to three decimals for at least 5 degrees
+// of freedom. For fewer degrees of freedom the result is too small, but then there is no
+// verdict.
 func tQuantile(freedom float64) float64 {
 	z2 := normal * normal
 	g1 := normal * (z2 + 1) / 4
@@ -56,7 +57,7 @@ func tQuantile(freedom float64) float64 {
 	return normal + (g1+(g2+(g3+g4/freedom)/freedom)/freedom)/freedom
 }
 
-// The verdicts on a row.
+// These constants are the verdicts on a row.
 const (
 	within      = "within the limit"
 	worse       = "WORSE"

@@ -10,22 +10,22 @@ func TestTQuantile(t *testing.T) {
 	// The values are from tables of the distribution.
 	for freedom, want := range map[float64]float64{5: 2.571, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045, 99: 1.984, 1e9: 1.960} {
 		if got := tQuantile(freedom); math.Abs(got-want) > 0.001 {
-			t.Errorf("%v degrees of freedom: %v, want %v", freedom, got, want)
+			t.Errorf("tQuantile(%v) = %v, want %v", freedom, got, want)
 		}
 	}
 }
 
 func TestPairedRatio(t *testing.T) {
 	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-4 }
-	// The logarithms of the ratios are 0, ln 1.21 and ln 1.1: mean ln 1.1, standard
-	// error ln 1.1 / √3.
+	// The logarithms of the ratios are 0, ln 1.21 and ln 1.1. Their mean is ln 1.1, and
+	// its standard error is ln 1.1 / √3.
 	got := pairedRatio([]float64{100, 100, 100}, []float64{100, 121, 110})
 	half := tQuantile(2) * math.Log(1.1) / math.Sqrt(3)
 	if got.pairs != 3 || !near(got.ratio, 1.1) || !near(got.low, 1.1*math.Exp(-half)) || !near(got.high, 1.1*math.Exp(half)) {
 		t.Errorf("%+v", got)
 	}
-	// A change that affects both sides cancels out: here the machine slows down to a
-	// third of its speed.
+	// A change that affects both sides has no effect on the ratio. Here the machine slows
+	// down to a third of its speed.
 	var before, after []float64
 	for i := range 20 {
 		speed := 1 + float64(i)/10
@@ -34,7 +34,7 @@ func TestPairedRatio(t *testing.T) {
 	if got := pairedRatio(before, after); !near(got.ratio, 1.2) || !near(got.low, 1.2) || !near(got.high, 1.2) {
 		t.Errorf("%+v", got)
 	}
-	// Rounds without a value, and rounds that only one side has, are left out.
+	// Pairs in which a value is missing are ignored.
 	if got := pairedRatio([]float64{0, 10, 10, 10, 7}, []float64{5, 0, 20, 20}); got.pairs != 2 || !near(got.ratio, 2) {
 		t.Errorf("%+v", got)
 	}
@@ -43,7 +43,7 @@ func TestPairedRatio(t *testing.T) {
 	}
 }
 
-// The interval contains the true ratio in 95 of 100 runs.
+// The 95 % interval must contain the true ratio in about 95 of 100 runs.
 func TestPairedRatio_IntervalContainsTrueRatio(t *testing.T) {
 	const runs, truth = 4000, 1.07
 	random := rand.New(rand.NewPCG(1, 2))
@@ -60,7 +60,7 @@ func TestPairedRatio_IntervalContainsTrueRatio(t *testing.T) {
 		}
 	}
 	if share := float64(covered) / runs; share < 0.94 || share > 0.96 {
-		t.Errorf("covered in %.3f of the runs", share)
+		t.Errorf("the interval contains the true ratio in %.3f of the runs, want 0.94 to 0.96", share)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestVerdict(t *testing.T) {
 		{estimate{}, withoutCPU},
 	} {
 		if got := test.estimate.verdict(); got != test.want {
-			t.Errorf("%+v: %s, want %s", test.estimate, got, test.want)
+			t.Errorf("verdict of %+v = %s, want %s", test.estimate, got, test.want)
 		}
 	}
 }

@@ -19,9 +19,9 @@ type line struct {
 	verdict       string
 }
 
-// compareRows compares rows of the same name. pairedLabels contains the labels of the rows
-// whose rounds alternated.
-func compareRows(before, after []row, inStep map[string]bool) []line {
+// compareRows compares rows with the same name. paired contains the labels of the rows
+// whose rounds were measured in pairs.
+func compareRows(before, after []row, paired map[string]bool) []line {
 	var table []line
 	for _, b := range before {
 		i := slices.IndexFunc(after, func(a row) bool { return a.Name == b.Name })
@@ -29,7 +29,7 @@ func compareRows(before, after []row, inStep map[string]bool) []line {
 			table = append(table, line{name: b.Name, verdict: "only before"})
 			continue
 		}
-		table = append(table, compareRow(b, after[i], inStep[b.Label]))
+		table = append(table, compareRow(b, after[i], paired[b.Label]))
 	}
 	for _, a := range after {
 		if !slices.ContainsFunc(before, func(b row) bool { return b.Name == a.Name }) {
@@ -39,14 +39,14 @@ func compareRows(before, after []row, inStep map[string]bool) []line {
 	return table
 }
 
-func compareRow(before, after row, inStep bool) line {
+func compareRow(before, after row, paired bool) line {
 	l := line{name: before.Name, unit: "a request"}
 	b, a := before.CPU, after.CPU
 	if !measured(b) || !measured(a) {
 		l.unit, b, a = "a round", before.Spent, after.Spent
 	}
 	l.before, l.after, l.estimate = median(b), median(a), pairedRatio(b, a)
-	if l.verdict = l.estimate.verdict(); !inStep {
+	if l.verdict = l.estimate.verdict(); !paired {
 		l.verdict = notCompared
 	}
 	return l
@@ -92,7 +92,7 @@ func duration(nanoseconds float64) string {
 	return fmt.Sprintf("%.1f ms", nanoseconds/float64(time.Millisecond))
 }
 
-// failures returns an error if a row is worse, or if a row that both sides have was not
+// failures returns an error if a row is worse, or if a row of both programs was not
 // compared.
 func failures(table []line) error {
 	var bad []string

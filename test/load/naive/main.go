@@ -1,10 +1,11 @@
 // Command naive is the collector without group commit: it sends a separate XADD for each
-// click. Everything else is the collector's code, with the same settings. GOGC and
-// GOMEMLIMIT are not set here.
+// click. All other code and settings are the same as in cmd/collector. GOGC and
+// GOMEMLIMIT must be set in the environment.
 //
-// The command still uses the collector's batcher, with so many shards that two clicks
-// are rarely in one batch. A batch of two clicks is split again. So a click costs two goroutine
-// switches, about a microsecond, that an XADD in its handler would not need.
+// The command still uses the batcher of the collector, but with so many shards that two
+// clicks are rarely in the same batch. If they are, the command splits the batch. The
+// batcher costs two goroutine switches per click, about a microsecond, which a call of
+// XADD in the handler would not need.
 package main
 
 import (
@@ -28,8 +29,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// shards is the number of shards. It is several times the number of measured connections:
-// a batch of two clicks needs four clicks at the same time in one shard.
+// shards is the number of shards. It is several times the number of measured connections,
+// so that batches of two clicks are rare. A batch of two clicks needs four clicks at the
+// same time in one shard.
 const shards = 1024
 
 func main() {
