@@ -1,5 +1,6 @@
-// Generates the types of the API and of the events: node generate.mjs [folder]
-// The folder defaults to src.
+// Generates the types of the API and of the events. The folder of the output is src by default:
+//
+//     node generate.mjs [folder]
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import openapiTS, { astToString } from "openapi-typescript";
@@ -18,14 +19,15 @@ const schemas = {};
 for (const name of (await readdir(new URL("events/", source))).sort()) {
   const text = await readFile(new URL(`events/${name}`, source), "utf8");
   const type = name.replace(/\.json$/, "");
-  // A reference inside of an event starts at the event, in an OpenAPI document at the root.
+  // In the schema of an event, references start at the root of that schema. In the OpenAPI
+  // document that this file builds, they must start at the root of the document.
   schemas[type] = JSON.parse(text.replaceAll('"#/', `"#/components/schemas/${type}/`));
 }
 await write(
   "events.ts",
   { openapi: "3.1.0", info: { title: "Events", version: "v1" }, paths: {}, components: { schemas } },
   `
-/** An event. Its type tells which fields data.object has. */
+/** An event. The value of its type determines the fields of data.object. */
 export type TributaryEvent = components["schemas"][keyof components["schemas"]];
 
 /** The event with the given type. */

@@ -4,7 +4,7 @@ package openapi
 
 import "embed"
 
-// Events holds events/<name>.json, a JSON Schema of every event's body.
+// Events contains events/<name>.json, a JSON Schema of every event's body.
 //
 //go:embed events/*.json
 var Events embed.FS

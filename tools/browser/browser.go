@@ -5,7 +5,7 @@
 // origin and never reaches another machine. On Linux the browser ends with the process
 // that started it, even if that process is killed.
 //
-// Not provided: a fixed version. Production needs no browser.
+// Not guaranteed: a certain version of the browser. Production needs no browser.
 package browser
 
 import (
@@ -28,11 +28,11 @@ const debianPackage = "chromium-headless-shell"
 var errNotInstalled = errors.New("the browser Chromium is not installed: run `make browser`, install it (Debian: apt-get install " + debianPackage + ") " +
 	"or set CHROME_BIN to the command")
 
-// Find returns the path of the browser: the value of CHROME_BIN if it is set, otherwise
-// a browser on the PATH. It installs nothing.
+// Find returns the path of the browser: the command in CHROME_BIN if the variable is set,
+// otherwise a browser on the PATH. It installs nothing.
 func Find() (string, error) {
-	if named := os.Getenv("CHROME_BIN"); named != "" {
-		path, err := exec.LookPath(named)
+	if command := os.Getenv("CHROME_BIN"); command != "" {
+		path, err := exec.LookPath(command)
 		if err != nil {
 			return "", fmt.Errorf("CHROME_BIN: %w", err)
 		}
@@ -60,8 +60,8 @@ func Ensure(ctx context.Context) (string, error) {
 	return Find()
 }
 
-// startTimeout limits a start. It is long because the machine may compile at the same
-// time.
+// startTimeout limits the time until a browser is ready. It is long because the machine
+// may be busy with compiling.
 const startTimeout = time.Minute
 
 // Start starts a browser without a window. Use chromedp.NewContext on the returned

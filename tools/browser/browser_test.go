@@ -9,11 +9,11 @@ import (
 
 func TestFind(t *testing.T) {
 	for name, c := range map[string]struct {
-		onPath []string
-		named  string // CHROME_BIN
-		want   string
+		onPath    []string
+		chromeBin string // CHROME_BIN
+		want      string
 	}{
-		"CHROME_BIN comes first":     {onPath: []string{"chromium", "mine"}, named: "mine", want: "mine"},
+		"CHROME_BIN comes first":     {onPath: []string{"chromium", "mine"}, chromeBin: "mine", want: "mine"},
 		"a browser without a window": {onPath: []string{"chromium", "chromium-headless-shell"}, want: "chromium-headless-shell"},
 		"Debian's name":              {onPath: []string{"google-chrome", "chromium-browser", "chromium"}, want: "chromium"},
 		"another name":               {onPath: []string{"google-chrome"}, want: "google-chrome"},
@@ -26,9 +26,9 @@ func TestFind(t *testing.T) {
 				}
 			}
 			t.Setenv("PATH", dir)
-			t.Setenv("CHROME_BIN", c.named)
+			t.Setenv("CHROME_BIN", c.chromeBin)
 			if got, err := Find(); err != nil || got != filepath.Join(dir, c.want) {
-				t.Errorf("Find = %q, %v", got, err)
+				t.Errorf("Find = %q, %v; want %s in the folder", got, err, c.want)
 			}
 		})
 	}
@@ -36,12 +36,12 @@ func TestFind(t *testing.T) {
 
 func TestFind_ErrorForMissingBrowser(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	for named, want := range map[string]string{"": "apt-get install chromium", "no-such-browser": "CHROME_BIN"} {
-		t.Setenv("CHROME_BIN", named)
+	for chromeBin, want := range map[string]string{"": "apt-get install chromium", "no-such-browser": "CHROME_BIN"} {
+		t.Setenv("CHROME_BIN", chromeBin)
 		for _, find := range []func() (string, error){Find, func() (string, error) { return Ensure(t.Context()) }} {
 			path, err := find()
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("CHROME_BIN=%q: %q, %v", named, path, err)
+				t.Errorf("CHROME_BIN=%q: path %q, error %v; want an error in one line with %q", chromeBin, path, err, want)
 			}
 		}
 	}

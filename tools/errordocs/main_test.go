@@ -21,7 +21,7 @@ func TestDocument_CommittedPageIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Errorf("%s is out of date: go run ./tools/errordocs", docsFile)
+		t.Errorf("%s is out of date: run go run ./tools/errordocs", docsFile)
 	}
 	for _, line := range []string{
 		"| `VALIDATION_ERROR` | 400 | InvalidArgument | The body, the path, the query or a header is not valid. `details` lists each fault with its field. |  |",
@@ -39,22 +39,22 @@ func TestDocument_LinkedDocumentsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range regexp.MustCompile(`[\w./-]+\.(md|proto)\b`).FindAllString(string(page), -1) {
-		_, beside := os.Stat("../../docs/" + name)
-		if _, root := os.Stat("../../" + name); beside != nil && root != nil {
-			t.Errorf("%s does not exist", name)
+		_, docsErr := os.Stat("../../docs/" + name)
+		if _, rootErr := os.Stat("../../" + name); docsErr != nil && rootErr != nil {
+			t.Errorf("%s exists neither in docs nor in the root of the checkout", name)
 		}
 	}
 }
 
 func TestDocument_RejectsReasonWithoutComment(t *testing.T) {
 	if _, err := document("enum ErrorReason {\n  ERROR_REASON_VALIDATION_ERROR = 1;\n}\n"); err == nil {
-		t.Error("no error")
+		t.Error("document returned no error for an enum value without a comment")
 	}
 }
 
-func TestComments_BelongToNextValue(t *testing.T) {
+func TestComments_BelongToTheNextValue(t *testing.T) {
 	got := comments("// One\n// two.\nERROR_REASON_A = 1 [(error) = {\n  http_status: 1\n}];\nERROR_REASON_B = 2;\n\n// Far.\n\nERROR_REASON_C = 3;\n")
 	if got["ERROR_REASON_A"] != "One two." || got["ERROR_REASON_B"] != "" || got["ERROR_REASON_C"] != "" {
-		t.Errorf("%q", got)
+		t.Errorf("comments = %q, want only %q for ERROR_REASON_A", got, "One two.")
 	}
 }

@@ -1,13 +1,13 @@
-// Command eventschemas writes the reference of the webhook events: a JSON Schema of
-// every event's body, gen/openapi/events/<name>.json, and the page docs/events.md.
+// Command eventschemas writes the reference of the webhook events: a JSON Schema of every
+// event's body, gen/openapi/events/<name>.json, and the page docs/events.md.
 //
 // The structure comes from the Go types of the payloads, so the schemas describe exactly
-// what is sent. Descriptions and the values of enumerations come from the source files of
-// these types. The examples are test data of the package affiliate, whose tests compare
-// them with the bodies that the code makes. Events that are not sent yet are listed
-// without a schema.
+// the bodies that are sent. Descriptions and the values of enumerations come from the
+// source files of these types. The examples are test data of the package affiliate. The
+// tests of that package compare the examples with the bodies that the code creates.
+// Events that are not sent yet are listed without a schema.
 //
-// It runs in the root of the checkout:
+// It must run in the root of the checkout:
 //
 //	go run ./tools/eventschemas
 package main
@@ -43,7 +43,7 @@ package openapi
 
 import "embed"
 
-// Events holds events/<name>.json, a JSON Schema of every event's body.
+// Events contains events/<name>.json, a JSON Schema of every event's body.
 //
 //go:embed events/*.json
 var Events embed.FS
@@ -55,7 +55,7 @@ type event struct {
 	// object is the type of the event's object; nil if the event is not sent yet.
 	object  reflect.Type
 	schema  schema
-	example string // a body, indented
+	example string // an example of the body, indented
 }
 
 func main() {
@@ -66,7 +66,7 @@ func main() {
 	}
 }
 
-// run writes the schemas before it reads the examples, because the test that makes the
+// run writes the schemas before it reads the examples, because the test that writes the
 // examples reads the schemas.
 func run(root string) error {
 	events, err := catalogue(root)
@@ -91,8 +91,8 @@ func run(root string) error {
 	return write(root, map[string]string{pageFile: text})
 }
 
-// write writes the files, which are keyed by path. Like all sources, they are readable
-// by everybody.
+// write writes the files, which are keyed by path. Everybody may read them, as with all
+// sources.
 func write(root string, files map[string]string) error {
 	for name, text := range files {
 		path := filepath.Join(root, name)
@@ -122,7 +122,7 @@ func schemaFiles(events []event) (map[string]string, error) {
 	return files, nil
 }
 
-// document returns the page, with the examples of the checkout.
+// document returns the text of the page. It reads the examples from the checkout.
 func document(root string, events []event) (string, error) {
 	for i, e := range events {
 		if e.object == nil {
@@ -138,8 +138,8 @@ func document(root string, events []event) (string, error) {
 
 func schemaFile(name affiliate.EventName) string { return schemaDir + "/" + string(name) + ".json" }
 
-// catalogue returns all events, webhook.ping last. It fails if the catalogue and the
-// object types do not agree on which events are sent.
+// catalogue returns all events, with webhook.ping at the end. It returns an error if an
+// event is upcoming and has an object type, or is not upcoming and has none.
 func catalogue(root string) ([]event, error) {
 	var dirs []string
 	for _, dir := range sourceDirs {
@@ -163,7 +163,7 @@ func catalogue(root string) ([]event, error) {
 			continue
 		}
 		events[i].object = reflect.TypeOf(object)
-		if events[i].schema, err = envelope(kind, events[i].object, src); err != nil {
+		if events[i].schema, err = bodySchema(kind, events[i].object, src); err != nil {
 			return nil, fmt.Errorf("%s: %w", kind.Name, err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 const root = "../.."
 
-func TestCommittedFilesAreCurrent(t *testing.T) {
+func TestRun_CommittedFilesAreCurrent(t *testing.T) {
 	events, err := catalogue(root)
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestCommittedFilesAreCurrent(t *testing.T) {
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil || string(got) != want {
-			t.Errorf("%s is out of date (%v): go run ./tools/eventschemas", name, err)
+			t.Errorf("%s is out of date (error: %v): run go run ./tools/eventschemas", name, err)
 		}
 	}
 	found, err := filepath.Glob(filepath.Join(root, schemaDir, "*"))
@@ -37,7 +37,7 @@ func TestCommittedFilesAreCurrent(t *testing.T) {
 	}
 	for _, path := range found {
 		if files[schemaDir+"/"+filepath.Base(path)] == "" {
-			t.Errorf("%s belongs to no event", path)
+			t.Errorf("%s is the schema of an event that does not exist", path)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestPage_HasEveryEventAndField(t *testing.T) {
 	}
 	for _, e := range events {
 		if hasSection := strings.Contains(text, "\n### "+string(e.Name)+"\n"); hasSection != (e.object != nil) {
-			t.Errorf("%s: has a section: %t", e.Name, hasSection)
+			t.Errorf("%s: the page has a section: %t; want %t", e.Name, hasSection, e.object != nil)
 		}
 	}
 	for _, line := range []string{
@@ -71,8 +71,8 @@ func TestPage_HasEveryEventAndField(t *testing.T) {
 	}
 }
 
-// kinds has a field of every kind that payloads can have.
-type kinds struct {
+// allKinds has a field of every kind that payloads can have.
+type allKinds struct {
 	affiliate.PingObject
 	ID     affiliate.ProgramID `json:"id"`
 	Mode   *affiliate.Mode     `json:"mode"`
@@ -80,10 +80,10 @@ type kinds struct {
 	Until  *string             `json:"hold_until"`
 	Share  *json.Number        `json:"percentage"`
 	Counts []int64             `json:"counts"`
-	Of     []struct {
-		Yes bool `json:"yes"`
-	} `json:"of"`
-	In string `json:"currency"`
+	Items  []struct {
+		Valid bool `json:"valid"`
+	} `json:"items"`
+	Currency string `json:"currency"`
 }
 
 func TestObjectOf_DescribesEveryKindOfField(t *testing.T) {
@@ -91,12 +91,12 @@ func TestObjectOf_DescribesEveryKindOfField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"ID", "Mode", "At", "Until", "Share", "Counts", "Of", "In"} {
-		src.comments[typeName(reflect.TypeFor[kinds]())+"."+field] = "the meaning"
+	for _, field := range []string{"ID", "Mode", "At", "Until", "Share", "Counts", "Items", "Currency"} {
+		src.comments[typeName(reflect.TypeFor[allKinds]())+"."+field] = "the meaning"
 	}
-	meanings["of.yes"] = "Whether it is true."
-	defer delete(meanings, "of.yes")
-	got, err := objectOf(reflect.TypeFor[kinds](), "", src)
+	meanings["items.valid"] = "Whether it is valid."
+	defer delete(meanings, "items.valid")
+	got, err := objectOf(reflect.TypeFor[allKinds](), "", src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,10 +113,10 @@ func TestObjectOf_DescribesEveryKindOfField(t *testing.T) {
 		`"hold_until":{"description":"The meaning.","type":["string","null"],"format":"date-time"},` +
 		`"percentage":{"description":"The meaning.","type":["number","null"]},` +
 		`"counts":{"description":"The meaning.","type":"array","items":{"type":"integer"}},` +
-		`"of":{"description":"The meaning.","type":"array","items":{"type":"object","properties":{` +
-		`"yes":{"description":"Whether it is true.","type":"boolean"}},"required":["yes"],"additionalProperties":false}},` +
+		`"items":{"description":"The meaning.","type":"array","items":{"type":"object","properties":{` +
+		`"valid":{"description":"Whether it is valid.","type":"boolean"}},"required":["valid"],"additionalProperties":false}},` +
 		`"currency":{"description":"The meaning.","type":"string","pattern":"^[A-Z]{3}$"}},` +
-		`"required":["webhook_id","description","id","mode","created_at","hold_until","percentage","counts","of","currency"],` +
+		`"required":["webhook_id","description","id","mode","created_at","hold_until","percentage","counts","items","currency"],` +
 		`"additionalProperties":false}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
@@ -131,7 +131,7 @@ func TestObjectOf_RejectsUnsupportedTypes(t *testing.T) {
 		}{},
 		"a field without a name": struct{ ID string }{},
 		"a field without a description": struct {
-			A string `json:"unheard_of"`
+			A string `json:"unknown"`
 		}{},
 		"an enumeration without values": struct {
 			A enumeration `json:"status"`
@@ -141,18 +141,18 @@ func TestObjectOf_RejectsUnsupportedTypes(t *testing.T) {
 		}{},
 	} {
 		if s, err := objectOf(reflect.TypeOf(object), "", source{}); err == nil {
-			t.Errorf("%s: %+v", name, s)
+			t.Errorf("%s: objectOf returned no error, but the schema %+v", name, s)
 		}
 	}
 }
 
-func TestMeaning_IsASentenceWithTheJSONName(t *testing.T) {
+func TestMeaning_IsSentenceWithJSONName(t *testing.T) {
 	src := source{comments: map[string]string{
 		"p.T.A": "null: no limit", "p.T.B": "B is null at first.", "p.T.C": "Bees", "p.T.E": "école",
 	}}
 	for field, want := range map[string]string{"A": "Null: no limit.", "B": "bee_count is null at first.", "C": "Bees.", "D": "", "E": "École."} {
 		if got := src.meaning("p.T", field, "bee_count"); got != want {
-			t.Errorf("%s: %q, want %q", field, got, want)
+			t.Errorf("meaning of %s = %q, want %q", field, got, want)
 		}
 	}
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// schema has the keywords of JSON Schema 2020-12 that events need, in the order in which
-// they are printed.
+// schema is a JSON Schema 2020-12 with the keywords that events need, in the order in
+// which they are written.
 type schema struct {
 	Dialect     string     `json:"$schema,omitempty"`
 	ID          string     `json:"$id,omitempty"`
 	Ref         string     `json:"$ref,omitempty"`
 	Title       string     `json:"title,omitempty"`
 	Description string     `json:"description,omitempty"`
-	Type        any        `json:"type,omitempty"` // a string, or two with "null"
+	Type        any        `json:"type,omitempty"` // a string, or a list of a string and "null"
 	Const       string     `json:"const,omitempty"`
 	Enum        []any      `json:"enum,omitempty"`
 	Format      string     `json:"format,omitempty"`
@@ -34,7 +34,7 @@ type schema struct {
 	Additional  *bool      `json:"additionalProperties,omitempty"`
 }
 
-// properties is a JSON object that keeps the order of its keys.
+// properties is a JSON object. It keeps the order of its keys.
 type properties []property
 
 type property struct {
@@ -90,7 +90,8 @@ const (
 	idPrefix = "urn:tributary:event:v1:"
 )
 
-// closedObject returns the schema of an object that has all these members and no others.
+// closedObject returns the schema of an object that must have all these members and must
+// not have others.
 func closedObject(members ...property) schema {
 	s := schema{Type: "object", Properties: members, Additional: new(bool)}
 	for _, member := range members {
@@ -99,8 +100,8 @@ func closedObject(members ...property) schema {
 	return s
 }
 
-// envelope returns the schema of an event's whole body (DECISIONS.md section 9).
-func envelope(kind affiliate.EventKind, object reflect.Type, src source) (schema, error) {
+// bodySchema returns the schema of an event's whole body (DECISIONS.md section 9).
+func bodySchema(kind affiliate.EventKind, object reflect.Type, src source) (schema, error) {
 	after, err := objectOf(object, "", src)
 	if err != nil {
 		return schema{}, err
@@ -134,8 +135,8 @@ func envelope(kind affiliate.EventKind, object reflect.Type, src source) (schema
 	return s, nil
 }
 
-// objectOf returns the schema of a struct. at is the path of the struct inside the
-// event's object.
+// objectOf returns the schema of a struct. The parameter at is the path of the struct
+// inside the event's object.
 func objectOf(t reflect.Type, at string, src source) (schema, error) {
 	members, err := membersOf(t, at, src)
 	return closedObject(members...), err
@@ -164,14 +165,15 @@ func membersOf(t reflect.Type, at string, src source) (properties, error) {
 		}
 		s.Description = cmp.Or(pathMeaning(where), src.meaning(typeName(t), field.Name, name), meanings[name])
 		if s.Description == "" {
-			return nil, fmt.Errorf("%s.%s needs a comment, or %q a meaning", t, field.Name, where)
+			return nil, fmt.Errorf("%s.%s needs a comment, or meanings needs an entry for %q", t, field.Name, where)
 		}
 		members = append(members, property{name, s})
 	}
 	return members, nil
 }
 
-// pathMeaning returns the description in meanings of a field of a nested object.
+// pathMeaning returns the description in meanings if where is the path of a field in a
+// nested object. Otherwise it returns "".
 func pathMeaning(where string) string {
 	if !strings.Contains(where, ".") {
 		return ""
@@ -182,8 +184,8 @@ func pathMeaning(where string) string {
 // typeName returns the name under which source stores a type.
 func typeName(t reflect.Type) string { return path.Base(t.PkgPath()) + "." + t.Name() }
 
-// typeOf returns the schema of a type. The key of a string field decides whether it is a
-// timestamp or a currency.
+// typeOf returns the schema of a type. Timestamps and currencies are recognised by the
+// names of their fields, because their Go type is string.
 func typeOf(t reflect.Type, at string, src source) (schema, error) {
 	name := at[strings.LastIndexByte(at, '.')+1:]
 	switch {
@@ -204,7 +206,7 @@ func typeOf(t reflect.Type, at string, src source) (schema, error) {
 	case t.Kind() == reflect.Struct:
 		return objectOf(t, at, src)
 	case t.Kind() != reflect.String:
-		return schema{}, fmt.Errorf("no schema for %s", t)
+		return schema{}, fmt.Errorf("the type %s is not supported", t)
 	case t.PkgPath() != "":
 		values := src.values[typeName(t)]
 		if len(values) == 0 {

@@ -14,12 +14,12 @@ import (
 	"unicode/utf8"
 )
 
-// source holds the parts of the source files that are not available by reflection.
+// source contains the parts of the source files that are not available by reflection.
 type source struct {
-	// comments holds the comments of struct fields, by package.Type.Field.
+	// comments maps fields (package.Type.Field) to their comments.
 	comments map[string]string
-	// values holds the values of the exported constants of a string type, by
-	// package.Type, in the order of their declaration.
+	// values maps string types (package.Type) to the values of their exported constants,
+	// in the order of declaration.
 	values map[string][]string
 }
 
@@ -71,7 +71,7 @@ func (s source) read(file *ast.File) error {
 	return failed
 }
 
-func (s source) readFields(of string, fields *ast.StructType) {
+func (s source) readFields(typeName string, fields *ast.StructType) {
 	for _, field := range fields.Fields.List {
 		text := field.Doc.Text()
 		if text == "" {
@@ -79,7 +79,7 @@ func (s source) readFields(of string, fields *ast.StructType) {
 		}
 		for _, name := range field.Names {
 			if text != "" {
-				s.comments[of+"."+name.Name] = strings.Join(strings.Fields(text), " ")
+				s.comments[typeName+"."+name.Name] = strings.Join(strings.Fields(text), " ")
 			}
 		}
 	}
@@ -107,10 +107,10 @@ func (s source) readConstant(pkg string, spec *ast.ValueSpec) error {
 
 // meaning returns a field's comment as a sentence, with the field's JSON name instead of
 // its Go name. The result is empty if the field has no comment.
-func (s source) meaning(of, field, name string) string {
-	text := s.comments[of+"."+field]
+func (s source) meaning(typeName, field, jsonName string) string {
+	text := s.comments[typeName+"."+field]
 	if rest, ok := strings.CutPrefix(text, field+" "); ok {
-		text = name + " " + rest
+		text = jsonName + " " + rest
 	} else if first, size := utf8.DecodeRuneInString(text); size > 0 {
 		text = string(unicode.ToUpper(first)) + text[size:]
 	}

@@ -4,8 +4,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The route of the collector. It has no proto, so its shapes are written here. The
-// end-to-end tests compare them with a response.
+// The route of the collector. It has no proto, so its schemas are written by hand in this
+// file. The end-to-end tests compare them with a response.
 const (
 	clickPath = "/v1/clicks"
 	clickTag  = "Tracking"
@@ -19,11 +19,11 @@ func (b *builder) click() (object, error) {
 		}
 		b.schemas[name] = schema
 	}
-	one := b.examples["registerClick"]
+	sample := b.examples["registerClick"]
 	response := func(description string) object {
-		return object{{"description", description}, {"headers", ignoredFields}, {"content", withExample(jsonContent("Click"), one.Response)}}
+		return object{{"description", description}, {"headers", ignoredFields}, {"content", withExample(jsonContent("Click"), sample.Response)}}
 	}
-	body := object{{"schema", reference("ClickRequest")}, {"example", one.Request}}
+	body := object{{"schema", reference("ClickRequest")}, {"example", sample.Request}}
 	click := append(object{
 		{"tags", []string{clickTag}},
 		{"summary", title("registerClick")},
@@ -37,7 +37,7 @@ func (b *builder) click() (object, error) {
 	}, member{"responses", append(object{
 		{"201", response("The click is stored.")},
 		{"200", response("The same click was registered before. `deduplicated` is true.")},
-	}, b.refusals([]affiliate.Reason{
+	}, b.errorResponses([]affiliate.Reason{
 		affiliate.ReasonValidation, affiliate.ReasonInvalidPublicKey, affiliate.ReasonForbidden, affiliate.ReasonHTTPSRequired,
 		affiliate.ReasonOriginNotAllowed, affiliate.ReasonNotFound, affiliate.ReasonPayloadTooLarge, affiliate.ReasonUnsupportedMediaType,
 		affiliate.ReasonRateLimitExceeded, affiliate.ReasonInternal, affiliate.ReasonServiceUnavailable,

@@ -21,7 +21,7 @@ import (
 //go:embed introduction.md
 var introduction string
 
-// build makes the document of the routes.
+// build returns the document with the routes and the click route of the collector.
 func build(routes []contract.Route, prose *texts) (object, error) {
 	examples, err := readExamples()
 	if err != nil {
@@ -125,15 +125,17 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 }
 
 type builder struct {
-	// examples has the examples by operation id.
+	// examples maps operation ids to their examples.
 	examples map[string]example
 	prose    *texts
-	schemas  map[string]object
-	// errors are the error responses by their reasons.
+	// schemas maps the names of schemas to them.
+	schemas map[string]object
+	// errors maps names to error responses. A name is the reasons, joined by "-".
 	errors map[string]object
-	// origin holds what each schema was made from, so that two never share a name.
+	// origin maps each schema's name to its source, so that claim can report an error if
+	// two different schemas get the same name.
 	origin map[string]string
-	// outputs are the messages in responses.
+	// outputs is the set of messages that responses contain.
 	outputs map[protoreflect.FullName]bool
 }
 
@@ -147,7 +149,7 @@ func (b *builder) operation(r contract.Route) (object, error) {
 		set(&operation, "security", []object{})
 		set(&operation, "responses", append(object{
 			{"200", object{{"description", "The OpenAPI document."}, {"content", object{{"application/json", object{{"schema", object{{"type", "object"}}}}}}}}},
-		}, b.refusals([]affiliate.Reason{affiliate.ReasonHTTPSRequired})...))
+		}, b.errorResponses([]affiliate.Reason{affiliate.ReasonHTTPSRequired})...))
 		return operation, nil
 	}
 	id := strings.ToLower(string(r.RPC.Name()[:1])) + string(r.RPC.Name()[1:])
@@ -178,8 +180,8 @@ func (b *builder) operation(r contract.Route) (object, error) {
 			return nil, err
 		}
 		content := jsonContent(name)
-		if sent := b.examples[id].Request; sent != nil {
-			content = withExample(content, sent)
+		if body := b.examples[id].Request; body != nil {
+			content = withExample(content, body)
 		}
 		set(&operation, "requestBody", object{{"required", required}, {"content", content}})
 	}
@@ -194,12 +196,12 @@ func (b *builder) operation(r contract.Route) (object, error) {
 
 // addCommand adds the example as a curl command.
 func (b *builder) addCommand(operation *object, id string) {
-	if one, ok := b.examples[id]; ok {
-		set(operation, "x-codeSamples", []object{{{"lang", "Shell"}, {"label", "curl"}, {"source", one.command()}}})
+	if sample, ok := b.examples[id]; ok {
+		set(operation, "x-codeSamples", []object{{{"lang", "Shell"}, {"label", "curl"}, {"source", sample.command()}}})
 	}
 }
 
-// menu returns the groups of tags in the form of Redoc.
+// menu returns the groups of tags in the format that Redoc reads.
 func menu() []object {
 	var groups []object
 	for _, group := range tagGroups {
@@ -240,11 +242,11 @@ func (b *builder) parameters(r contract.Route, policy server.Policy, key string)
 			}
 		}
 	}
-	if needed, taken := contract.IdempotencyKey(r.FullMethod); taken {
+	if required, accepted := contract.IdempotencyKey(r.FullMethod); accepted {
 		parameters = append(parameters, object{
 			{"name", "Idempotency-Key"},
 			{"in", "header"},
-			{"required", needed},
+			{"required", required},
 			{"description", "Identifies the request, so that it can be repeated safely. For 24 hours, a request with the same key and body " +
 				"gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED."},
 			{"schema", object{{"type", "string"}, {"pattern", contract.IdempotencyKeyPattern}}},
@@ -256,8 +258,8 @@ func (b *builder) parameters(r contract.Route, policy server.Policy, key string)
 	return parameters, nil
 }
 
-// withoutName returns a comment without the name with which it begins. Readers of the
-// document know neither services nor RPCs.
+// withoutName removes the name of the service or RPC from the beginning of its comment.
+// Readers of the document do not know these names.
 func withoutName(text, name string) string {
 	rest, ok := strings.CutPrefix(text, name+" ")
 	if !ok || rest == "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
-// recorded has an example of each operation, by operation id. The test of test/e2e that
-// writes the file describes its fields.
+// recorded is a JSON object with an example of each operation, by operation id.
+// TestReferenceExamples in test/e2e writes the file and describes its fields.
 //
 //go:embed examples.json
 var recorded []byte
@@ -35,14 +35,15 @@ func readExamples() (map[string]example, error) {
 
 // withExample adds an example to each media type of a content object.
 func withExample(content object, value any) object {
-	with := make(object, 0, len(content))
+	result := make(object, 0, len(content))
 	for _, m := range content {
-		with = append(with, member{m.key, append(append(object{}, m.value.(object)...), member{"example", value})})
+		result = append(result, member{m.key, append(append(object{}, m.value.(object)...), member{"example", value})})
 	}
-	return with
+	return result
 }
 
-// credentials are the placeholders of credentials in commands.
+// credentials maps each kind of credential to the shell variable that commands use for
+// it.
 var credentials = map[string]string{
 	"secretKey": "$TRIBUTARY_SECRET_KEY", "accessToken": "$ACCESS_TOKEN", "publicKey": "$TRIBUTARY_PUBLIC_KEY",
 }
@@ -80,7 +81,7 @@ func indented(text json.RawMessage) string {
 	return out.String()
 }
 
-// errorExample is the body of an error with one of the codes.
+// errorExample returns the body of an error with the given code.
 func errorExample(status int, statusText, code, message string) object {
 	body := object{{"statusCode", status}, {"message", message}, {"error", statusText}, {"code", code}}
 	if code == "VALIDATION_ERROR" {
@@ -89,7 +90,7 @@ func errorExample(status int, statusText, code, message string) object {
 	return body
 }
 
-// meanings lists error codes with their standard messages, in Markdown.
+// meanings returns a Markdown list of error codes with their standard messages.
 func meanings(codes []string) string {
 	var lines []string
 	for _, code := range codes {

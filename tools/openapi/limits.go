@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// limitText returns the rate limit and the body limit of a route as sentences.
+// limitText describes the rate limit and the body limit of a route in sentences.
 func limitText(r contract.Route, zone server.Zone) string {
 	var sentences []string
 	if zone == server.ZoneNone {
@@ -29,7 +29,8 @@ var limitSubjects = map[string]string{
 	"conversions": "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key",
 }
 
-// zoneText describes a zone with its default, which the settings define.
+// zoneText describes the rate limit of a zone. The default is read from the tags of the
+// settings.
 func zoneText(zone string) string {
 	limits, name := reflect.TypeFor[settings.Limits](), strings.ToUpper(zone[:1])+zone[1:]
 	if zone == "tracking" {

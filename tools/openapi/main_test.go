@@ -50,14 +50,14 @@ func at(t *testing.T, value any, path ...string) any {
 	for _, key := range path {
 		object, ok := value.(map[string]any)
 		if !ok {
-			t.Fatalf("%v: no object at %s", path, key)
+			t.Fatalf("path %v: the value that should contain %q is not an object", path, key)
 		}
 		value = object[key]
 	}
 	return value
 }
 
-func TestProseComesFromTheSwaggerFile(t *testing.T) {
+func TestDocument_TakesDescriptionsFromSwaggerFile(t *testing.T) {
 	doc := sampleDocument(t)
 	for want, path := range map[string][]string{
 		"Update a programme": {"paths", "/api/v1/programs/{programId}", "patch", "summary"},
@@ -68,59 +68,63 @@ func TestProseComesFromTheSwaggerFile(t *testing.T) {
 		"The rules.":   {"components", "schemas", "Program", "properties", "commissionRules", "description"},
 	} {
 		if got := at(t, doc, path...); got != want {
-			t.Errorf("%v: %v, want %q", path, got, want)
+			t.Errorf("%v = %v, want %q", path, got, want)
 		}
 	}
 	page := at(t, doc, "paths", "/api/v1/programs", "get").(map[string]any)["parameters"].([]any)[0]
-	if at(t, page, "description") != "From 1." {
-		t.Errorf("%v", page)
+	if got := at(t, page, "description"); got != "From 1." {
+		t.Errorf("description of the parameter page = %v, want %q", got, "From 1.")
 	}
 }
 
-// One message can have two shapes: all there in an answer, optional in a request.
-func TestARequestsShapeIsNotAnAnswers(t *testing.T) {
+// A message can have two schemas: in a response all fields are present, in a request they
+// are optional.
+func TestDocument_HasDifferentSchemasForRequestAndResponse(t *testing.T) {
 	schemas := at(t, sampleDocument(t), "components", "schemas").(map[string]any)
-	answer, request := schemas["CommissionRules"].(map[string]any), schemas["CommissionRulesInput"].(map[string]any)
-	if len(answer["required"].([]any)) != len(answer["properties"].(map[string]any)) || request["required"] != nil || request["additionalProperties"] != false || answer["additionalProperties"] != nil {
-		t.Errorf("answer %v\nrequest %v", answer, request)
+	response, request := schemas["CommissionRules"].(map[string]any), schemas["CommissionRulesInput"].(map[string]any)
+	if len(response["required"].([]any)) != len(response["properties"].(map[string]any)) || response["additionalProperties"] != nil {
+		t.Errorf("the schema for responses should require every field and allow unknown ones: %v", response)
+	}
+	if request["required"] != nil || request["additionalProperties"] != false {
+		t.Errorf("the schema for requests should require no field and reject unknown ones: %v", request)
 	}
 	if got := at(t, schemas, "CreateProgramRequest", "required").([]any); len(got) != 1 || got[0] != "name" {
-		t.Errorf("required to create: %v", got)
+		t.Errorf("CreateProgramRequest requires %v, want only name", got)
 	}
 	if got := at(t, schemas, "LineItem", "properties", "quantity", "maximum"); got != 1e6 {
-		t.Errorf("limits of the validation rules: %v", got)
+		t.Errorf("the maximum of LineItem.quantity is %v, want 1e6 as in the validation rules", got)
 	}
 	if schemas["AdmitRequest"] != nil || schemas["LogoutResponse"] != nil {
-		t.Error("what no client sees is documented")
+		t.Error("the document has schemas of messages that no client sends or receives")
 	}
 }
 
-func TestEveryReferenceLeadsSomewhere(t *testing.T) {
+func TestDocument_ReferencesExist(t *testing.T) {
 	doc := sampleDocument(t)
-	var walk func(value any)
-	walk = func(value any) {
+	var check func(value any)
+	check = func(value any) {
 		switch v := value.(type) {
 		case map[string]any:
 			if ref, ok := v["$ref"].(string); ok {
 				if at(t, doc, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...) == nil {
-					t.Errorf("%s leads nowhere", ref)
+					t.Errorf("%s does not exist in the document", ref)
 				}
 			}
 			for _, child := range v {
-				walk(child)
+				check(child)
 			}
 		case []any:
 			for _, child := range v {
-				walk(child)
+				check(child)
 			}
 		}
 	}
-	walk(doc)
+	check(doc)
 }
 
-// The committed document has the shape that today's protos give; its prose is
-// checked by generating anew.
-func TestTheCommittedDocumentIsCurrent(t *testing.T) {
+// The test does not compare descriptions, because gen/openapi/openapi.swagger.json is not
+// committed. CI compares them: it generates the document again.
+func TestDocument_CommittedFileIsCurrent(t *testing.T) {
 	text, err := os.ReadFile("../../" + documentFile)
 	if err != nil {
 		t.Fatal(err)
@@ -136,18 +140,18 @@ func TestTheCommittedDocumentIsCurrent(t *testing.T) {
 	}
 	embed, err := os.ReadFile("../../" + embedFile)
 	if err != nil || string(embed) != embedding {
-		t.Errorf("%s is out of date: %v", embedFile, err)
+		t.Errorf("%s is out of date (error: %v): run go run ./tools/openapi", embedFile, err)
 	}
 }
 
-// withoutProse drops summaries and descriptions, and the allOf that stands only
-// to carry one.
+// withoutProse removes summaries and descriptions. It also replaces each allOf that is
+// there only because a reference needs a description.
 func withoutProse(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for key, child := range v {
-			if _, text := child.(string); text && (key == "summary" || key == "description") {
+			if _, isText := child.(string); isText && (key == "summary" || key == "description") {
 				continue
 			}
 			out[key] = withoutProse(child)

@@ -19,15 +19,16 @@ func loadDocument(t *testing.T) *openapi3.T {
 	return document
 }
 
-// The document is valid OpenAPI, and every example matches its schema.
+// The document must be valid OpenAPI, and every example must match its schema.
 func TestDocument_IsValidWithItsExamples(t *testing.T) {
 	document := loadDocument(t)
 	if err := document.Validate(t.Context(), openapi3.EnableExamplesValidation()); err != nil {
-		t.Error(err)
+		t.Errorf("the document is not valid: %v", err)
 	}
 }
 
-// Every operation has what a reader of the reference needs.
+// Every operation needs a summary, its rate limit, examples, the meanings of its error
+// codes and a curl command.
 func TestDocument_DescribesEveryOperation(t *testing.T) {
 	document := loadDocument(t)
 	summaries := map[string]string{}
@@ -35,11 +36,11 @@ func TestDocument_DescribesEveryOperation(t *testing.T) {
 		for verb, operation := range item.Operations() {
 			name := verb + " " + path
 			if other, ok := summaries[operation.Summary]; ok || operation.Summary == "" {
-				t.Errorf("%s: the summary %q is empty or also that of %s", name, operation.Summary, other)
+				t.Errorf("%s: the summary %q is empty, or %s has the same", name, operation.Summary, other)
 			}
 			summaries[operation.Summary] = name
 			if !strings.Contains(operation.Description, "Rate limit: `") && !strings.Contains(operation.Description, "There is no rate limit.") {
-				t.Errorf("%s: the description names no rate limit", name)
+				t.Errorf("%s: the description does not mention the rate limit", name)
 			}
 			if body := operation.RequestBody; body != nil && body.Value.Required && body.Value.Content.Get("application/json").Example == nil {
 				t.Errorf("%s: the request has no example", name)
@@ -49,7 +50,7 @@ func TestDocument_DescribesEveryOperation(t *testing.T) {
 				for mediaType, content := range response.Value.Content {
 					isError := status >= "400"
 					if content.Example == nil && operation.OperationID != "getOpenAPI" && !slices.Contains([]string{"202", "207", "422"}, status) {
-						t.Errorf("%s: response %s has no example of %s", name, status, mediaType)
+						t.Errorf("%s: response %s has no example for %s", name, status, mediaType)
 					}
 					if isError && strings.Contains(*response.Value.Description, "`: ") {
 						described++
@@ -57,10 +58,10 @@ func TestDocument_DescribesEveryOperation(t *testing.T) {
 				}
 			}
 			if described == 0 {
-				t.Errorf("%s: no error code has a meaning", name)
+				t.Errorf("%s: no error response describes its codes", name)
 			}
 			if operation.OperationID != "getOpenAPI" && operation.Extensions["x-codeSamples"] == nil {
-				t.Errorf("%s: there is no curl command", name)
+				t.Errorf("%s has no curl command", name)
 			}
 		}
 	}
@@ -69,7 +70,7 @@ func TestDocument_DescribesEveryOperation(t *testing.T) {
 	}
 }
 
-func TestTagGroups_HaveEveryTagOnce(t *testing.T) {
+func TestTagGroups_ContainEveryTagOnce(t *testing.T) {
 	count := map[string]int{}
 	for _, group := range tagGroups {
 		for _, tag := range group.tags {
@@ -78,19 +79,19 @@ func TestTagGroups_HaveEveryTagOnce(t *testing.T) {
 	}
 	for _, tag := range loadDocument(t).Tags {
 		if count[tag.Name] != 1 || tagNames[tag.Name] == "" {
-			t.Errorf("tag %s is in %d groups, its name is %q", tag.Name, count[tag.Name], tagNames[tag.Name])
+			t.Errorf("tag %s is in %d groups, want 1; its display name is %q", tag.Name, count[tag.Name], tagNames[tag.Name])
 		}
 		delete(count, tag.Name)
 	}
 	if len(count) > 0 {
-		t.Errorf("groups have unknown tags: %v", count)
+		t.Errorf("the groups contain unknown tags: %v", count)
 	}
 }
 
-func TestCommand(t *testing.T) {
-	one := example{Method: "POST", URL: "/api/v1/x?a=1", Credential: "secretKey", Headers: map[string]string{"X-Mode": "test"}, Request: []byte(`{"name":"Mia's"}`)}
+func TestCommand_QuotesBody(t *testing.T) {
+	sample := example{Method: "POST", URL: "/api/v1/x?a=1", Credential: "secretKey", Headers: map[string]string{"X-Mode": "test"}, Request: []byte(`{"name":"Mia's"}`)}
 	want := "curl --fail-with-body 'https://api.example.com/api/v1/x?a=1' \\\n  -H \"Authorization: Bearer $TRIBUTARY_SECRET_KEY\" \\\n  -H 'X-Mode: test' \\\n  -H 'Content-Type: application/json' \\\n  -d '{\n    \"name\": \"Mia'\\''s\"\n  }'"
-	if got := one.command(); got != want {
+	if got := sample.command(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

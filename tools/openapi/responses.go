@@ -26,7 +26,7 @@ func security(policy server.Policy) []object {
 }
 
 // responses describes every status that a route can respond with.
-func (b *builder) responses(r contract.Route, policy server.Policy, one example) (object, error) {
+func (b *builder) responses(r contract.Route, policy server.Policy, sample example) (object, error) {
 	status := contract.SuccessStatus(r.FullMethod)
 	success := object{{"description", http.StatusText(status)}}
 	var output string
@@ -44,10 +44,10 @@ func (b *builder) responses(r contract.Route, policy server.Policy, one example)
 		if m.key != "content" {
 			continue
 		}
-		if one.Text != "" {
-			success[i].value = withExample(m.value.(object), one.Text)
-		} else if one.Response != nil {
-			success[i].value = withExample(m.value.(object), one.Response)
+		if sample.Text != "" {
+			success[i].value = withExample(m.value.(object), sample.Text)
+		} else if sample.Response != nil {
+			success[i].value = withExample(m.value.(object), sample.Response)
 		}
 	}
 	if contract.IgnoresUnknownKeys(r.FullMethod) {
@@ -60,9 +60,10 @@ func (b *builder) responses(r contract.Route, policy server.Policy, one example)
 	if contract.MayBeAccepted(r.FullMethod) {
 		responses = append(responses, member{"202", append(object{{"description", "Accepted. The request takes effect later."}}, success[1:]...)})
 	}
-	responses = append(responses, b.refusals(reasons(r, policy))...)
+	responses = append(responses, b.errorResponses(reasons(r, policy))...)
 	if contract.Bulk(r.FullMethod) {
-		// BULK_ALL_FAILED has the envelope and the results in one object.
+		// The body of BULK_ALL_FAILED is one object with the fields of an error and the
+		// results.
 		responses = append(responses, member{"422", object{
 			{"description", string(affiliate.ReasonBulkAllFailed) + ": every item failed. `results` has the outcome of each item."},
 			{"content", object{{"application/json", object{{"schema", object{{"allOf", []object{reference("Error"), reference(output)}}}}}}}},
@@ -76,7 +77,8 @@ var ignoredFields = object{{"Ignored-Fields", object{
 	{"schema", object{{"type", "string"}}},
 }}}
 
-// reasons lists every error of a route: those of its kind, and those of its RPC.
+// reasons returns every error code that a route can return: first the codes that depend
+// on the properties of the route, then the codes that contract lists for its RPC.
 func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
 	list := []affiliate.Reason{
 		affiliate.ReasonValidation, affiliate.ReasonHTTPSRequired, affiliate.ReasonInternal, affiliate.ReasonServiceUnavailable,
@@ -106,7 +108,8 @@ func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
 	return append(list, contract.ErrorReasons(r.FullMethod)...)
 }
 
-// filtersByID reports whether a query parameter is an id, which may be unknown.
+// filtersByID reports whether a query parameter of the route is an id. No record may have
+// that id.
 func filtersByID(r contract.Route) bool {
 	if r.HasBody {
 		return false
@@ -120,8 +123,9 @@ func filtersByID(r contract.Route) bool {
 	return false
 }
 
-// refusals refers to the responses of the reasons, by status in ascending order.
-func (b *builder) refusals(list []affiliate.Reason) object {
+// errorResponses returns a reference to an error response for each status of the reasons,
+// in ascending order. It adds the error responses that do not exist yet.
+func (b *builder) errorResponses(list []affiliate.Reason) object {
 	byStatus := map[int][]string{}
 	for _, reason := range list {
 		status := errorspec.Of(reason).HTTPStatus

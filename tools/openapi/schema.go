@@ -12,18 +12,19 @@ import (
 	"github.com/tributary-hq/tributary/gateway/contract"
 )
 
-// place is where a field stands: its absence is said differently.
+// place says in which part of the API a field is used. Each part describes absent fields
+// in a different way.
 type place int
 
 const (
 	inQuery place = iota
-	// inRequest: a field may be left out or null unless it is required.
+	// inRequest: a field may be absent or null unless it is required.
 	inRequest
-	// inAnswer: every field is there; what can be absent is null.
-	inAnswer
+	// inResponse: every field is present. Fields without a value are null.
+	inResponse
 )
 
-// collect notes the messages that an answer holds.
+// collect adds a response message, and all messages in its fields, to b.outputs.
 func (b *builder) collect(desc protoreflect.MessageDescriptor) {
 	if wellKnown(desc) || b.outputs[desc.FullName()] {
 		return
@@ -37,11 +38,12 @@ func (b *builder) collect(desc protoreflect.MessageDescriptor) {
 }
 
 func (b *builder) output(desc protoreflect.MessageDescriptor) (string, error) {
-	return b.message(string(desc.Name()), desc, inAnswer)
+	return b.message(string(desc.Name()), desc, inResponse)
 }
 
-// input names a message inside a request; one that answers hold too has another
-// shape there, so it gets another name.
+// input adds the schema of a message in a request and returns the schema's name. If the
+// message is also part of responses, the name ends with Input, because the two schemas
+// are different.
 func (b *builder) input(desc protoreflect.MessageDescriptor) (string, error) {
 	name := string(desc.Name())
 	if b.outputs[desc.FullName()] {
@@ -51,8 +53,8 @@ func (b *builder) input(desc protoreflect.MessageDescriptor) (string, error) {
 }
 
 func (b *builder) message(name string, desc protoreflect.MessageDescriptor, at place) (string, error) {
-	known, err := b.claim(name, fmt.Sprint(desc.FullName(), at))
-	if known || err != nil {
+	exists, err := b.claim(name, fmt.Sprint(desc.FullName(), at))
+	if exists || err != nil {
 		return name, err
 	}
 	var fields []protoreflect.FieldDescriptor
@@ -73,13 +75,13 @@ func (b *builder) message(name string, desc protoreflect.MessageDescriptor, at p
 	return name, nil
 }
 
-// requestBody makes the schema of a route's body: the request without what the
-// path binds, without update_mask and without what the gateway fills in.
+// requestBody adds the schema of a route's body: the request message without the fields
+// of the path, without update_mask and without the fields that the gateway sets.
 func (b *builder) requestBody(r contract.Route, key string) (name string, required bool, err error) {
 	desc := r.RPC.Input()
 	name = string(desc.Name())
 	var fields []protoreflect.FieldDescriptor
-	from := []string{string(desc.FullName())}
+	parts := []string{string(desc.FullName())}
 	for i := range desc.Fields().Len() {
 		field := desc.Fields().Get(i)
 		mask := r.Mask()
@@ -87,60 +89,62 @@ func (b *builder) requestBody(r contract.Route, key string) (name string, requir
 			continue
 		}
 		fields = append(fields, field)
-		from = append(from, field.JSONName())
+		parts = append(parts, field.JSONName())
 	}
 	text := func(field protoreflect.FieldDescriptor) string { return b.prose.bodies[key+" "+field.JSONName()] }
 	schema, required, err := b.schema(fields, inRequest, r.Mask() != nil, text)
 	if err != nil {
 		return "", false, err
 	}
-	origin := strings.Join(from, ",")
+	origin := strings.Join(parts, ",")
 	if len(fields) == desc.Fields().Len() {
-		// The whole message, which another request may hold as well.
+		// The body is the whole message, so another request may contain the same schema.
 		origin = fmt.Sprint(desc.FullName(), inRequest)
 	}
-	known, err := b.claim(name, origin)
+	exists, err := b.claim(name, origin)
 	if err != nil {
 		return "", false, err
 	}
-	if !known {
+	if !exists {
 		b.schemas[name] = schema
 	}
 	return name, required, nil
 }
 
-// claim takes a schema's name for what it is made from; known tells that it was
-// taken for the same thing before.
-func (b *builder) claim(name, from string) (known bool, err error) {
+// claim reserves the name of a schema. The origin is the source of the schema, such as a
+// message. exists reports whether the name was reserved for the same origin before. For
+// another origin, claim returns an error.
+func (b *builder) claim(name, origin string) (exists bool, err error) {
 	switch b.origin[name] {
 	case "":
-		b.origin[name] = from
+		b.origin[name] = origin
 		return false, nil
-	case from:
+	case origin:
 		return true, nil
 	default:
-		return false, fmt.Errorf("two different schemas would be called %s", name)
+		return false, fmt.Errorf("two different schemas would have the name %s", name)
 	}
 }
 
-// schema describes an object of the fields. In a partial one nothing is required.
-func (b *builder) schema(fields []protoreflect.FieldDescriptor, at place, partial bool, text func(protoreflect.FieldDescriptor) string) (schema object, needed bool, err error) {
+// schema describes an object with the fields. If partial is set, no field is required, as
+// in a PATCH request. hasRequired reports whether a field is required.
+func (b *builder) schema(fields []protoreflect.FieldDescriptor, at place, partial bool, text func(protoreflect.FieldDescriptor) string) (schema object, hasRequired bool, err error) {
 	schema = object{{"type", "object"}}
 	var required []string
 	var properties object
 	for _, field := range fields {
-		must := at == inAnswer || !partial && isRequired(field)
+		alwaysPresent := at == inResponse || !partial && isRequired(field)
 		property, err := b.field(field, at)
 		if err != nil {
 			return nil, false, err
 		}
-		if absent := at == inAnswer && field.HasPresence() || at == inAnswer && isEnum(field) || at == inRequest && !must; absent {
+		if mayBeNull := at == inResponse && field.HasPresence() || at == inResponse && isEnum(field) || at == inRequest && !alwaysPresent; mayBeNull {
 			property = nullable(property)
 		}
 		if text := text(field); text != "" {
 			property = described(property, text)
 		}
-		if must {
+		if alwaysPresent {
 			required = append(required, field.JSONName())
 		}
 		set(&properties, field.JSONName(), property)
@@ -161,8 +165,8 @@ func isEnum(field protoreflect.FieldDescriptor) bool {
 	return field.Kind() == protoreflect.EnumKind && !field.IsList() && !field.IsMap()
 }
 
-// nullable lets the property be null. A reference cannot say so itself: next to
-// $ref everything is ignored.
+// nullable returns the schema of a property that may also be null. A reference is put
+// into an allOf, because OpenAPI ignores all members next to $ref.
 func nullable(property object) object {
 	if property.get("$ref") != nil {
 		return object{{"nullable", true}, {"allOf", []object{property}}}
@@ -181,6 +185,7 @@ func nullable(property object) object {
 	return out
 }
 
+// described adds a description to the schema of a property.
 func described(property object, text string) object {
 	if property.get("$ref") != nil {
 		property = object{{"allOf", []object{property}}}
@@ -267,14 +272,14 @@ func (b *builder) value(field protoreflect.FieldDescriptor, at place, rules *val
 			break
 		}
 		describe := b.input
-		if at == inAnswer {
+		if at == inResponse {
 			describe = b.output
 		}
 		name, err := describe(field.Message())
 		return reference(name), err
 	default:
 	}
-	return nil, fmt.Errorf("%s has no form in the API's JSON", field.FullName())
+	return nil, fmt.Errorf("%s has a type that the JSON of the API does not support", field.FullName())
 }
 
 func stringSchema(rules *validate.StringRules) object {
@@ -302,7 +307,7 @@ func bound[T any](schema *object, key string, value *T) {
 	}
 }
 
-// isRequired reads off the validation rules that the zero value is refused.
+// isRequired reports whether the validation rules reject the zero value of the field.
 func isRequired(field protoreflect.FieldDescriptor) bool {
 	if field.HasOptionalKeyword() {
 		return false

@@ -5,17 +5,21 @@ import (
 	"strings"
 )
 
-// texts are the protos' comments.
+// texts contains the comments of the protos.
 type texts struct {
-	// operations by verb and path with JSON names: post /api/v1/programs.
+	// operations maps a verb and a path with JSON names, such as "post /api/v1/programs",
+	// to the comment of the RPC.
 	operations map[string]string
-	// parameters by the same key and the parameter's name.
+	// parameters has keys of verb, path and parameter.
 	parameters map[string]string
-	// bodies by the same key and the property's name.
+	// bodies has keys of verb, path and property.
 	bodies map[string]string
-	// messages by name, fields by Name.jsonName.
-	messages, fields map[string]string
-	tags             map[string]string
+	// messages has the names of messages as keys.
+	messages map[string]string
+	// fields has keys such as "Program.createdAt": the message and the JSON name.
+	fields map[string]string
+	// tags has the names of services as keys.
+	tags map[string]string
 }
 
 type swaggerText struct {
@@ -24,7 +28,8 @@ type swaggerText struct {
 	Description string `json:"description"`
 }
 
-// text joins what the plugin splits at the first blank line or full stop.
+// text returns the whole comment. The plugin splits a comment at its first blank line or
+// full stop into a title or summary and a description.
 func (t swaggerText) text() string {
 	return strings.TrimSpace(strings.TrimSpace(t.Title+t.Summary) + "\n\n" + strings.TrimSpace(t.Description))
 }
@@ -80,8 +85,8 @@ func readTexts(data []byte) (*texts, error) {
 		}
 	}
 	for name, definition := range doc.Definitions {
-		// The plugin prefixes the package's last part, or all of it where two
-		// messages share a name.
+		// The plugin puts the last part of the package before the name. If two messages
+		// have the same name, it puts the whole package before it.
 		name = strings.TrimPrefix(strings.TrimPrefix(name, "affiliateV1"), "v1")
 		t.messages[name] = definition.text()
 		for property, schema := range definition.Properties {

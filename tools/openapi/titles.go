@@ -5,7 +5,8 @@ import (
 	"unicode"
 )
 
-// titles are the summaries of operations whose ids do not read well as a title.
+// titles maps operation ids to summaries, for ids from which title cannot make a good
+// summary.
 var titles = map[string]string{
 	"getOpenAPI":                "Get the OpenAPI document",
 	"registerMerchant":          "Register a merchant",
@@ -65,11 +66,11 @@ var titles = map[string]string{
 	"getConversionAttribution":  "Get the attribution of a conversion",
 }
 
-// names are the words of ids that titles write differently.
+// names maps words of operation ids to the words that summaries use instead.
 var names = map[string]string{"api": "API", "program": "programme", "programs": "programmes", "participant": "partner", "participants": "partners", "invites": "invitations", "invite": "invitation"}
 
-// title returns the summary of an operation: "List promo codes" of listPromoCodes. A noun
-// in the singular gets an article.
+// title returns the summary of an operation. It splits the id into words, so
+// listPromoCodes becomes "List promo codes". A noun in the singular gets an article.
 func title(id string) string {
 	if text, ok := titles[id]; ok {
 		return text
@@ -97,13 +98,13 @@ func title(id string) string {
 	return strings.ToUpper(verb[:1]) + verb[1:] + " " + strings.Join(noun, " ")
 }
 
-// A tagGroup is a part of the reference's menu.
+// tagGroup is a section in the menu of the reference.
 type tagGroup struct {
 	name string
 	tags []string
 }
 
-// tagGroups has every tag once, in the order of the reference.
+// tagGroups contains every tag once, in the order of the reference.
 var tagGroups = []tagGroup{
 	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
 	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Workspace"}},
@@ -111,7 +112,7 @@ var tagGroups = []tagGroup{
 	{"Accounts and system", []string{"Account", "Health", "Document"}},
 }
 
-// tagNames are the names of tags in the reference.
+// tagNames maps tags to the names that the reference shows.
 var tagNames = map[string]string{
 	"Account": "Accounts and sessions", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
 	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",

@@ -1,7 +1,7 @@
 // Command protodeps writes the third-party .proto files that the protos of this project
-// import. It prints them from the descriptors in the Go packages that go.mod pins. So
-// buf reads the same definitions as the Go code links, and there is no second version to
-// maintain. The files have no comments, because the descriptors do not contain them.
+// import. It creates them from the descriptors in the Go packages that go.mod pins. So
+// buf reads the definitions that the Go code uses, and there is no second version of them
+// to maintain. The files have no comments, because the descriptors do not contain them.
 package main
 
 import (

@@ -110,8 +110,8 @@ func openDir(parents ...string) (string, error) {
 	return "", fmt.Errorf("the user postgres can reach none of %s", strings.Join(parents, ", "))
 }
 
-// createPassable creates the folder if it is missing. Other users may pass through the folder,
-// but not list it. The data is in a closed folder inside it.
+// createPassable creates the folder if it is missing. Other users may pass through the
+// folder, but not list it. The data is in a closed folder inside it.
 func createPassable(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err

@@ -18,7 +18,7 @@ func TestDataDir_ReturnsPreferredFolder(t *testing.T) {
 		t.Fatalf("DataDir = %q, %v; want %q", got, err, preferred)
 	}
 	if info, err := os.Stat(got); err != nil || !info.IsDir() {
-		t.Errorf("not created: %v", err)
+		t.Errorf("the folder was not created: %v", err)
 	}
 }
 
@@ -44,10 +44,10 @@ func TestDataDir_BelowClosedFolder(t *testing.T) {
 		t.Fatalf("DataDir = %q, want a folder of /var/tmp", got)
 	}
 	if again, err := DataDir(preferred); err != nil || again != got {
-		t.Errorf("the second time %q, %v; want %q", again, err, got)
+		t.Errorf("second DataDir = %q, %v; want %q as before", again, err, got)
 	}
 	if _, err := StartPostgres(contextWithin(t, time.Minute), PostgresConfig{Dir: preferred}); err == nil || !strings.Contains(err.Error(), home+" is closed") {
-		t.Errorf("start in the closed folder: %v", err)
+		t.Errorf("start in the closed folder: error %v, want one that names %s", err, home)
 	}
 	startPg(t, PostgresConfig{Dir: got})
 	if err := os.Chmod(got, 0o777); err != nil {
@@ -80,11 +80,11 @@ func writePid(t *testing.T, file string, pid int) {
 func TestReclaim_StopsServerOfEarlierRun(t *testing.T) {
 	dir := tempDir(t)
 	file := filepath.Join(dir, "pid")
-	left := startSleeper(t, dir)
-	writePid(t, file, left.Process.Pid)
+	server := startSleeper(t, dir)
+	writePid(t, file, server.Process.Pid)
 	ended := make(chan struct{})
 	go func() {
-		_ = left.Wait() // returns an error because of SIGTERM
+		_ = server.Wait() // returns an error because of SIGTERM
 		close(ended)
 	}()
 	if err := reclaim(contextWithin(t, 10*time.Second), dir, file, syscall.SIGTERM); err != nil {
@@ -140,29 +140,29 @@ func TestStartPostgres_RemovesStalePidFile(t *testing.T) {
 	}
 	s := startPg(t, cfg)
 	if got := query(t, s, "SELECT 'up'"); got != "up" {
-		t.Errorf("got %q", got)
+		t.Errorf("SELECT 'up' = %q", got)
 	}
 }
 
 func TestStartPostgres_RepeatsInterruptedFirstStart(t *testing.T) {
 	t.Parallel()
 	cfg := PostgresConfig{Dir: tempDir(t)}
-	half := filepath.Join(cfg.Dir, "cluster.new")
-	if err := os.Mkdir(half, 0o700); err != nil {
+	unfinished := filepath.Join(cfg.Dir, "cluster.new")
+	if err := os.Mkdir(unfinished, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(half, "PG_VERSION"), []byte("1\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(unfinished, "PG_VERSION"), []byte("1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := startPg(t, cfg)
 	if got := query(t, s, "SELECT current_database()"); got != "tributary" {
-		t.Errorf("database = %q", got)
+		t.Errorf("database = %q, want tributary", got)
 	}
 }
 
-func TestMemoryDir(t *testing.T) {
-	asked := tempDir(t)
-	for _, tmp := range []string{asked, ""} {
+func TestMemoryDir_RespectsTMPDIR(t *testing.T) {
+	configured := tempDir(t)
+	for _, tmp := range []string{configured, ""} {
 		t.Setenv("TMPDIR", tmp)
 		dir, err := MemoryDir()
 		if err != nil {
@@ -171,12 +171,12 @@ func TestMemoryDir(t *testing.T) {
 		defer func() { _ = os.Remove(dir) }()
 		switch parent := filepath.Dir(dir); {
 		case tmp != "" && parent != tmp:
-			t.Errorf("%s, but TMPDIR is %s", dir, tmp)
+			t.Errorf("MemoryDir = %s, want a folder in TMPDIR, which is %s", dir, tmp)
 		case tmp == "" && parent != memoryFolder && parent != os.TempDir() && parent != "/var/tmp":
-			t.Errorf("unexpected folder %s", dir)
+			t.Errorf("MemoryDir = %s, want a folder in %s or in a temporary folder", dir, memoryFolder)
 		}
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o711 {
-			t.Errorf("%s: %v, %v", dir, info, err)
+			t.Errorf("%s has the mode %v (error: %v), want 0711", dir, info, err)
 		}
 	}
 }

@@ -25,8 +25,8 @@ var (
 		"or set TRIBUTARY_REDIS_URL to a running server (for tests TRIBUTARY_TEST_REDIS_URL)")
 )
 
-// findPostgres returns the folder of the server commands. It installs them if they are
-// missing and the caller may do so.
+// findPostgres returns the folder of the server commands. If they are missing and the
+// caller may install packages, findPostgres installs them.
 func findPostgres(ctx context.Context) (string, error) {
 	bin, err := locatePostgres(ctx, debianBins)
 	if err != nil || bin != "" {
@@ -86,8 +86,8 @@ func hasPostgres(bin string) bool {
 	return true
 }
 
-// findRedis returns the path of the server command. It installs it if it is missing and
-// the caller may do so.
+// findRedis returns the path of the server command. If the command is missing and the
+// caller may install packages, findRedis installs it.
 func findRedis(ctx context.Context) (string, error) {
 	if path := locateRedis(); path != "" {
 		return path, nil
@@ -123,9 +123,10 @@ fi
 apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$1"
 `
 
-// Install installs a Debian package. It prints the output, because the installation
-// takes a while and changes the machine. Processes wait for each other: otherwise the
-// first process to finish would remove the hook of the second.
+// Install installs a Debian package. It prints the output, because the installation takes
+// a while and changes the machine. Only one process installs at a time. Otherwise the
+// first process to finish would remove the hook policy-rc.d while the second still needs
+// it.
 func Install(ctx context.Context, pkg string) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("not installed automatically: this needs root")
@@ -156,8 +157,8 @@ func Install(ctx context.Context, pkg string) (err error) {
 	return run(add, os.Stderr)
 }
 
-// run runs a command and waits until it ends. It writes the output to log. An error
-// contains the end of the output.
+// run runs a command, writes its output to log, and waits until the command ends. If the
+// command fails, the error contains the end of the output.
 func run(cmd *exec.Cmd, log io.Writer) error {
 	out := &output{next: log}
 	cmd.Stdout, cmd.Stderr = out, out

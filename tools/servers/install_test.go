@@ -66,7 +66,7 @@ func TestLocatePostgres(t *testing.T) {
 			t.Setenv("PATH", under(c.path))
 			got, err := locatePostgres(t.Context(), filepath.Join(root, "*/bin"))
 			if want := under(c.want); err != nil || got != want {
-				t.Errorf("lookPostgres = %q, %v; want %q", got, err, want)
+				t.Errorf("locatePostgres = %q, %v; want %q", got, err, want)
 			}
 		})
 	}
@@ -76,23 +76,24 @@ func TestStartPostgres_RejectsWrongBindir(t *testing.T) {
 	t.Setenv("PG_BINDIR", t.TempDir())
 	_, err := StartPostgres(t.Context(), PostgresConfig{Dir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "PG_BINDIR") {
-		t.Errorf("StartPostgres = %v", err)
+		t.Errorf("StartPostgres: error %v, want one that contains PG_BINDIR", err)
 	}
 }
 
-// Without Redis and apt, the error says what to install and what to set.
+// If Redis and apt are missing, the error must say which package to install and which
+// variables to set.
 func TestStartRedis_ErrorForMissingRedis(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := StartRedis(t.Context(), RedisConfig{Dir: t.TempDir()})
 	if err == nil {
-		t.Fatal("no error")
+		t.Fatal("StartRedis returned no error")
 	}
 	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("more than one line: %v", err)
+		t.Errorf("the error has more than one line: %v", err)
 	}
 	for _, want := range []string{"apt-get install redis-server", "TRIBUTARY_REDIS_URL", "TRIBUTARY_TEST_REDIS_URL"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is missing in: %v", want, err)
+			t.Errorf("the error does not contain %q: %v", want, err)
 		}
 	}
 }

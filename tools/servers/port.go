@@ -32,25 +32,25 @@ func PortTaken(err error) bool {
 // FreeAddresses returns n addresses of 127.0.0.1 with different free ports. The ports
 // are not reserved, so another program may take one before the caller listens on it.
 func FreeAddresses(n int) (free []string, err error) {
-	var held []net.Listener
+	var listeners []net.Listener
 	defer func() {
-		for _, listener := range held {
+		for _, listener := range listeners {
 			err = errors.Join(err, listener.Close())
 		}
 	}()
-	var last error
+	var lastErr error
 	for range 100 * n {
 		listener, err := listen(lowestPort + rand.IntN(portCount)) // #nosec G404 -- not for security
 		if err != nil {
-			last = err
+			lastErr = err
 			continue
 		}
-		held = append(held, listener)
+		listeners = append(listeners, listener)
 		if free = append(free, listener.Addr().String()); len(free) == n {
 			return free, nil
 		}
 	}
-	return nil, fmt.Errorf("no free port: %w", last)
+	return nil, fmt.Errorf("no free port: %w", lastErr)
 }
 
 // choosePort returns the port to listen on: wanted if it is free, or any free port if

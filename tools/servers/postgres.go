@@ -67,14 +67,14 @@ func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Server, error) {
 			return nil, fmt.Errorf("postgres cannot work in %s: %w; use the folder that DataDir returns", cfg.Dir, err)
 		}
 	}
-	giveUp := time.Now().Add(orphanTimeout)
+	deadline := time.Now().Add(orphanTimeout)
 	for attempt := 1; ; attempt++ {
 		s, err := startPostgres(ctx, bin, cfg)
 		switch {
 		case err == nil:
 			return s, nil
 		case cfg.Port == 0 && attempt < freePortAttempts && PortTaken(err):
-		case strings.Contains(err.Error(), "pre-existing shared memory block") && time.Now().Before(giveUp):
+		case strings.Contains(err.Error(), "pre-existing shared memory block") && time.Now().Before(deadline):
 			time.Sleep(10 * pollEvery)
 		default:
 			return nil, err

@@ -40,7 +40,7 @@ func TestStartRedis_ClusterNodeKeepsBusPortAndSlots(t *testing.T) {
 	stop(t, s)
 	c := client(t, startRd(t, cfg))
 	if info, err := c.ClusterInfo(ctx).Result(); err != nil || !strings.Contains(info, "cluster_slots_assigned:16384") {
-		t.Errorf("after the restart: %q, %v", info, err)
+		t.Errorf("cluster info after the restart = %q, %v; want all slots", info, err)
 	}
 	for setting, want := range map[string]string{
 		"cluster-port": strconv.Itoa(bus), "cluster-require-full-coverage": "no", "appendfsync": "always",
@@ -58,7 +58,7 @@ func TestStartSentinel_KeepsMasterAcrossRestart(t *testing.T) {
 	replica := startRd(t, RedisConfig{Dir: filepath.Join(dir, "replica"), Master: portOf(t, master)})
 	ctx := contextWithin(t, time.Minute)
 	if info, err := client(t, replica).InfoMap(ctx, "replication").Result(); err != nil || info["Replication"]["role"] != "slave" {
-		t.Errorf("replication info %v, %v", info, err)
+		t.Errorf("replication info = %v, %v; want the role slave", info, err)
 	}
 	cfg := SentinelConfig{Dir: filepath.Join(dir, "sentinel"), Name: "clicks", Master: portOf(t, master), Quorum: 1}
 	for range 2 {
@@ -68,7 +68,7 @@ func TestStartSentinel_KeepsMasterAcrossRestart(t *testing.T) {
 		t.Cleanup(func() { _ = sentinel.Close() })
 		known, err := sentinel.Master(ctx, "clicks").Result()
 		if err != nil || known["port"] != strconv.Itoa(portOf(t, master)) || known["down-after-milliseconds"] != strconv.Itoa(sentinelDownAfter) || known["quorum"] != "1" {
-			t.Errorf("master %v, %v", known, err)
+			t.Errorf("the sentinel's master = %v, %v; want port %d", known, err, portOf(t, master))
 		}
 		stop(t, s)
 		// The second start ignores this master, because the sentinel has stored the

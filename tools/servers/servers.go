@@ -1,24 +1,25 @@
 // Package servers finds or installs, starts and stops the private Postgres and Redis of
 // `make run` and `make test`.
 //
-// Model: a server is one child process with its own folder and its own port on
-// 127.0.0.1. The server commands of the machine are used. If they are missing and the
-// caller is root on a machine with apt, Debian's packages are installed without starting
-// their system services. The output of the installation goes to standard error.
+// A server is one child process with its own folder and its own port on 127.0.0.1. The
+// package uses the server commands of the machine. If they are missing and the caller is
+// root on a machine with apt, it installs Debian's packages without starting their system
+// services. The output of the installation goes to standard error.
 //
 // Guarantees:
 //
 //   - A started server accepts connections at Server.URL.
 //   - A folder has at most one server.
 //   - Data that a durable server acknowledged exists after the next start.
-//   - Ctrl-C in the terminal does not reach the server. So the owner can stop its own work
-//     first and then call Stop.
-//   - On Linux a server ends when the process that started it ends, even if that process is
-//     killed.
+//   - Ctrl-C in the terminal does not reach the server. So the owner can stop its own
+//     work first and then call Stop.
+//   - On Linux a server ends when the process that started it ends, even if that process
+//     is killed.
 //
-// Not provided: protection from other users of the machine (anyone who reaches the
-// loopback port is accepted), a choice of version, Windows. This package is for
-// development and tests. Production uses its own servers.
+// The package does not protect the servers from other users of the machine: everybody who
+// can connect to the loopback port is accepted. The caller cannot choose the version of a
+// server. Windows is not supported. The package is for development and tests; production
+// uses its own servers.
 package servers
 
 import (
@@ -62,7 +63,7 @@ type Server struct {
 	done        chan struct{}
 
 	mu            sync.Mutex
-	stopRequested bool  // reports that Stop or Kill was called
+	stopRequested bool  // Stop or Kill was called
 	err           error // set before done is closed
 }
 
@@ -90,7 +91,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	s.signal(s.force)
 	<-s.done
-	return fmt.Errorf("%s did not stop in time and was forced down: %w", s.name, context.Cause(ctx))
+	return fmt.Errorf("%s did not stop in time and was forced to end: %w", s.name, context.Cause(ctx))
 }
 
 // Kill ends the server with SIGKILL, like a crash, and waits until it has ended.

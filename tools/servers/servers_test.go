@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ownerFolderVariable is an environment variable. If it is set, this test binary starts servers
-// and waits until it is killed.
+// ownerFolderVariable is an environment variable. If it is set, this test binary starts
+// servers and waits until it is killed.
 const ownerFolderVariable = "TRIBUTARY_SERVERS_TEST_OWNER"
 
 func TestMain(m *testing.M) {
@@ -145,7 +145,7 @@ func TestStartPostgres_KeepsDataAcrossStop(t *testing.T) {
 			stop(t, s)
 			s = startPg(t, cfg)
 			if got := query(t, s, "SELECT string_agg(v, ',') FROM kept"); got != "a" {
-				t.Errorf("kept rows = %q", got)
+				t.Errorf("rows after the restart = %q, want \"a\"", got)
 			}
 			for setting, want := range map[string]string{
 				"fsync": protection, "full_page_writes": protection, "autovacuum": protection, "jit": protection, "synchronous_commit": "on",
@@ -177,11 +177,11 @@ func TestStartPostgres_DurableKeepsDataAcrossKill(t *testing.T) {
 	}
 	s.Kill()
 	if err := s.Err(); err != nil {
-		t.Errorf("Err after Kill = %v", err)
+		t.Errorf("Err after Kill = %v, want nil", err)
 	}
 	s = startPg(t, cfg)
 	if got := query(t, s, "SELECT v FROM kept"); got != "a" {
-		t.Errorf("kept row = %q", got)
+		t.Errorf("row after the kill = %q, want \"a\"", got)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestStartRedis_NotDurableWritesNoFiles(t *testing.T) {
 	}
 }
 
-func TestStart_ErrorNamesTakenPort(t *testing.T) {
+func TestStart_ErrorContainsTakenPort(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -244,10 +244,10 @@ func TestStart_ErrorNamesTakenPort(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port
 	want := fmt.Sprintf("port %d of 127.0.0.1 is taken", port)
 	if _, err := StartPostgres(contextWithin(t, time.Minute), PostgresConfig{Dir: tempDir(t), Port: port}); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("postgres: %v, want %q in it", err, want)
+		t.Errorf("postgres: error %v, want one that contains %q", err, want)
 	}
 	if _, err := StartRedis(contextWithin(t, time.Minute), RedisConfig{Dir: tempDir(t), Port: port}); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("redis: %v, want %q in it", err, want)
+		t.Errorf("redis: error %v, want one that contains %q", err, want)
 	}
 }
 
@@ -269,10 +269,10 @@ func TestStartRedis_RejectsFolderInUse(t *testing.T) {
 	s := startRd(t, cfg)
 	want := fmt.Sprintf("is in use by the running process %d", os.Getpid())
 	if _, err := StartRedis(contextWithin(t, time.Minute), cfg); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("second start: %v, want %q in it", err, want)
+		t.Errorf("second start: error %v, want one that contains %q", err, want)
 	}
 	if err := client(t, s).Ping(contextWithin(t, time.Minute)).Err(); err != nil {
-		t.Errorf("the first server after the second start: %v", err)
+		t.Errorf("PING of the first server after the failed second start: %v", err)
 	}
 }
 
@@ -291,7 +291,7 @@ func TestServer_ErrAfterUnexpectedEnd(t *testing.T) {
 		t.Fatal("Done was not closed")
 	}
 	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "redis ended by itself") || !strings.Contains(err.Error(), "SIGTERM") {
-		t.Errorf("Err = %v", err)
+		t.Errorf("Err = %v, want an error with the signal SIGTERM", err)
 	}
 	if err := s.Stop(contextWithin(t, time.Second)); err == nil {
 		t.Error("Stop returned no error for a server that had ended unexpectedly")
@@ -306,8 +306,8 @@ func TestStop_ForcesEndWhenContextEnds(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := s.Stop(over); err == nil || !strings.Contains(err.Error(), "forced down") {
-		t.Errorf("Stop = %v", err)
+	if err := s.Stop(over); err == nil || !strings.Contains(err.Error(), "forced to end") {
+		t.Errorf("Stop = %v, want an error that says that the server was forced to end", err)
 	}
 	select {
 	case <-s.Done():
@@ -349,12 +349,12 @@ func TestServers_EndWithTheirOwner(t *testing.T) {
 	_ = owner.Wait()
 	pids := strings.Fields(line)
 	if len(pids) != 2 {
-		t.Fatalf("the owner printed %q", line)
+		t.Fatalf("the owner printed %q, want two process ids", line)
 	}
 	pg := startPg(t, PostgresConfig{Dir: filepath.Join(dir, "postgres")})
 	startRd(t, RedisConfig{Dir: filepath.Join(dir, "redis")})
 	if got := query(t, pg, "SELECT 'up'"); got != "up" {
-		t.Errorf("got %q", got)
+		t.Errorf("SELECT 'up' = %q", got)
 	}
 	for i, folder := range []string{"postgres/cluster", "redis"} {
 		pid, err := strconv.Atoi(pids[i])
@@ -362,7 +362,7 @@ func TestServers_EndWithTheirOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ours, err := isServerOf(pid, filepath.Join(dir, folder)); err != nil || ours {
-			t.Errorf("%s: process %d still runs after its owner (%v)", folder, pid, err)
+			t.Errorf("%s: process %d still runs after its owner was killed (error: %v)", folder, pid, err)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func build(root string) ([]byte, error) {
 		// If the browser or the page lacks a feature, the script must do nothing.
 		Banner: map[string]string{"js": "try{"},
 		Footer: map[string]string{"js": "}catch(e){}"},
-		// Ignore tsconfig.json, which is for editors.
+		// Without this, esbuild would read tsconfig.json, which is for editors.
 		TsconfigRaw: "{}",
 	})
 	if faults := append(result.Errors, result.Warnings...); len(faults) > 0 {

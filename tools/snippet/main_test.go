@@ -22,7 +22,7 @@ func TestBuild_CommittedScriptIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(script, again) {
-		t.Error("two builds differ")
+		t.Error("two builds of the same sources differ")
 	}
 }
 

@@ -49,9 +49,9 @@ func withservers(t *testing.T, script string, env ...string) (stdout, stderr str
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(filepath.Join(tmp, "*"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %q, %v", left, err)
+	remaining, err := filepath.Glob(filepath.Join(tmp, "*"))
+	if err != nil || len(remaining) > 0 {
+		t.Errorf("the command did not delete these files: %q (error: %v)", remaining, err)
 	}
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
@@ -65,14 +65,14 @@ func TestRun_PassesServersInputAndExitCode(t *testing.T) {
 		t.Errorf("exit code %d, want 7", code)
 	}
 	if errOut != "oops\n" {
-		t.Errorf("standard error %q is not the command's own", errOut)
+		t.Errorf("standard error = %q, want only the output of the command", errOut)
 	}
 	lines := strings.Split(out, "\n")
 	if len(lines) != 5 || lines[0] != "from stdin" ||
 		!strings.HasPrefix(lines[1], "postgres://tributary@127.0.0.1:") ||
 		!strings.HasPrefix(lines[2], "redis://127.0.0.1:") ||
 		lines[3] != "somebody's data" {
-		t.Errorf("standard output %q", out)
+		t.Errorf("standard output = %q, want the input and the addresses of the servers", out)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestRun_KeepsVariablesThatAreSet(t *testing.T) {
 	out, _, code := withservers(t, `env | grep ^TRIBUTARY_ | sort`,
 		"TRIBUTARY_TEST_DATABASE_URL=mine", "TRIBUTARY_TEST_REDIS_URL=mine too")
 	if want := "TRIBUTARY_TEST_DATABASE_URL=mine\nTRIBUTARY_TEST_REDIS_URL=mine too\n"; code != 0 || out != want {
-		t.Errorf("code %d, output %q, want %q", code, out, want)
+		t.Errorf("exit code %d, output %q; want 0, %q", code, out, want)
 	}
 }
 
@@ -91,19 +91,19 @@ func TestRun_PassesSignalsToCommand(t *testing.T) {
 		// The command signals only its parent, as kill does.
 		out, _, code := withservers(t, `trap 'echo caught; exit 3' `+name+`; kill -`+name+` $PPID; while :; do sleep 0.05; done`)
 		if code != 3 || out != "caught\n" {
-			t.Errorf("%v handled: code %d, output %q", sig, code, out)
+			t.Errorf("%v with a handler: exit code %d, output %q; want 3, \"caught\"", sig, code, out)
 		}
 		_, _, code = withservers(t, `kill -`+name+` $PPID; while :; do sleep 0.05; done`)
 		if want := 128 + int(sig); code != want {
-			t.Errorf("%v not handled: code %d, want %d", sig, code, want)
+			t.Errorf("%v without a handler: exit code %d, want %d", sig, code, want)
 		}
 	}
 }
 
-func TestRun_FailedStartRunsNoCommand(t *testing.T) {
+func TestRun_DoesNotRunCommandIfServerCannotStart(t *testing.T) {
 	t.Parallel()
 	out, errOut, code := withservers(t, "echo ran", "PG_BINDIR=/nowhere")
 	if code != 1 || out != "" || !strings.HasPrefix(errOut, "withservers: PG_BINDIR: /nowhere ") || strings.Count(errOut, "\n") != 1 {
-		t.Errorf("code %d, output %q, standard error %q", code, out, errOut)
+		t.Errorf("exit code %d, output %q, standard error %q; want 1, no output, and an error in one line that starts with PG_BINDIR", code, out, errOut)
 	}
 }

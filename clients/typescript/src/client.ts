@@ -8,24 +8,25 @@ export interface TributaryOptions {
   baseUrl: string;
   /**
    * A secret key, an access token, or a function that returns one, such as the token
-   * method of a Session. The client calls the function for each attempt of a request. After a 401 it
-   * calls it once more with renew = true.
+   * method of a Session. The client calls the function for each attempt of a request. If
+   * the response is a 401, the client calls it again with renew = true and repeats the
+   * request once.
    */
   credential: string | ((renew: boolean) => string | Promise<string>);
-  /** The mode of requests with an access token. Keys have a mode of their own. Default: live. */
+  /** The mode of requests with an access token. Each key belongs to one mode. Default: live. */
   mode?: "test" | "live";
-  /** How requests are repeated. */
+  /** The number of attempts and the time for them. */
   retry?: RetryOptions;
   /** The fetch function. Default: globalThis.fetch. */
   fetch?: (request: Request) => Promise<Response>;
 }
 
-/** The client: GET, POST, PATCH, PUT and DELETE with the paths of the API. */
+/** The client. It has a method for each HTTP method: GET, POST, PATCH, PUT and DELETE. */
 export type Tributary = Client<paths>;
 
 /**
- * The operations that accept an Idempotency-Key. The client adds a key to each request
- * without one, so these requests can be repeated like a GET.
+ * The paths whose POST accepts an Idempotency-Key. The client adds a key to each of these
+ * requests that has none, so the requests can be repeated like a GET.
  */
 export const idempotentPaths: readonly string[] = [
   "/api/v1/conversions",

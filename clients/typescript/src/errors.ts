@@ -2,7 +2,7 @@ import type { components } from "./schema.js";
 
 type ErrorBody = components["schemas"]["Error"];
 
-/** A field that a request has wrong. The field is named as the request names it. */
+/** A field of a request whose value is not valid. Its name is spelled as in the request. */
 export type FieldError = NonNullable<ErrorBody["details"]>[number];
 
 /** An error response of the service. */
@@ -12,9 +12,9 @@ export class TributaryError extends Error {
   readonly status: number;
   /** The stable error code, for example VALIDATION_ERROR. */
   readonly code: string;
-  /** With VALIDATION_ERROR: every field that is wrong. Otherwise empty. */
+  /** All fields that are not valid, if the code is VALIDATION_ERROR. Otherwise empty. */
   readonly details: readonly FieldError[];
-  /** The id under which the service has logged the request. */
+  /** The id of the request in the service's log. */
   readonly requestId: string | null;
 
   constructor(response: Response, body: unknown) {
@@ -27,7 +27,7 @@ export class TributaryError extends Error {
   }
 }
 
-/** Returns the data of a result, or throws its TributaryError. */
+/** Returns the data of a result. If the result is an error, it throws a TributaryError. */
 export function unwrap<T>(result: { data?: T; error?: unknown; response: Response }): NonNullable<T> {
   if (!result.response.ok) throw new TributaryError(result.response, result.error);
   return result.data as NonNullable<T>;

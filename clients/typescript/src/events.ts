@@ -823,9 +823,9 @@ export interface components {
                     signals: {
                         /** @description The rule's name. */
                         rule: string;
-                        /** @description The points that the rule adds to the score. */
+                        /** @description The points that the rule added to the fraud score. */
                         score: number;
-                        /** @description What the rule found, in a sentence. */
+                        /** @description The reason why the rule matched, in one sentence. */
                         evidence: string;
                     }[];
                     /**
@@ -1147,15 +1147,15 @@ export interface components {
                     sub_id: string | null;
                     /** @description Campaign parameters that the link adds. */
                     utm: {
-                        /** @description The value of utm_source; null without one. */
+                        /** @description The value of utm_source; null if there is none. */
                         source: string | null;
-                        /** @description The value of utm_medium; null without one. */
+                        /** @description The value of utm_medium; null if there is none. */
                         medium: string | null;
-                        /** @description The value of utm_campaign; null without one. */
+                        /** @description The value of utm_campaign; null if there is none. */
                         campaign: string | null;
-                        /** @description The value of utm_term; null without one. */
+                        /** @description The value of utm_term; null if there is none. */
                         term: string | null;
-                        /** @description The value of utm_content; null without one. */
+                        /** @description The value of utm_content; null if there is none. */
                         content: string | null;
                     };
                     /** @description Whether this is the participant's default link. */
@@ -1226,15 +1226,15 @@ export interface components {
                     sub_id: string | null;
                     /** @description Campaign parameters that the link adds. */
                     utm: {
-                        /** @description The value of utm_source; null without one. */
+                        /** @description The value of utm_source; null if there is none. */
                         source: string | null;
-                        /** @description The value of utm_medium; null without one. */
+                        /** @description The value of utm_medium; null if there is none. */
                         medium: string | null;
-                        /** @description The value of utm_campaign; null without one. */
+                        /** @description The value of utm_campaign; null if there is none. */
                         campaign: string | null;
-                        /** @description The value of utm_term; null without one. */
+                        /** @description The value of utm_term; null if there is none. */
                         term: string | null;
-                        /** @description The value of utm_content; null without one. */
+                        /** @description The value of utm_content; null if there is none. */
                         content: string | null;
                     };
                     /** @description Whether this is the participant's default link. */
@@ -2031,7 +2031,7 @@ export interface components {
                     name: string;
                     /** @description The programme's name in addresses. */
                     slug: string;
-                    /** @description A description; null without one. */
+                    /** @description A description; null if there is none. */
                     description: string | null;
                     /**
                      * @description The current status.
@@ -2080,26 +2080,26 @@ export interface components {
                         /** @description Whether commissions are approved automatically when their hold period ends. */
                         auto_approval: boolean;
                         /**
-                         * @description What is deducted from the amount before a percentage is applied.
+                         * @description The costs that are deducted from the amount before a percentage is applied.
                          * @enum {string}
                          */
                         net_basis: "gross" | "net_of_tax" | "net_of_tax_shipping" | "net_of_tax_shipping_fees";
                         /** @description How long the payments of a customer earn commissions. */
                         recurring: {
-                            /** @description Whether payments after the first earn. */
+                            /** @description Whether payments after the first payment earn a commission. */
                             enabled: boolean;
-                            /** @description The number of months after the first payment in which payments earn; null: no limit. */
+                            /** @description The number of months after the first payment in which payments earn a commission; null: no limit. */
                             max_months: number | null;
-                            /** @description The number of payments that earn, including the first; null: no limit. */
+                            /** @description The number of payments that earn a commission, including the first; null: no limit. */
                             max_payments: number | null;
                         };
                         /** @description The rate in percent from a customer's second payment on; null: the same rate for all payments. */
                         later_percentage: number | null;
-                        /** @description Orders below this amount earn nothing, in minor units of the programme's currency; null: no minimum. */
+                        /** @description The smallest amount of an order that earns a commission, in minor units of the programme's currency; null: no minimum. */
                         min_order_cents: number | null;
                         /** @description The highest commission for one order, in minor units of the programme's currency; null: no cap. */
                         cap_cents: number | null;
-                        /** @description Rates that depend on what the participant has brought so far. The highest tier that is reached applies. */
+                        /** @description Rates that depend on the number or revenue of the participant's earlier conversions. The highest tier that the participant has reached applies. */
                         tiers: {
                             /** @description The number of the participant's earlier conversions, without conversions that were refunded in full; null if the tier depends on revenue. */
                             min_conversions: number | null;
@@ -2108,7 +2108,7 @@ export interface components {
                             /** @description The rate in percent, with at most two decimals. */
                             percentage: number;
                         }[];
-                        /** @description Rates for single products. */
+                        /** @description Rates for individual products. */
                         products: {
                             /** @description The merchant's id of the product. */
                             product_id: string;
@@ -2119,14 +2119,14 @@ export interface components {
                         }[];
                         /** @description Number of all products; a long event lists only the first ones. */
                         product_count: number;
-                        /** @description The events that earn a commission, with an optional rate. If the list is empty, purchases and renewals earn. */
+                        /** @description The events that earn a commission, with an optional rate. If the list is empty, purchases and renewals earn one. */
                         events: {
                             /**
-                             * @description The event that earns.
+                             * @description The event that earns a commission.
                              * @enum {string}
                              */
                             event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
-                            /** @description The rate in percent, with at most two decimals. If flat_amount_cents is null too, the programme's own rate applies. */
+                            /** @description The rate in percent, with at most two decimals. If percentage and flat_amount_cents are null, the programme's own rate applies. */
                             percentage: number | null;
                             /** @description The amount for each event, in minor units of the programme's currency; null for a percentage or the programme's own rate. */
                             flat_amount_cents: number | null;
@@ -2404,7 +2404,7 @@ export interface components {
 export type $defs = Record<string, never>;
 export type operations = Record<string, never>;
 
-/** An event. Its type tells which fields data.object has. */
+/** An event. The value of its type determines the fields of data.object. */
 export type TributaryEvent = components["schemas"][keyof components["schemas"]];
 
 /** The event with the given type. */

@@ -1,8 +1,8 @@
 /**
  * A typed client of the Tributary API.
  *
- * The types are generated from the OpenAPI document. The client adds credentials, retries
- * and idempotency keys to each request.
+ * The types are generated from the OpenAPI document. The client adds the credential to each
+ * request, adds idempotency keys where the API accepts them, and repeats requests safely.
  */
 export { createTributary, type Tributary, type TributaryOptions } from "./client.js";
 export { TributaryError, unwrap, type FieldError } from "./errors.js";

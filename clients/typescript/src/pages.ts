@@ -8,12 +8,12 @@ export interface Page<T> {
 }
 
 /**
- * Yields every item of a list. The function get requests the page with the given number:
+ * Yields every item of a list. It calls get with the number of each page, which starts at 1:
  *
  *     for await (const commission of pages((page) => client.GET("/api/v1/commissions", { params: { query: { page, pageSize: 100 } } })))
  *
- * The iteration ends with the first page that is not full. Items that are added or removed
- * during the iteration may be missing or appear twice.
+ * The iteration ends after the first page that is not full. If items are added or removed
+ * during the iteration, items may be missing or appear twice.
  */
 export async function* pages<T>(
   get: (page: number) => Promise<{ data?: Page<T>; error?: unknown; response: Response }>,

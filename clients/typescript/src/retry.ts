@@ -1,5 +1,5 @@
 export interface RetryOptions {
-  /** The number of attempts, the first included. Default: 4. */
+  /** The highest number of attempts, including the first. Default: 4. */
   attempts?: number;
   /** The longest time for all attempts and the waits between them, in milliseconds. Default: 60000. */
   totalMs?: number;
@@ -11,13 +11,15 @@ const longestWaitMs = 8_000;
 /**
  * Returns a fetch function that repeats a request in these cases:
  *
- * - 429: the service has refused the request and done nothing, so every request can be repeated.
- * - 502, 503, 504 and a broken connection: the service may have acted, so only a request
- *   that can be repeated without harm is repeated: GET, HEAD, PUT, and requests with
+ * - 429: the request was over the rate limit and had no effect, so every request is repeated.
+ * - 502, 503, 504 and a broken connection: the request may have had an effect. It is only
+ *   repeated if a second execution has no further effect: GET, HEAD, PUT, and requests with
  *   an Idempotency-Key.
  *
- * The wait is the Retry-After of the response. Without one it starts at 250 ms and doubles up
- * to 8 s, with random jitter. When no attempt or time is left, the last response or error is the result.
+ * Between attempts the function waits for the time in the Retry-After header. If the response
+ * has no such header, the first wait is 250 ms, and each further wait is twice as long, up to
+ * 8 s. A random part is subtracted from these waits. If no attempts or time are left, the
+ * result is the last response or error.
  */
 export function retrying(
   send: (request: Request) => Promise<Response>,
@@ -51,6 +53,7 @@ function shouldRepeat(request: Request, status: number): boolean {
   return status === 429 || ([502, 503, 504].includes(status) && repeatable(request));
 }
 
+/** Reports whether the request can be sent twice without a second effect. */
 function repeatable(request: Request): boolean {
   return ["GET", "HEAD", "PUT"].includes(request.method) || request.headers.has("Idempotency-Key");
 }

@@ -10,20 +10,20 @@ export interface SessionOptions {
   /** The address of the gateway. */
   baseUrl: string;
   /**
-   * Receives each new refresh token. A refresh token works once, so a program that keeps
-   * sessions across restarts must store the newest one.
+   * Receives each new refresh token. A refresh token can be used only once, so a program that
+   * wants to continue the session after a restart must store the newest one.
    */
   onRefreshToken?: (refreshToken: string) => void | Promise<void>;
   /** The fetch function. Default: globalThis.fetch. */
   fetch?: (request: Request) => Promise<Response>;
 }
 
-/** Tokens are renewed this long before they expire. */
+/** The time before the expiry of an access token at which it is renewed. */
 const renewBeforeMs = 60_000;
 
 /**
- * A session of a merchant or a partner. Its access token is valid for 15 minutes; the
- * session renews it when necessary. Pass the token method to createTributary as the credential:
+ * The login session of a merchant or a partner. Its access token is valid for 15 minutes, and
+ * the token method renews it. Pass this method to createTributary as the credential:
  *
  *     const session = await Session.login({ baseUrl, account: "merchant", email, password });
  *     const client = createTributary({ baseUrl, credential: session.token, mode: "test" });
@@ -39,7 +39,7 @@ export class Session {
     private refreshToken: string,
   ) {}
 
-  /** Logs in. */
+  /** Logs in and returns the new session. */
   static async login(
     options: SessionOptions & { account: "merchant" | "partner"; email: string; password: string },
   ): Promise<Session> {
@@ -62,7 +62,7 @@ export class Session {
 
   /**
    * Returns a valid access token. It renews the token if it expires within a minute, or
-   * if renew is true. Calls at the same time share one renewal.
+   * if renew is true. Concurrent calls cause only one renewal.
    */
   readonly token = async (renew = false): Promise<string> => {
     if (renew || Date.now() > this.expiresAt - renewBeforeMs) {

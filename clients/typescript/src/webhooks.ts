@@ -4,11 +4,11 @@ import type { TributaryEvent } from "./events.js";
 
 /**
  * Verifies the signature and the age of a webhook (Standard Webhooks) and returns its event.
- * It throws if the webhook is not genuine or older than five minutes. The body must be the bytes as received:
- * a body that was parsed and serialized again does not verify.
+ * It throws if the signature is wrong or if the webhook is older than five minutes. The body
+ * must be the received bytes. If it was parsed and serialized again, the signature is wrong.
  *
- * A later version of the service may send types that this version does not know, so a
- * switch over event.type needs a default.
+ * A later version of the service may send event types that this version of the client does
+ * not know, so a switch over event.type needs a default case.
  */
 export function verifyWebhook(
   secret: string,

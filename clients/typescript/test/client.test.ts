@@ -1,5 +1,5 @@
-// Tests of the client against a running service. test/e2e/clients_test.go starts the
-// service and sets the variables.
+// Tests of the client against a running service. test/e2e/typescript_client_test.go
+// starts the service and a proxy, and sets the environment variables.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -19,14 +19,14 @@ const promoCode = variable("PROMO_CODE");
 const programId = variable("PROGRAM_ID");
 const server = createTributary({ baseUrl, credential: variable("SECRET_KEY") });
 
-/** Makes the proxy before the service do something to the next request. */
-async function fault(kind: "lose-response" | "use-up-limit" | "unavailable"): Promise<void> {
+/** Injects a fault into the next request that passes the proxy. */
+async function injectFault(kind: "lose-response" | "use-up-limit" | "unavailable"): Promise<void> {
   const response = await fetch(`${baseUrl}/fault?kind=${kind}`, { method: "POST" });
   assert.equal(response.status, 204);
 }
 
-/** Returns how many requests with this method and path have reached the service. */
-async function received(method: string, path: string): Promise<number> {
+/** Returns the number of requests with this method and path that have reached the service. */
+async function receivedCount(method: string, path: string): Promise<number> {
   const response = await fetch(`${baseUrl}/received?method=${method}&path=${path}`);
   return Number(await response.text());
 }
@@ -50,7 +50,7 @@ test("a merchant creates a programme and reads it", async () => {
   assert.equal(read.status, "draft");
 });
 
-test("the mode of a request is that of the client", async () => {
+test("requests use the mode of the client", async () => {
   const session = await Session.login({ baseUrl, ...account });
   const live = createTributary({ baseUrl, credential: session.token });
   const result = await live.GET("/api/v1/programs/{programId}", { params: { path: { programId } } });
@@ -58,43 +58,43 @@ test("the mode of a request is that of the client", async () => {
 });
 
 test("a conversion is stored once although its response was lost", async () => {
-  const before = await received("POST", "/api/v1/conversions");
-  await fault("lose-response");
+  const before = await receivedCount("POST", "/api/v1/conversions");
+  await injectFault("lose-response");
   const result = await server.POST("/api/v1/conversions", { body: sale("lost-response") });
   assert.equal(unwrap(result).attributed, true);
   assert.equal(result.response.headers.get("Idempotent-Replayed"), "true");
-  assert.equal(await received("POST", "/api/v1/conversions"), before + 2);
+  assert.equal(await receivedCount("POST", "/api/v1/conversions"), before + 2);
   const query = { external_transaction_id: "lost-response" };
   const list = unwrap(await server.GET("/api/v1/conversions", { params: { query } }));
   assert.equal(list.total, 1);
 });
 
 test("a GET is repeated after 503", async () => {
-  await fault("unavailable");
+  await injectFault("unavailable");
   const result = await server.GET("/api/v1/conversions");
   assert.equal(result.response.status, 200);
 });
 
 test("a POST without an idempotency key is not repeated after 503", async () => {
-  const before = await received("POST", "/api/v1/conversions/refunds");
-  await fault("unavailable");
+  const before = await receivedCount("POST", "/api/v1/conversions/refunds");
+  await injectFault("unavailable");
   const result = await server.POST("/api/v1/conversions/refunds", {
     body: { external_transaction_id: "unknown", external_refund_id: "r-1", reason: "Returned" },
   });
   assert.equal(result.response.status, 503);
-  assert.equal(await received("POST", "/api/v1/conversions/refunds"), before + 1);
+  assert.equal(await receivedCount("POST", "/api/v1/conversions/refunds"), before + 1);
 });
 
 test("a request over the limit is repeated after Retry-After", async () => {
-  await fault("use-up-limit");
-  const before = await received("POST", "/api/v1/conversions");
+  await injectFault("use-up-limit");
+  const before = await receivedCount("POST", "/api/v1/conversions");
   const result = await server.POST("/api/v1/conversions", { body: sale("over-the-limit") });
   assert.equal(result.response.status, 201);
-  assert.ok((await received("POST", "/api/v1/conversions")) > before + 1);
+  assert.ok((await receivedCount("POST", "/api/v1/conversions")) > before + 1);
 });
 
-test("attempts end", async () => {
-  await fault("use-up-limit");
+test("a request is not repeated when no attempts are left", async () => {
+  await injectFault("use-up-limit");
   const once = createTributary({ baseUrl, credential: variable("SECRET_KEY"), retry: { attempts: 1 } });
   const result = await once.POST("/api/v1/conversions", { body: sale("one-attempt") });
   assert.equal(result.response.status, 429);
@@ -141,7 +141,7 @@ test("a session renews its token once for all requests, and can be resumed", asy
   });
 });
 
-test("a token that the service refuses is renewed", async () => {
+test("a token that the service rejects is renewed", async () => {
   const renewals: boolean[] = [];
   const session = await Session.login({ baseUrl, ...account });
   const credential = async (renew: boolean) => {
@@ -153,7 +153,7 @@ test("a token that the service refuses is renewed", async () => {
   assert.deepEqual(renewals, [false, true]);
 });
 
-test("webhooks of the service verify, others do not", () => {
+test("verifyWebhook accepts webhooks of the service and rejects others", () => {
   const { body, headers } = JSON.parse(variable("WEBHOOK")) as { body: string; headers: Record<string, string> };
   const secret = variable("WEBHOOK_SECRET");
   const event = verifyWebhook(secret, body, headers);
@@ -162,7 +162,7 @@ test("webhooks of the service verify, others do not", () => {
   assert.throws(() => verifyWebhook(secret, body, new Headers({ ...headers, "webhook-id": "evt_0" })));
 });
 
-test("the client knows the operations with an idempotency key", () => {
+test("the client lists all operations that accept an idempotency key", () => {
   const document = JSON.parse(readFileSync(variable("OPENAPI_FILE"), "utf8")) as { paths: Record<string, { post?: { parameters?: { name?: string }[] } }> };
   const documented = Object.keys(document.paths).filter((path) =>
     document.paths[path]?.post?.parameters?.some((parameter) => parameter.name === "Idempotency-Key"),
@@ -170,7 +170,8 @@ test("the client knows the operations with an idempotency key", () => {
   assert.deepEqual([...idempotentPaths].sort(), documented.sort());
 });
 
-// The compiler checks this function. A wrong field, path or value is an error.
+// The compiler checks this function. A wrong field, path or value must be a compile
+// error.
 export function typeErrors() {
   // @ts-expect-error: there is no such path
   void server.GET("/api/v1/nothing");
