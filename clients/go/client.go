@@ -13,27 +13,29 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Options configure a Client. TLS or Plaintext is required.
+// Options configure a Client. Either TLS or Plaintext must be set.
 type Options struct {
 	// Credential returns the credential of a call: a secret key (see Key) or an access
-	// token (see Session). Without it calls have no credential.
+	// token (see Session). Default: calls have no credential.
 	Credential func(context.Context) (string, error)
-	// Mode is test or live. It counts for access tokens only, because keys have a mode of
-	// their own. Default: live.
+	// Mode is test or live. It only affects calls with an access token, because each key
+	// belongs to one mode. Default: live.
 	Mode string
 	// TLS is the configuration of the connection.
 	TLS *tls.Config
 	// Plaintext connects without TLS, for a private network.
 	Plaintext bool
-	// Timeout is the deadline of a call, with all its attempts, if the caller's context has
-	// none. Default: 30 s.
+	// Timeout limits the duration of a call, including all its attempts, if the caller's
+	// context has no deadline. Default: 30 s.
 	Timeout time.Duration
-	// Attempts is how often a call is sent at most. A call over the rate limit has had no
-	// effect, so it is repeated. A call that ended with UNAVAILABLE is repeated if it
-	// only reads or has an idempotency key. The wait is the one that the service names,
-	// otherwise 250 ms that double with each attempt. Default: 4.
+	// Attempts is the highest number of times that a call is sent. A call that exceeds
+	// the rate limit has no effect, so it is always sent again. A call that ends with
+	// UNAVAILABLE is only sent again if it reads data or has an idempotency key. Between
+	// attempts the client waits as long as the service requests. If the service requests
+	// no wait, the client waits 250 ms, and twice as long before each further attempt.
+	// Default: 4.
 	Attempts int
-	// DialOptions are added to those of the client.
+	// DialOptions are additional options for the connection.
 	DialOptions []grpc.DialOption
 }
 
@@ -42,8 +44,8 @@ const (
 	defaultAttempts = 4
 )
 
-// Client is a connection to the core with a client for each service. Its methods and
-// fields may be used by several goroutines.
+// Client is a connection to the core with a client for each service. Several goroutines
+// may use its methods and fields at the same time.
 type Client struct {
 	conn *grpc.ClientConn
 
@@ -64,8 +66,8 @@ type Client struct {
 	Workspaces   affiliatev1.WorkspaceServiceClient
 }
 
-// New returns a client of the core at target, for example core.internal:9090. It does not
-// wait for the connection.
+// New returns a client of the core at the address target, for example core.internal:9090.
+// It does not wait until the client is connected.
 func New(target string, options Options) (*Client, error) {
 	if (options.TLS == nil) != options.Plaintext {
 		return nil, errors.New("tributary: set either TLS or Plaintext")
@@ -109,10 +111,10 @@ func New(target string, options Options) (*Client, error) {
 	}, nil
 }
 
-// Close closes the connection. Calls under way end with CANCELED.
+// Close closes the connection. Running calls end with CANCELED.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Key returns a Credential that is always the given key.
+// Key returns a function for Options.Credential that always returns the given key.
 func Key(key string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return key, nil }
 }

@@ -6,8 +6,9 @@
 //	response, err := client.Conversions.ReportConversion(ctx, &affiliatev1.ReportConversionRequest{…})
 //
 // A Client has one generated client for each service. It adds the credential, the mode
-// and a deadline to each call. It repeats calls that the service could not answer, where
-// repeating has no second effect; see Options.Attempts.
+// and a deadline to each call. If the service is unavailable or the rate limit is
+// reached, the client sends a call again, provided that this has no second effect; see
+// Options.Attempts.
 //
 // Errors are gRPC statuses. Code returns the stable error code of an error.
 package tributary

@@ -9,15 +9,15 @@ import (
 // VALIDATION_ERROR. It is empty for other errors. docs/errors.md lists the codes.
 func Code(err error) string { return errorInfo(err).GetReason() }
 
-// FieldError is a field that a request has wrong.
+// FieldError describes a field of a request whose value is not valid.
 type FieldError struct {
 	// Field is the path of the field in the proto message: line_items.0.sku.
 	Field string
-	// Message says what is accepted. It is for people and may change.
+	// Message says which values are accepted. It is for people and may change.
 	Message string
 }
 
-// FieldErrors returns every wrong field of a VALIDATION_ERROR.
+// FieldErrors returns all fields that are not valid, if the error is a VALIDATION_ERROR.
 func FieldErrors(err error) []FieldError {
 	var fields []FieldError
 	for _, detail := range status.Convert(err).Details() {
@@ -30,7 +30,8 @@ func FieldErrors(err error) []FieldError {
 	return fields
 }
 
-// errorInfo returns the ErrorInfo of an error of the service, nil for other errors.
+// errorInfo returns the ErrorInfo of an error of the service. It returns nil for other
+// errors.
 func errorInfo(err error) *errdetails.ErrorInfo {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {

@@ -20,9 +20,10 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// IdempotencyKey is the metadata key of a call's idempotency key. The client sets it where
-// the service accepts one and the caller's context has none. Set your own to repeat a
-// call after a restart.
+// IdempotencyKey is the name of the metadata that contains a call's idempotency key. If
+// the service accepts a key for the call and the caller's context has none, the client
+// creates one. Set your own key if you want to repeat the call after a restart of your
+// program.
 const IdempotencyKey = "idempotency-key"
 
 // idempotent lists the calls that accept an idempotency key.
@@ -58,8 +59,9 @@ const (
 	longestWait = 8 * time.Second
 )
 
-// repeat sends a call again. The retry policy of grpc-go is not used, because it does not
-// read the wait that the service names in ErrorInfo.
+// repeat sends a call, and sends it again if that is allowed after its error. The client
+// does not use the retry policy of grpc-go, because that policy does not read how long
+// the service asks to wait (retry_after in ErrorInfo).
 func (o Options) repeat(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	for attempt := 1; ; attempt++ {
 		err := invoke(ctx, method, request, response, conn, opts...)
@@ -80,8 +82,8 @@ func (o Options) repeat(ctx context.Context, method string, request, response an
 	}
 }
 
-// waitAfter returns how long to wait before a failed call is repeated, and whether it may
-// be repeated.
+// waitAfter returns how long to wait before a failed call is sent again, and whether it
+// may be sent again.
 func waitAfter(ctx context.Context, method string, err error, attempt int) (time.Duration, bool) {
 	info := errorInfo(err)
 	switch {
@@ -97,7 +99,7 @@ func waitAfter(ctx context.Context, method string, err error, attempt int) (time
 	return wait/2 + rand.N(wait/2), true
 }
 
-// onlyReads reports whether a method is a GET of the REST API.
+// onlyReads reports whether a method only reads data. In the REST API it is then a GET.
 func onlyReads(method string) bool {
 	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))

@@ -6,7 +6,7 @@ import (
 	"github.com/tributary-hq/tributary/gateway/contract"
 )
 
-func TestIdempotentCalls_AreThoseOfTheContract(t *testing.T) {
+func TestIdempotent_ListsTheSameCallsAsContract(t *testing.T) {
 	routes, err := contract.Routes(contract.Files())
 	if err != nil {
 		t.Fatal(err)
@@ -15,18 +15,18 @@ func TestIdempotentCalls_AreThoseOfTheContract(t *testing.T) {
 	for _, route := range routes {
 		_, accepted := contract.IdempotencyKey(route.FullMethod)
 		if accepted != idempotent[route.FullMethod] {
-			t.Errorf("%s: the contract accepts an idempotency key: %v, the client sends one: %v", route.FullMethod, accepted, idempotent[route.FullMethod])
+			t.Errorf("%s: the contract accepts an idempotency key: %v, but the client sends one: %v", route.FullMethod, accepted, idempotent[route.FullMethod])
 		}
 		if accepted {
 			found++
 		}
 	}
 	if found != len(idempotent) {
-		t.Errorf("%d calls accept an idempotency key, the client lists %d", found, len(idempotent))
+		t.Errorf("%d calls accept an idempotency key, but the client lists %d", found, len(idempotent))
 	}
 }
 
-func TestOnlyReads(t *testing.T) {
+func TestOnlyReads_IsTrueForGET(t *testing.T) {
 	for method, want := range map[string]bool{
 		"/affiliate.v1.ProgramService/GetProgram":         true,
 		"/affiliate.v1.CommissionService/ListCommissions": true,

@@ -8,8 +8,8 @@ type Page[T any] interface {
 	GetLimit() int32
 }
 
-// Pages yields every item of a list. The function get requests the page with the given
-// number, from 1:
+// Pages yields every item of a list. It calls get with the number of each page, which
+// starts at 1:
 //
 //	for commission, err := range tributary.Pages(func(page int32) (*affiliatev1.ListCommissionsResponse, error) {
 //		return client.Commissions.ListCommissions(ctx, &affiliatev1.ListCommissionsRequest{Page: &page})
@@ -17,8 +17,8 @@ type Page[T any] interface {
 //		…
 //	}
 //
-// The iteration ends with the first page that is not full, or with the first error. Items
-// that are added or removed during the iteration may be missing or appear twice.
+// The iteration ends after the first page that is not full, or after the first error. If
+// items are added or removed during the iteration, items may be missing or appear twice.
 func Pages[T any, P Page[T]](get func(page int32) (P, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for number := int32(1); ; number++ {

@@ -8,11 +8,11 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// renewBefore is how long before its end an access token is renewed.
+// renewBefore is the time before the expiry of an access token at which Token renews it.
 const renewBefore = time.Minute
 
-// Session is a session of a merchant or a partner. Its access token is valid for 15
-// minutes; Token renews it. Use Token as the Credential of another client:
+// Session is the login session of a merchant or a partner. Its access token is valid for
+// 15 minutes, and Token renews it. Use Token as the Credential of another client:
 //
 //	tokens, err := anonymous.Accounts.LoginMerchant(ctx, &affiliatev1.LoginRequest{Email: …, Password: …})
 //	session := tributary.NewSession(anonymous, tokens)
@@ -25,8 +25,8 @@ type Session struct {
 	expires time.Time
 }
 
-// NewSession continues the session of a login, a registration or a refresh. The client has
-// no credential and stays open as long as the session is used.
+// NewSession continues the session of a login, a registration or a refresh. The client
+// must have no credential, and must stay open as long as the session is used.
 func NewSession(client *Client, tokens *affiliatev1.SessionResponse) *Session {
 	s := &Session{client: client}
 	s.store(tokens)
@@ -34,7 +34,7 @@ func NewSession(client *Client, tokens *affiliatev1.SessionResponse) *Session {
 }
 
 // Token returns a valid access token. It renews the token if it expires within a minute.
-// Calls at the same time wait for one renewal.
+// Concurrent calls of Token cause only one renewal.
 func (s *Session) Token(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +49,8 @@ func (s *Session) Token(ctx context.Context) (string, error) {
 	return s.tokens.GetAccessToken(), nil
 }
 
-// RefreshToken returns the newest refresh token. It works once. A program that continues
-// a session after a restart stores it.
+// RefreshToken returns the newest refresh token. A refresh token can be used only once. A
+// program that wants to continue the session after a restart must store the newest one.
 func (s *Session) RefreshToken() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,18 +22,19 @@ type Event struct {
 	Data        EventData `json:"data"`
 }
 
-// EventData is the object of an event.
+// EventData contains the object of an event.
 type EventData struct {
 	// Object is the object after the event.
 	Object json.RawMessage `json:"object"`
-	// PreviousAttributes has the changed fields with their values before the event. It is
-	// empty if nothing changed.
+	// PreviousAttributes contains the changed fields with their values before the event.
+	// It is empty if no field changed.
 	PreviousAttributes json.RawMessage `json:"previous_attributes"`
 }
 
 // VerifyWebhook verifies the signature and the age of a webhook (Standard Webhooks) and
-// returns its event. It fails if the webhook is not genuine or older than five minutes.
-// The body must be the bytes as received: a body that was decoded and encoded again does not verify.
+// returns its event. It returns an error if the signature is wrong or if the webhook is
+// older than five minutes. The body must be the received bytes. If it was decoded and
+// encoded again, the signature is wrong.
 func VerifyWebhook(secret string, body []byte, header http.Header) (Event, error) {
 	var event Event
 	webhook, err := standardwebhooks.NewWebhook(secret)
