@@ -33,8 +33,8 @@ that the value can be null.
 A schema lists all fields that exist today, so that tests can find mistakes. In production, accept fields and enum values that you do not know:
 new ones can be added without a new ` + "`api_version`" + `. You can subscribe to events that are marked as upcoming, but they are not sent yet.
 
-An event can arrive more than once, and events can arrive in any order. Only ` + "`conversion.created`" + ` is always created before its
-` + "`commission.created`" + `. If two events contain the same object, the event with the higher ` + "`version`" + ` has the newer state.
+An event can arrive more than once, and events can arrive in any order. One order of creation is certain:
+` + "`conversion.created`" + ` is older than the ` + "`commission.created`" + ` of the same conversion. If two events contain the same object, the event with the higher ` + "`version`" + ` has the newer state.
 
 When a person's data is erased, the stored events about the person are changed. Later deliveries have the same ` + "`id`" + `, but contain
 ` + "`erased-`" + ` and eight hexadecimal digits instead of the name, the codes and the texts of links.
