@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -71,14 +70,12 @@ func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	_, err = workspaces.RevokeApiKey(as(ada), &affiliatev1.RevokeApiKeyRequest{KeyId: second.Id})
 	must("revoke the key", err)
 
-	rows, _ := f.SQL.Query(t.Context(), `
+	got := f.Texts(`
 		select action || ' by ' || case actor when $2 then 'owner' when $3 then 'ada' else actor end
 			|| case mode when 'test' then ' in test' else '' end
 		from audit_log
 		where workspace_id = $1 and ip_prefix = '192.0.2.0/24' and request_id = $4
 			and (before is not null or after is not null)`, owner.Workspace.Id, owner.User.Id, ada.User.Id, request)
-	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	must("read the audit log", err)
 	want := []string{
 		"workspace.create by owner", "workspace.update by owner", "member_invite.create by owner", "member_invite.create by owner",
 		"member_invite.revoke by owner", "member.join by ada", "member.update by owner", "workspace.transfer_ownership by owner",
@@ -100,6 +97,7 @@ func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	}
 }
 
+// The redirect is the address that receives all e-mail of test mode.
 func TestSession_MasksMailRedirectForViewers(t *testing.T) {
 	f := newFixture(t)
 	shop := f.team(f.merchant("owner@shop.example"))

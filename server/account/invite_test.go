@@ -179,11 +179,12 @@ func TestAcceptInvite_ReusesAccountOfRemovedMember(t *testing.T) {
 	_, err = f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: password})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
 
-	// A login that ran in parallel with the removal may have left a session that is not
-	// revoked. It cannot be refreshed either.
+	// A login that runs in parallel with the removal can create a session that is not
+	// revoked. This session cannot be refreshed either.
 	f.Exec(`update sessions set revoked_at = null where user_id = $1`, ada.User.Id)
 	_, err = f.refresh(ada.RefreshToken)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonRefreshTokenInvalid)
+	// If the removed user accepts another invitation, such a session must end.
 	var stale affiliate.SessionID
 	if err := f.SQL.QueryRow(t.Context(), `update sessions set revoked_at = null where user_id = $1 returning id`, ada.User.Id).Scan(&stale); err != nil {
 		t.Fatal(err)
@@ -191,7 +192,7 @@ func TestAcceptInvite_ReusesAccountOfRemovedMember(t *testing.T) {
 	f.Exec(`update users set email_verified_at = $2 where id = $1`, ada.User.Id, f.Now())
 
 	// Two workspaces invite the same address. Only one of the parallel calls succeeds.
-	const fresh = "another good password"
+	const newPassword = "another good password"
 	invites := []*affiliatev1.CreatedInvite{
 		first.invite("ada@example.com", affiliatev1.Role_ROLE_VIEWER), second.invite("ada@example.com", affiliatev1.Role_ROLE_VIEWER),
 	}
@@ -199,7 +200,7 @@ func TestAcceptInvite_ReusesAccountOfRemovedMember(t *testing.T) {
 	results := make(chan error, len(invites))
 	for _, invite := range invites {
 		wg.Go(func() {
-			_, err := f.accept(invite.Token, "Ada L.", fresh)
+			_, err := f.accept(invite.Token, "Ada L.", newPassword)
 			results <- err
 		})
 	}
@@ -216,15 +217,15 @@ func TestAcceptInvite_ReusesAccountOfRemovedMember(t *testing.T) {
 	if n := f.Count(`select count(*) from members where user_id = $1`, ada.User.Id); succeeded != 1 || n != 1 {
 		t.Errorf("%d calls succeeded and %d memberships exist, want 1 and 1", succeeded, n)
 	}
-	if _, _, live, err := f.store.ActiveSession(t.Context(), stale, f.Now()); err != nil || live {
-		t.Errorf("the account's old session works: %v, %v, want false", live, err)
+	if _, _, active, err := f.store.ActiveSession(t.Context(), stale, f.Now()); err != nil || active {
+		t.Errorf("the account's old session works: %v, %v, want false", active, err)
 	}
 	if n := f.Count(`select count(*) from users where id = $1 and name = 'Ada L.' and email_verified_at is null and version = 2`, ada.User.Id); n != 1 {
 		t.Error("the account does not have the new name")
 	}
 	_, err = f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: password})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
-	if got, err := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: fresh}); err != nil || got.User.Id != ada.User.Id {
+	if got, err := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: newPassword}); err != nil || got.User.Id != ada.User.Id {
 		t.Errorf("LoginMerchant with the new password returned %v, %v, want the account of Ada", got, err)
 	}
 }

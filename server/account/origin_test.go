@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -37,8 +36,8 @@ func (f *fixture) inServer(t *testing.T, store account.Store) affiliatev1.Accoun
 	return affiliatev1.NewAccountServiceClient(core.Channel())
 }
 
-// from returns the context of a call from a client with this address and user agent.
-func from(t *testing.T, address, agent string) context.Context {
+// callFrom returns the context of a call from a client with this address and user agent.
+func callFrom(t *testing.T, address, agent string) context.Context {
 	t.Helper()
 	md := metadata.Pairs("x-client-ip", address)
 	if agent != "" {
@@ -48,22 +47,11 @@ func from(t *testing.T, address, agent string) context.Context {
 }
 
 // origins returns the stored origins of partners as text, oldest first.
-func (f *fixture) origins(t *testing.T) (rows []string) {
-	t.Helper()
-	found, err := f.SQL.Query(t.Context(), `select ip_prefix, encode(ua_hash, 'hex'), seen_at from user_origins order by seen_at, ip_prefix`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer found.Close()
-	for found.Next() {
-		var network, agent string
-		var at time.Time
-		if err := found.Scan(&network, &agent, &at); err != nil {
-			t.Fatal(err)
-		}
-		rows = append(rows, fmt.Sprintf("%s %s %s", network, agent, at.UTC().Format(time.TimeOnly)))
-	}
-	return rows
+func (f *fixture) origins() []string {
+	f.Helper()
+	return f.Texts(`
+		select concat_ws(' ', ip_prefix, encode(ua_hash, 'hex'), to_char(seen_at at time zone 'UTC', 'HH24:MI:SS'))
+		from user_origins order by seen_at, ip_prefix`)
 }
 
 func TestPartnerSessions_StoreOrigins(t *testing.T) {
@@ -74,45 +62,45 @@ func TestPartnerSessions_StoreOrigins(t *testing.T) {
 	}
 	credentials := &affiliatev1.LoginRequest{Email: "pat@example.com", Password: password}
 
-	registered, err := client.RegisterPartner(from(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{
+	registered, err := client.RegisterPartner(callFrom(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{
 		Email: credentials.Email, Password: password, Name: "Pat",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"203.0.113.0/24 " + agent("Browser/1") + " 07:08:09"}
-	if got := f.origins(t); !slices.Equal(got, want) {
+	if got := f.origins(); !slices.Equal(got, want) {
 		t.Fatalf("origins after the registration: %q, want %q", got, want)
 	}
 
 	f.clock.Advance(time.Minute)
-	if _, err := client.LoginPartner(from(t, "2001:db8:1:2::3", ""), credentials); err != nil {
+	if _, err := client.LoginPartner(callFrom(t, "2001:db8:1:2::3", ""), credentials); err != nil {
 		t.Fatal(err)
 	}
 	want = append(want, "2001:db8:1::/48  07:09:09")
-	if got := f.origins(t); !slices.Equal(got, want) {
+	if got := f.origins(); !slices.Equal(got, want) {
 		t.Fatalf("origins after the login: %q, want %q", got, want)
 	}
 
 	// A client in the same network with the same browser updates the stored origin.
 	f.clock.Advance(time.Minute)
-	if _, err := client.RefreshSession(from(t, "203.0.113.200", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()}); err != nil {
+	if _, err := client.RefreshSession(callFrom(t, "203.0.113.200", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()}); err != nil {
 		t.Fatal(err)
 	}
 	want = []string{want[1], "203.0.113.0/24 " + agent("Browser/1") + " 07:10:09"}
-	if got := f.origins(t); !slices.Equal(got, want) {
+	if got := f.origins(); !slices.Equal(got, want) {
 		t.Fatalf("origins after the refresh: %q, want %q", got, want)
 	}
 
 	// Rejected calls and calls of merchants store no origins.
-	_, _ = client.LoginPartner(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.LoginRequest{Email: credentials.Email, Password: "wrong horse battery"})
-	_, _ = client.RefreshSession(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()})
-	if _, err := client.RegisterMerchant(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.RegisterMerchantRequest{
+	_, _ = client.LoginPartner(callFrom(t, "198.51.100.1", "Browser/1"), &affiliatev1.LoginRequest{Email: credentials.Email, Password: "wrong horse battery"})
+	_, _ = client.RefreshSession(callFrom(t, "198.51.100.1", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()})
+	if _, err := client.RegisterMerchant(callFrom(t, "198.51.100.1", "Browser/1"), &affiliatev1.RegisterMerchantRequest{
 		Email: "mara@example.com", Password: password, Name: "Mara", WorkspaceName: "Shop",
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.origins(t); !slices.Equal(got, want) {
+	if got := f.origins(); !slices.Equal(got, want) {
 		t.Errorf("origins after rejected calls and a merchant's call: %q, want %q", got, want)
 	}
 	if n := f.Count(`select count(*) from user_origins where position('203.0.113.9' in ip_prefix) + position('Browser' in encode(ua_hash, 'escape')) > 0`); n != 0 {
@@ -130,13 +118,13 @@ func (originFailingStore) StoreOrigin(context.Context, affiliate.Origin) error {
 func TestSession_OpensWhenOriginCannotBeStored(t *testing.T) {
 	f := newFixture(t)
 	client := f.inServer(t, originFailingStore{stores.Account(f.Store.DB)})
-	session, err := client.RegisterPartner(from(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{
+	session, err := client.RegisterPartner(callFrom(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{
 		Email: "pat@example.com", Password: password, Name: "Pat",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.RefreshSession(from(t, "203.0.113.9", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: session.GetRefreshToken()}); err != nil {
+	if _, err := client.RefreshSession(callFrom(t, "203.0.113.9", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: session.GetRefreshToken()}); err != nil {
 		t.Error(err)
 	}
 }

@@ -94,7 +94,7 @@ func TestGetAttributedClick_ListsConversionsOldestFirst(t *testing.T) {
 	}
 }
 
-func TestGetAttributedClick_OfExpiredClickHasNotConverted(t *testing.T) {
+func TestGetAttributedClick_ExpiredClickHasNoConversionTime(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat, f.expired)
 	r := f.report(saleWithClick("order-1", click.ID))

@@ -17,7 +17,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// find returns the decision in force about a conversion with an external id.
+// find returns the decision in force about the conversion with an external id. A decision
+// is in force until a later decision about the same conversion supersedes it.
 func (f *fixture) find(external string) *affiliatev1.Decision {
 	f.Helper()
 	d, err := f.service.FindDecision(f.asKey(), &affiliatev1.FindDecisionRequest{ExternalTransactionId: external})
@@ -27,7 +28,8 @@ func (f *fixture) find(external string) *affiliatev1.Decision {
 	return d
 }
 
-// decisionForDashboard returns the decision in force with the call of the dashboard.
+// decisionForDashboard returns the decision in force as the call of the dashboard,
+// GetConversionAttribution, shows it.
 func (f *fixture) decisionForDashboard(conversion string) *affiliatev1.Decision {
 	f.Helper()
 	d, err := f.service.GetConversionAttribution(f.asViewer(), &affiliatev1.GetConversionAttributionRequest{ConversionId: conversion})
@@ -96,8 +98,8 @@ func TestGetDecision_ReturnsAllDetails(t *testing.T) {
 	}
 }
 
-// A decision shows the rules as they were stored with it. Later changes of the programme
-// do not change them, and fields that the current version does not have are kept.
+// A decision shows the rules that were stored with it, even if the programme's rules have
+// changed. It also shows fields that the current version of the service does not know.
 func TestGetDecision_ReturnsRulesAsStored(t *testing.T) {
 	f := newFixture(t)
 	r := f.report(saleWithClick("order-1", f.NewClick(f.pat).ID))
@@ -247,7 +249,7 @@ func TestListDecisions_Filters(t *testing.T) {
 	f := newFixture(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
 	other := f.NewParticipant(f.Scope, f.NewProgram(f.Scope, rules()), f.NewPartner("Olga"))
-	inPausedProgram := f.NewClick(other).ID
+	clickInPausedProgram := f.NewClick(other).ID
 	f.Exec(`update programs set status = 'paused' where id = $1`, other.Program)
 	for _, report := range []struct {
 		external  string
@@ -257,7 +259,7 @@ func TestListDecisions_Filters(t *testing.T) {
 		{"evening before", f.NewClick(f.pat).ID, day.Add(-time.Millisecond)},
 		{"first of the day", f.NewClick(f.pat).ID, day},
 		{"last of the day", f.unknownClick(), day.Add(24*time.Hour - time.Millisecond)},
-		{"next day", inPausedProgram, day.Add(24 * time.Hour)},
+		{"next day", clickInPausedProgram, day.Add(24 * time.Hour)},
 	} {
 		r := f.report(saleWithClick(report.external, report.click))
 		f.Exec(`update attribution_decisions set decided_at = $2 where conversion_id = $1`, r.GetId(), report.decidedAt)
@@ -370,7 +372,8 @@ func TestReads_DoNotFindOtherScopes(t *testing.T) {
 	}
 	unknown := affiliate.NewID[affiliate.Conversion](f.clock.Now()).String()
 	f.wantNotFound(t, "unknown ids", f.Scope, unknown, "order-2", unknown)
-	f.wantNotFound(t, "click id without a time", f.Scope, "1", "1", "00000000-0000-4000-8000-000000000000")
+	const withoutTime = "00000000-0000-4000-8000-000000000000" // a UUIDv4, but click ids are UUIDv7
+	f.wantNotFound(t, "click id without a time", f.Scope, "1", "1", withoutTime)
 	f.wantNotFound(t, "ids that are no UUIDs", f.Scope, "1", "1", "1")
 }
 

@@ -69,7 +69,7 @@ func (f *fixture) unknownClick() affiliate.ClickID {
 	return affiliate.NewID[affiliate.Click](f.clock.Now().Add(-time.Hour))
 }
 
-// expired ends the attribution window of a click an hour ago.
+// expired changes a click so that its attribution window ended an hour ago.
 func (f *fixture) expired(c *affiliate.Click) { c.ExpiresAt = f.clock.Now().Add(-time.Hour) }
 
 // sale returns the report of a sale of 119 EUR with 19 EUR of tax. It has no click and no
@@ -132,8 +132,10 @@ func (f *fixture) list(scope affiliate.Scope, req *affiliatev1.ListDecisionsRequ
 	return list
 }
 
-// observedClicks is the real store and a click stream whose tail a test sets. It counts
-// the queries for clicks and the reads of the tail.
+// observedClicks is the real store and a click stream. The service reads the tail of the
+// stream, which is its newest part, to find clicks that are not in the database yet. A
+// test sets the tail. observedClicks counts the queries for clicks and the reads of the
+// tail.
 type observedClicks struct {
 	conversion.Store
 	tail    []affiliate.Click

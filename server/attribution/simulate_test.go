@@ -58,7 +58,8 @@ func withoutIDs(d *affiliatev1.Decision) *affiliatev1.Decision {
 }
 
 // For every reason code, a report gets the decision that was simulated just before. The
-// cases run in this order, because the reports change the state that later ones find.
+// cases run in this order, because each report can change the decisions about later
+// reports.
 func TestSimulation_DecidesLikeReport(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"fraud_policy": affiliate.FraudBlock}, rules(func(r *affiliate.Rules) {
 		r.Tiers, r.LaterRateBps = []affiliate.Tier{{MinConversions: new(int64(1)), RateBps: 3100}}, new(int64(1000))
@@ -68,13 +69,13 @@ func TestSimulation_DecidesLikeReport(t *testing.T) {
 	f.NewPromoCode(other, "last", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(1)) })
 	f.NewPromoCode(f.Join("Uwe"), "used-up", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(1)) })
 	f.report(saleWithCode("only redemption", "used-up"))
-	fresh := func() affiliate.ClickID { return f.NewClick(f.pat).ID }
+	newClick := func() affiliate.ClickID { return f.NewClick(f.pat).ID }
 	unknown, expired := f.unknownClick(), f.NewClick(other, f.expired).ID
 	f.Insert("fx_rates", pgtest.Row{
 		"base": "USD", "quote": "EUR", "date": f.clock.Now().UTC().Add(-time.Minute), "rate": 0.9, "loaded_at": f.clock.Now(),
 	})
 	suspended := f.NewClick(f.Join("Sue", pgtest.Row{"status": "suspended"})).ID
-	binding := saleWithClick("binding of a customer", fresh())
+	binding := saleWithClick("binding of a customer", newClick())
 	binding.CustomerId = new("ann")
 	f.report(binding)
 
@@ -86,8 +87,8 @@ func TestSimulation_DecidesLikeReport(t *testing.T) {
 		change func(*reportRequest)
 		reason string
 	}{
-		{name: "click", click: fresh(), reason: "CLICK_MATCHED"},
-		{name: "click and promo code", click: fresh(), code: "SPRING10", reason: "PROMO_CODE_MATCHED"},
+		{name: "click", click: newClick(), reason: "CLICK_MATCHED"},
+		{name: "click and promo code", click: newClick(), code: "SPRING10", reason: "PROMO_CODE_MATCHED"},
 		{name: "unknown click and promo code", click: unknown, code: "Spring10", reason: "PROMO_CODE_MATCHED"},
 		{name: "last redemption", code: "last", reason: "PROMO_CODE_MATCHED"},
 		{name: "used-up code", code: "used-up", reason: "PROMO_CODE_INACTIVE"},
@@ -106,24 +107,24 @@ func TestSimulation_DecidesLikeReport(t *testing.T) {
 			},
 		},
 		{
-			name: "new customer", click: fresh(), reason: "CLICK_MATCHED",
+			name: "new customer", click: newClick(), reason: "CLICK_MATCHED",
 			change: func(r *reportRequest) { r.CustomerId = new("ben") },
 		},
 		{
-			name: "lead", click: fresh(), reason: "RULE_NOT_APPLICABLE",
+			name: "lead", click: newClick(), reason: "RULE_NOT_APPLICABLE",
 			change: func(r *reportRequest) {
 				r.EventType, r.AmountCents, r.Currency, r.TaxCents = affiliatev1.EventType_EVENT_TYPE_LEAD, nil, nil, nil
 			},
 		},
 		{
-			name: "another currency and data of the buyer", click: fresh(), reason: "CLICK_MATCHED",
+			name: "another currency and data of the buyer", click: newClick(), reason: "CLICK_MATCHED",
 			change: func(r *reportRequest) {
 				r.Currency, r.CustomerEmail = new("usd"), new("ann@shop.example")
 				r.CustomerIp, r.CustomerUserAgent = new("203.0.113.7"), new("agent")
 			},
 		},
 		{
-			name: "self-referral", click: fresh(), reason: "SELF_REFERRAL_BLOCKED",
+			name: "self-referral", click: newClick(), reason: "SELF_REFERRAL_BLOCKED",
 			change: func(r *reportRequest) { r.CustomerEmail = new(partnerEmail) },
 		},
 	} {
@@ -177,7 +178,7 @@ func TestSimulation_StoresNothing(t *testing.T) {
 	before := f.snapshot()
 	for _, customer := range []string{"ann", "new customer"} {
 		for _, click := range []affiliate.ClickID{click.ID, f.unknownClick()} {
-			report := saleWithClick("order-1", click) // a simulation ignores that this external id exists
+			report := saleWithClick("order-1", click) // a simulation ignores that a conversion has this external id
 			report.PromoCode, report.CustomerId, report.CustomerEmail = new("spring10"), &customer, new("ann@example.com")
 			f.wantReason(f.simulate(report), "PROMO_CODE_MATCHED")
 		}

@@ -19,7 +19,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// download is the stream that receives an export.
+// download is the stream that receives an export. It records the header and the chunks.
 type download struct {
 	grpc.ServerStream
 	ctx    context.Context

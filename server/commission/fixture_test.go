@@ -53,7 +53,7 @@ type requests struct {
 	program, id string
 }
 
-// on returns the requests of the shop's owner about a commission.
+// on returns the requests about a commission.
 func (f *fixture) on(c affiliate.Commission) requests {
 	return requests{f, c.Program.String(), c.ID.String()}
 }
@@ -83,7 +83,7 @@ func (r requests) clearReview(note *string) (*affiliatev1.Commission, error) {
 	})
 }
 
-// list requires that the call succeeds.
+// list returns a page of the list. It ends the test if the call fails.
 func (f *fixture) list(req *affiliatev1.ListCommissionsRequest) *affiliatev1.ListCommissionsResponse {
 	f.Helper()
 	page, err := f.service.ListCommissions(f.asOwner(), req)
@@ -99,8 +99,8 @@ func (f *fixture) sweep() error {
 }
 
 // statuses returns the statuses that a commission had, in their order, separated by
-// spaces. It also checks that each entry of the history follows the previous one, and
-// that each move wrote one event.
+// spaces. It also checks that each entry of the history begins with the status of the
+// previous entry, and that each entry except the creation has one event.
 func (f *fixture) statuses(c affiliate.Commission) string {
 	f.Helper()
 	detail, err := f.Store.Commission(f.Context(), c.Scope, c.Program, c.ID)

@@ -23,14 +23,14 @@ import (
 	"github.com/tributary-hq/tributary/server/commission"
 )
 
-// operation is the input of one call in the history. It includes the time of the caller's
-// clock, because the clocks of processes differ. The database determines the order of the
-// transitions.
+// operation is the input of one call in the history. At is the time on the clock of the
+// process that makes the transition. The clocks of processes differ, so the times need
+// not be in the order of the transitions, which the database determines.
 type operation struct {
 	Commission affiliate.CommissionID
-	Move       affiliate.CommissionMove // empty: a read
+	Move       affiliate.CommissionMove // empty for a read
 	At         time.Time
-	Reason     string // of MoveFlag
+	Reason     string // review reason, only for MoveFlag
 }
 
 // result is the output of one call.
@@ -38,8 +38,8 @@ type result struct {
 	Refused     affiliate.Reason
 	Status      affiliatev1.CommissionStatus
 	NeedsReview bool
-	Moves       int  // number of history entries
-	Approved    bool // for a sweep: whether it approved this commission
+	Entries     int  // number of history entries
+	Approved    bool // only for a sweep: it approved this commission
 }
 
 func (o operation) transition() affiliate.CommissionTransition {
@@ -96,31 +96,31 @@ func commissionModel(created map[affiliate.CommissionID]affiliate.Commission) po
 }
 
 func resultOf(c affiliate.Commission) result {
-	return result{Status: server.EnumValue[affiliatev1.CommissionStatus](c.Status), NeedsReview: c.NeedsReview, Moves: c.Version}
+	return result{Status: server.EnumValue[affiliatev1.CommissionStatus](c.Status), NeedsReview: c.NeedsReview, Entries: c.Version}
 }
 
 // recorder calls the service and records the history of the calls.
 type recorder struct {
 	*fixture
-	began   time.Time // times in the history are relative to this
-	hold    time.Time // the end of the hold period of all commissions
+	start   time.Time // times in the history are relative to start
+	holdEnd time.Time // the end of the hold period of all commissions
 	sweeps  atomic.Int64
 	lock    sync.Mutex
 	history []porcupine.Operation
 }
 
 func (r *recorder) record(client int, in operation, call func() result) {
-	called := time.Since(r.began)
+	begin := time.Since(r.start)
 	out := call()
-	returned := time.Since(r.began)
+	end := time.Since(r.start)
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	r.history = append(r.history, porcupine.Operation{
-		ClientId: client, Input: in, Call: called.Nanoseconds(), Output: out, Return: returned.Nanoseconds(),
+		ClientId: client, Input: in, Call: begin.Nanoseconds(), Output: out, Return: end.Nanoseconds(),
 	})
 }
 
-// do makes a call to a service whose clock is at in.At.
+// do makes the call to a service whose clock shows in.At.
 func (r *recorder) do(t *testing.T, in operation) result {
 	t.Helper()
 	atTime := *r.fixture
@@ -155,7 +155,7 @@ func (r *recorder) do(t *testing.T, in operation) result {
 		t.Errorf("%s: %v", cmp.Or(in.Move, "read"), err)
 		return result{}
 	}
-	return result{Status: got.GetStatus(), NeedsReview: got.GetNeedsReview(), Moves: len(got.GetHistory())}
+	return result{Status: got.GetStatus(), NeedsReview: got.GetNeedsReview(), Entries: len(got.GetHistory())}
 }
 
 // recordSweep approves the commissions that are due and adds the sweep to the history of
@@ -163,23 +163,23 @@ func (r *recorder) do(t *testing.T, in operation) result {
 // commissions that it approved.
 func (r *recorder) recordSweep(t *testing.T, client int, ids []affiliate.CommissionID) {
 	t.Helper()
-	at := r.hold.Add(time.Duration(r.sweeps.Add(1)) * time.Millisecond)
-	called := time.Since(r.began)
+	at := r.holdEnd.Add(time.Duration(r.sweeps.Add(1)) * time.Millisecond)
+	begin := time.Since(r.start)
 	if sweep, err := commission.ApproveDue(t.Context(), stores.Commission(r.Store), at, 1000); err != nil || sweep.Failed > 0 {
 		t.Errorf("ApproveDue returned %+v, error %v, want no failed commission", sweep, err)
 	}
-	returned := time.Since(r.began)
+	end := time.Since(r.start)
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	for _, id := range ids {
 		r.history = append(r.history, porcupine.Operation{
-			ClientId: client, Input: operation{Commission: id, Move: affiliate.MoveAutoApprove, At: at}, Call: called.Nanoseconds(), Return: returned.Nanoseconds(),
+			ClientId: client, Input: operation{Commission: id, Move: affiliate.MoveAutoApprove, At: at}, Call: begin.Nanoseconds(), Return: end.Nanoseconds(),
 		})
 	}
 }
 
-// settleSweeps reads from the database, after all calls, which commissions each sweep
-// approved, and adds this to the history.
+// settleSweeps completes the history after all calls: it reads from the database which
+// commissions each sweep approved.
 func (r *recorder) settleSweeps(t *testing.T) {
 	t.Helper()
 	for i, recorded := range r.history {
@@ -202,13 +202,13 @@ func TestReview_IsLinearizable(t *testing.T) {
 	t.Logf("seed %d", seed)
 	succeeded := map[affiliate.CommissionMove]int{}
 	for round := range uint64(20) {
-		r := &recorder{fixture: f, began: time.Now(), hold: f.Now().Add(time.Hour)}
+		r := &recorder{fixture: f, start: time.Now(), holdEnd: f.Now().Add(time.Hour)}
 		r.sweeps.Store(int64(round) * 1000)
 		created := map[affiliate.CommissionID]affiliate.Commission{}
 		var ids []affiliate.CommissionID
 		for i := range 3 {
 			c := f.NewCommission(p, func(c *affiliate.Commission) {
-				c.HoldUntil, c.AutoApproveAt = &r.hold, &r.hold
+				c.HoldUntil, c.AutoApproveAt = &r.holdEnd, &r.holdEnd
 				if i == 0 {
 					c.NeedsReview, c.ReviewReasons = true, []string{"fraud"}
 				}
@@ -220,9 +220,9 @@ func TestReview_IsLinearizable(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, round*8+uint64(client))) //nolint:gosec // random calls of a test
 			clients.Go(func() {
 				for range 12 {
-					in := operation{Commission: ids[random.IntN(len(ids))], At: r.hold.Add(-time.Minute)}
+					in := operation{Commission: ids[random.IntN(len(ids))], At: r.holdEnd.Add(-time.Minute)}
 					if random.IntN(2) == 0 {
-						in.At = r.hold.Add(time.Duration(random.IntN(2)) * time.Minute)
+						in.At = r.holdEnd.Add(time.Duration(random.IntN(2)) * time.Minute)
 					}
 					switch n := random.IntN(20); {
 					case n < 7: // a read
@@ -258,7 +258,7 @@ func TestReview_IsLinearizable(t *testing.T) {
 			t.Errorf("the calls of round %d are not linearizable", round)
 		}
 		for _, o := range r.history {
-			if out := o.Output.(result); out.Refused == "" && (out.Approved || out.Moves > 0) {
+			if out := o.Output.(result); out.Refused == "" && (out.Approved || out.Entries > 0) {
 				succeeded[o.Input.(operation).Move]++
 			}
 		}
@@ -280,13 +280,13 @@ func TestModel_RejectsImpossibleHistories(t *testing.T) {
 	id := affiliate.CommissionID{UUID: [16]byte{15: 1}}
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	model := commissionModel(map[affiliate.CommissionID]affiliate.Commission{id: {Status: affiliate.CommissionPending, Version: 1}})
-	pending := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING, Moves: 1}
-	approved := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED, Moves: 2}
-	rejected := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED, Moves: 2}
+	pending := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING, Entries: 1}
+	approved := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED, Entries: 2}
+	rejected := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED, Entries: 2}
 	type call struct {
-		move             affiliate.CommissionMove
-		out              result
-		called, returned int64
+		move       affiliate.CommissionMove
+		out        result
+		begin, end int64
 	}
 	for name, tc := range map[string]struct {
 		calls []call
@@ -295,7 +295,7 @@ func TestModel_RejectsImpossibleHistories(t *testing.T) {
 		"read after an approval":          {[]call{{"", pending, 1, 2}, {affiliate.MoveApprove, approved, 3, 4}, {"", approved, 5, 6}}, true},
 		"read of old state in parallel":   {[]call{{affiliate.MoveApprove, approved, 1, 4}, {"", pending, 2, 3}}, true},
 		"read of old state afterwards":    {[]call{{affiliate.MoveApprove, approved, 1, 2}, {"", pending, 3, 4}}, false},
-		"approval and other rejection":    {[]call{{affiliate.MoveApprove, approved, 1, 4}, {affiliate.MoveReject, rejected, 2, 3}}, false},
+		"rejection before the approval":   {[]call{{affiliate.MoveApprove, approved, 1, 4}, {affiliate.MoveReject, rejected, 2, 3}}, false},
 		"two successful approvals":        {[]call{{affiliate.MoveApprove, approved, 1, 4}, {affiliate.MoveApprove, approved, 2, 3}}, false},
 		"refused without a cause":         {[]call{{affiliate.MoveApprove, result{Refused: affiliate.ReasonCommissionNotPending}, 1, 2}}, false},
 		"refused with another error code": {[]call{{affiliate.MoveOverride, result{Refused: affiliate.ReasonCommissionNeedsReview}, 1, 2}}, false},
@@ -303,11 +303,11 @@ func TestModel_RejectsImpossibleHistories(t *testing.T) {
 		var history []porcupine.Operation
 		for i, c := range tc.calls {
 			history = append(history, porcupine.Operation{
-				ClientId: i, Input: operation{Commission: id, Move: c.move, At: at}, Call: c.called, Output: c.out, Return: c.returned,
+				ClientId: i, Input: operation{Commission: id, Move: c.move, At: at}, Call: c.begin, Output: c.out, Return: c.end,
 			})
 		}
 		if got := porcupine.CheckOperations(model, history); got != tc.want {
-			t.Errorf("%s: the model accepts the history = %v, want %v", name, got, tc.want)
+			t.Errorf("%s: the model accepts the history: %v, want %v", name, got, tc.want)
 		}
 	}
 }

@@ -25,9 +25,10 @@ func idsOf(items []*affiliatev1.CommissionListItem) []string {
 	return ids
 }
 
-// newFixtureWithCommissions returns a fixture with 60 different commissions in the shop's
-// programme and in a second one, whose id it returns. Another workspace and the other
-// mode have commissions too, which no list may contain.
+// newFixtureWithCommissions returns a fixture with 60 different commissions, and the id
+// of a second programme. The commissions are in the shop's programme and in the second
+// one. Another workspace and the other mode also have commissions. No list may contain
+// these.
 func newFixtureWithCommissions(t *testing.T) (f *fixture, second affiliate.ProgramID) {
 	t.Helper()
 	f = newFixture(t, affiliate.ModeLive)
@@ -40,7 +41,7 @@ func newFixtureWithCommissions(t *testing.T) (f *fixture, second affiliate.Progr
 }
 
 // createCommissions creates n commissions that differ in the columns that lists sort and
-// filter by. A third of them is in the second programme.
+// filter by. A third of the commissions is in the second programme.
 func (f *fixture) createCommissions(n int, second affiliate.ProgramID) {
 	f.Helper()
 	join := func(program affiliate.ProgramID, name, email string) pgtest.Participant {
@@ -55,7 +56,8 @@ func (f *fixture) createCommissions(n int, second affiliate.ProgramID) {
 	}
 	for i := range n {
 		f.NewCommission(participants[i%3], func(c *affiliate.Commission) {
-			// Four commissions have the same time, so that the order needs a second key.
+			// Each group of four commissions has the same creation time. A list sorts
+			// them by id.
 			c.CreatedAt = f.Now().Add(-time.Duration(i/4) * 6 * time.Hour)
 			c.AmountCents = int64(i * 7 % 10)
 			c.Status, c.NeedsReview = statuses[i%5], i%6 == 0
@@ -126,7 +128,7 @@ func TestList_PagesHaveEachRowOnceInEveryOrder(t *testing.T) {
 				got = append(got, idsOf(part.GetData())...)
 			}
 			if !slices.Equal(got, idsOf(want)) {
-				t.Errorf("the pages by %s with %s have together\n%v, want\n%v", sortBy, order, got, idsOf(want))
+				t.Errorf("all pages of the list sorted by %s with %s contain\n%v, want\n%v", sortBy, order, got, idsOf(want))
 			}
 		}
 	}
@@ -241,7 +243,7 @@ func TestListProgramCommissions_ReturnsListOfProgramme(t *testing.T) {
 	}
 }
 
-func TestCommissions_ListsContainOwnScopeOnly(t *testing.T) {
+func TestListCommissions_ReturnsOwnScopeOnly(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	stranger, testMode := f.in(f.NewShop(affiliate.ModeLive)), f.in(f.InOtherMode())
 	for name, shop := range map[string]*fixture{"the workspace": f, "another workspace": stranger, "the other mode": testMode} {
@@ -253,7 +255,7 @@ func TestCommissions_ListsContainOwnScopeOnly(t *testing.T) {
 	}
 }
 
-func TestCommissions_OfProgrammesInOtherScopes(t *testing.T) {
+func TestCommissions_RefuseProgrammesOfOtherScopes(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	stranger, testMode := f.NewShop(affiliate.ModeLive), f.InOtherMode()
 	for _, shop := range []*pgtest.Shop{f.Shop, stranger, testMode} {
@@ -372,9 +374,9 @@ func TestCommissions_MaskEmailAddressesForViewers(t *testing.T) {
 
 func TestGetCommission_ReturnsOrigin(t *testing.T) {
 	f := newFixture(t, affiliate.ModeTest)
-	decided := affiliate.NewID[affiliate.User](f.Now())
+	approver := affiliate.NewID[affiliate.User](f.Now())
 	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) {
-		c.Status, c.OverrideReason, c.OverrideBy, c.AmountCents = affiliate.CommissionApproved, new("an old partner"), &decided, 150
+		c.Status, c.OverrideReason, c.OverrideBy, c.AmountCents = affiliate.CommissionApproved, new("an old partner"), &approver, 150
 		c.FXRate, c.FXDate = new("1.0825"), new(time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC))
 		c.RecurringIndex, c.Dispute = new(2), affiliate.DisputeWon
 	})
@@ -383,7 +385,7 @@ func TestGetCommission_ReturnsOrigin(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := proto.CloneOf(got)
-	want.OverrideReason, want.OverrideBy, want.ReversedAmountCents = new("an old partner"), new(decided.String()), 50
+	want.OverrideReason, want.OverrideBy, want.ReversedAmountCents = new("an old partner"), new(approver.String()), 50
 	want.FxDate, want.RecurringIndex, want.Mode = new("2026-02-27"), new(int32(2)), affiliatev1.Mode_MODE_TEST
 	want.DisputeStatus, want.ProgramName, want.PartnerName = affiliatev1.DisputeStatus_DISPUTE_STATUS_WON, "Alpha", "Some Body"
 	want.Attribution = &affiliatev1.CommissionAttribution{
@@ -453,7 +455,8 @@ func TestCheck_RejectsInvalidFilters(t *testing.T) {
 			t.Errorf("Check of %T with %v found violations of the fields %q, want %q", tc.req, tc.req, fields, tc.wantFields)
 		}
 	}
-	// ListCommissions also validates the filter without the interceptor.
+	// ListCommissions validates the filter itself. It does not rely on the interceptor
+	// that calls Check.
 	_, err := f.service.ListCommissions(f.asOwner(), invalid)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation)
 }

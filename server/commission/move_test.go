@@ -220,7 +220,7 @@ func TestReject_StoresReasonAndCode(t *testing.T) {
 	}
 }
 
-func TestHold_EndsToTheMillisecond(t *testing.T) {
+func TestHold_EndsExactlyAtHoldUntil(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	end := f.Now()
 	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) { c.HoldUntil, c.AutoApproveAt = &end, &end })
@@ -284,13 +284,13 @@ func inParallel(t *testing.T, n int, functions ...func() error) []map[affiliate.
 	return outcomes
 }
 
-// One approval and one rejection succeed, or only one rejection, because a rejected
-// commission cannot be approved.
+// In each round, either one approval and then one rejection succeed, or only one
+// rejection, because a rejected commission cannot be approved.
 func TestReview_ParallelApprovalsAndRejections(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Some Body")
 	seen := map[string]int{}
-	pgtest.Eventually(t, "a rejection comes before all approvals in some rounds, and after one in others", func() bool {
+	pgtest.Eventually(t, "the rejection came first in some rounds, and after an approval in others", func() bool {
 		c := f.NewCommission(p)
 		outcomes := inParallel(t, 50,
 			func() error { _, err := f.on(c).approve(); return err },
@@ -318,7 +318,7 @@ func TestReview_ParallelApprovalsAndRejections(t *testing.T) {
 	})
 }
 
-func TestApprove_InParallelWithSweepMovesOnce(t *testing.T) {
+func TestApprove_InParallelWithSweepApprovesOnce(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Some Body")
 	byOwner, bySystem := 0, 0

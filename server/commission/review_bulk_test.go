@@ -37,7 +37,7 @@ func requireAllFailed(t *testing.T, call string, err error) {
 	}
 }
 
-func TestBulk_MovesEachCommissionSeparately(t *testing.T) {
+func TestBulk_OneFailureDoesNotAffectOtherCommissions(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Pat")
 	create := func(change ...func(*affiliate.Commission)) string { return f.NewCommission(p, change...).ID.String() }
@@ -104,12 +104,12 @@ func TestBulk_FailsForCommissionsOfOtherScopes(t *testing.T) {
 		program    affiliate.ProgramID
 		commission affiliate.Commission
 	}{
-		"commission of another workspace":               {stranger.Program, ofStranger},
-		"commission of another workspace as own":        {f.Program, ofStranger},
-		"own commission in programme of a stranger":     {stranger.Program, own},
-		"own commission in the other mode":              {testMode.Program, inTestMode},
-		"own commission in another own programme":       {f.NewProgram(f.Scope), own},
-		"own commission in a programme that is unknown": {affiliate.NewID[affiliate.Program](f.Now()), own},
+		"commission of another workspace":                {stranger.Program, ofStranger},
+		"commission of another workspace, own programme": {f.Program, ofStranger},
+		"own commission, programme of another workspace": {stranger.Program, own},
+		"own commission of the other mode":               {testMode.Program, inTestMode},
+		"own commission, another own programme":          {f.NewProgram(f.Scope), own},
+		"own commission, unknown programme":              {affiliate.NewID[affiliate.Program](f.Now()), own},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, approveErr := f.bulkApprove(tc.program, tc.commission.ID.String())
@@ -125,27 +125,27 @@ func TestBulk_FailsForCommissionsOfOtherScopes(t *testing.T) {
 	}
 }
 
-// failingStore fails to lock one commission.
+// failingStore is a store that cannot lock the commission with the id failingID.
 type failingStore struct {
 	commission.Store
-	fails string
+	failingID string
 }
 
 type failingTx struct {
 	commission.Tx
-	fails string
+	failingID string
 }
 
 var errLock = errors.New("the connection was lost")
 
 func (s failingStore) InTx(ctx context.Context, fn func(tx commission.Tx) error) error {
-	return s.Store.InTx(ctx, func(tx commission.Tx) error { return fn(failingTx{tx, s.fails}) })
+	return s.Store.InTx(ctx, func(tx commission.Tx) error { return fn(failingTx{tx, s.failingID}) })
 }
 
 func (tx failingTx) LockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.LockedCommission, error) {
-	if id.String() == tx.fails {
+	if id.String() == tx.failingID {
 		return affiliate.LockedCommission{}, errLock
 	}
 	return tx.Tx.LockCommission(ctx, scope, program, id)
@@ -174,7 +174,7 @@ func TestBulkApprove_EndsAtInternalErrorAndCanBeRepeated(t *testing.T) {
 
 // Parallel requests with the same commissions in different orders approve each commission
 // once.
-func TestBulk_ParallelRequestsMoveEachOnce(t *testing.T) {
+func TestBulkApprove_ParallelRequestsApproveEachCommissionOnce(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Pat")
 	commissions := make([]affiliate.Commission, 20)

@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// stats requires that the call succeeds.
+// stats returns the statistics. It ends the test if the call fails.
 func (f *fixture) stats(req *affiliatev1.GetCommissionStatsRequest) *affiliatev1.CommissionStats {
 	f.Helper()
 	got, err := f.service.GetCommissionStats(f.asOwner(), req)
@@ -77,7 +77,7 @@ func TestStats_SumOneCurrency(t *testing.T) {
 		t.Errorf("GetCommissionStats of one programme returned %v\nwant %v", got, want)
 	}
 
-	// The statistics change together with a status.
+	// A change of a status also changes the statistics.
 	if _, err := f.on(rejectedLater).reject(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestStats_SumOneCurrency(t *testing.T) {
 	}
 }
 
-// The statistics have the sums of the list with the same filter.
+// The statistics are the sums over all commissions of the list with the same filter.
 func TestStats_AgreeWithList(t *testing.T) {
 	f, second := newFixtureWithCommissions(t)
 	from, to, zone := "2026-02-20", "2026-02-27", "Asia/Tokyo"

@@ -1,7 +1,6 @@
-// Package servertest helps the tests of services to call methods as a client does. It
-// creates contexts with the principal that authentication would store, and runs the
-// checks that the interceptors run before a method. Package pgtest creates the data of
-// these tests.
+// Package servertest replaces the interceptors of a server in the tests of services. It
+// returns contexts with the principal that authentication would find, and it runs the
+// checks that the interceptors run before a method. Package pgtest creates the data.
 package servertest
 
 import (
@@ -34,15 +33,19 @@ func AsSecretKey(t testing.TB, scope affiliate.Scope) context.Context {
 	return server.WithPrincipal(t.Context(), server.Principal{Kind: server.SecretKey, Workspace: scope.Workspace, Mode: scope.Mode})
 }
 
-// Check runs the checks that the interceptors run before a method: the checks of the
-// validation annotations in the proto files, and the checks of the service. It returns
-// nil if the request is valid.
+// Annotations is the field of the violation that Check returns if a request breaks a
+// validation rule of the proto files. These rules are annotations of the fields.
+const Annotations = "annotations"
+
+// Check runs the checks that the interceptors run before a method: first the validation
+// rules of the proto files, then those of the service. It returns nil if the request is
+// valid.
 func Check(service interface {
 	Check(proto.Message) affiliate.Violations
 }, request proto.Message,
 ) error {
 	if err := request.(interface{ ValidateAll() error }).ValidateAll(); err != nil {
-		return affiliate.Invalid("annotations", err.Error())
+		return affiliate.Invalid(Annotations, err.Error())
 	}
 	found := service.Check(request)
 	return found.Err()

@@ -21,18 +21,19 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// addAudit adds an audit record, one second after the previous record. Empty texts are
-// stored as null.
+// addAudit adds an audit record, one second after the previous record. Empty strings are
+// stored as null. The resource type is the part of action before the dot, and the
+// resource has the id of the record.
 func (f *fixture) addAudit(mode, actor, action, before, after string) affiliate.AuditID {
 	f.Helper()
 	f.clock.Advance(time.Second)
 	id := affiliate.NewID[affiliate.AuditEntry](f.Now())
-	noun, _, _ := strings.Cut(action, ".")
+	resourceType, _, _ := strings.Cut(action, ".")
 	f.Exec(`
 		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id, before, after, ip_prefix, request_id)
 		values ($1, $2, nullif($3, ''), $4, $5, $6, $7, $2, nullif($8, '')::jsonb, nullif($9, '')::jsonb,
 			case when $5 <> 'system' then '192.0.2.0/24' end, case when $5 <> 'system' then 'request' end)`,
-		f.Scope.Workspace, id, mode, f.Now(), actor, action, noun, before, after)
+		f.Scope.Workspace, id, mode, f.Now(), actor, action, resourceType, before, after)
 	return id
 }
 
@@ -49,10 +50,10 @@ func TestListAuditLog_ShowsActorAndChange(t *testing.T) {
 	f := newFixture(t)
 	key := f.createKey(nil)
 	f.Exec(`delete from audit_log`)
-	gone := affiliate.NewID[affiliate.User](f.Now())
+	deletedUser := affiliate.NewID[affiliate.User](f.Now())
 	f.addAudit("test", f.Owner.String(), "program.update", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`)
 	f.addAudit("", key.Id, "workspace.update", `"text"`, `[1,2]`)
-	f.addAudit("test", gone.String(), "link.delete", `null`, "")
+	f.addAudit("test", deletedUser.String(), "link.delete", `null`, "")
 	f.addAudit("test", "system", "commission.approve", "", `{}`)
 	f.addAudit("live", f.Owner.String(), "program.update", "", "")
 
@@ -62,10 +63,10 @@ func TestListAuditLog_ShowsActorAndChange(t *testing.T) {
 	}
 	for i, want := range []struct {
 		action, actor, name, before, after, address string
-		mode                                        affiliatev1.Mode
+		mode                                        affiliatev1.Mode // unspecified if the record belongs to both modes
 	}{
 		{"commission.approve", "system", "", "", `{}`, "", affiliatev1.Mode_MODE_TEST},
-		{"link.delete", gone.String(), "", `{"value":null}`, "", "192.0.2.0/24", affiliatev1.Mode_MODE_TEST},
+		{"link.delete", deletedUser.String(), "", `{"value":null}`, "", "192.0.2.0/24", affiliatev1.Mode_MODE_TEST},
 		{"workspace.update", key.Id, "server", `{"value":"text"}`, `{"value":[1,2]}`, "192.0.2.0/24", affiliatev1.Mode_MODE_UNSPECIFIED},
 		{"program.update", f.Owner.String(), "Mara", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`, "192.0.2.0/24", affiliatev1.Mode_MODE_TEST},
 	} {
@@ -126,16 +127,16 @@ func TestListAuditLog_Filters(t *testing.T) {
 		"all":                       {&req{}, []affiliate.AuditID{fourth, third, second, first}},
 		"an actor":                  {&req{Actor: str(strings.ToUpper(f.Owner.String()))}, []affiliate.AuditID{second, first}},
 		"system":                    {&req{Actor: str("system")}, []affiliate.AuditID{fourth, third}},
-		"a whole action":            {&req{Action: str("program.update")}, []affiliate.AuditID{first}},
-		"a noun":                    {&req{Action: str("program.*")}, []affiliate.AuditID{second, first}},
-		"a noun with an underscore": {&req{Action: str("program_x.*")}, []affiliate.AuditID{third}},
+		"an action":                 {&req{Action: str("program.update")}, []affiliate.AuditID{first}},
+		"all actions on a type":     {&req{Action: str("program.*")}, []affiliate.AuditID{second, first}},
+		"a type with an underscore": {&req{Action: str("program_x.*")}, []affiliate.AuditID{third}},
 		"underscore is literal":     {&req{Action: str("program_.*")}, nil},
 		"a type":                    {&req{ResourceType: str("programs")}, []affiliate.AuditID{fourth}},
 		"a resource":                {&req{ResourceId: str(strings.ToUpper(third.String()))}, []affiliate.AuditID{third}},
 		"two filters":               {&req{Actor: str("system"), Action: str("program.*")}, nil},
 		"from a day":                {&req{DateFrom: str("2026-05-07"), Timezone: str("Europe/Berlin")}, []affiliate.AuditID{fourth, third, second}},
 		"to a day":                  {&req{DateTo: str("2026-05-06"), Timezone: str("Europe/Berlin")}, []affiliate.AuditID{first}},
-		"one time":                  {&req{DateFrom: str("2026-05-06T22:00:00Z"), DateTo: str("2026-05-06T22:00:00Z")}, []affiliate.AuditID{second}},
+		"one instant":               {&req{DateFrom: str("2026-05-06T22:00:00Z"), DateTo: str("2026-05-06T22:00:00Z")}, []affiliate.AuditID{second}},
 		"unknown actor":             {&req{Actor: str("x")}, nil},
 	} {
 		list := f.listAudit(tc.req)
@@ -173,7 +174,7 @@ func TestListAuditLog_Filters(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation)
 }
 
-// download records the header and the chunks of an export.
+// download is the stream that receives an export. It records the header and the chunks.
 type download struct {
 	grpc.ServerStream
 	ctx    context.Context
@@ -229,13 +230,13 @@ func TestExportAuditLog(t *testing.T) {
 		t.Errorf("the export of an empty log has %d chunks, type %s: %q, want one chunk with the header", len(empty.bodies), empty.bodies[0].ContentType, empty.text())
 	}
 	f.Exec(`update users set name = '=HYPERLINK("x")' where id = $1`, f.Owner)
-	whole := f.addAudit("", "system", "workspace.update", `"=1+1"`, "")
-	mine := f.addAudit("test", f.Owner.String(), "program.update", `{"name": "A, \"B\""}`, `{"name": "C"}`)
+	withoutMode := f.addAudit("", "system", "workspace.update", `"=1+1"`, "")
+	byOwner := f.addAudit("test", f.Owner.String(), "program.update", `{"name": "A, \"B\""}`, `{"name": "C"}`)
 	f.addAudit("live", f.Owner.String(), "program.update", "", "")
 	got := f.export(&affiliatev1.ExportAuditLogRequest{})
 	want := header +
-		fmt.Sprintf(`"%s","2026-05-06T07:08:11.000Z","%s","'=HYPERLINK(""x"")","program.update","program","%s","test","192.0.2.0/24","request","{""name"": ""A, \""B\""""}","{""name"": ""C""}"`, mine, f.Owner, mine) + "\r\n" +
-		fmt.Sprintf(`"%s","2026-05-06T07:08:10.000Z","system",,"workspace.update","workspace","%s",,,,"'""=1+1""",`, whole, whole) + "\r\n"
+		fmt.Sprintf(`"%s","2026-05-06T07:08:11.000Z","%s","'=HYPERLINK(""x"")","program.update","program","%s","test","192.0.2.0/24","request","{""name"": ""A, \""B\""""}","{""name"": ""C""}"`, byOwner, f.Owner, byOwner) + "\r\n" +
+		fmt.Sprintf(`"%s","2026-05-06T07:08:10.000Z","system",,"workspace.update","workspace","%s",,,,"'""=1+1""",`, withoutMode, withoutMode) + "\r\n"
 	if got.text() != want {
 		t.Errorf("got  %q\nwant %q", got.text(), want)
 	}

@@ -31,7 +31,7 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{shop, workspace.New(stores.Workspace(shop.Store.DB), clock.Now), accountpg.NewStore(shop.Store.DB), clock}
 }
 
-// newShop returns another workspace of the same service.
+// newShop returns a fixture with a new workspace in the same database.
 func (f *fixture) newShop() *fixture {
 	f.Helper()
 	return &fixture{f.NewShop(affiliate.ModeTest), f.service, f.accounts, f.clock}
@@ -85,15 +85,16 @@ func (f *fixture) countWaitingForLock() int {
 	return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
 }
 
-// as returns the context of a call by a user that was authorised with a role.
+// as returns the context of a call by a user. The call was authorised with the given
+// role, even if the user now has another role.
 func (f *fixture) as(user affiliate.UserID, role affiliate.Role) context.Context {
 	return servertest.AsMember(f, f.Scope, user, role)
 }
 
 func (f *fixture) asOwner() context.Context { return f.as(f.Owner, affiliate.RoleOwner) }
 
-// asOwnerInLiveMode returns the context of a call by the owner in the mode that the fixture
-// does not use.
+// asOwnerInLiveMode returns the context of a call by the owner in live mode. The data of
+// the fixture is in test mode.
 func (f *fixture) asOwnerInLiveMode() context.Context {
 	return servertest.AsMember(f, affiliate.Scope{Workspace: f.Scope.Workspace, Mode: affiliate.ModeLive}, f.Owner, affiliate.RoleOwner)
 }

@@ -74,7 +74,7 @@ func TestMemberInvites_CreateListAndRevoke(t *testing.T) {
 		t.Errorf("%d invitations created and %d revoked in the audit log, want 3 and 1", f.countAudit("member_invite.create"), f.countAudit("member_invite.revoke"))
 	}
 
-	fresh, err := f.invite(f.asOwner(), "eve@example.com", affiliatev1.Role_ROLE_VIEWER)
+	stillOpen, err := f.invite(f.asOwner(), "eve@example.com", affiliatev1.Role_ROLE_VIEWER)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +82,9 @@ func TestMemberInvites_CreateListAndRevoke(t *testing.T) {
 	if got := other.openInvites(); len(got) != 0 {
 		t.Errorf("another workspace lists the invitations %s, want none", got)
 	}
-	pgtest.RequireRefusal(t, other.revokeInvite(other.asOwner(), fresh.Id), affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, other.revokeInvite(other.asOwner(), stillOpen.Id), affiliate.ReasonNotFound)
 	if got := f.openInvites(); len(got) != 1 {
-		t.Errorf("after another workspace tried to revoke it, %s are open, want one invitation", got)
+		t.Errorf("after another workspace tried to revoke an invitation, %s are open, want one", got)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestCreateInvite_ChecksRolesAndAddresses(t *testing.T) {
 	_, err := f.invite(asAdmin, "ada@example.com", affiliatev1.Role_ROLE_OWNER)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonForbidden)
 	if _, err := f.invite(f.asOwner(), "ada@example.com", affiliatev1.Role_ROLE_OWNER); err != nil {
-		t.Errorf("an owner invites an owner: %v", err)
+		t.Errorf("an owner cannot invite an owner: %v", err)
 	}
 	_, err = f.invite(f.asOwner(), "Admin@shop.example", affiliatev1.Role_ROLE_VIEWER)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonEmailTaken)
@@ -114,7 +114,7 @@ func TestCreateInvite_ChecksRolesAndAddresses(t *testing.T) {
 	}
 	f.NewPartner("Pat", pgtest.Row{"email": "partner@example.com"})
 	if _, err := f.invite(f.asOwner(), "partner@example.com", affiliatev1.Role_ROLE_ADMIN); err != nil {
-		t.Errorf("a partner's address is not a merchant's: %v", err)
+		t.Errorf("a partner's address cannot be invited as a member: %v", err)
 	}
 }
 

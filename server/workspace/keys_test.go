@@ -38,11 +38,11 @@ func (f *fixture) keyWorks(text string) bool {
 	if !ok {
 		f.Fatalf("%q is not a key", text)
 	}
-	_, live, err := f.accounts.ActiveKey(f.Context(), key.Digest(), f.Now())
+	_, active, err := f.accounts.ActiveKey(f.Context(), key.Digest(), f.Now())
 	if err != nil {
 		f.Fatal(err)
 	}
-	return live
+	return active
 }
 
 func (f *fixture) keys() *affiliatev1.ApiKeys {
@@ -85,8 +85,8 @@ func TestCreateApiKey(t *testing.T) {
 		t.Errorf("an expiry in the past has the violations %v, want one of expires_at", v)
 	}
 
-	// 20 requests run in parallel, but a mode can have only ten keys. The expired key does
-	// not count.
+	// 20 requests run in parallel, but a mode can have only ten keys. The expired key is
+	// not one of them.
 	var wg sync.WaitGroup
 	results := make(chan error, 20)
 	for range cap(results) {
@@ -123,7 +123,7 @@ func TestApiKey_LastUseIsStoredOncePerMinute(t *testing.T) {
 	f.clock.Set(f.Now().Truncate(time.Minute).Add(time.Minute - time.Millisecond))
 	f.keyWorks(created.GetSecretKey())
 	if second := version(); first == unused || second != first {
-		t.Errorf("row versions %d, %d and %d, want a change by the first use only", unused, first, second)
+		t.Errorf("the row has the versions %d before, %d after one use and %d after two uses in a minute, want a change by the first use only", unused, first, second)
 	}
 	f.clock.Advance(2 * time.Minute)
 	f.keyWorks(created.GetSecretKey())
@@ -139,7 +139,7 @@ func TestRollApiKey_OldSecretKeyWorksInTheGracePeriod(t *testing.T) {
 	fresh, err := f.roll(old.Id, nil)
 	if err != nil || fresh.Id == old.Id || fresh.Name != "server" || fresh.GetSecretKey() == "" || fresh.GetSecretKey() == old.GetSecretKey() ||
 		fresh.PublicKey != nil || fresh.ExpiresAt != nil || fresh.LastUsedAt != nil {
-		t.Fatalf("RollApiKey returned %v, %v, want a new key without an end", fresh, err)
+		t.Fatalf("RollApiKey returned %v, %v, want a new key without an expiry", fresh, err)
 	}
 	keys := f.keys().SecretKeys
 	if len(keys) != 2 {
@@ -189,20 +189,20 @@ func TestRollApiKey_OldSecretKeyWorksInTheGracePeriod(t *testing.T) {
 	}
 }
 
-func TestRollApiKey_SuccessorHasTheSameExpiry(t *testing.T) {
+func TestRollApiKey_NewKeyHasTheSameExpiry(t *testing.T) {
 	f := newFixture(t)
 	soon, late := f.Now().Add(time.Hour), f.Now().Add(100*time.Hour)
-	for _, tc := range []struct{ end, oldEnd time.Time }{
+	for _, tc := range []struct{ expiry, oldKeyExpiry time.Time }{
 		{soon, soon},
 		{late, f.Now().Add(24 * time.Hour)},
 	} {
-		old := f.createKey(&tc.end)
+		old := f.createKey(&tc.expiry)
 		fresh, err := f.roll(old.Id, proto.Int32(24))
-		if err != nil || !fresh.ExpiresAt.AsTime().Equal(tc.end) {
-			t.Fatalf("RollApiKey returned %v, %v, want a key that expires at %v", fresh, err, tc.end)
+		if err != nil || !fresh.ExpiresAt.AsTime().Equal(tc.expiry) {
+			t.Fatalf("RollApiKey returned %v, %v, want a key that expires at %v", fresh, err, tc.expiry)
 		}
-		if n := f.Count(`select count(*) from api_keys where id = $1 and expires_at = $2`, old.Id, tc.oldEnd); n != 1 {
-			t.Errorf("the old key, which expired at %v, must now expire at %v", tc.end, tc.oldEnd)
+		if n := f.Count(`select count(*) from api_keys where id = $1 and expires_at = $2`, old.Id, tc.oldKeyExpiry); n != 1 {
+			t.Errorf("the old key, whose expiry was %v, must now expire at %v", tc.expiry, tc.oldKeyExpiry)
 		}
 	}
 	expired := f.createKey(&soon)
@@ -211,13 +211,14 @@ func TestRollApiKey_SuccessorHasTheSameExpiry(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
-func TestRollApiKey_KeysInTheGracePeriodCount(t *testing.T) {
+func TestRollApiKey_KeysInTheGracePeriodCountTowardsTheLimit(t *testing.T) {
 	f := newFixture(t)
 	var ids []string
 	for range affiliate.MaxSecretKeys - 1 {
 		ids = append(ids, f.createKey(nil).Id)
 	}
-	// Nine keys are rolled at the same time. Only one more key is allowed.
+	// Nine keys are rolled at the same time. In the grace period, the old key and the new
+	// key exist, and only one more key is allowed.
 	var wg sync.WaitGroup
 	results := make(chan error, len(ids))
 	for _, id := range ids {
@@ -243,7 +244,8 @@ func TestRollApiKey_KeysInTheGracePeriodCount(t *testing.T) {
 	if n := f.Count(`select count(*) from api_keys where rolled_at is not null`); n != 1 {
 		t.Errorf("%d keys are marked as rolled, want 1", n)
 	}
-	// Without a grace period, the old key does not count, so each key can be rolled.
+	// Without a grace period, the old key does not count towards the limit, so each key
+	// can be rolled.
 	remaining := f.Count(`select count(*) from api_keys where rolled_at is null`)
 	for _, key := range f.keys().SecretKeys {
 		if key.ExpiresAt == nil {
@@ -306,7 +308,7 @@ func TestRollApiKey_PublicKey(t *testing.T) {
 	// newer.
 	fresh, err := f.roll(old.ID.String(), proto.Int32(72))
 	if err != nil || fresh.SecretKey != nil || fresh.GetPublicKey() == "" || fresh.Name != "Public key" {
-		t.Fatalf("RollApiKey returned %v, %v, want a new key without an end", fresh, err)
+		t.Fatalf("RollApiKey returned %v, %v, want a new key without an expiry", fresh, err)
 	}
 	keys := f.keys()
 	if keys.PublicKey != fresh.GetPublicKey() || keys.PublicKeyId != fresh.Id || len(keys.SecretKeys) != 0 {

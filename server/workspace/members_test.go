@@ -69,16 +69,16 @@ func TestMembers_ChangesNeedTheRightRole(t *testing.T) {
 	}
 
 	if err := f.setRole(asAdmin, viewer, affiliate.RoleFinance); err != nil || f.roleOf(viewer) != affiliate.RoleFinance {
-		t.Errorf("an admin changes a viewer: %v", err)
+		t.Errorf("an admin cannot change a viewer: %v", err)
 	}
 	if err := f.setRole(asAdmin, viewer, affiliate.RoleFinance); err != nil || f.countAudit("member.update") != 1 {
-		t.Errorf("the same role again: %v, %d audit records", err, f.countAudit("member.update"))
+		t.Errorf("setting the same role again: error %v, %d audit records, want none and 1", err, f.countAudit("member.update"))
 	}
 	if err := f.setRole(f.asOwner(), second, affiliate.RoleAdmin); err != nil || f.roleOf(second) != affiliate.RoleAdmin {
-		t.Errorf("an owner demotes another: %v", err)
+		t.Errorf("an owner cannot demote another owner: %v", err)
 	}
 	if err := f.setRole(f.asOwner(), second, affiliate.RoleOwner); err != nil || f.roleOf(second) != affiliate.RoleOwner {
-		t.Errorf("an owner makes another: %v", err)
+		t.Errorf("an owner cannot make another member an owner: %v", err)
 	}
 	unknown := affiliate.NewID[affiliate.User](f.Now())
 	pgtest.RequireRefusal(t, f.setRole(f.asOwner(), unknown, affiliate.RoleAdmin), affiliate.ReasonNotFound)
@@ -119,7 +119,7 @@ func TestRemoveMember_EndsTheSessions(t *testing.T) {
 	// A member can remove itself.
 	other := f.newMember(affiliate.RoleAdmin, pgtest.Row{"email": "other@shop.example"})
 	if err := f.remove(f.as(other, affiliate.RoleAdmin), other); err != nil || f.roleOf(other) != "" {
-		t.Errorf("a member removes itself: %v", err)
+		t.Errorf("a member cannot remove itself: %v", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestMembers_LastOwnerCannotLeave(t *testing.T) {
 			}
 		})
 	}
-	// Wait until all calls have begun. None of them has counted the owners, because they
+	// Wait until all calls have begun. No call has counted the owners yet, because all
 	// wait for the lock.
 	pgtest.Eventually(t, "all calls wait for the lock", func() bool { return f.countWaitingForLock() == len(owners) })
 	if err := lock.Commit(t.Context()); err != nil {
@@ -174,8 +174,8 @@ func TestMembers_LastOwnerCannotLeave(t *testing.T) {
 func TestTransferOwnership(t *testing.T) {
 	f := newFixture(t)
 	manager := f.newMember(affiliate.RoleManager, pgtest.Row{"email": "manager@shop.example"})
-	transfer := func(ctx context.Context, to string) (*affiliatev1.Member, error) {
-		return f.service.TransferOwnership(ctx, &affiliatev1.TransferOwnershipRequest{MemberId: to})
+	transfer := func(ctx context.Context, newOwner string) (*affiliatev1.Member, error) {
+		return f.service.TransferOwnership(ctx, &affiliatev1.TransferOwnershipRequest{MemberId: newOwner})
 	}
 	_, err := transfer(f.asOwner(), f.Owner.String())
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation)
@@ -188,7 +188,8 @@ func TestTransferOwnership(t *testing.T) {
 	if f.roleOf(f.Owner) != affiliate.RoleAdmin || f.roleOf(manager) != affiliate.RoleOwner || f.countAudit("workspace.transfer_ownership") != 1 {
 		t.Errorf("roles %s and %s and %d audit records, want admin, owner and 1", f.roleOf(f.Owner), f.roleOf(manager), f.countAudit("workspace.transfer_ownership"))
 	}
-	// The same call again. It was authorised before the first call ended.
+	// The same call again. Its context has the role owner, like a call that was
+	// authorised before the first call ended.
 	_, err = transfer(f.asOwner(), manager.String())
 	pgtest.RequireRefusal(t, err, affiliate.ReasonForbidden)
 }

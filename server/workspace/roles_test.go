@@ -14,16 +14,17 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// asOwnerRole returns the context of a call by the user that was authorised with the owner
-// role, even if the user has another role.
+// asOwnerRole returns the context of a call by the user. The call was authorised with the
+// owner role, even if the user now has another role.
 func (f *fixture) asOwnerRole(user affiliate.UserID) context.Context {
 	return f.as(user, affiliate.RoleOwner)
 }
 
-// mustInvite returns the id of a new invitation.
-func (f *fixture) mustInvite(from affiliate.UserID, email string, role affiliate.Role) string {
+// mustInvite invites an address as the member inviter and returns the id of the
+// invitation.
+func (f *fixture) mustInvite(inviter affiliate.UserID, email string, role affiliate.Role) string {
 	f.Helper()
-	invite, err := f.invite(f.asOwnerRole(from), email, server.EnumValue[affiliatev1.Role](role))
+	invite, err := f.invite(f.asOwnerRole(inviter), email, server.EnumValue[affiliatev1.Role](role))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -56,14 +57,14 @@ func (f *fixture) lastChange(action string) string {
 }
 
 // changeWhileWaiting locks the workspace, starts a call that waits for the lock, executes
-// the SQL in change and releases the lock. It returns the call's error.
-func (f *fixture) changeWhileWaiting(call func() error, change string, args ...any) error {
+// changeSQL and releases the lock. It returns the call's error.
+func (f *fixture) changeWhileWaiting(call func() error, changeSQL string, args ...any) error {
 	f.Helper()
 	tx := f.beginWithLock()
 	done := make(chan error, 1)
 	go func() { done <- call() }()
 	pgtest.Eventually(f, "the call waits for the lock", func() bool { return f.countWaitingForLock() == 1 })
-	if _, err := tx.Exec(f.Context(), change, args...); err != nil {
+	if _, err := tx.Exec(f.Context(), changeSQL, args...); err != nil {
 		f.Fatal(err)
 	}
 	if err := tx.Commit(f.Context()); err != nil {
@@ -80,8 +81,8 @@ const (
 func TestUpdateMember_EndsInvitationsThatTheNewRoleCannotManage(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		from, to affiliate.Role
-		left     []string
+		from, to  affiliate.Role
+		remaining []string // roles of the invitations that stay open
 	}{
 		{affiliate.RoleOwner, affiliate.RoleAdmin, []string{"admin", "viewer"}},
 		{affiliate.RoleOwner, affiliate.RoleDeveloper, nil},
@@ -96,25 +97,26 @@ func TestUpdateMember_EndsInvitationsThatTheNewRoleCannotManage(t *testing.T) {
 			ended := map[string]string{}
 			for _, role := range []affiliate.Role{affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleViewer} {
 				id := f.mustInvite(member, string(role)+"@example.com", role)
-				if !slices.Contains(tc.left, string(role)) {
+				if !slices.Contains(tc.remaining, string(role)) {
 					ended[string(role)] = id
 				}
 			}
-			f.mustInvite(f.Owner, "theirs@example.com", affiliate.RoleOwner)
+			f.mustInvite(f.Owner, "from-owner@example.com", affiliate.RoleOwner)
 			f.Exec(`update members set role = $2 where user_id = $1`, member, tc.from)
 			if err := f.setRole(f.asOwner(), member, tc.to); err != nil {
 				t.Fatal(err)
 			}
 			var want []string
-			for _, name := range tc.left {
+			for _, name := range tc.remaining {
 				want = append(want, name+"@example.com")
 			}
-			want = append(want, "theirs@example.com")
+			want = append(want, "from-owner@example.com")
 			slices.Sort(want)
 			if got := f.sortedOpenInvites(); !slices.Equal(got, want) {
 				t.Errorf("open invitations: %s, want %s", got, want)
 			}
 			line := f.lastChange("member.update")
+			// Each id of an invitation is a UUID, which contains 4 hyphens.
 			if n := strings.Count(line, "-") / 4; n != len(ended) || len(ended) == 0 && strings.Contains(line, "ended") {
 				t.Errorf("the audit record names %d of %d invitations: %s", n, len(ended), line)
 			}
@@ -129,13 +131,13 @@ func TestUpdateMember_EndsInvitationsThatTheNewRoleCannotManage(t *testing.T) {
 
 func TestTransferOwnership_EndsInvitationsToTheOwnerRole(t *testing.T) {
 	f := newFixture(t)
-	heir := f.newMember(affiliate.RoleViewer)
+	newOwner := f.newMember(affiliate.RoleViewer)
 	second, err := f.invite(f.asOwner(), "second@example.com", affiliatev1.Role_ROLE_OWNER)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.mustInvite(f.Owner, "admin@example.com", affiliate.RoleAdmin)
-	if _, err := f.service.TransferOwnership(f.asOwner(), &affiliatev1.TransferOwnershipRequest{MemberId: heir.String()}); err != nil {
+	if _, err := f.service.TransferOwnership(f.asOwner(), &affiliatev1.TransferOwnershipRequest{MemberId: newOwner.String()}); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.openInvites(); !slices.Equal(got, []string{"admin@example.com"}) {
@@ -147,7 +149,7 @@ func TestTransferOwnership_EndsInvitationsToTheOwnerRole(t *testing.T) {
 	if line := f.lastChange("workspace.transfer_ownership"); strings.Count(line, "ended_invites") != 1 {
 		t.Errorf("the audit record is %s, want one ended_invites", line)
 	}
-	if err := f.remove(f.asOwnerRole(heir), f.Owner); err != nil || len(f.openInvites()) != 0 {
+	if err := f.remove(f.asOwnerRole(newOwner), f.Owner); err != nil || len(f.openInvites()) != 0 {
 		t.Errorf("after RemoveMember (%v) %s are open, want none", err, f.openInvites())
 	}
 	if line := f.lastChange("member.remove"); !strings.HasPrefix(line, `{"role": "admin"} → {"ended_invites": [`) {
@@ -158,28 +160,29 @@ func TestTransferOwnership_EndsInvitationsToTheOwnerRole(t *testing.T) {
 func TestInvites_AdminsCannotChangeInvitationsToTheOwnerRole(t *testing.T) {
 	f := newFixture(t)
 	admin := f.newMember(affiliate.RoleAdmin)
-	owners := f.mustInvite(f.Owner, "ada@example.com", affiliate.RoleOwner)
+	ownerInvite := f.mustInvite(f.Owner, "ada@example.com", affiliate.RoleOwner)
 	records := f.Count(`select count(*) from audit_log`)
-	pgtest.RequireRefusal(t, f.revokeInvite(f.asOwnerRole(admin), owners), affiliate.ReasonForbidden)
+	pgtest.RequireRefusal(t, f.revokeInvite(f.asOwnerRole(admin), ownerInvite), affiliate.ReasonForbidden)
 	_, err := f.invite(f.asOwnerRole(admin), "ada@example.com", affiliatev1.Role_ROLE_VIEWER)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonForbidden)
 	if got := f.openInvites(); !slices.Equal(got, []string{"ada@example.com"}) || f.Count(`select count(*) from audit_log`) != records {
 		t.Errorf("after the refusals %s are open, or there are new audit records", got)
 	}
 
-	// Owners can replace such an invitation. Admins can revoke and replace all others.
+	// Owners can replace an invitation to the owner role. Admins can revoke and replace
+	// all other invitations.
 	f.clock.Advance(time.Millisecond)
-	second := f.mustInvite(f.Owner, "ada@example.com", affiliate.RoleAdmin)
-	if line := f.lastChange("member_invite.create"); line != `null → {"role": "admin", "email": "a***@example.com", "replaces": "`+owners+`"}` {
+	adminInvite := f.mustInvite(f.Owner, "ada@example.com", affiliate.RoleAdmin)
+	if line := f.lastChange("member_invite.create"); line != `null → {"role": "admin", "email": "a***@example.com", "replaces": "`+ownerInvite+`"}` {
 		t.Errorf("the audit record is %s", line)
 	}
-	if err := f.revokeInvite(f.asOwnerRole(admin), second); err != nil {
-		t.Errorf("an admin revokes an invitation of an admin: %v", err)
+	if err := f.revokeInvite(f.asOwnerRole(admin), adminInvite); err != nil {
+		t.Errorf("an admin cannot revoke an invitation to the role admin: %v", err)
 	}
 	f.clock.Advance(time.Millisecond)
 	f.mustInvite(admin, "ada@example.com", affiliate.RoleViewer)
 	if line := f.lastChange("member_invite.create"); strings.Contains(line, "replaces") {
-		t.Errorf("a revoked invitation is replaced: %s", line)
+		t.Errorf("the audit record says that a revoked invitation was replaced: %s", line)
 	}
 
 	// An expired invitation can be replaced by every member who can invite.
@@ -201,10 +204,10 @@ func TestRevokeInvite_IsRefusedIfTheRoleWasLostWhileWaiting(t *testing.T) {
 	}
 }
 
-// keyCalls returns the calls that change keys, made by a user. roll and revoke use the
-// key with the id.
-func (f *fixture) keyCalls(id string, from affiliate.UserID) map[string]func() error {
-	ctx := f.asOwnerRole(from)
+// keyCalls returns calls of a user that create, roll and revoke an API key. id is the key
+// that the calls roll and revoke.
+func (f *fixture) keyCalls(id string, caller affiliate.UserID) map[string]func() error {
+	ctx := f.asOwnerRole(caller)
 	return map[string]func() error{
 		"create": func() error {
 			_, err := f.service.CreateApiKey(ctx, &affiliatev1.CreateApiKeyRequest{Name: "server"})

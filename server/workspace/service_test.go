@@ -151,7 +151,7 @@ func TestCheck_ReportsInvalidFields(t *testing.T) {
 		"a field, no mask":             {&update{Name: "N"}, []string{"update_mask"}},
 		"unknown field":                {&update{UpdateMask: mask("version")}, []string{"update_mask"}},
 		"the mask itself":              {&update{UpdateMask: mask("update_mask")}, []string{"update_mask"}},
-		"required cleared":             {&update{UpdateMask: mask("name", "currency", "timezone")}, []string{"name", "currency", "timezone"}},
+		"required fields cleared":      {&update{UpdateMask: mask("name", "currency", "timezone")}, []string{"name", "currency", "timezone"}},
 		"unknown currency":             {&update{UpdateMask: mask("currency"), Currency: "XXX"}, []string{"currency"}},
 		"unknown time zone":            {&update{UpdateMask: mask("timezone"), Timezone: "Mars/Olympus"}, []string{"timezone"}},
 		"local time zone":              {&update{UpdateMask: mask("timezone"), Timezone: "Local"}, []string{"timezone"}},

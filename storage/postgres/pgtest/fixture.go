@@ -81,8 +81,8 @@ func (f *Fixture) Texts(sql string, args ...any) []string {
 	return texts
 }
 
-// Insert inserts a row into a table. If several values contain the same column, the
-// last one is used.
+// Insert inserts one row into a table. The row has the columns of all values. If several
+// of them contain the same column, the last of these has precedence.
 func (f *Fixture) Insert(table string, values ...Row) {
 	f.Helper()
 	row := merged(values...)
@@ -137,9 +137,10 @@ func ReasonOf(t testing.TB, err error) affiliate.Reason {
 	return ""
 }
 
-// RequireRefusal ends the test unless err has the error code reason. fields are the expected
-// fields of the first violations in err. An empty string accepts any violation, or
-// none, at its position. Refused returns the metadata of the error.
+// RequireRefusal ends the test unless err has the error code reason. It returns the
+// metadata of err. fields are the expected fields of the first violations in err. An
+// empty string means that the violation at this position can have any field, or be
+// missing.
 func RequireRefusal(t testing.TB, err error, reason affiliate.Reason, fields ...string) map[string]string {
 	t.Helper()
 	var refusal *affiliate.Error

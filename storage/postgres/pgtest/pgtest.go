@@ -160,7 +160,8 @@ func createTemplate(ctx context.Context, server, name string) (err error) {
 	return nil
 }
 
-// adminConns holds the idle connections to the database in the server's URL, by server.
+// adminConns holds the idle connections to the database that the server's URL names, by
+// server.
 // They stay open until the test binary ends, because opening a connection costs
 // Postgres about as much as copying a database.
 var adminConns struct {
@@ -168,7 +169,7 @@ var adminConns struct {
 	idle map[string][]*pgx.Conn
 }
 
-// adminExec runs a statement in the database in the server's URL.
+// adminExec runs a statement in the database that the server's URL names.
 func adminExec(server string, limit time.Duration, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

@@ -43,8 +43,9 @@ func (f *Fixture) NewConversion(scope affiliate.Scope, change ...func(*affiliate
 
 // NewCommission records a purchase of 10.00 EUR of which a participant earns 20 percent,
 // and returns the commission. The commission is pending and has no hold period. change
-// changes it before it is recorded. Totals and the ledger are only right for commissions
-// that are pending or approved, because no other commission is new.
+// changes it before it is recorded. If change sets another status than pending or
+// approved, totals and the ledger are wrong, because the store expects new commissions to
+// have one of these two.
 func (f *Fixture) NewCommission(p Participant, change ...func(*affiliate.Commission)) affiliate.Commission {
 	f.Helper()
 	now := f.Now()
@@ -93,23 +94,23 @@ func (f *Fixture) purchase(scope affiliate.Scope, now time.Time) affiliate.Conve
 }
 
 // record records a conversion with the given decision and commission.
-func (f *Fixture) record(c affiliate.Conversion, d affiliate.Decision, earned *affiliate.Commission) {
+func (f *Fixture) record(c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) {
 	f.Helper()
 	if d.ID.IsZero() {
 		d.ID = affiliate.NewID[affiliate.Decision](c.CreatedAt)
 	}
 	d.Conversion, d.EngineVersion, d.DecidedAt = c.ID, affiliate.EngineVersion, c.CreatedAt
 	in := affiliate.AttributionInputs{Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale}
-	if earned != nil {
+	if commission != nil {
 		in.FoundClick = &affiliate.FoundClick{Mode: c.Scope.Mode, ReceivedAt: c.OccurredAt, Earner: affiliate.Earner{
-			Program: earned.Program, Participant: earned.Participant, Partner: earned.Partner, WindowDays: 30, Rule: earned.Rule,
+			Program: commission.Program, Participant: commission.Participant, Partner: commission.Partner, WindowDays: 30, Rule: commission.Rule,
 		}}
 	}
 	_, err := f.Store.RecordConversion(f.Context(), affiliate.Report{
 		Conversion: c,
 		Inputs:     in,
 		Decide: func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-			return d, earned, nil
+			return d, commission, nil
 		},
 	})
 	if err != nil {
@@ -123,9 +124,9 @@ func apply[T any](record *T, changes []func(*T)) {
 	}
 }
 
-// MoveCommission applies a transition to a commission, now and as the system, and returns
-// the commission after it. The transition needs only the move and the fields that belong
-// to the move.
+// MoveCommission applies the transition t to a commission and returns the changed
+// commission. The actor is the system, and the fixture's clock shows the time. t needs
+// only the field Move and the fields that this move uses.
 func (f *Fixture) MoveCommission(c affiliate.Commission, t affiliate.CommissionTransition) affiliate.Commission {
 	f.Helper()
 	t.Scope, t.Program, t.Commission, t.Actor, t.At = c.Scope, c.Program, c.ID, affiliate.System, f.Now()

@@ -36,8 +36,9 @@ type Database interface {
 //
 //   - pages with a row whose insertion was committed asynchronously and is not yet in
 //     the write-ahead log on disk
-//   - pages with a row that is newer than the oldest snapshot in this database, which
-//     may belong to another session, to autovacuum or to a connection being opened
+//   - pages with a row that is newer than the oldest snapshot in this database; the
+//     snapshot can belong to another session, to autovacuum or to a connection that is
+//     being opened
 //   - pages that another process has pinned
 //   - pages with dead rows, if these are few and INDEX_CLEANUP is not ON
 //
@@ -69,17 +70,17 @@ func vacuumAnalyze(ctx context.Context, db Database, limit time.Duration, tables
 			return err
 		}
 	}
-	for vacuum, left := "VACUUM (INDEX_CLEANUP ON, ANALYZE) ", tables; ; vacuum = "VACUUM (INDEX_CLEANUP ON) " {
-		sql := vacuum + strings.Join(left, ", ")
+	for vacuum, remaining := "VACUUM (INDEX_CLEANUP ON, ANALYZE) ", tables; ; vacuum = "VACUUM (INDEX_CLEANUP ON) " {
+		sql := vacuum + strings.Join(remaining, ", ")
 		if _, err := db.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
 		}
 		var err error
-		if left, err = texts(ctx, db, unfinishedSQL, tables); err != nil || len(left) == 0 {
+		if remaining, err = texts(ctx, db, unfinishedSQL, tables); err != nil || len(remaining) == 0 {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return notVisibleError(ctx, db, left)
+			return notVisibleError(ctx, db, remaining)
 		}
 		select {
 		case <-ctx.Done():

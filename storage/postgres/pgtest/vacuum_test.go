@@ -14,7 +14,7 @@ import (
 // countNotVisible counts the pages that are not marked as visible to all transactions.
 const countNotVisible = `select coalesce(sum(relpages - relallvisible), 0) from pg_class where relname in ('plain', 'monday', 'tuesday')`
 
-// createTables creates a plain table and a partitioned one, with many pages each.
+// createTables creates a plain table and a partitioned table, with many pages each.
 func createTables(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	for _, sql := range []string{
