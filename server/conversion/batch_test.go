@@ -22,7 +22,8 @@ func batchOf(items ...*reportRequest) *affiliatev1.ReportConversionsRequest {
 	return &affiliatev1.ReportConversionsRequest{Conversions: items}
 }
 
-// purchases returns the reports of order-0, order-1 and so on, with the same click.
+// purchases returns the reports of n purchases with the same click: order-0, order-1 and
+// so on.
 func purchases(n int, click affiliate.ClickID) []*reportRequest {
 	items := make([]*reportRequest, n)
 	for i := range items {
@@ -62,7 +63,7 @@ func itemCodes(t *testing.T, r *affiliatev1.ReportConversionsResponse) []string 
 func TestBatch_ReturnsResultPerItem(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
-	live := f.NewClick(f.InOtherMode(rules()).Join("Lia"))
+	liveClick := f.NewClick(f.InOtherMode(rules()).Join("Lia"))
 	f.mustReport(purchase("order-0", click.ID))
 	withoutSignal := purchase("order-3", click.ID)
 	withoutSignal.ClickId = nil
@@ -74,7 +75,7 @@ func TestBatch_ReturnsResultPerItem(t *testing.T) {
 		purchase("order-0", click.ID),
 		second,
 		withoutSignal,
-		purchase("order-4", live.ID),
+		purchase("order-4", liveClick.ID),
 		purchase("order-2", f.unknownClick()),
 	)
 	if err != nil {
@@ -121,7 +122,7 @@ func TestBatch_FailsIfNoItemIsRecorded(t *testing.T) {
 	}
 }
 
-func TestBatch_RecordsFirstDuplicate(t *testing.T) {
+func TestBatch_RecordsFirstOfDuplicates(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
 	const orders, repeats = 6, 10
@@ -225,12 +226,12 @@ func TestBatch_ParallelRepeatsRecordOnce(t *testing.T) {
 	f.wantRows(20, `conversions`)
 }
 
-// A batch waits for clicks that are being ingested as long as a single report does, not
-// once for each of its items.
+// A batch can have clicks that are not ingested yet. It waits for them once, as long as a
+// single report waits, not once for each of its items.
 func TestBatch_WaitsOnceForClicks(t *testing.T) {
 	f := newFixture(t)
-	// The service looks up the clicks of up to 64 items at the same time. The look-ups that
-	// wait make 6 queries each, the others 1.
+	// The service looks up the clicks of up to 64 items at the same time. A look-up that
+	// waits makes 6 queries, any other look-up makes 1.
 	const reports, concurrent, retries = 200, 64, 5
 	var items []*reportRequest
 	for i := range reports {
@@ -244,7 +245,7 @@ func TestBatch_WaitsOnceForClicks(t *testing.T) {
 		t.Errorf("the service made %d queries for clicks, want at most %d", n, reports+retries*concurrent)
 	}
 	if n := f.stream.reads.Load(); n != reports {
-		t.Errorf("the service read the tail %d times, want %d", n, reports)
+		t.Errorf("the service read the tail of the click stream %d times, want %d", n, reports)
 	}
 	f.wantRows(reports, `awaited_clicks`)
 }

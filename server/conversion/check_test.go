@@ -116,8 +116,8 @@ func TestCheck_ReturnsViolations(t *testing.T) {
 	}
 }
 
-// Check does not repeat the rules of the annotations in the proto files. This test makes
-// sure that the annotations have them.
+// The proto files contain validation rules (annotations), which Check does not repeat.
+// This test makes sure that the proto files contain these rules.
 func TestAnnotations_RejectInvalidReports(t *testing.T) {
 	id := affiliate.NewID[affiliate.Click](checkedAt)
 	if err := purchase("order-1", id).ValidateAll(); err != nil {

@@ -99,18 +99,18 @@ func TestRenewal_UsesBindingAfterWindow(t *testing.T) {
 func TestCustomer_ModelRanksBindingAndLaterClick(t *testing.T) {
 	for _, tc := range []struct {
 		model  affiliate.AttributionModel
-		later  time.Duration // from the binding to the second click
+		delay  time.Duration // from the binding to the second click
 		reason string
 	}{
 		{affiliate.FirstClick, 10 * day, "CUSTOMER_BOUND"},
 		{affiliate.FirstClick, 31 * day, "CLICK_MATCHED"},
 		{affiliate.LastClick, 10 * day, "CLICK_MATCHED"},
 	} {
-		t.Run(fmt.Sprint(tc.model, " after ", tc.later), func(t *testing.T) {
+		t.Run(fmt.Sprint(tc.model, " after ", tc.delay), func(t *testing.T) {
 			f := newFixture(t, pgtest.Row{"attribution_model": tc.model})
 			other := f.Join("Olga")
 			f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID))
-			f.clock.Advance(tc.later)
+			f.clock.Advance(tc.delay)
 			winner := map[string]pgtest.Participant{"CUSTOMER_BOUND": f.pat, "CLICK_MATCHED": other}[tc.reason]
 			f.wantAttribution(f.mustReport(purchaseBy("ann", "order-2", f.NewClick(other).ID)), tc.reason, winner)
 			f.wantRows(1, `customers where participant_id = $1`, f.pat.ID)
@@ -118,10 +118,10 @@ func TestCustomer_ModelRanksBindingAndLaterClick(t *testing.T) {
 	}
 }
 
-func TestRenewal_ParallelRenewalsAreNumberedOnce(t *testing.T) {
-	f := newFixture(t, rules(func(r *affiliate.Rules) { r.Recurring.MaxPayments = new(12) }))
+func TestRenewal_ParallelRenewalsGetDifferentNumbers(t *testing.T) {
+	const renewals, maxPayments = 30, 12
+	f := newFixture(t, rules(func(r *affiliate.Rules) { r.Recurring.MaxPayments = new(maxPayments) }))
 	click := f.NewClick(f.pat)
-	const renewals, earning = 30, 12
 	calls := f.parallelCalls()
 	for i := range renewals {
 		calls.start("report", func() error {
@@ -133,10 +133,10 @@ func TestRenewal_ParallelRenewalsAreNumberedOnce(t *testing.T) {
 	}
 	calls.want(map[string]int{"report": renewals})
 	f.wantRows(renewals, `generate_series(1, $1::int) n join conversions c on c.recurring_index = n`, renewals)
-	f.wantRows(earning, `commissions m join conversions c on c.id = m.conversion_id and c.recurring_index = m.recurring_index
-		where m.recurring_index <= $1`, earning)
-	f.wantRows(earning, `commissions`)
-	f.wantRows(renewals-earning, `conversions where reason_code = 'RECURRING_LIMIT_REACHED' and attributed and recurring_index > $1`, earning)
+	f.wantRows(maxPayments, `commissions m join conversions c on c.id = m.conversion_id and c.recurring_index = m.recurring_index
+		where m.recurring_index <= $1`, maxPayments)
+	f.wantRows(maxPayments, `commissions`)
+	f.wantRows(renewals-maxPayments, `conversions where reason_code = 'RECURRING_LIMIT_REACHED' and attributed and recurring_index > $1`, maxPayments)
 	f.wantRows(1, `customer_payments p join conversions c on c.customer_ref = p.ref
 		where c.recurring_index = 1 and p.payments = $1 and p.first_at = (select min(occurred_at) from conversions)`, renewals)
 }
@@ -166,7 +166,7 @@ func TestRenewal_EarnsUntilMonthLimit(t *testing.T) {
 	f.wantRows(1, `customer_payments where payments = 3`)
 }
 
-func TestTrial_BindsWithoutPaymentNumber(t *testing.T) {
+func TestTrial_BindsCustomerWithoutPaymentNumber(t *testing.T) {
 	f := newFixture(t)
 	trial := purchaseBy("ann", "trial-1", f.NewClick(f.pat).ID)
 	trial.EventType, trial.AmountCents, trial.Currency = affiliatev1.EventType_EVENT_TYPE_TRIAL, nil, nil
@@ -195,9 +195,9 @@ func TestLateClick_BindsAndCounts(t *testing.T) {
 		r.Products = []affiliate.ProductRate{{ProductID: "a", Rate: affiliate.Rate{Bps: new(int64(5000))}}}
 	})
 	jobs := f.CountJobs("sync_directory")
-	late := f.storeLate(click)
+	job := f.storeLate(click)
 	for range 2 {
-		f.attribute(late)
+		f.attribute(job)
 	}
 	f.wantRows(1, `conversions c join links l on l.id = c.link_id
 		where c.attributed and c.recurring_index = 1 and l.participant_id = $1`, f.pat.ID)

@@ -87,11 +87,12 @@ func (f *fixture) setRules(change func(*affiliate.Rules)) {
 	f.Exec(`update programs set rules = $2, rules_version = rules_version + 1 where id = $1`, f.Program, rules(change)["rules"])
 }
 
-// ago makes a click some time old.
+// ago returns a change that makes a click as old as age.
 func (f *fixture) ago(age time.Duration) func(*affiliate.Click) {
 	return receivedAt(f.clock.Now().Add(-age))
 }
 
+// receivedAt returns a change that sets the times of a click.
 func receivedAt(received time.Time) func(*affiliate.Click) {
 	return func(c *affiliate.Click) {
 		received = received.UTC().Truncate(time.Millisecond)
@@ -167,8 +168,8 @@ func (f *fixture) reportUnattributed(req *reportRequest) *affiliatev1.ReportConv
 	return response
 }
 
-// lateConversion reports a purchase with an unknown click, stores the click and returns
-// the arguments of the job that attributes the purchase.
+// lateConversion reports a purchase with an unknown click, then stores and returns the
+// click. The job with this click attributes the purchase.
 func (f *fixture) lateConversion(external string) affiliate.AwaitedClick {
 	f.Helper()
 	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
@@ -176,8 +177,8 @@ func (f *fixture) lateConversion(external string) affiliate.AwaitedClick {
 	return f.storeLate(click)
 }
 
-// storeLate stores a click and returns the arguments of the job that attributes the
-// conversions that wait for it.
+// storeLate stores a click that conversions wait for, and returns it as the job receives
+// it.
 func (f *fixture) storeLate(click affiliate.Click) affiliate.AwaitedClick {
 	f.Helper()
 	if err := f.Store.StoreClicks(f.Context(), []affiliate.Click{click}); err != nil {
@@ -187,14 +188,15 @@ func (f *fixture) storeLate(click affiliate.Click) affiliate.AwaitedClick {
 }
 
 // attribute runs the job that attributes the conversions that wait for a click.
-func (f *fixture) attribute(args affiliate.AwaitedClick) {
+func (f *fixture) attribute(click affiliate.AwaitedClick) {
 	f.Helper()
-	if err := f.service.AttributeAwaited(f.Context(), args); err != nil {
+	if err := f.service.AttributeAwaited(f.Context(), click); err != nil {
 		f.Fatalf("AttributeAwaited: %v", err)
 	}
 }
 
-// moveCommission moves the commission of a conversion as the shop's owner.
+// moveCommission applies a transition to the commission of a conversion, as the shop's
+// owner. change adds the fields that the move needs.
 func (f *fixture) moveCommission(
 	r *affiliatev1.ReportConversionResponse, move affiliate.CommissionMove, change ...func(*affiliate.CommissionTransition),
 ) error {
@@ -227,11 +229,12 @@ func (f *fixture) pay(r *affiliatev1.ReportConversionResponse) {
 	}
 }
 
-// wantRows compares the number of rows that a from clause selects.
-func (f *fixture) wantRows(want int, from string, args ...any) {
+// wantRows compares the number of rows that the query "select count(*) from fromClause"
+// returns.
+func (f *fixture) wantRows(want int, fromClause string, args ...any) {
 	f.Helper()
-	if got := f.Count(`select count(*) from `+from, args...); got != want {
-		f.Errorf("%d rows of %s (arguments %v), want %d", got, from, args, want)
+	if got := f.Count(`select count(*) from `+fromClause, args...); got != want {
+		f.Errorf("%d rows of %s (arguments %v), want %d", got, fromClause, args, want)
 	}
 }
 
@@ -249,10 +252,10 @@ func (f *fixture) wantAttributes(event string, object map[string]any, want pgtes
 }
 
 // wantAttribution compares the reason and the participant of an attribution.
-func (f *fixture) wantAttribution(r *affiliatev1.ReportConversionResponse, reason string, to pgtest.Participant) {
+func (f *fixture) wantAttribution(r *affiliatev1.ReportConversionResponse, reason string, p pgtest.Participant) {
 	f.Helper()
 	servertest.WantFields(f, "attribution of "+r.GetExternalTransactionId(), r.GetAttribution(), &affiliatev1.ConversionAttribution{
-		ReasonCode: reason, ParticipantId: new(to.ID.String()),
+		ReasonCode: reason, ParticipantId: new(p.ID.String()),
 	})
 }
 
@@ -264,8 +267,8 @@ func (f *fixture) wantReason(r *affiliatev1.ReportConversionResponse, want strin
 	}
 }
 
-// wantLookups compares the numbers of queries for clicks and of reads of the tail of the
-// click stream.
+// wantLookups compares the number of queries for clicks, and the number of reads of the
+// click stream's tail (see clickStream).
 func (f *fixture) wantLookups(queries, reads int64) {
 	f.Helper()
 	if q, r := f.observed.clickQueries.Load(), f.stream.reads.Load(); q != queries || r != reads {
@@ -401,12 +404,13 @@ type observedStore struct {
 	conversion.Store
 	clickQueries    atomic.Int64
 	afterClickQuery func()       // nil if the test does not use it
-	failInDecision  atomic.Int64 // number of reports that fail in their transaction
+	failInDecision  atomic.Int64 // the next reports, up to this number, fail in their transaction
 	panics          atomic.Bool  // RecordConversion panics
 
-	broken    atomic.Bool  // all reports fail except the next remaining ones
-	remaining atomic.Int64 // see breakAfter
-	recording sync.WaitGroup
+	// See breakAfter.
+	broken    atomic.Bool    // reports fail if remaining is 0
+	remaining atomic.Int64   // number of reports that still succeed
+	recording sync.WaitGroup // these reports, until they are recorded
 }
 
 func (s *observedStore) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
@@ -417,8 +421,8 @@ func (s *observedStore) FindClick(ctx context.Context, workspace affiliate.Works
 	return s.Store.FindClick(ctx, workspace, id)
 }
 
-// breakAfter makes the store fail after n more reports. The failing calls wait until
-// these n reports are recorded, because the first internal error ends the request.
+// breakAfter makes the store fail after n more reports. A failing call waits until these
+// n reports are recorded, because its error ends the request for all items of a batch.
 func (s *observedStore) breakAfter(n int) {
 	s.remaining.Store(int64(n))
 	s.recording.Add(n)
@@ -449,8 +453,9 @@ func (s *observedStore) RecordConversion(ctx context.Context, r affiliate.Report
 	return s.Store.RecordConversion(ctx, r)
 }
 
-// clickStream is a click stream whose tail contains the clicks that a test sets. If a
-// click is not in the tail, it returns err.
+// clickStream is a click stream. Its tail is its newest part, with clicks that may not be
+// in the database yet. A test sets the tail. If a click is not in the tail, Find returns
+// err.
 type clickStream struct {
 	tail  []affiliate.Click
 	err   error

@@ -15,7 +15,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// The networks of the partner and of others, and the buyer's IP address and browser.
+// The network of the partner, another network, and the buyer's IP address and browser.
 const (
 	partnerNetwork = "203.0.113.0/24"
 	otherNetwork   = "198.51.100.0/24"
@@ -43,7 +43,8 @@ func withBuyer(r *reportRequest, email, address, agent string) *reportRequest {
 	return r
 }
 
-// useAccount stores that Pat used the partner account from a network some time ago.
+// useAccount stores that Pat used the partner account from a network. ago is the age of
+// this use.
 func (f *fixture) useAccount(network, agent string, ago time.Duration) {
 	f.Helper()
 	at := f.clock.Now().Add(-ago)
@@ -117,8 +118,8 @@ func TestFraud_ComparesBuyerWithPartner(t *testing.T) {
 	}
 }
 
-// The network and browser of the click are compared with the partner too, even if the
-// merchant reports nothing about the buyer.
+// The service also compares the network and browser of the click with those of the
+// partner, even if the merchant reports nothing about the buyer.
 func TestFraud_ComparesClickWithPartner(t *testing.T) {
 	f := newFixture(t, withPolicy(affiliate.FraudFlag))
 	f.useAccount(partnerNetwork, browser, time.Hour)
@@ -128,8 +129,9 @@ func TestFraud_ComparesClickWithPartner(t *testing.T) {
 	f.wantSignals(f.mustReport(purchase("order-1", click.ID)), "same_device_as_partner", "same_ip_prefix_as_partner")
 }
 
-// The 100 clicks of one address in the hour before a click are not suspicious; the next
-// one is. Clicks in the other mode, and after the click, do not count.
+// The 100th click of one address within an hour is not suspicious, but the 101st click
+// is. Clicks in the other mode do not count. Clicks that follow the click of the
+// conversion do not count either.
 func TestFraud_CountsClicksOfOneAddress(t *testing.T) {
 	f := newFixture(t, withPolicy(affiliate.FraudObserve))
 	lia := f.InOtherMode(rules()).Join("Lia")
@@ -208,7 +210,7 @@ func TestFraud_CountsRefunds(t *testing.T) {
 		t.Errorf("with 7 of 20 conversions refunded, needs_review is %t and flagged is %t, want true and false",
 			r.GetCommission().GetNeedsReview(), r.GetFraud().GetFlagged())
 	}
-	// Now order-1 is no longer among the last 20.
+	// The refunded order-1 is no longer among the last 20 conversions.
 	f.wantSignals(f.mustReport(purchase("order-22", click.ID)))
 	f.wantRows(1, `commissions where review_reasons = '{refund_rate}'`)
 	f.wantRows(0, `fraud_events`)

@@ -104,7 +104,9 @@ func TestIdempotencyKey_ReplaysEveryKindOfResponse(t *testing.T) {
 	}
 }
 
-// Earlier versions of the service stored the response instead of the outcome.
+// Earlier versions of the service stored the response with the key, instead of the
+// outcome from which the response is built. The service must still return such a
+// response.
 func TestIdempotencyKey_ReplaysStoredResponse(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
@@ -157,12 +159,12 @@ func TestIdempotencyKey_IsFreeAfterRejectedReport(t *testing.T) {
 }
 
 // The checks run in this order: malformed key, no signal, key reused with another body,
-// other mode, duplicate. Each case fails two of them.
+// other mode, duplicate. In each case, two of the checks fail.
 func TestIdempotencyKey_OrderOfChecks(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
 	f.recordWithKey("k-1", purchase("order-1", click.ID))
-	live := f.NewClick(f.InOtherMode(rules()).Join("Lia"))
+	liveClick := f.NewClick(f.InOtherMode(rules()).Join("Lia"))
 	withoutSignal := purchase("order-1", click.ID)
 	withoutSignal.ClickId = nil
 
@@ -176,8 +178,8 @@ func TestIdempotencyKey_OrderOfChecks(t *testing.T) {
 		"empty key, no signal":             {"", withoutSignal, affiliate.ReasonValidation, "Idempotency-Key"},
 		"key too long, no signal":          {strings.Repeat("k", 81), withoutSignal, affiliate.ReasonValidation, "Idempotency-Key"},
 		"no signal, reused key":            {"k-1", withoutSignal, affiliate.ReasonNoAttributionSignal, ""},
-		"reused key, other mode":           {"k-1", purchase("order-1", live.ID), affiliate.ReasonIdempotencyKeyReused, ""},
-		"other mode, duplicate":            {"k-2", purchase("order-1", live.ID), affiliate.ReasonModeMismatch, ""},
+		"reused key, other mode":           {"k-1", purchase("order-1", liveClick.ID), affiliate.ReasonIdempotencyKeyReused, ""},
+		"other mode, duplicate":            {"k-2", purchase("order-1", liveClick.ID), affiliate.ReasonModeMismatch, ""},
 		"duplicate with another valid key": {"k-2", purchase("order-1", click.ID), affiliate.ReasonConversionDuplicate, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// The service makes 1 query for an old click. For a fresh click, which may still be
-// ingested, it repeats the query after 5 pauses.
+// The service makes 1 query for an old click. A fresh click may not be ingested yet, so
+// the service repeats the query after each of 5 pauses.
 const queriesForFreshClick = 6
 
 func TestReport_FindsFreshClickInTail(t *testing.T) {
@@ -51,10 +51,11 @@ func TestReport_LooksUpOldClickInTailWithoutWait(t *testing.T) {
 	f.wantLookups(1, 1)
 }
 
-func TestReport_AwaitsClickThatTailDoesNotHave(t *testing.T) {
+func TestReport_AwaitsClickThatIsNotInTail(t *testing.T) {
 	for name, prepare := range map[string]func(*fixture, affiliate.Click){
 		"empty tail":             func(*fixture, affiliate.Click) {},
 		"Redis is not available": func(f *fixture, _ affiliate.Click) { f.stream.err = errors.New("connection refused") },
+		// The collector did not know the key or the code of this click.
 		"unresolved click": func(f *fixture, c affiliate.Click) {
 			f.stream.tail = []affiliate.Click{{ID: c.ID, ReceivedAt: c.ReceivedAt}}
 		},
@@ -88,14 +89,14 @@ func TestReport_StopsWaitingWhenContextEnds(t *testing.T) {
 func TestLateClick_ParallelJobsAndSweepsAttributeOnce(t *testing.T) {
 	f := newFixture(t)
 	const conversions, repeats = 5, 8
-	var late []affiliate.AwaitedClick
+	var clicks []affiliate.AwaitedClick
 	for i := range conversions {
-		late = append(late, f.lateConversion(fmt.Sprint("order-", i)))
+		clicks = append(clicks, f.lateConversion(fmt.Sprint("order-", i)))
 	}
 	calls := f.parallelCalls()
 	for range repeats {
-		for _, args := range late {
-			calls.start("job", func() error { return f.service.AttributeAwaited(t.Context(), args) })
+		for _, click := range clicks {
+			calls.start("job", func() error { return f.service.AttributeAwaited(t.Context(), click) })
 		}
 		calls.start("sweep", func() error {
 			_, err := f.service.SweepAwaited(t.Context(), affiliate.AwaitedClick{})
@@ -156,12 +157,12 @@ func TestLateClick_WithoutCommission(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			late := f.lateConversion("order-1")
+			job := f.lateConversion("order-1")
 			for _, statement := range tc.change {
 				f.Exec(statement)
 			}
 			for range 2 {
-				f.attribute(late)
+				f.attribute(job)
 			}
 			f.wantRows(1, `conversions where reason_code = $1 and attributed = $2`, tc.reason, tc.attributed)
 			f.wantRows(tc.decisions, `attribution_decisions`)
@@ -197,21 +198,21 @@ func TestLateClick_FailedConversionDoesNotBlockOthers(t *testing.T) {
 	f.wantRows(0, `awaited_clicks`)
 }
 
-// If a person reattributes a conversion while a late attribution runs, the person's
-// decision stays in force.
-func TestLateClick_DoesNotReplacePersonsDecision(t *testing.T) {
+// If a user reattributes a conversion while a late attribution runs, the user's decision
+// stays in force.
+func TestLateClick_DoesNotReplaceUsersDecision(t *testing.T) {
 	f := newFixture(t)
 	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
 	other := f.Join("Olga")
 	r := f.mustReport(purchase("order-1", click.ID))
-	late := f.storeLate(click)
+	job := f.storeLate(click)
 	reattributed := false
 	f.observed.afterClickQuery = func() {
 		f.observed.afterClickQuery = nil
 		f.mustReattribute(r.GetId(), other)
 		reattributed = true
 	}
-	f.attribute(late)
+	f.attribute(job)
 	if !reattributed {
 		t.Fatal("AttributeAwaited did not look up the click")
 	}
@@ -240,15 +241,17 @@ func TestSweep_EndsWaitAfterADay(t *testing.T) {
 		f.clock.Advance(step.advance)
 		cursor, err := f.service.SweepAwaited(t.Context(), affiliate.AwaitedClick{})
 		if err != nil || cursor != (affiliate.AwaitedClick{}) {
-			t.Fatalf("SweepAwaited returned %v, %v; want the zero cursor", cursor, err)
+			t.Fatalf("SweepAwaited returned the cursor %v, error %v; want the zero cursor, because the sweep has reached the end", cursor, err)
 		}
 		f.wantRows(step.waiting, `awaited_clicks`)
 	}
 	f.wantRows(1, `conversions where not attributed`)
 }
 
-// A late click earns a commission through its job alone, and through the sweep alone.
+// The job of a late click is enough to create the commission. If the job is lost, the
+// sweep creates the commission.
 func TestLateClick_EarnsThroughJobOrSweep(t *testing.T) {
+	// prepare returns the periodic jobs that run.
 	for name, prepare := range map[string]func(*fixture) []*river.PeriodicJob{
 		"job": func(*fixture) []*river.PeriodicJob { return nil },
 		"sweep": func(f *fixture) []*river.PeriodicJob {

@@ -50,7 +50,7 @@ func TestPromoCode_PrecedenceOfProgramme(t *testing.T) {
 			candidates := f.trace(r.GetAttribution().GetDecisionId()).Candidates
 			if len(candidates) != 2 || string(candidates[0].Type) != tc.method || !candidates[0].Eligible ||
 				candidates[1].Eligible || *candidates[1].RejectedBecause != "OUTRANKED" || *candidates[1].Participant == winner.ID {
-				t.Errorf("the candidates are %+v, want an eligible %s and an outranked one of the other participant", candidates, tc.method)
+				t.Errorf("the candidates are %+v, want an eligible %s and an outranked signal of the other participant", candidates, tc.method)
 			}
 			f.wantRows(1, `commissions where participant_id = $1 and (promo_code is not null) = $2 and (click_id is not null) = not $2`,
 				winner.ID, tc.codeWins)
@@ -88,7 +88,7 @@ func TestPromoCode_NotUsable(t *testing.T) {
 
 func TestPromoCode_ParallelConversionsRespectMaxRedemptions(t *testing.T) {
 	const orders, limit = 50, 10
-	for name, customers := range map[string]int{"no customers": 0, "half of the orders are of 3 customers": 3} {
+	for name, customers := range map[string]int{"no customers": 0, "half of the orders have one of 3 customers": 3} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.NewPromoCode(f.pat, "spring10", maxRedemptions(limit))
@@ -155,11 +155,11 @@ func TestPromoCode_DuplicateReportStoresNothing(t *testing.T) {
 		})
 	}
 	calls.want(map[string]int{"report CONVERSION_DUPLICATE": 20})
-	for from, want := range map[string]int{
+	for fromClause, want := range map[string]int{
 		"promo_codes where redemptions = 1": 1, "customers": 1, "customer_payments where payments = 1": 1, "customer_payments": 1,
 		"stats_deltas": 1, "conversions": 1, "commissions": 1, "attribution_decisions": 1, "events": before + 2,
 	} {
-		f.wantRows(want, from)
+		f.wantRows(want, fromClause)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestPromoCode_OfOtherModeIsRejected(t *testing.T) {
 }
 
 // Parallel conversions use the same customers and promo codes in different combinations,
-// together with reattributions and duplicates. No transactions may deadlock.
+// together with reattributions and duplicates. No transaction may deadlock.
 func TestReport_MixedLoadDoesNotDeadlock(t *testing.T) {
 	f := newFixture(t)
 	participants := []pgtest.Participant{f.pat, f.Join("Olga")}
@@ -232,12 +232,12 @@ func TestReport_MixedLoadDoesNotDeadlock(t *testing.T) {
 	}
 	// A reattribution to the current participant is rejected.
 	results := calls.wait()
-	moved, kept := results["reattribute"], results["reattribute VALIDATION_ERROR"]
+	succeeded, rejected := results["reattribute"], results["reattribute VALIDATION_ERROR"]
 	want := map[string]int{
-		"report": orders, "report CONVERSION_DUPLICATE": duplicates, "reattribute": moved, "reattribute VALIDATION_ERROR": kept,
+		"report": orders, "report CONVERSION_DUPLICATE": duplicates, "reattribute": succeeded, "reattribute VALIDATION_ERROR": rejected,
 	}
-	if !maps.Equal(results, want) || moved == 0 || kept == 0 {
-		t.Errorf("the calls had the results %v, want %v with both results of reattributions", results, want)
+	if !maps.Equal(results, want) || succeeded == 0 || rejected == 0 {
+		t.Errorf("the calls had the results %v, want %v and at least one of each result of a reattribution", results, want)
 	}
 	f.wantRows(orders, `conversions`)
 	f.wantRows(customers, `customers c join conversions v on v.customer_ref = c.ref and v.id = c.conversion_id where c.program_id is not null`)

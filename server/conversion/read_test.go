@@ -100,7 +100,8 @@ func TestGetConversion_ReturnsRefundsOldestFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.mustRefund("order-2", "parked", 0)
-	// A refund that was parked has no conversion until it is applied.
+	// A refund that arrives before its conversion is parked. It belongs to no conversion
+	// until it is applied, so GetConversion must not return it.
 	f.Exec(`update refunds set external_transaction_id = 'order-1' where external_refund_id = 'parked'`)
 
 	got := f.mustGet(reported.GetId())
@@ -236,9 +237,9 @@ func TestListConversions_Filters(t *testing.T) {
 			t.Errorf("page %d has the total %d, page %d and limit %d, want 4, %d and 3", page, r.GetTotal(), r.GetPage(), r.GetLimit(), page)
 		}
 	}
-	backwards := &request{DateFrom: new("2026-03-02"), DateTo: new("2026-03-01")}
-	pgtest.RequireRefusal(t, servertest.Check(f.service, backwards), affiliate.ReasonValidation, "date_to")
-	_, err := f.service.ListConversions(f.asKey(), backwards)
+	endBeforeStart := &request{DateFrom: new("2026-03-02"), DateTo: new("2026-03-01")}
+	pgtest.RequireRefusal(t, servertest.Check(f.service, endBeforeStart), affiliate.ReasonValidation, "date_to")
+	_, err := f.service.ListConversions(f.asKey(), endBeforeStart)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "date_to")
 }
 

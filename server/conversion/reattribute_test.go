@@ -12,15 +12,16 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (f *fixture) reattribute(conversion string, to pgtest.Participant) (*affiliatev1.ReportConversionResponse, error) {
+// reattribute moves a conversion to another participant, as the shop's owner.
+func (f *fixture) reattribute(conversion string, p pgtest.Participant) (*affiliatev1.ReportConversionResponse, error) {
 	return f.service.ReattributeConversion(f.asOwner(), &affiliatev1.ReattributeConversionRequest{
-		ConversionId: conversion, ParticipantId: to.ID.String(), Reason: "They called.",
+		ConversionId: conversion, ParticipantId: p.ID.String(), Reason: "They called.",
 	})
 }
 
-func (f *fixture) mustReattribute(conversion string, to pgtest.Participant) *affiliatev1.ReportConversionResponse {
+func (f *fixture) mustReattribute(conversion string, p pgtest.Participant) *affiliatev1.ReportConversionResponse {
 	f.Helper()
-	r, err := f.reattribute(conversion, to)
+	r, err := f.reattribute(conversion, p)
 	if err != nil {
 		f.Fatalf("ReattributeConversion: %v", err)
 	}
@@ -41,11 +42,11 @@ func (f *fixture) conversionID(external string) string {
 func (f *fixture) wantLastEvents(want ...string) []map[string]any {
 	f.Helper()
 	types, objects := f.Events()
-	from := max(len(types)-len(want), 0)
-	if !slices.Equal(types[from:], want) {
+	start := max(len(types)-len(want), 0)
+	if !slices.Equal(types[start:], want) {
 		f.Fatalf("the events are %q, want %q at the end", types, want)
 	}
-	return objects[from:]
+	return objects[start:]
 }
 
 func TestReattribute_MovesAllEffects(t *testing.T) {
@@ -145,7 +146,7 @@ func TestReattribute_OfUnattributedConversion(t *testing.T) {
 	f.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000, commission: 3_000})
 	f.wantRows(0, `awaited_clicks`)
 
-	// A click that arrives later does not change a person's decision.
+	// A click that arrives later does not change a user's decision.
 	f.attribute(f.storeLate(click))
 	f.wantRows(1, `conversions where participant_id = $1 and version = 2`, other.ID)
 	f.wantRows(1, `audit_log where before = '{"program_id":null,"participant_id":null}'`)
@@ -162,14 +163,14 @@ func TestReattribute_Errors(t *testing.T) {
 	tables := []string{
 		"attribution_decisions", "commissions", "commission_history", "events", "audit_log", "stats_deltas", "customers", "conversions where version = 1",
 	}
-	before := f.counts(tables)
+	before := f.countRows(tables)
 
 	for name, tc := range map[string]struct {
-		shop       *pgtest.Shop
-		conversion string
-		to         pgtest.Participant
-		want       affiliate.Reason
-		field      string
+		shop        *pgtest.Shop
+		conversion  string
+		participant pgtest.Participant
+		want        affiliate.Reason
+		field       string
 	}{
 		"conversion id is no UUID":           {f.Shop, "order-1", other, affiliate.ReasonNotFound, ""},
 		"unknown conversion":                 {f.Shop, unknownConversion, other, affiliate.ReasonNotFound, ""},
@@ -185,20 +186,20 @@ func TestReattribute_Errors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := servertest.AsMember(t, tc.shop.Scope, tc.shop.Owner, affiliate.RoleOwner)
 			_, err := f.service.ReattributeConversion(ctx, &affiliatev1.ReattributeConversionRequest{
-				ConversionId: tc.conversion, ParticipantId: tc.to.ID.String(), Reason: "They called.",
+				ConversionId: tc.conversion, ParticipantId: tc.participant.ID.String(), Reason: "They called.",
 			})
 			pgtest.RequireRefusal(t, err, tc.want, tc.field)
 		})
 	}
-	if after := f.counts(tables); !slices.Equal(after, before) {
+	if after := f.countRows(tables); !slices.Equal(after, before) {
 		t.Errorf("after rejected calls, the numbers of rows of %q are %v, want %v", tables, after, before)
 	}
 }
 
-// counts returns the numbers of rows of several from clauses.
-func (f *fixture) counts(from []string) (counts []int) {
+// countRows returns the number of rows that each of the from clauses selects.
+func (f *fixture) countRows(fromClauses []string) (counts []int) {
 	f.Helper()
-	for _, clause := range from {
+	for _, clause := range fromClauses {
 		counts = append(counts, f.Count(`select count(*) from `+clause))
 	}
 	return counts
@@ -268,21 +269,21 @@ func TestReattribute_ParallelCallsLeaveOneCommission(t *testing.T) {
 					return err
 				})
 			}
-			// A reattribution to the current participant is rejected. The first one to each
-			// of the other participants succeeds.
+			// A reattribution to the current participant is rejected. The first
+			// reattribution to each of the other participants succeeds.
 			results := calls.wait()
-			moved, kept := results["reattribute"], results["reattribute VALIDATION_ERROR"]
-			if moved+kept != attempts || moved < len(participants)-1 {
+			succeeded, rejectedCalls := results["reattribute"], results["reattribute VALIDATION_ERROR"]
+			if succeeded+rejectedCalls != attempts || succeeded < len(participants)-1 {
 				t.Errorf("the calls had the results %v, want at least %d reattributions and VALIDATION_ERROR for the others", results, len(participants)-1)
 			}
-			f.wantRows(1, `conversions where version = $1`, moved+1)
+			f.wantRows(1, `conversions where version = $1`, succeeded+1)
 			f.wantRows(1, `commissions m join conversions c on c.decision_id = m.decision_id and c.participant_id = m.participant_id
 				where m.status = 'pending'`)
-			f.wantRows(moved, `commissions where status = 'rejected'`)
-			f.wantRows(moved+1, `attribution_decisions`)
-			f.wantRows(moved, `(select distinct supersedes from attribution_decisions where supersedes is not null) x`)
-			f.wantRows(moved, `audit_log`)
-			f.wantRows(moved, `events where type = 'conversion.reattributed'`)
+			f.wantRows(succeeded, `commissions where status = 'rejected'`)
+			f.wantRows(succeeded+1, `attribution_decisions`)
+			f.wantRows(succeeded, `(select distinct supersedes from attribution_decisions where supersedes is not null) x`)
+			f.wantRows(succeeded, `audit_log`)
+			f.wantRows(succeeded, `events where type = 'conversion.reattributed'`)
 			owner := f.Texts(`select participant_id::text from conversions`)[0]
 			for _, p := range participants {
 				want := stats{}
@@ -310,21 +311,21 @@ func TestReattribute_ParallelToReject(t *testing.T) {
 		r := f.mustReport(purchase(fmt.Sprint("order-", i), f.NewClick(f.pat).ID))
 		reject := func() error { return f.moveCommission(r, affiliate.MoveReject) }
 		// Half of the rejections start after the reattribution, so that both orders occur.
-		after := i%2 == 0
-		if !after {
+		rejectLater := i%2 == 0
+		if !rejectLater {
 			calls.start("reject", reject)
 		}
 		calls.start("reattribute", func() error {
 			_, err := f.reattribute(r.GetId(), other)
-			if after {
+			if rejectLater {
 				calls.start("reject", reject)
 			}
 			return err
 		})
 	}
 	results := calls.wait()
-	first, late := results["reject"], results["reject COMMISSION_TERMINAL"]
-	if results["reattribute"] != conversions || first+late != conversions || first == 0 || late == 0 {
+	rejectedFirst, rejectedLate := results["reject"], results["reject COMMISSION_TERMINAL"]
+	if results["reattribute"] != conversions || rejectedFirst+rejectedLate != conversions || rejectedFirst == 0 || rejectedLate == 0 {
 		t.Errorf("the calls had the results %v, want %d reattributions and %d rejections, some with COMMISSION_TERMINAL",
 			results, conversions, conversions)
 	}
@@ -334,8 +335,9 @@ func TestReattribute_ParallelToReject(t *testing.T) {
 	f.wantStats(other, "EUR", stats{conversions: conversions, revenue: 10_000 * conversions, commission: 3_000 * conversions})
 }
 
-// If a late click and a person's reattribution run in parallel, in either order, the
-// conversion is counted once, for the participant that the person chose.
+// The attribution to a late click and a user's reattribution of the same conversion run
+// in parallel. Whichever is first, the conversion is counted once, for the participant
+// that the user chose.
 func TestReattribute_ParallelToLateClick(t *testing.T) {
 	f := newFixture(t)
 	other := f.Join("Olga")
@@ -343,7 +345,7 @@ func TestReattribute_ParallelToLateClick(t *testing.T) {
 	calls := f.parallelCalls()
 	for i := range conversions {
 		external := fmt.Sprint("order-", i)
-		late := f.lateConversion(external)
+		job := f.lateConversion(external)
 		id := f.conversionID(external)
 		reattribute := func() error {
 			_, err := f.reattribute(id, other)
@@ -351,25 +353,25 @@ func TestReattribute_ParallelToLateClick(t *testing.T) {
 		}
 		// Half of the reattributions start after the late attribution, so that both orders
 		// occur.
-		after := i%2 == 0
-		if !after {
+		reattributeLater := i%2 == 0
+		if !reattributeLater {
 			calls.start("reattribute", reattribute)
 		}
 		calls.start("attribute", func() error {
-			err := f.service.AttributeAwaited(t.Context(), late)
-			if after {
+			err := f.service.AttributeAwaited(t.Context(), job)
+			if reattributeLater {
 				calls.start("reattribute", reattribute)
 			}
 			return err
 		})
 	}
 	calls.want(map[string]int{"reattribute": conversions, "attribute": conversions})
-	// The report makes the first decision about a conversion. The late attribution makes
-	// another one only before the reattribution.
-	const byDecisions = `select count(*) from (select from attribution_decisions group by conversion_id having count(*) = $1) x`
-	two, three := f.Count(byDecisions, 2), f.Count(byDecisions, 3)
+	// The report and the reattribution each make one decision about a conversion. The
+	// late attribution makes a third decision only if it runs before the reattribution.
+	const countByDecisions = `select count(*) from (select from attribution_decisions group by conversion_id having count(*) = $1) x`
+	two, three := f.Count(countByDecisions, 2), f.Count(countByDecisions, 3)
 	if two+three != conversions || two == 0 || three == 0 {
-		t.Errorf("%d conversions have 2 decisions and %d have 3, want some of both and %d in all", two, three, conversions)
+		t.Errorf("%d conversions have 2 decisions and %d have 3, want at least one of each and %d in all", two, three, conversions)
 	}
 	f.wantRows(conversions, `conversions where participant_id = $1`, other.ID)
 	f.wantRows(conversions, `commissions where status = 'pending' and participant_id = $1`, other.ID)

@@ -18,8 +18,9 @@ const (
 	parked  = affiliatev1.RefundStatus_REFUND_STATUS_PARKED
 )
 
-// refund refunds cents of a sale, or the rest of the sale if cents is 0. The second
-// result is the HTTP status that the service sets.
+// refund refunds a part of the conversion with the external id sale, or the rest if cents
+// is 0. external is the external id of the refund. The second result is the HTTP status
+// that the service sets.
 func (f *fixture) refund(sale, external string, cents int64) (*affiliatev1.Refund, string, error) {
 	req := &affiliatev1.RefundConversionRequest{ExternalTransactionId: sale, ExternalRefundId: external}
 	if cents > 0 {
@@ -46,18 +47,20 @@ func (f *fixture) sweepRefunds() {
 	}
 }
 
-// missConversion creates the state that remains if the transactions of refunds and of the
-// conversion do not see each other's rows: report records conversions, but the parked
-// refunds stay parked.
-func (f *fixture) missConversion(report func()) {
+// reportHidingRefunds hides all refunds while it calls report. The conversions that
+// report records therefore do not apply their parked refunds. The same happens if the
+// transactions of a refund and of its conversion run in parallel and do not see each
+// other's rows.
+func (f *fixture) reportHidingRefunds(report func()) {
 	f.Helper()
 	f.Exec(`update refunds set external_transaction_id = 'hidden-' || external_transaction_id`)
 	report()
 	f.Exec(`update refunds set external_transaction_id = substr(external_transaction_id, 8)`)
 }
 
-// wantRefunded compares the refunded amount and the status of a conversion, and the
-// amount of its commission. It also checks that the refunds of the conversion add up.
+// wantRefunded compares the refunded amount (cents) and the status of a conversion, and
+// the amount of its commission (earns). It also checks that the refunds of the conversion
+// add up.
 func (f *fixture) wantRefunded(sale string, cents int64, status affiliate.ConversionStatus, earns int64) {
 	f.Helper()
 	f.wantRows(1, `conversions c where external_transaction_id = $1 and refunded_amount_cents = $2 and status = $3
@@ -134,7 +137,7 @@ func TestRefund_Errors(t *testing.T) {
 	f.mustRefund("order-9", "parked", 0)
 	f.mustReport(lead("lead-1", f.NewClick(f.pat).ID))
 	tables := []string{"refunds", "events", "commission_history", "stats_deltas", "conversions where refunded_amount_cents = 4000 and version = 2"}
-	before := f.counts(tables)
+	before := f.countRows(tables)
 	for name, tc := range map[string]struct {
 		sale, refund string
 		cents        int64
@@ -158,7 +161,7 @@ func TestRefund_Errors(t *testing.T) {
 			}
 		})
 	}
-	if after := f.counts(tables); !slices.Equal(after, before) {
+	if after := f.countRows(tables); !slices.Equal(after, before) {
 		t.Errorf("after rejected calls, the numbers of rows of %q are %v, want %v", tables, after, before)
 	}
 
@@ -289,7 +292,8 @@ func TestRefund_BeforeConversionIsParkedAndApplied(t *testing.T) {
 	if c := r.GetCommission(); c.GetStatus() != refunded || c.GetAmountCents() != 0 {
 		t.Errorf("the commission is %v, want %s with 0 cents", c, refunded)
 	}
-	// A parked refund that exceeds the rest refunds only the rest; the next one refunds 0.
+	// If a parked refund exceeds the rest of the amount, it refunds only the rest. Later
+	// parked refunds then refund 0.
 	for i, cents := range []int64{4_000, 6_000, 0} {
 		f.wantRows(1, `refunds where external_refund_id = $1 and conversion_id = $2 and amount_cents = $3 and applied_at is not null`,
 			fmt.Sprint("refund-", i), r.GetId(), cents)
@@ -305,14 +309,15 @@ func TestRefund_BeforeConversionIsParkedAndApplied(t *testing.T) {
 	}
 }
 
-// The transactions of a refund and of its conversion may not see each other's rows. The
-// next sweep, or the next refund of the sale, finds both.
-func TestRefundSweep_FindsMissedConversion(t *testing.T) {
+// If the transactions of a refund and of its conversion do not see each other's rows, the
+// refund stays parked. The next sweep, or the next refund of the same conversion, applies
+// it.
+func TestRefundSweep_AppliesRefundsThatConversionDidNotSee(t *testing.T) {
 	f := newFixture(t)
 	for i := range 3 {
 		f.mustRefund(fmt.Sprint("order-", i), fmt.Sprint("refund-", i), 4_000)
 	}
-	f.missConversion(func() {
+	f.reportHidingRefunds(func() {
 		f.mustReport(purchase("order-0", f.NewClick(f.pat).ID))
 		f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))
 	})
@@ -372,7 +377,7 @@ func TestRefund_ParallelToConversion(t *testing.T) {
 		calls.want(want)
 	}
 	if a, p := countApplied.Load(), countParked.Load(); a+p != refunds || a < sales || p == 0 {
-		t.Errorf("%d refunds were applied at once and %d were parked, want at least %d, some, and %d in all", a, p, sales, refunds)
+		t.Errorf("%d refunds were applied at once and %d were parked, want at least %d and at least 1, and %d in all", a, p, sales, refunds)
 	}
 	calls := f.parallelCalls()
 	for range 3 {
@@ -407,13 +412,14 @@ func TestRefundSweep_DeletesRefundsAfterNinetyDays(t *testing.T) {
 	f.mustRefund("order-1", "refund-1", 4_000)
 }
 
-// If one sale fails, the sweep still applies the other refunds and deletes expired ones.
-func TestRefundSweep_ContinuesAfterFailedSale(t *testing.T) {
+// If the refunds of one conversion cannot be applied, the sweep still applies the other
+// refunds and deletes expired refunds.
+func TestRefundSweep_ContinuesAfterFailedConversion(t *testing.T) {
 	f := newFixture(t)
 	for i := range 3 {
 		f.mustRefund(fmt.Sprint("order-", i), fmt.Sprint("refund-", i), 0)
 	}
-	f.missConversion(func() {
+	f.reportHidingRefunds(func() {
 		for i := range 3 {
 			f.mustReport(purchase(fmt.Sprint("order-", i), f.NewClick(f.pat).ID))
 		}
@@ -422,15 +428,15 @@ func TestRefundSweep_ContinuesAfterFailedSale(t *testing.T) {
 	f.mustRefund("order-9", "expired", 0)
 	f.Exec(`update refunds set expires_at = created_at where external_refund_id = 'expired'`)
 	if _, err := f.service.SweepRefunds(t.Context(), affiliate.ParkedSale{}); err == nil {
-		t.Error("SweepRefunds returned no error although a sale failed")
+		t.Error("SweepRefunds returned no error although a conversion failed")
 	}
 	f.wantRows(2, `conversions where status = 'refunded'`)
 	f.wantRows(0, `refunds where external_refund_id = 'expired'`)
 	f.wantRows(1, `refunds where conversion_id is null`)
 }
 
-// After refunds, a reattribution moves only the rest of the sale: the new participant
-// gets the commission and the revenue of the amount that is not refunded.
+// A reattribution after refunds: the new participant gets the commission and the revenue
+// of the amount that is not refunded.
 func TestReattribute_AfterRefunds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cents  int64
@@ -472,11 +478,11 @@ func TestReattribute_AfterRefunds(t *testing.T) {
 // A click that arrives after refunds earns a commission on the amount that is left.
 func TestLateClick_AfterRefunds(t *testing.T) {
 	f := newFixture(t)
-	late := f.lateConversion("order-1")
+	job := f.lateConversion("order-1")
 	if c := f.mustRefund("order-1", "refund-1", 5_000).GetCommission(); c != nil {
 		t.Fatalf("the refund of an unattributed sale has the commission %v", c)
 	}
-	f.attribute(late)
+	f.attribute(job)
 	f.wantRefunded("order-1", 5_000, affiliate.ConversionPartiallyRefunded, 1_500)
 	f.wantRows(1, `conversions where version = 3 and attributed`)
 	f.wantStats(f.pat, "EUR", stats{conversions: 1, revenue: 5_000, commission: 1_500})
@@ -493,7 +499,7 @@ func TestRefund_ParallelToReattribution(t *testing.T) {
 	calls := f.parallelCalls()
 	for i := range conversions {
 		sale := fmt.Sprint("order-", i)
-		late := f.lateConversion(sale)
+		job := f.lateConversion(sale)
 		id := f.conversionID(sale)
 		for j := range 2 {
 			calls.start("refund", func() error {
@@ -501,7 +507,7 @@ func TestRefund_ParallelToReattribution(t *testing.T) {
 				return err
 			})
 		}
-		calls.start("attribute", func() error { return f.service.AttributeAwaited(t.Context(), late) })
+		calls.start("attribute", func() error { return f.service.AttributeAwaited(t.Context(), job) })
 		calls.start("reattribute", func() error {
 			_, err := f.reattribute(id, other)
 			return err
@@ -518,7 +524,7 @@ func TestRefund_ParallelToReattribution(t *testing.T) {
 func TestRefundSweep_RunsAsPeriodicJob(t *testing.T) {
 	f := newFixture(t)
 	f.mustRefund("order-1", "refund-1", 0)
-	f.missConversion(func() { f.mustReport(purchase("order-1", f.NewClick(f.pat).ID)) })
+	f.reportHidingRefunds(func() { f.mustReport(purchase("order-1", f.NewClick(f.pat).ID)) })
 	f.startWorkers(f.service.PeriodicJobs())
 	pgtest.Eventually(t, "the sweep applies the refund", func() bool {
 		return f.Count(`select count(*) from refunds where conversion_id is not null`) > 0

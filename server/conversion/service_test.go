@@ -77,8 +77,8 @@ func TestReport_ReturnsEachReasonCode(t *testing.T) {
 		program := f.NewProgram(f.Scope, rules(), pgtest.Row{"status": status})
 		return f.NewClick(f.NewParticipant(f.Scope, program, f.NewPartner("Pam"))).ID
 	}
-	of := func(changes pgtest.Row) affiliate.ClickID { return f.NewClick(f.Join("Pip", changes)).ID }
-	fresh := func() affiliate.ClickID { return f.NewClick(f.pat).ID }
+	clickOf := func(changes pgtest.Row) affiliate.ClickID { return f.NewClick(f.Join("Pip", changes)).ID }
+	newClick := func() affiliate.ClickID { return f.NewClick(f.pat).ID }
 	old := f.NewClick(f.pat, f.ago(40*day))
 	occurredAt := func(instant time.Time) func(*reportRequest) {
 		return func(r *reportRequest) { r.OccurredAt = timestamppb.New(instant) }
@@ -92,7 +92,7 @@ func TestReport_ReturnsEachReasonCode(t *testing.T) {
 		earns      bool
 		awaits     int // clicks that the conversion waits for
 	}{
-		"click":                       {click: fresh(), reason: "CLICK_MATCHED", attributed: true, earns: true},
+		"click":                       {click: newClick(), reason: "CLICK_MATCHED", attributed: true, earns: true},
 		"unknown click":               {click: f.unknownClick(), reason: "CLICK_UNKNOWN", awaits: 1},
 		"click id without a time":     {click: affiliate.ClickID{UUID: uuid.New()}, reason: "CLICK_UNKNOWN"},
 		"click id from the future":    {click: f.UnstoredClick(f.pat, f.ago(-time.Hour)).ID, reason: "CLICK_UNKNOWN"},
@@ -100,17 +100,17 @@ func TestReport_ReturnsEachReasonCode(t *testing.T) {
 		"end of the window":           {click: old.ID, change: occurredAt(old.ExpiresAt), reason: "CLICK_MATCHED", attributed: true, earns: true},
 		"1 ms after the window":       {click: old.ID, change: occurredAt(old.ExpiresAt.Add(time.Millisecond)), reason: "CLICK_EXPIRED"},
 		"10 days after the window":    {click: old.ID, reason: "CLICK_EXPIRED"},
-		"conversion before the click": {click: fresh(), change: occurredAt(now.Add(-time.Hour)), reason: "CLICK_AFTER_CONVERSION"},
+		"conversion before the click": {click: newClick(), change: occurredAt(now.Add(-time.Hour)), reason: "CLICK_AFTER_CONVERSION"},
 		"paused programme":            {click: inProgram(affiliate.ProgramPaused), reason: "PROGRAM_INACTIVE"},
 		"archived programme":          {click: inProgram(affiliate.ProgramArchived), reason: "PROGRAM_INACTIVE"},
-		"erased participant":          {click: of(pgtest.Row{"erased_at": now}), reason: "PARTICIPANT_ERASED"},
+		"erased participant":          {click: clickOf(pgtest.Row{"erased_at": now}), reason: "PARTICIPANT_ERASED"},
 		"participant with a pending application": {
-			click: of(pgtest.Row{"status": "pending"}), reason: "PARTICIPANT_NOT_APPROVED", attributed: true,
+			click: clickOf(pgtest.Row{"status": "pending"}), reason: "PARTICIPANT_NOT_APPROVED", attributed: true,
 		},
-		"rejected participant":  {click: of(pgtest.Row{"status": "rejected"}), reason: "PARTICIPANT_NOT_APPROVED", attributed: true},
-		"suspended participant": {click: of(pgtest.Row{"status": "suspended"}), reason: "PARTICIPANT_NOT_APPROVED", attributed: true},
+		"rejected participant":  {click: clickOf(pgtest.Row{"status": "rejected"}), reason: "PARTICIPANT_NOT_APPROVED", attributed: true},
+		"suspended participant": {click: clickOf(pgtest.Row{"status": "suspended"}), reason: "PARTICIPANT_NOT_APPROVED", attributed: true},
 		"lead": {
-			click: fresh(), reason: "RULE_NOT_APPLICABLE", attributed: true,
+			click: newClick(), reason: "RULE_NOT_APPLICABLE", attributed: true,
 			change: func(r *reportRequest) {
 				r.EventType, r.AmountCents, r.Currency = affiliatev1.EventType_EVENT_TYPE_LEAD, nil, nil
 			},
@@ -120,7 +120,7 @@ func TestReport_ReturnsEachReasonCode(t *testing.T) {
 			change: func(r *reportRequest) { r.ClickId, r.PromoCode = new(""), new("SPRING10") },
 		},
 		"click and unknown promo code": {
-			click: fresh(), reason: "CLICK_MATCHED", attributed: true, earns: true,
+			click: newClick(), reason: "CLICK_MATCHED", attributed: true, earns: true,
 			change: func(r *reportRequest) { r.PromoCode = new("SPRING10") },
 		},
 	} {
