@@ -99,10 +99,10 @@ func TestFraudEvents_OfOtherScopesAreNotFound(t *testing.T) {
 }
 
 func TestResolveFraudEvent(t *testing.T) {
-	type moves = []affiliate.CommissionTransition
-	suspend := affiliate.CommissionTransition{Move: affiliate.MoveFlag, ReviewReasons: []string{"participant_suspended"}}
+	type transitions = []affiliate.CommissionTransition
+	flagSuspended := affiliate.CommissionTransition{Move: affiliate.MoveFlag, ReviewReasons: []string{"participant_suspended"}}
 	for name, tc := range map[string]struct {
-		before      moves // of the commission, before the event is resolved
+		before      transitions // of the commission, applied before the event is resolved
 		outcome     affiliatev1.FraudEventStatus
 		wantStatus  affiliate.CommissionStatus
 		wantReasons []string // of the review
@@ -116,16 +116,16 @@ func TestResolveFraudEvent(t *testing.T) {
 			[]string{"commission.reject"},
 		},
 		"confirmed after approval": {
-			moves{{Move: affiliate.MoveApprove}},
+			transitions{{Move: affiliate.MoveApprove}},
 			confirmed, affiliate.CommissionRejected, nil,
 			[]string{"commission.rejected"},
 			[]string{"commission.reject"},
 		},
 		"confirmed after payment": {
-			moves{{Move: affiliate.MoveApprove}, {Move: affiliate.MovePay}}, confirmed, affiliate.CommissionPaid, nil, nil, nil,
+			transitions{{Move: affiliate.MoveApprove}, {Move: affiliate.MovePay}}, confirmed, affiliate.CommissionPaid, nil, nil, nil,
 		},
 		"confirmed after a refund": {
-			moves{{Move: affiliate.MoveRefund, Full: true, RefundReason: affiliate.RefundedSale}},
+			transitions{{Move: affiliate.MoveRefund, Full: true, RefundReason: affiliate.RefundedSale}},
 			confirmed,
 			affiliate.CommissionRefunded,
 			[]string{"fraud"},
@@ -135,21 +135,21 @@ func TestResolveFraudEvent(t *testing.T) {
 			nil, dismissed, affiliate.CommissionPending, nil, []string{"commission.updated"}, []string{"commission.clear_review"},
 		},
 		"dismissed with another reason for review": {
-			moves{suspend},
+			transitions{flagSuspended},
 			dismissed, affiliate.CommissionPending,
 			[]string{"participant_suspended"},
 			[]string{"commission.updated"},
 			[]string{"commission.clear_review"},
 		},
 		"dismissed after the reason was removed": {
-			moves{suspend, {Move: affiliate.MoveClearReview, ReviewReasons: []string{"fraud"}}},
+			transitions{flagSuspended, {Move: affiliate.MoveClearReview, ReviewReasons: []string{"fraud"}}},
 			dismissed,
 			affiliate.CommissionPending,
 			[]string{"participant_suspended"},
 			nil, nil,
 		},
 		"dismissed after rejection": {
-			moves{{Move: affiliate.MoveReject}}, dismissed, affiliate.CommissionRejected, []string{"fraud"}, nil, nil,
+			transitions{{Move: affiliate.MoveReject}}, dismissed, affiliate.CommissionRejected, []string{"fraud"}, nil, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestResolveFraudEvent(t *testing.T) {
 			if got := f.AuditActions("fraud_event", sale.event); !slices.Equal(got, []string{"fraud_event.resolve"}) {
 				t.Errorf("the audit log of the fraud event has %q, want fraud_event.resolve", got)
 			}
-			// Only the merchant reads the note.
+			// The note is stored only in the fraud event.
 			if n := f.Count(`select count(*) from events where convert_from(body, 'utf8') like '%Called%'`); n != 0 {
 				t.Errorf("%d events contain the note, want none", n)
 			}
@@ -257,9 +257,9 @@ func TestResolveFraudEvent_InParallelSucceedsOnce(t *testing.T) {
 		if outcomes[""] != 1 || outcomes[affiliate.ReasonFraudEventResolved] != cap(results)-1 {
 			t.Errorf("the error codes of %d resolutions are %v, want one success and %s for the others", cap(results), outcomes, affiliate.ReasonFraudEventResolved)
 		}
-		// The first two events are from the creation of the commission.
+		// The creation of the commission published the first two events.
 		if types, _ := f.Events(sale.commission.ID.String()); len(types) != 3 {
-			t.Errorf("the events about the commission are %q, want one of a resolution after the first two", types)
+			t.Errorf("the events about the commission are %q, want two of its creation and one of a resolution", types)
 		}
 		if n := f.Count(`select count(*) from commission_history where commission_id = $1`, sale.commission.ID); n != 2 {
 			t.Errorf("the history of the commission has %d entries, want the creation and one resolution", n)
@@ -267,27 +267,27 @@ func TestResolveFraudEvent_InParallelSucceedsOnce(t *testing.T) {
 	}
 }
 
-// One user confirms the event while another approves its commission. In either order the
-// commission is rejected in the end, and the ledger contains nothing for it.
+// One user confirms the event while another user approves its commission. In either
+// order, the commission is rejected in the end, and its ledger entries sum up to 0.
 func TestResolveFraudEvent_InParallelWithApproval(t *testing.T) {
 	f := newFixture(t)
 	approvals := map[affiliate.Reason]int{}
-	pgtest.Eventually(t, "each of the calls is first at least once", func() bool {
+	pgtest.Eventually(t, "each of the two calls was first in at least one round", func() bool {
 		sale := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
 		id := sale.commission.ID
-		var resolved, approved error
+		var resolveErr, approveErr error
 		var calls sync.WaitGroup
-		calls.Go(func() { _, resolved = f.resolve(sale.event, confirmed, "") })
+		calls.Go(func() { _, resolveErr = f.resolve(sale.event, confirmed, "") })
 		calls.Go(func() {
-			_, approved = commission.Move(t.Context(), stores.Commission(f.Store), affiliate.CommissionTransition{
+			_, approveErr = commission.Move(t.Context(), stores.Commission(f.Store), affiliate.CommissionTransition{
 				Scope: f.Scope, Program: f.Program, Commission: id, Move: affiliate.MoveApprove, Actor: affiliate.Actor{User: &f.Owner}, At: f.Now(),
 			})
 		})
 		calls.Wait()
-		if resolved != nil {
-			t.Errorf("ResolveFraudEvent: %v", resolved)
+		if resolveErr != nil {
+			t.Errorf("ResolveFraudEvent: %v", resolveErr)
 		}
-		approvals[pgtest.ReasonOf(t, approved)]++
+		approvals[pgtest.ReasonOf(t, approveErr)]++
 		if status := f.getCommission(id).Status; status != affiliate.CommissionRejected {
 			t.Errorf("the commission is %s, want rejected", status)
 		}

@@ -50,9 +50,9 @@ type suspectedSale struct {
 	commission *affiliate.Commission // nil if the conversion is blocked
 }
 
-// newSuspectedSale records a purchase with fraud signals that were treated with the given
-// action, one second after the previous one. Its signal is botClick. If it is blocked, it
-// also has the signal sameAddress.
+// newSuspectedSale records a purchase with the fraud signal botClick, one second after
+// the previous purchase. action is what the fraud policy did. A blocked purchase also has
+// the signal sameAddress and no commission.
 func (f *fixture) newSuspectedSale(p pgtest.Participant, action affiliate.FraudAction) suspectedSale {
 	f.Helper()
 	f.clock.Advance(time.Second)
@@ -98,7 +98,7 @@ func (f *fixture) newSuspectedSale(p pgtest.Participant, action affiliate.FraudA
 }
 
 // resolve resolves a fraud event as the shop's owner. If note is empty, the request has
-// none.
+// no note.
 func (f *fixture) resolve(event string, outcome affiliatev1.FraudEventStatus, note string) (*affiliatev1.FraudEvent, error) {
 	req := &affiliatev1.ResolveFraudEventRequest{EventId: event, Outcome: outcome}
 	if note != "" {

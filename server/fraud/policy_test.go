@@ -52,7 +52,7 @@ func TestGetFraudPolicy_OfNewProgramme(t *testing.T) {
 	}
 	for _, rule := range rules {
 		if !rule.GetEnabled() || rule.GetDescription() == "" {
-			t.Errorf("GetFraudPolicy returned the rule %v, want an enabled one with a description", rule)
+			t.Errorf("GetFraudPolicy returned the rule %v, want an enabled rule with a description", rule)
 		}
 	}
 }
@@ -96,7 +96,8 @@ func TestPutFraudPolicy_ReplacesThePolicy(t *testing.T) {
 	if !proto.Equal(got, want) {
 		t.Errorf("PutFraudPolicy returned %v\nwant %v", got, want)
 	}
-	// The event shows the policy, which is the same, but not its lists.
+	// Only the lists of the policy have changed. The event does not contain them, so it
+	// has no previous values.
 	if object, previous := f.LastEvent(affiliate.EventProgramUpdated); object["version"] != 3.0 || previous != nil {
 		t.Errorf("the event has version %v and the previous values %v, want version 3 and none", object["version"], previous)
 	}
@@ -134,10 +135,11 @@ func TestPutFraudPolicy_InParallelAppliesEach(t *testing.T) {
 	if version := f.Count(`select version from programs where id = $1`, f.Program); version != 5 {
 		t.Errorf("after 4 changes the programme has version %d, want 5", version)
 	}
-	// Each change recorded the policy of the change before it as the previous one.
+	// The audit record of each change contains the policy that the change replaced. The
+	// policies of three of the four changes were replaced by another change.
 	n := f.Count(`select count(*) from audit_log a where exists (select from audit_log b where b.before -> 'brand_terms' = a.after -> 'brand_terms')`)
 	if n != 3 {
-		t.Errorf("%d policies were recorded as replaced, want 3", n)
+		t.Errorf("the audit log has %d of the new policies as replaced, want 3", n)
 	}
 }
 

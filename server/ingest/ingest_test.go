@@ -30,43 +30,44 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // memoryStore is a Store in memory that behaves like the database: it stores all clicks of a
 // call or none, and it does not overwrite a stored click.
 type memoryStore struct {
-	mu       sync.Mutex
-	clicks   map[affiliate.ClickID]affiliate.Click
-	letters  map[affiliate.ClickID]affiliate.ClickDeadLetter
-	targets  map[affiliate.ClickSource]affiliate.ClickTarget
-	calls    int
-	repeated int
-	// before is called at the start of each StoreClicks. after is called when StoreClicks
-	// has stored the clicks.
-	before func(call int, clicks []affiliate.Click) error
-	after  func()
+	mu          sync.Mutex
+	clicks      map[affiliate.ClickID]affiliate.Click
+	deadLetters map[affiliate.ClickID]affiliate.ClickDeadLetter
+	targets     map[affiliate.ClickSource]affiliate.ClickTarget
+	calls       int // of StoreClicks
+	repeated    int // clicks in these calls that were already stored
+	// beforeStore is called at the start of each StoreClicks. afterStore is called when
+	// StoreClicks has stored the clicks.
+	beforeStore func(call int, clicks []affiliate.Click) error
+	afterStore  func()
 }
 
 func newMemoryStore() *memoryStore {
 	return &memoryStore{
-		clicks:  make(map[affiliate.ClickID]affiliate.Click),
-		letters: make(map[affiliate.ClickID]affiliate.ClickDeadLetter),
-		targets: make(map[affiliate.ClickSource]affiliate.ClickTarget),
+		clicks:      make(map[affiliate.ClickID]affiliate.Click),
+		deadLetters: make(map[affiliate.ClickID]affiliate.ClickDeadLetter),
+		targets:     make(map[affiliate.ClickSource]affiliate.ClickTarget),
 	}
 }
 
-type rejected struct{}
+// rejectedError is the error of a store that does not accept the data.
+type rejectedError struct{}
 
-func (rejected) Error() string     { return "invalid input (SQLSTATE 22021)" }
-func (rejected) RejectsData() bool { return true }
+func (rejectedError) Error() string     { return "invalid input (SQLSTATE 22021)" }
+func (rejectedError) RejectsData() bool { return true }
 
 func (s *memoryStore) StoreClicks(_ context.Context, clicks []affiliate.Click) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
-	if s.before != nil {
-		if err := s.before(s.calls, clicks); err != nil {
+	if s.beforeStore != nil {
+		if err := s.beforeStore(s.calls, clicks); err != nil {
 			return err
 		}
 	}
 	for _, click := range clicks {
 		if click.SubID == "poison" {
-			return fmt.Errorf("clicks: %w", rejected{})
+			return fmt.Errorf("clicks: %w", rejectedError{})
 		}
 	}
 	for _, click := range clicks {
@@ -76,8 +77,8 @@ func (s *memoryStore) StoreClicks(_ context.Context, clicks []affiliate.Click) e
 		}
 		s.clicks[click.ID] = click
 	}
-	if s.after != nil {
-		s.after()
+	if s.afterStore != nil {
+		s.afterStore()
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ func (s *memoryStore) ResolveClicks(_ context.Context, sources []affiliate.Click
 	resolutions := make([]Resolution, len(sources))
 	for n, source := range sources {
 		if source.Code == "poison" {
-			return nil, rejected{}
+			return nil, rejectedError{}
 		}
 		if target, ok := s.targets[source]; ok {
 			resolutions[n].Target = target
@@ -103,15 +104,15 @@ func (s *memoryStore) DeadLetterClicks(_ context.Context, letters []affiliate.Cl
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, letter := range letters {
-		s.letters[letter.ID] = letter
+		s.deadLetters[letter.ID] = letter
 	}
 	return nil
 }
 
-func (s *memoryStore) count() (clicks, letters int) {
+func (s *memoryStore) count() (clicks, deadLetters int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.clicks), len(s.letters)
+	return len(s.clicks), len(s.deadLetters)
 }
 
 // stream is a click stream that only one test uses.
@@ -199,25 +200,26 @@ func check(t testing.TB, err error) {
 func TestIngester_StoresAcknowledgesAndTrimsEveryClick(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	ingester, registry := s.ingester("one", store)
-	s.append(click()) // before the group exists
+	s.append(click()) // before the consumer group exists
 	defer run(ingester)()
 	const entries = 400
 	for range entries {
 		s.append(click(), click(), click())
 	}
-	pgtest.Eventually(t, "all stored", func() bool { n, _ := store.count(); return n == 3*entries+1 })
-	pgtest.Eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
-	pgtest.Eventually(t, "trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.Key(0)).Val() < 150 })
+	pgtest.Eventually(t, "all clicks are stored", func() bool { n, _ := store.count(); return n == 3*entries+1 })
+	pgtest.Eventually(t, "all entries are acknowledged", func() bool { return s.pending() == 0 })
+	pgtest.Eventually(t, "the stream is trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.Key(0)).Val() < 150 })
 	if store.repeated != 0 || store.calls > entries {
-		t.Errorf("%d clicks were stored twice, in %d calls; want none, in at most %d", store.repeated, store.calls, entries)
+		t.Errorf("%d clicks were stored twice, in %d calls; want none, in at most %d calls", store.repeated, store.calls, entries)
 	}
 	if n, err := testutil.GatherAndCount(registry, "tributary_ingest_clicks_stored_total", "tributary_ingest_entries_lost_total"); err != nil || n != 2 {
 		t.Errorf("%d of the two metrics have a value, %v", n, err)
 	}
 }
 
-// Dead letters contain hashed IP addresses. The dead-letter stream must therefore delete
-// them after the same time as the table.
+// Dead letters contain hashed IP addresses. The ingester must therefore delete them from
+// the dead-letter stream after 90 days, the time after which they are deleted from the
+// database.
 func TestIngester_DeletesOldDeadLettersFromTheStream(t *testing.T) {
 	s := newStream(t, redistest.New(t))
 	cutoff := time.Now().Add(-90 * 24 * time.Hour)
@@ -228,11 +230,11 @@ func TestIngester_DeletesOldDeadLettersFromTheStream(t *testing.T) {
 	}
 	ingester, _ := s.ingester("one", newMemoryStore())
 	defer run(ingester)()
-	pgtest.Eventually(t, "trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() <= 2 })
-	left, err := s.client.XRange(t.Context(), clickstream.DeadLetterStream, "-", "+").Result()
+	pgtest.Eventually(t, "the dead-letter stream is trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() <= 2 })
+	remaining, err := s.client.XRange(t.Context(), clickstream.DeadLetterStream, "-", "+").Result()
 	check(t, err)
-	if len(left) != 2 || clickstream.EntryTime(left[0].ID).Before(cutoff) {
-		t.Errorf("the dead letters %v are left, want two of the last 90 days", left)
+	if len(remaining) != 2 || clickstream.EntryTime(remaining[0].ID).Before(cutoff) {
+		t.Errorf("the dead letters %v are left, want two of the last 90 days", remaining)
 	}
 }
 
@@ -249,11 +251,11 @@ func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
 	})
 	s.append(sent)
 	defer run(ingester)()
-	pgtest.Eventually(t, "stored", func() bool { n, _ := store.count(); return n == 1 })
+	pgtest.Eventually(t, "the click is stored", func() bool { n, _ := store.count(); return n == 1 })
 	id, _ := affiliate.IDFromBytes[affiliate.Click](sent.Id)
 	got := store.clicks[id]
-	minted, _ := id.Time()
-	if got.ClickedAt != minted || got.ReceivedAt.UnixMilli() != sent.ReceivedAtMs || got.ExpiresAt.Sub(got.ReceivedAt) != 30*24*time.Hour ||
+	idTime, _ := id.Time()
+	if got.ClickedAt != idTime || got.ReceivedAt.UnixMilli() != sent.ReceivedAtMs || got.ExpiresAt.Sub(got.ReceivedAt) != 30*24*time.Hour ||
 		got.OccurredAt.UnixMilli() != sent.OccurredAtMs || got.Scope.Mode != affiliate.ModeTest || !bytes.Equal(got.Link.UUID[:], sent.LinkId) ||
 		got.UTM.Source != "mail" || got.UTM.Content != "top" || got.Consent != affiliate.ConsentGranted || string(got.IPHash) != "ip" || got.CreatedAt.IsZero() ||
 		got.Country != "GB" || got.Region != "ENG" || got.Device != "tablet" || got.Browser != "Firefox" || got.OS != "Linux" || got.PaidPlatform != "google" ||
@@ -262,8 +264,8 @@ func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
 	}
 }
 
-// Invalid values are left out, but the click is stored. An edge of the previous release
-// sends none of these values.
+// Invalid values are left out, but the click is stored. In the first case, the click is
+// from a collector of the previous release, which sends none of these values.
 func TestFromEdge_DropsInvalidValuesButNotTheClick(t *testing.T) {
 	type values struct{ country, region, device, browser, os, platform, reason string }
 	long := strings.Repeat("x", 41)
@@ -301,15 +303,15 @@ func TestIngester_CrashBeforeAcknowledgementStoresNothingTwice(t *testing.T) {
 	entries, err := crashing.reader.Next(t.Context(), 0)
 	check(t, err)
 	ctx, crash := context.WithCancel(t.Context())
-	store.after = crash
+	store.afterStore = crash
 	crashing.process(ctx, entries)
 	if clicks, _ := store.count(); clicks != 2 || s.pending() != 1 {
 		t.Fatalf("%d clicks committed, %d entries pending; want 2 and 1", clicks, s.pending())
 	}
-	store.after = nil
+	store.afterStore = nil
 	restarted, _ := s.ingester("one", store)
 	defer run(restarted)()
-	pgtest.Eventually(t, "acknowledged", func() bool { return s.pending() == 0 })
+	pgtest.Eventually(t, "the entry is acknowledged", func() bool { return s.pending() == 0 })
 	if clicks, _ := store.count(); clicks != 2 || store.repeated != 2 {
 		t.Errorf("%d clicks stored, %d of them twice; want 2 and 2", clicks, store.repeated)
 	}
@@ -318,30 +320,30 @@ func TestIngester_CrashBeforeAcknowledgementStoresNothingTwice(t *testing.T) {
 func TestIngester_ClaimsEntriesOfDeadConsumers(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	dead := s.reader("dead")
-	const left = 300 // more entries than one claim returns
-	for range left {
+	const entries = 300 // more entries than one claim returns
+	for range entries {
 		s.append(click())
 	}
-	for s.pending() < left {
+	for s.pending() < entries {
 		_, err := dead.Next(t.Context(), 0)
 		check(t, err)
 	}
 	pgtest.Eventually(t, "all entries are old enough to be claimed", func() bool {
 		old, err := s.client.XPendingExt(t.Context(), &redis.XPendingExtArgs{
-			Stream: clickstream.Key(0), Group: clickstream.Group, Idle: claimIdle, Start: "-", End: "+", Count: left,
+			Stream: clickstream.Key(0), Group: clickstream.Group, Idle: claimIdle, Start: "-", End: "+", Count: entries,
 		}).Result()
-		return err == nil && len(old) == left
+		return err == nil && len(old) == entries
 	})
 	ingester, _ := s.ingester("alive", store)
 	ingester.cfg.ClaimEvery = time.Hour // the first round of claims must return all entries
 	defer run(ingester)()
-	pgtest.Eventually(t, "all stored", func() bool { n, _ := store.count(); return n == left })
-	pgtest.Eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
+	pgtest.Eventually(t, "all clicks are stored", func() bool { n, _ := store.count(); return n == entries })
+	pgtest.Eventually(t, "all entries are acknowledged", func() bool { return s.pending() == 0 })
 }
 
 func TestIngester_RetriesTheBatchWhileTheStoreIsUnreachable(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	store.before = func(call int, _ []affiliate.Click) error {
+	store.beforeStore = func(call int, _ []affiliate.Click) error {
 		if call <= 12 {
 			return errors.New("connection refused")
 		}
@@ -354,10 +356,10 @@ func TestIngester_RetriesTheBatchWhileTheStoreIsUnreachable(t *testing.T) {
 	}
 	defer run(ingester)()
 	// While the ingester retries, its own entries become old enough that it claims them.
-	pgtest.Eventually(t, "all stored", func() bool { n, _ := store.count(); return n == 50 })
-	pgtest.Eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
-	if _, letters := store.count(); letters != 0 || store.repeated != 0 {
-		t.Errorf("after an outage: %d dead letters, %d clicks stored twice; want none", letters, store.repeated)
+	pgtest.Eventually(t, "all clicks are stored", func() bool { n, _ := store.count(); return n == 50 })
+	pgtest.Eventually(t, "all entries are acknowledged", func() bool { return s.pending() == 0 })
+	if _, deadLetters := store.count(); deadLetters != 0 || store.repeated != 0 {
+		t.Errorf("after an outage: %d dead letters, %d clicks stored twice; want none", deadLetters, store.repeated)
 	}
 }
 
@@ -372,20 +374,20 @@ func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T
 	check(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: clickstream.Key(0), Values: []any{"foreign", "field"}}).Err())
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
-	pgtest.Eventually(t, "all acknowledged", func() bool {
+	pgtest.Eventually(t, "all entries are acknowledged", func() bool {
 		return s.pending() == 0 && s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() >= 6
 	})
-	if clicks, letters := store.count(); clicks != 5 || letters != 6 {
-		t.Errorf("%d clicks and %d dead letters, want 5 and 6", clicks, letters)
+	if clicks, deadLetters := store.count(); clicks != 5 || deadLetters != 6 {
+		t.Errorf("%d clicks and %d dead letters, want 5 and 6", clicks, deadLetters)
 	}
 	id, _ := affiliate.IDFromBytes[affiliate.Click](poison.Id)
-	letter := store.letters[id]
+	letter := store.deadLetters[id]
 	var kept edgev1.Click
 	if err := proto.Unmarshal(letter.Record, &kept); err != nil || !proto.Equal(&kept, poison) || letter.Reason != affiliate.ClickRejected {
 		t.Errorf("the dead letter is %+v (%v), want the rejected click %v", letter, err, poison)
 	}
 	reasons := map[affiliate.ClickDeadReason]int{}
-	for _, letter := range store.letters {
+	for _, letter := range store.deadLetters {
 		reasons[letter.Reason]++
 	}
 	if reasons[affiliate.ClickMalformed] != 5 {
@@ -411,7 +413,7 @@ func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 	s.append(valid, unknown, invalidKey, poison, click())
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
-	pgtest.Eventually(t, "acknowledged", func() bool { _, letters := store.count(); return letters == 3 && s.pending() == 0 })
+	pgtest.Eventually(t, "three clicks are dead letters and the entry is acknowledged", func() bool { _, deadLetters := store.count(); return deadLetters == 3 && s.pending() == 0 })
 	id, _ := affiliate.IDFromBytes[affiliate.Click](valid.Id)
 	if got := store.clicks[id]; len(store.clicks) != 2 || got.Program != target.Program || got.Scope != target.Scope || got.ExpiresAt.Sub(got.ReceivedAt) != 7*24*time.Hour {
 		t.Errorf("%d clicks are stored, the resolved click as %+v; want 2, and the target %+v", len(store.clicks), got, target)
@@ -420,7 +422,7 @@ func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 		unknown: affiliate.ClickCodeUnknown, invalidKey: affiliate.ClickKeyUnknown, poison: affiliate.ClickRejected,
 	} {
 		id, _ := affiliate.IDFromBytes[affiliate.Click](raw.Id)
-		if got := store.letters[id].Reason; got != want {
+		if got := store.deadLetters[id].Reason; got != want {
 			t.Errorf("%v became a dead letter with the reason %q, want %q", raw, got, want)
 		}
 	}
@@ -436,8 +438,8 @@ func TestIngester_CountsEntriesThatDisappeared(t *testing.T) {
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
 	pgtest.Eventually(t, "the entry is counted as lost", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
-	if clicks, letters := store.count(); clicks != 0 || letters != 0 {
-		t.Errorf("%d clicks and %d dead letters were stored, want none", clicks, letters)
+	if clicks, deadLetters := store.count(); clicks != 0 || deadLetters != 0 {
+		t.Errorf("%d clicks and %d dead letters were stored, want none", clicks, deadLetters)
 	}
 }
 
@@ -446,20 +448,21 @@ func TestIngester_CountsALostStream(t *testing.T) {
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
 	s.append(click())
-	pgtest.Eventually(t, "the first is acknowledged", func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == 1 })
+	pgtest.Eventually(t, "the first click is acknowledged", func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == 1 })
 	if n := testutil.ToFloat64(ingester.metrics.recreated); n != 0 {
 		t.Errorf("%v groups are counted as created again before the loss, want none", n)
 	}
 	check(t, s.client.FlushDB(t.Context()).Err())
 	pgtest.Eventually(t, "the group is counted as created again", func() bool { return testutil.ToFloat64(ingester.metrics.recreated) == 1 })
 	s.append(click())
-	pgtest.Eventually(t, "the second is stored", func() bool { n, _ := store.count(); return n == 2 })
+	pgtest.Eventually(t, "the second click is stored", func() bool { n, _ := store.count(); return n == 2 })
 }
 
 func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
 	for name, c := range map[string]struct {
 		trimEvery time.Duration
-		// triggerCheck makes the ingester check the stream.
+		// triggerCheck makes the ingester check the stream. In the first case, the
+		// ingester checks the stream each time it trims it.
 		triggerCheck func(*stream) error
 	}{
 		"while it is read": {20 * time.Millisecond, func(*stream) error { return nil }},
@@ -476,11 +479,11 @@ func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
 				return func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == n }
 			}
 			s.append(click())
-			pgtest.Eventually(t, "the first is acknowledged", acknowledged(1))
+			pgtest.Eventually(t, "the first click is acknowledged", acknowledged(1))
 			older, err := s.client.Dump(t.Context(), clickstream.Key(0)).Result()
 			check(t, err)
 			s.append(click())
-			pgtest.Eventually(t, "the second is acknowledged", acknowledged(2))
+			pgtest.Eventually(t, "the second click is acknowledged", acknowledged(2))
 			if n := testutil.ToFloat64(ingester.metrics.lost); n != 0 {
 				t.Errorf("%v entries are counted as lost before the loss, want none", n)
 			}
@@ -488,7 +491,7 @@ func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
 			check(t, c.triggerCheck(s))
 			pgtest.Eventually(t, "the loss is counted", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
 			s.append(click())
-			pgtest.Eventually(t, "the third is stored", func() bool { n, _ := store.count(); return n == 3 })
+			pgtest.Eventually(t, "the third click is stored", func() bool { n, _ := store.count(); return n == 3 })
 		})
 	}
 }
@@ -513,7 +516,7 @@ func TestIngester_ContinuesAfterARestartOfRedis(t *testing.T) {
 	ingester.log = slog.New(warningFlag{slog.DiscardHandler, &noticed})
 	defer run(ingester)()
 	s.append(click())
-	pgtest.Eventually(t, "the first is stored", func() bool { n, _ := store.count(); return n == 1 })
+	pgtest.Eventually(t, "the first click is stored", func() bool { n, _ := store.count(); return n == 1 })
 	server.Kill9()
 	pgtest.Eventually(t, "the ingester notices the outage", noticed.Load)
 	server.Restart()
@@ -521,15 +524,15 @@ func TestIngester_ContinuesAfterARestartOfRedis(t *testing.T) {
 		raw, _ := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{click()}})
 		return s.writer.Append(context.Background(), 0, raw, 1) == nil
 	})
-	pgtest.Eventually(t, "the second is stored", func() bool { n, _ := store.count(); return n >= 2 })
-	pgtest.Eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
+	pgtest.Eventually(t, "the second click is stored", func() bool { n, _ := store.count(); return n >= 2 })
+	pgtest.Eventually(t, "all entries are acknowledged", func() bool { return s.pending() == 0 })
 }
 
 func TestRun_StopFinishesTheCurrentBatch(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	store.before = func(int, []affiliate.Click) error {
+	store.beforeStore = func(int, []affiliate.Click) error {
 		once.Do(func() { close(entered) })
 		<-leave
 		return nil
@@ -547,20 +550,20 @@ func TestRun_StopFinishesTheCurrentBatch(t *testing.T) {
 
 func TestRun_StopDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	store.before = func(int, []affiliate.Click) error { return errors.New("connection refused") }
+	store.beforeStore = func(int, []affiliate.Click) error { return errors.New("connection refused") }
 	ingester, _ := s.ingester("one", store)
 	ingester.cfg.StopTimeout = 100 * time.Millisecond
 	s.append(click())
 	stop := run(ingester)
-	pgtest.Eventually(t, "delivered", func() bool { return s.pending() == 1 })
-	began := time.Now()
+	pgtest.Eventually(t, "the entry is delivered to the ingester", func() bool { return s.pending() == 1 })
+	start := time.Now()
 	stop()
-	if took := time.Since(began); took > 2*time.Second || s.pending() != 1 {
+	if took := time.Since(start); took > 2*time.Second || s.pending() != 1 {
 		t.Errorf("the stop took %s and left %d entries pending, want at most 2 s and 1", took, s.pending())
 	}
 }
 
-func FuzzUnpack(f *testing.F) {
+func FuzzDecodeEntry(f *testing.F) {
 	raw, _ := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{click(), click()}})
 	f.Add(raw)
 	f.Add([]byte{0x0a, 0x7f})

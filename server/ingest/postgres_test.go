@@ -19,8 +19,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/visitors"
 )
 
-// countingVisitors counts the clicks that were not checked, because a slow machine took
-// too long.
+// countingVisitors counts the clicks that MarkUnique could not check, because Redis did
+// not respond in time on a slow machine.
 type countingVisitors struct {
 	ingest.Visitors
 	unknown atomic.Int64
@@ -32,8 +32,8 @@ func (v *countingVisitors) MarkUnique(ctx context.Context, clicks []*affiliate.C
 	return unknown
 }
 
-// The test runs two ingesters on real servers. Each entry is delivered to both of them.
-// Postgres rejects one of the records.
+// The test runs two ingesters on real servers. They claim entries after such a short time
+// that entries are delivered to both of them. Postgres rejects one of the records.
 func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 	url, f := redistest.New(t), pgtest.Open(t, time.Now)
 	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
@@ -103,7 +103,7 @@ func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 	cancel()
 	running.Wait()
 	if n, distinct := f.Count(`select count(*) from clicks`), f.Count(`select count(distinct id) from clicks`); n != entries*perEntry || distinct != n || rejected() != 1 {
-		t.Errorf("%d rows of %d clicks and %d dead letters, want %d rows, all different, and 1", n, distinct, rejected(), entries*perEntry)
+		t.Errorf("%d rows with %d different clicks, and %d dead letters, want %d rows, all different, and 1 dead letter", n, distinct, rejected(), entries*perEntry)
 	}
 	var counted, unique, visited int64
 	err = f.SQL.QueryRow(t.Context(), `

@@ -27,9 +27,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// path has all parts that a click passes, on real servers: the collector, the stream, the
-// ingesters and the database.
-type path struct {
+// pipeline has all parts that a click passes, on real servers: the collector, the stream,
+// the ingesters and the database.
+type pipeline struct {
 	*pgtest.Fixture
 	collector *collector.Collector
 	key       affiliate.Key
@@ -39,10 +39,10 @@ type path struct {
 
 const shortKey = "Anna000key"
 
-func newPath(t *testing.T) *path {
+func newPipeline(t *testing.T) *pipeline {
 	t.Helper()
 	redisURL := redistest.New(t)
-	p := &path{Fixture: pgtest.Open(t, time.Now), key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)}
+	p := &pipeline{Fixture: pgtest.Open(t, time.Now), key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)}
 	now := time.Now()
 	p.workspace, p.link = affiliate.NewID[affiliate.Workspace](now), affiliate.NewID[affiliate.Link](now)
 	program, participant := affiliate.NewID[affiliate.Program](now), affiliate.NewID[affiliate.Participant](now)
@@ -97,7 +97,7 @@ func newPath(t *testing.T) *path {
 	return p
 }
 
-func (p *path) request(method, target, body string, headers map[string]string) (status int, location string) {
+func (p *pipeline) request(method, target, body string, headers map[string]string) (status int, location string) {
 	p.Helper()
 	r := httptest.NewRequestWithContext(p.Context(), method, target, strings.NewReader(body))
 	r.RemoteAddr = "203.0.113.9:4711"
@@ -109,16 +109,17 @@ func (p *path) request(method, target, body string, headers map[string]string) (
 	return w.Code, w.Header().Get("Location")
 }
 
-// waitForRows waits until n clicks are stored.
-func (p *path) waitForRows(n int) {
+// waitForClicks waits until n clicks are stored.
+func (p *pipeline) waitForClicks(n int) {
 	p.Helper()
 	pgtest.Eventually(p, fmt.Sprintf("%d clicks are stored", n), func() bool { return p.Count(`select count(*) from clicks`) == n })
 }
 
-// row returns the columns of a click, except its id, its times and foreign_origin.
-func (p *path) row(where string, args ...any) map[string]any {
+// row returns the columns of the click that the condition selects, except its id, its
+// times and foreign_origin.
+func (p *pipeline) row(condition string, args ...any) map[string]any {
 	p.Helper()
-	rows, err := p.SQL.Query(p.Context(), `select to_jsonb(c) - '{id,clicked_at,received_at,expires_at,created_at,foreign_origin}'::text[] from clicks c where `+where, args...)
+	rows, err := p.SQL.Query(p.Context(), `select to_jsonb(c) - '{id,clicked_at,received_at,expires_at,created_at,foreign_origin}'::text[] from clicks c where `+condition, args...)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -129,8 +130,8 @@ func (p *path) row(where string, args ...any) map[string]any {
 	return row
 }
 
-func TestClick_OfLinkAndOfScriptStoreEqualRows(t *testing.T) {
-	p := newPath(t)
+func TestClicks_OfLinkAndScriptAreStoredAsEqualRows(t *testing.T) {
+	p := newPipeline(t)
 	status, location := p.request(http.MethodGet, "/r/"+shortKey+"?utm_source=mail", "", map[string]string{"User-Agent": "agent", "Referer": "https://news.example/a"})
 	target, err := url.Parse(location)
 	if err != nil {
@@ -145,17 +146,17 @@ func TestClick_OfLinkAndOfScriptStoreEqualRows(t *testing.T) {
 	if status, _ := p.request(http.MethodPost, "/v1/clicks", body, script); status != http.StatusCreated {
 		t.Fatalf("the script's click got the status %d, want 201", status)
 	}
-	p.waitForRows(2)
-	link, scripts := p.row(`id = $1`, id), p.row(`id <> $1`, id)
-	if !maps.EqualFunc(link, scripts, func(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
-		t.Errorf("the link's click is stored as\n%v, the script's as\n%v", link, scripts)
+	p.waitForClicks(2)
+	linkClick, scriptClick := p.row(`id = $1`, id), p.row(`id <> $1`, id)
+	if !maps.EqualFunc(linkClick, scriptClick, func(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
+		t.Errorf("the link's click is stored as\n%v, the script's as\n%v", linkClick, scriptClick)
 	}
 	for column, want := range map[string]any{
 		"workspace_id": p.workspace.String(), "link_id": p.link.String(), "mode": "live", "referral_code": "anna", "sub_id": "s1", "utm_source": "mail",
 		"referrer_domain": "news.example", "landing_url": "https://shop.example/p", "consent": "unknown", "ip_prefix": "203.0.113.0/24",
 	} {
-		if link[column] != want {
-			t.Errorf("%s is %v, want %v", column, link[column], want)
+		if linkClick[column] != want {
+			t.Errorf("%s is %v, want %v", column, linkClick[column], want)
 		}
 	}
 	var foreign []bool
@@ -166,8 +167,8 @@ func TestClick_OfLinkAndOfScriptStoreEqualRows(t *testing.T) {
 
 // Each click is counted once, however often its entry is delivered. HEAD requests and
 // prefetches are not counted.
-func TestClick_IsCountedOnce(t *testing.T) {
-	p := newPath(t)
+func TestClicks_AreCountedOnce(t *testing.T) {
+	p := newPipeline(t)
 	const visitors = 50
 	browser := map[string]string{"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"}
 	var group sync.WaitGroup
@@ -181,7 +182,7 @@ func TestClick_IsCountedOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	p.waitForRows(visitors)
+	p.waitForClicks(visitors)
 	var counted, others int64
 	err := p.SQL.QueryRow(t.Context(), `select sum(clicks) filter (where link_id = $1), count(*) filter (where link_id is distinct from $1) from stats_deltas`, p.link).Scan(&counted, &others)
 	if err != nil || counted != visitors || others != 0 {

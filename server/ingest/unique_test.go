@@ -25,8 +25,8 @@ func (s *stream) visitors(url string) *visitors.Visitors {
 	return visitors.New(client)
 }
 
-// visit returns a click of the visitor with the address. Its time of receipt is
-// offsetMillis after a fixed time.
+// visit returns a click of the visitor with the given address. It was received
+// offsetMillis milliseconds after a fixed time.
 func visit(address string, offsetMillis int64, change ...func(*edgev1.Click)) *edgev1.Click {
 	return click(append(change, func(c *edgev1.Click) {
 		c.IpHash, c.UaHash, c.Consent = []byte(address), []byte("agent"), edgev1.Consent_CONSENT_GRANTED
@@ -51,8 +51,8 @@ func (s *memoryStore) unique(t *testing.T, clicks ...*edgev1.Click) (unique []bo
 }
 
 // The process crashes after it marked the unique clicks and before the commit. The next
-// process reads the entry again, and another click with an earlier time. The same click
-// must be unique as before.
+// process reads the entry again, and also a click of the same visitor with an earlier
+// time. The click that was marked before the crash must stay the unique click.
 func TestIngester_CrashBeforeTheCommitKeepsTheSameUniqueClick(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	first, second := visit("a", 1), visit("a", 2)
@@ -62,7 +62,7 @@ func TestIngester_CrashBeforeTheCommitKeepsTheSameUniqueClick(t *testing.T) {
 	entries, err := crashing.reader.Next(t.Context(), 0)
 	check(t, err)
 	ctx, crash := context.WithCancel(t.Context())
-	store.before = func(int, []affiliate.Click) error { crash(); return errors.New("connection lost") }
+	store.beforeStore = func(int, []affiliate.Click) error { crash(); return errors.New("connection lost") }
 	crashing.process(ctx, entries)
 	if clicks, _ := store.count(); clicks != 0 || s.pending() != 1 {
 		t.Fatalf("%d clicks committed, %d entries pending; want 0 and 1", clicks, s.pending())
@@ -70,8 +70,8 @@ func TestIngester_CrashBeforeTheCommitKeepsTheSameUniqueClick(t *testing.T) {
 
 	late, other := visit("a", 0), visit("b", 0)
 	s.append(late, other)
-	// The second call fails, although the process does not crash.
-	store.before = func(call int, _ []affiliate.Click) error {
+	// The second call of StoreClicks fails, although the process does not crash.
+	store.beforeStore = func(call int, _ []affiliate.Click) error {
 		if call == 2 {
 			return errors.New("connection refused")
 		}
@@ -80,14 +80,14 @@ func TestIngester_CrashBeforeTheCommitKeepsTheSameUniqueClick(t *testing.T) {
 	restarted, _ := s.ingester("one", store)
 	restarted.visitors = s.visitors(s.url)
 	defer run(restarted)()
-	pgtest.Eventually(t, "acknowledged", func() bool { n, _ := store.count(); return n == 4 && s.pending() == 0 })
+	pgtest.Eventually(t, "all clicks are stored and all entries are acknowledged", func() bool { n, _ := store.count(); return n == 4 && s.pending() == 0 })
 	if got := store.unique(t, late, first, second, other); got[0] || !got[1] || got[2] || !got[3] {
-		t.Errorf("unique are %t, want the second and the last", got)
+		t.Errorf("the clicks are unique: %t, want only the second and the last to be unique", got)
 	}
 }
 
-// The check for unique clicks needs the workspace. An edge that could not resolve the
-// click did not send it, so the check must run after the click is resolved.
+// The check for unique clicks needs the workspace. A collector that could not resolve a
+// click sends it without a workspace, so the ingester must resolve the click first.
 func TestIngester_MarksUnresolvedClicksAsUnique(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
@@ -105,9 +105,9 @@ func TestIngester_MarksUnresolvedClicksAsUnique(t *testing.T) {
 	ingester, _ := s.ingester("one", store)
 	ingester.visitors = s.visitors(s.url)
 	defer run(ingester)()
-	pgtest.Eventually(t, "stored", func() bool { n, _ := store.count(); return n == 2 })
+	pgtest.Eventually(t, "both clicks are stored", func() bool { n, _ := store.count(); return n == 2 })
 	if got := store.unique(t, unresolved, resolved); !got[0] || got[1] {
-		t.Errorf("unique are %t, want the first", got)
+		t.Errorf("the clicks are unique: %t, want only the first to be unique", got)
 	}
 }
 
@@ -120,11 +120,11 @@ func TestIngester_StoresClicksWhileVisitorsAreUnreachable(t *testing.T) {
 	clicks := []*edgev1.Click{visit("a", 0), visit("b", 0), visit("c", 0, func(c *edgev1.Click) { c.IsBot = true })}
 	s.append(clicks...)
 	defer run(ingester)()
-	pgtest.Eventually(t, "acknowledged", func() bool { n, _ := store.count(); return n == 3 && s.pending() == 0 })
+	pgtest.Eventually(t, "all clicks are stored and all entries are acknowledged", func() bool { n, _ := store.count(); return n == 3 && s.pending() == 0 })
 	if got := store.unique(t, clicks...); slices.Contains(got, true) {
-		t.Errorf("unique are %t, want none", got)
+		t.Errorf("the clicks are unique: %t, want none to be unique", got)
 	}
 	if unknown := testutil.ToFloat64(ingester.metrics.uniqueUnknown); unknown != 2 {
-		t.Errorf("%v clicks are unknown, want 2", unknown)
+		t.Errorf("%v clicks are counted as not checked, want the 2 that are not from bots", unknown)
 	}
 }

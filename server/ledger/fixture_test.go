@@ -45,8 +45,8 @@ func (f *fixture) asOwner() context.Context {
 	return servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleOwner)
 }
 
-// addEntry creates an entry one second after the previous one. If currency is empty, the
-// entry has the programme's currency.
+// addEntry creates an entry, one second after the previous entry. If currency is empty,
+// the entry has the programme's currency.
 func (f *fixture) addEntry(p pgtest.Participant, kind affiliatev1.LedgerEntryType, cents int64, currency string) *affiliatev1.LedgerEntry {
 	f.Helper()
 	f.clock.Advance(time.Second)

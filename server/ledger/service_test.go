@@ -145,7 +145,7 @@ func TestListPartnerLedger_ShowsOwnEntries(t *testing.T) {
 				t.Errorf("ListPartnerLedger returned %s, want %s", summary, tc.want)
 			}
 			if text := protojson.Format(got); strings.Contains(text, f.Owner.String()) || strings.Contains(text, beta.Owner.String()) {
-				t.Errorf("ListPartnerLedger shows the merchant's user who created an entry: %s", text)
+				t.Errorf("ListPartnerLedger shows the id of the user who created an entry: %s", text)
 			}
 		})
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// page is the website of the shop's programme.
-const page = "https://shop.example/"
+// website is the website of the shop's programme.
+const website = "https://shop.example/"
 
 // fixture is a shop with the service under test.
 type fixture struct {
@@ -52,9 +52,9 @@ func (f *fixture) join(code string) pgtest.Participant {
 	return f.Join("Jane", pgtest.Row{"referral_code": code})
 }
 
-// createLink creates a link to page for a participant, as the shop's owner.
+// createLink creates a link to website for a participant, as the shop's owner.
 func (f *fixture) createLink(p pgtest.Participant, change ...func(*affiliatev1.CreateLinkRequest)) (*affiliatev1.Link, error) {
-	req := &affiliatev1.CreateLinkRequest{ProgramId: f.Program.String(), ParticipantId: p.ID.String(), DestinationUrl: page}
+	req := &affiliatev1.CreateLinkRequest{ProgramId: f.Program.String(), ParticipantId: p.ID.String(), DestinationUrl: website}
 	for _, c := range change {
 		c(req)
 	}
@@ -101,12 +101,11 @@ func idsOf(links []*affiliatev1.Link) (ids []string) {
 	return ids
 }
 
-// records are the records that the service writes in addition to a link.
+// records describes what the service has written in addition to the rows of links.
 type records struct {
-	AuditActions []string
-	Events       []string
-	// DirectoryJobs is the number of jobs that update the edge directory, for all links.
-	DirectoryJobs int
+	AuditActions  []string // on one link
+	Events        []string // about the same link
+	DirectoryJobs int      // number of jobs that update the edge directory after changes of any link
 }
 
 func (f *fixture) recordsOf(id string) records {

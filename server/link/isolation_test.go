@@ -55,7 +55,7 @@ func TestMerchant_AccessesOwnLinksOnly(t *testing.T) {
 			}
 			_, err = f.service.ListLinks(tc.caller, &affiliatev1.ListLinksRequest{ProgramId: tc.program})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			_, err = f.service.CreateLink(tc.caller, &affiliatev1.CreateLinkRequest{ProgramId: tc.program, ParticipantId: jane.ID.String(), DestinationUrl: page})
+			_, err = f.service.CreateLink(tc.caller, &affiliatev1.CreateLinkRequest{ProgramId: tc.program, ParticipantId: jane.ID.String(), DestinationUrl: website})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
@@ -86,7 +86,7 @@ func TestPartner_CreatesUpdatesAndDeletesOwnLinks(t *testing.T) {
 	f := newFixture(t)
 	jane := f.join("jane")
 	f.clock.Advance(time.Minute)
-	create := &affiliatev1.CreatePartnerLinkRequest{ProgramId: f.Program.String(), DestinationUrl: page, Code: new("Mine")}
+	create := &affiliatev1.CreatePartnerLinkRequest{ProgramId: f.Program.String(), DestinationUrl: website, Code: new("Mine")}
 	if err := servertest.Check(f.service, create); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestPartner_CreatesUpdatesAndDeletesOwnLinks(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
-// changeSubID returns a request that every link of the calling partner accepts.
+// changeSubID returns a request that is valid for every link of the calling partner.
 func changeSubID(link string) *affiliatev1.UpdatePartnerLinkRequest {
 	return &affiliatev1.UpdatePartnerLinkRequest{LinkId: link, UpdateMask: mask("sub_id"), SubId: new("x")}
 }
@@ -152,7 +152,7 @@ func TestPartner_AccessesOwnLinksOnly(t *testing.T) {
 		"partner without programmes":    {servertest.AsPartner(f, f.NewPartner("John"), affiliate.ModeLive), f.Program},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := f.service.CreatePartnerLink(tc.caller, &affiliatev1.CreatePartnerLinkRequest{ProgramId: tc.program.String(), DestinationUrl: page})
+			_, err := f.service.CreatePartnerLink(tc.caller, &affiliatev1.CreatePartnerLinkRequest{ProgramId: tc.program.String(), DestinationUrl: website})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
@@ -177,5 +177,5 @@ func TestPartnerLinks_Refusals(t *testing.T) {
 	f.Exec(`update participants set erased_at = $1`, f.Now())
 	_, err = f.service.UpdatePartnerLink(ctx, changeSubID(id))
 	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
-	pgtest.RequireRefusal(t, create(page), affiliate.ReasonParticipantErased)
+	pgtest.RequireRefusal(t, create(website), affiliate.ReasonParticipantErased)
 }

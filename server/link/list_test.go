@@ -22,8 +22,8 @@ func TestListLinks(t *testing.T) {
 		f.clock.Advance(time.Minute)
 		return f.NewLink(p, code).ID.String()
 	}
-	underscore, letter, hyphen, other := newLink(jane, "sale_1"), newLink(john, "salex1"), newLink(jane, "sale-2"), newLink(john, "other")
-	all := append([]string{other, hyphen, letter, underscore}, defaultLinks...)
+	withUnderscore, withLetter, withHyphen, other := newLink(jane, "sale_1"), newLink(john, "salex1"), newLink(jane, "sale-2"), newLink(john, "other")
+	all := append([]string{other, withHyphen, withLetter, withUnderscore}, defaultLinks...)
 	elsewhere := f.NewParticipant(f.Scope, f.NewProgram(f.Scope), f.NewPartner("Jane"), pgtest.Row{"referral_code": "sale-elsewhere"})
 
 	for name, tc := range map[string]struct {
@@ -34,13 +34,13 @@ func TestListLinks(t *testing.T) {
 		"all":                            {&affiliatev1.ListLinksRequest{}, all, 6},
 		"second page":                    {&affiliatev1.ListLinksRequest{Page: new(int32(2)), PageSize: new(int32(2))}, all[2:4], 6},
 		"after the last page":            {&affiliatev1.ListLinksRequest{Page: new(int32(9))}, nil, 6},
-		"one participant":                {&affiliatev1.ListLinksRequest{ParticipantId: new(jane.ID.String())}, []string{hyphen, underscore, jane.Link.String()}, 3},
+		"one participant":                {&affiliatev1.ListLinksRequest{ParticipantId: new(jane.ID.String())}, []string{withHyphen, withUnderscore, jane.Link.String()}, 3},
 		"participant of other programme": {&affiliatev1.ListLinksRequest{ParticipantId: new(elsewhere.ID.String())}, nil, 0},
-		"prefix in upper case":           {&affiliatev1.ListLinksRequest{Search: new("SALE")}, []string{hyphen, letter, underscore}, 3},
-		"underscore is not a wildcard":   {&affiliatev1.ListLinksRequest{Search: new("sale_")}, []string{underscore}, 1},
+		"prefix in upper case":           {&affiliatev1.ListLinksRequest{Search: new("SALE")}, []string{withHyphen, withLetter, withUnderscore}, 3},
+		"underscore is not a wildcard":   {&affiliatev1.ListLinksRequest{Search: new("sale_")}, []string{withUnderscore}, 1},
 		"percent sign is not a wildcard": {&affiliatev1.ListLinksRequest{Search: new("%")}, nil, 0},
-		"prefix and participant":         {&affiliatev1.ListLinksRequest{Search: new("sale"), ParticipantId: new(john.ID.String())}, []string{letter}, 1},
-		"first page of a search":         {&affiliatev1.ListLinksRequest{Search: new("sale"), PageSize: new(int32(1))}, []string{hyphen}, 3},
+		"prefix and participant":         {&affiliatev1.ListLinksRequest{Search: new("sale"), ParticipantId: new(john.ID.String())}, []string{withLetter}, 1},
+		"first page of a search":         {&affiliatev1.ListLinksRequest{Search: new("sale"), PageSize: new(int32(1))}, []string{withHyphen}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if ids, total := f.listLinks(tc.req); total != tc.total || !slices.Equal(ids, tc.want) {
@@ -50,9 +50,9 @@ func TestListLinks(t *testing.T) {
 	}
 }
 
-// The store adds clicks and conversions to the totals of a link later. The counts must
-// include both the totals and what is not yet in them.
-func TestLinks_CountClicksThatAreNotYetInTotals(t *testing.T) {
+// New clicks and conversions of a link are stored as deltas, and FoldStats adds these to
+// the totals later. The counts must include the totals and the deltas.
+func TestLinks_CountTotalsAndDeltas(t *testing.T) {
 	f := newFixture(t)
 	jane := f.join("jane")
 	l := f.NewLink(jane, "sale")

@@ -15,6 +15,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/link"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -49,7 +50,7 @@ func TestCreateLink(t *testing.T) {
 	if n := f.Count(`
 		select count(*) from referral_codes
 		where code = 'jane-sale' and mode = 'live' and participant_id = $1 and link_id = $2`, jane.ID, l.GetId()); n != 1 {
-		t.Errorf("the code leads to the link in %d records, want 1", n)
+		t.Errorf("%d referral codes lead to the link, want 1", n)
 	}
 	wantRecords := records{[]string{"link.create"}, []string{"link.created"}, 1}
 	if got := f.recordsOf(l.GetId()); !reflect.DeepEqual(got, wantRecords) {
@@ -79,7 +80,7 @@ func TestCreateLink_GeneratesCodeFromReferralCode(t *testing.T) {
 	requireCode(jane, `^jane-[a-z0-9]{3}$`)
 	requireCode(long, `^x{46}-[a-z0-9]{3}$`)
 
-	// All codes with a suffix of three characters are taken.
+	// If all codes with a suffix of three characters are taken, the suffix is longer.
 	const letters = "abcdefghijkmnpqrstuvwxyz23456789"
 	f.Exec(`
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
@@ -95,8 +96,8 @@ func TestGetLink_DefaultLinkLeadsToPageOfProgramme(t *testing.T) {
 		program          pgtest.Row
 		destination, url string
 	}{
-		"website":      {nil, page, page + "?via=jane"},
-		"landing page": {pgtest.Row{"landing_url": page + "welcome?x=1"}, page + "welcome?x=1", page + "welcome?x=1&via=jane"},
+		"website":      {nil, website, website + "?via=jane"},
+		"landing page": {pgtest.Row{"landing_url": website + "welcome?x=1"}, website + "welcome?x=1", website + "welcome?x=1&via=jane"},
 		"no page":      {pgtest.Row{"website_url": nil}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +150,7 @@ func TestCreateLink_Refusals(t *testing.T) {
 		"not a web URL":                  {jane, destination("javascript:alert(1)"), affiliate.ReasonValidation, "destination_url"},
 		"parent domain of a wildcard":    {jane, destination("https://brand.example"), affiliate.ReasonValidation, "destination_url"},
 		"reserved code":                  {jane, code("Admin"), affiliate.ReasonValidation, "code"},
-		"code with a space":              {jane, code("a b"), affiliate.ReasonValidation, "annotations"},
+		"code with a space":              {jane, code("a b"), affiliate.ReasonValidation, servertest.Annotations},
 		"code of another link":           {jane, code("TAKEN"), affiliate.ReasonReferralCodeTaken, ""},
 		"code of another participant":    {jane, code("elsewhere"), affiliate.ReasonReferralCodeTaken, ""},
 		"code of a deleted link":         {jane, code("deleted"), affiliate.ReasonReferralCodeTaken, ""},
@@ -217,7 +218,7 @@ func TestCreateLink_LimitHoldsInParallel(t *testing.T) {
 	if n := f.Count(`select count(*) from referral_codes`); n != affiliate.MaxLinks+1 {
 		t.Errorf("%d codes are stored, want one for each of %d links", n, affiliate.MaxLinks+1)
 	}
-	// A deleted link makes room for another one.
+	// After a deletion, another link can be created.
 	deleted := slices.IndexFunc(ids, func(id string) bool { return id != jane.Link.String() })
 	if err := f.deleteLink(ids[deleted]); err != nil {
 		t.Fatal(err)
@@ -274,24 +275,24 @@ func TestUpdateLink(t *testing.T) {
 		}
 	}
 
-	want.DestinationUrl, want.SubId, want.Utm = page+"b", new("s"), &affiliatev1.Utm{Source: new("a"), Term: new("b")}
-	want.Url = page + "b?via=sale&sub_id=s&utm_source=a&utm_term=b"
+	want.DestinationUrl, want.SubId, want.Utm = website+"b", new("s"), &affiliatev1.Utm{Source: new("a"), Term: new("b")}
+	want.Url = website + "b?via=sale&sub_id=s&utm_source=a&utm_term=b"
 	want.UpdatedAt = server.Timestamp(f.Now().Truncate(time.Millisecond))
 	requireUpdate(&affiliatev1.UpdateLinkRequest{
-		UpdateMask: mask("destination_url", "sub_id", "utm.source", "utm.term"), DestinationUrl: new(page + "b"), SubId: new("s"),
+		UpdateMask: mask("destination_url", "sub_id", "utm.source", "utm.term"), DestinationUrl: new(website + "b"), SubId: new("s"),
 		Utm: &affiliatev1.Utm{Source: new("a"), Term: new("b")},
 	})
 	object, previous := f.LastEvent(affiliate.EventLinkUpdated)
 	if object["version"] != 2.0 {
 		t.Errorf("the event has version %v, want 2", object["version"])
 	}
-	if previous["destination_url"] != page || previous["sub_id"] != nil || len(previous) != 3 {
-		t.Errorf("the event has the previous values %v, want destination_url %s, no sub_id, and utm", previous, page)
+	if previous["destination_url"] != website || previous["sub_id"] != nil || len(previous) != 3 {
+		t.Errorf("the event has the previous values %v, want destination_url %s, no sub_id, and utm", previous, website)
 	}
 
-	// The mask names parameters of utm. The others keep their values.
+	// The mask names two parameters of utm. The other parameters keep their values.
 	f.clock.Advance(time.Minute)
-	want.Utm, want.Url = &affiliatev1.Utm{Campaign: new("c"), Term: new("b")}, page+"b?via=sale&sub_id=s&utm_campaign=c&utm_term=b"
+	want.Utm, want.Url = &affiliatev1.Utm{Campaign: new("c"), Term: new("b")}, website+"b?via=sale&sub_id=s&utm_campaign=c&utm_term=b"
 	want.UpdatedAt = server.Timestamp(f.Now().Truncate(time.Millisecond))
 	requireUpdate(&affiliatev1.UpdateLinkRequest{UpdateMask: mask("utm.source", "utm.campaign"), Utm: &affiliatev1.Utm{Campaign: new("c")}})
 
@@ -310,7 +311,7 @@ func TestUpdateLink(t *testing.T) {
 		t.Errorf("the records are %+v, want %+v", got, wantRecords)
 	}
 
-	want.SubId, want.Utm, want.Url = nil, &affiliatev1.Utm{}, page+"b?via=sale"
+	want.SubId, want.Utm, want.Url = nil, &affiliatev1.Utm{}, website+"b?via=sale"
 	want.UpdatedAt = server.Timestamp(f.Now().Truncate(time.Millisecond))
 	requireUpdate(&affiliatev1.UpdateLinkRequest{UpdateMask: mask("utm", "sub_id")})
 }
@@ -328,8 +329,8 @@ func TestUpdateLink_Refusals(t *testing.T) {
 		"no URL":                   {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("destination_url")}, "destination_url"},
 		"code":                     {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("code")}, "update_mask"},
 		"unknown UTM parameter":    {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("utm.id")}, "update_mask"},
-		"field without a path":     {&affiliatev1.UpdateLinkRequest{SubId: new("s")}, "update_mask"},
-		"object without a path":    {&affiliatev1.UpdateLinkRequest{Utm: &affiliatev1.Utm{Term: new("t")}}, "update_mask"},
+		"field not in the mask":    {&affiliatev1.UpdateLinkRequest{SubId: new("s")}, "update_mask"},
+		"object not in the mask":   {&affiliatev1.UpdateLinkRequest{Utm: &affiliatev1.Utm{Term: new("t")}}, "update_mask"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.updateLink(id, tc.req)
@@ -354,8 +355,8 @@ func TestDefaultLink_CanHaveDestinationAndCannotBeDeleted(t *testing.T) {
 		destination *string
 		wantURL     string
 	}{
-		{new(page + "own"), page + "own?via=jane"},
-		{nil, page + "?via=jane"},
+		{new(website + "own"), website + "own?via=jane"},
+		{nil, website + "?via=jane"},
 	} {
 		f.clock.Advance(time.Minute)
 		got, err := f.updateLink(id, &affiliatev1.UpdateLinkRequest{UpdateMask: mask("destination_url"), DestinationUrl: tc.destination})
@@ -363,8 +364,8 @@ func TestDefaultLink_CanHaveDestinationAndCannotBeDeleted(t *testing.T) {
 			t.Fatalf("UpdateLink returned URL %q, error %v, want URL %q", got.GetUrl(), err, tc.wantURL)
 		}
 	}
-	if _, previous := f.LastEvent(affiliate.EventLinkUpdated); previous["destination_url"] != page+"own" {
-		t.Errorf("the event has the previous destination %v, want %s", previous["destination_url"], page+"own")
+	if _, previous := f.LastEvent(affiliate.EventLinkUpdated); previous["destination_url"] != website+"own" {
+		t.Errorf("the event has the previous destination %v, want %s", previous["destination_url"], website+"own")
 	}
 	pgtest.RequireRefusal(t, f.deleteLink(id), affiliate.ReasonValidation, "link_id")
 }
@@ -401,9 +402,9 @@ func TestDeleteLink_InParallelSucceedsOnce(t *testing.T) {
 	if ids, total := f.listLinks(&affiliatev1.ListLinksRequest{}); total != 1 || !slices.Equal(ids, []string{jane.Link.String()}) {
 		t.Errorf("after the deletion the links are %v, total %d, want only the default link %s", ids, total, jane.Link)
 	}
-	// The link of a click is needed after the link was deleted.
+	// The link and its code stay stored, because the link's clicks refer to them.
 	if n := f.Count(`select count(*) from referral_codes c join links l on l.id = c.link_id where c.code = 'sale' and l.deleted_at is not null`); n != 1 {
-		t.Errorf("%d deleted links with their code are stored, want 1", n)
+		t.Errorf("%d deleted links with a code are stored, want 1", n)
 	}
 	got := f.recordsOf(id)
 	if want := []string{"link.create", "link.delete"}; !slices.Equal(got.AuditActions, want) {
@@ -445,6 +446,6 @@ func TestLinkChanges_FailWithoutTheirAuditRecord(t *testing.T) {
 		t.Error("a failed CreateLink stored its code")
 	}
 	if types, _ := f.Events(); !slices.Equal(types, []string{"link.created"}) {
-		t.Errorf("the events are %q, want only that of the existing link", types)
+		t.Errorf("the events are %q, want only the event of the existing link", types)
 	}
 }

@@ -96,12 +96,11 @@ func codesOf(promoCodes []*affiliatev1.PromoCode) (codes []string) {
 	return codes
 }
 
-// records are the records that the service writes in addition to a promo code.
+// records describes what the service has written in addition to the rows of promo codes.
 type records struct {
-	AuditActions []string
-	Events       []string
-	// DirectoryJobs is the number of jobs that update the edge directory, for all codes.
-	DirectoryJobs int
+	AuditActions  []string // on one code
+	Events        []string // about the same code
+	DirectoryJobs int      // number of jobs that update the edge directory after changes of any code
 }
 
 func (f *fixture) recordsOf(id string) records {

@@ -150,7 +150,7 @@ func TestMerchant_AccessesOwnPromoCodesOnly(t *testing.T) {
 		t.Errorf("after refused calls the codes are %q, total %d, want 1", codes, total)
 	}
 	if n := f.Count(`select count(*) from audit_log`); n != 1 {
-		t.Errorf("after refused calls the audit log has %d records, want only that of the creation", n)
+		t.Errorf("after refused calls the audit log has %d records, want only the record of the creation", n)
 	}
 }
 

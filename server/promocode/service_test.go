@@ -14,6 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -74,16 +75,16 @@ func TestCreatePromoCode_ValidatesDiscount(t *testing.T) {
 		"0.07 percent":                 {percentage, 0.07, nil, 7, nil, ""},
 		"three decimals":               {percentage, 33.333, nil, 0, nil, "discount_value"},
 		"more than 100 percent":        {percentage, 100.01, nil, 0, nil, "discount_value"},
-		"negative":                     {percentage, -1, nil, 0, nil, "annotations"},
+		"negative":                     {percentage, -1, nil, 0, nil, servertest.Annotations},
 		"not a number":                 {percentage, math.NaN(), nil, 0, nil, "discount_value"},
-		"infinite":                     {fixed, math.Inf(1), nil, 0, nil, "annotations"},
+		"infinite":                     {fixed, math.Inf(1), nil, 0, nil, servertest.Annotations},
 		"percentage with a currency":   {percentage, 10, new("EUR"), 0, nil, "currency"},
 		"amount without a currency":    {fixed, 500, nil, 500, new("EUR"), ""},
 		"amount with a currency":       {fixed, 500, new("jpy"), 500, new("JPY"), ""},
 		"largest amount":               {fixed, 1e12, nil, 1e12, new("EUR"), ""},
 		"half a cent":                  {fixed, 500.5, nil, 0, nil, "discount_value"},
 		"unknown currency":             {fixed, 500, new("XXX"), 0, nil, "currency"},
-		"no type":                      {0, 5, nil, 0, nil, "annotations"},
+		"no type":                      {0, 5, nil, 0, nil, servertest.Annotations},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code := strings.ReplaceAll(name, " ", "-")
@@ -124,15 +125,15 @@ func TestCreatePromoCode_Refusals(t *testing.T) {
 		reason      affiliate.Reason
 		field       string
 	}{
-		"code in another case":         {jane, "TAKEN", unchanged, affiliate.ReasonPromoCodeTaken, ""},
-		"code with a space":            {jane, "two words", unchanged, affiliate.ReasonValidation, "code"},
-		"control character":            {jane, "a\x01", unchanged, affiliate.ReasonValidation, "code"},
-		"invisible character":          {jane, "a\u200b", unchanged, affiliate.ReasonValidation, "code"},
-		"empty code":                   {jane, "", unchanged, affiliate.ReasonValidation, "annotations"},
-		"code of 101 characters":       {jane, strings.Repeat("x", 101), unchanged, affiliate.ReasonValidation, "annotations"},
-		"participant elsewhere":        {elsewhere, "x", unchanged, affiliate.ReasonValidation, "participant_id"},
-		"unknown participant":          {unknown, "x", unchanged, affiliate.ReasonValidation, "participant_id"},
-		"participant with erased data": {erased, "x", unchanged, affiliate.ReasonParticipantErased, ""},
+		"code in another case":           {jane, "TAKEN", unchanged, affiliate.ReasonPromoCodeTaken, ""},
+		"code with a space":              {jane, "two words", unchanged, affiliate.ReasonValidation, "code"},
+		"control character":              {jane, "a\x01", unchanged, affiliate.ReasonValidation, "code"},
+		"invisible character":            {jane, "a\u200b", unchanged, affiliate.ReasonValidation, "code"},
+		"empty code":                     {jane, "", unchanged, affiliate.ReasonValidation, servertest.Annotations},
+		"code of 101 characters":         {jane, strings.Repeat("x", 101), unchanged, affiliate.ReasonValidation, servertest.Annotations},
+		"participant of other programme": {elsewhere, "x", unchanged, affiliate.ReasonValidation, "participant_id"},
+		"unknown participant":            {unknown, "x", unchanged, affiliate.ReasonValidation, "participant_id"},
+		"participant with erased data":   {erased, "x", unchanged, affiliate.ReasonParticipantErased, ""},
 		"expiry in the past": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
 			r.ExpiresAt = timestamppb.New(f.Now())
 		}, affiliate.ReasonValidation, "expires_at"},
@@ -141,7 +142,7 @@ func TestCreatePromoCode_Refusals(t *testing.T) {
 		}, affiliate.ReasonValidation, "expires_at"},
 		"no redemptions": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
 			r.MaxRedemptions = new(int64(0))
-		}, affiliate.ReasonValidation, "annotations"},
+		}, affiliate.ReasonValidation, servertest.Annotations},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.createCode(tc.participant, tc.code, tc.change)
@@ -241,7 +242,7 @@ func TestUpdatePromoCode(t *testing.T) {
 		t.Errorf("the event has the previous values %v, want active = true, max_redemptions = 3 and expires_at", previous)
 	}
 
-	// There is no event for a code that is activated again.
+	// When a code is activated again, no event is published.
 	f.clock.Advance(time.Minute)
 	want.Active, want.UpdatedAt = true, server.Timestamp(f.Now().Truncate(time.Millisecond))
 	requireUpdate(&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active"), Active: true})
@@ -259,12 +260,12 @@ func TestUpdatePromoCode_Refusals(t *testing.T) {
 		req   *affiliatev1.UpdatePromoCodeRequest
 		field string
 	}{
-		"code":                 {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("code")}, "update_mask"},
-		"field without a path": {&affiliatev1.UpdatePromoCodeRequest{MaxRedemptions: new(int64(1))}, "update_mask"},
+		"code":                  {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("code")}, "update_mask"},
+		"field not in the mask": {&affiliatev1.UpdatePromoCodeRequest{MaxRedemptions: new(int64(1))}, "update_mask"},
 		"invalid timestamp": {&affiliatev1.UpdatePromoCodeRequest{
 			UpdateMask: mask("expires_at"), ExpiresAt: &timestamppb.Timestamp{Nanos: -1},
 		}, "expires_at"},
-		"no redemptions": {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("max_redemptions"), MaxRedemptions: new(int64(0))}, "annotations"},
+		"no redemptions": {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("max_redemptions"), MaxRedemptions: new(int64(0))}, servertest.Annotations},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.updateCode(id, tc.req)
@@ -341,12 +342,12 @@ func TestDeletePromoCode_InParallelSucceedsOnce(t *testing.T) {
 		t.Errorf("after the deletion the codes are %q, total %d, want none", codes, total)
 	}
 	if _, err := f.createCode(jane, "MAY"); err != nil {
-		t.Errorf("CreatePromoCode with the code of the deleted one: %v", err)
+		t.Errorf("CreatePromoCode with the code of a deleted promo code: %v", err)
 	}
 }
 
-// A code that was deactivated before it is deleted has no second event. It can be deleted
-// after the participant's data was erased.
+// If a code was deactivated earlier, its deletion publishes no second event. The code can
+// be deleted after the participant's data was erased.
 func TestDeletePromoCode_OfInactiveCode(t *testing.T) {
 	f := newFixture(t)
 	id := f.NewPromoCode(f.Join("Jane"), "may").ID.String()
@@ -387,6 +388,6 @@ func TestPromoCodeChanges_FailWithoutTheirAuditRecord(t *testing.T) {
 		t.Errorf("after failed changes the codes are %q, total %d, want only may", codes, total)
 	}
 	if types, _ := f.Events(); !slices.Equal(types, []string{"promo_code.created"}) {
-		t.Errorf("the events are %q, want only that of the existing code", types)
+		t.Errorf("the events are %q, want only the event of the existing code", types)
 	}
 }
