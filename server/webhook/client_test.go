@@ -32,23 +32,23 @@ func serveHTTPS(t *testing.T, handler http.HandlerFunc) string {
 }
 
 func TestSend_SignatureIsValidForTheReferenceLibrary(t *testing.T) {
-	type got struct {
+	type receivedRequest struct {
 		request *http.Request
 		body    []byte
 	}
-	requests := make(chan got, 1)
+	requests := make(chan receivedRequest, 1)
 	url := serveHTTPS(t, func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		requests <- got{r, body}
+		requests <- receivedRequest{r, body}
 	})
-	a := newRequest(url + "/hook?shop=7")
-	a.Attempt = 3
-	a.Secrets = append(a.Secrets, domain.NewSecret())
-	if o := newClient(t, allowLoopback).Send(t.Context(), a); !o.Succeeded() || o.StatusCode != http.StatusOK {
+	req := newRequest(url + "/hook?shop=7")
+	req.Attempt = 3
+	req.Secrets = append(req.Secrets, domain.NewSecret())
+	if o := newClient(t, allowLoopback).Send(t.Context(), req); !o.Succeeded() || o.StatusCode != http.StatusOK {
 		t.Fatalf("Send returned %+v, want a success", o)
 	}
 	r := <-requests
-	for i, secret := range append(slices.Clone(a.Secrets), domain.NewSecret()) {
+	for i, secret := range append(slices.Clone(req.Secrets), domain.NewSecret()) {
 		verifier, err := standardwebhooks.NewWebhook(secret.Text())
 		if err != nil {
 			t.Fatal(err)
@@ -57,8 +57,8 @@ func TestSend_SignatureIsValidForTheReferenceLibrary(t *testing.T) {
 			t.Errorf("secret %d is verified with the error %v, want a valid signature: %v", i, err, i < 2)
 		}
 	}
-	if string(r.body) != string(a.Body) {
-		t.Errorf("the receiver got the body %s, want %s", r.body, a.Body)
+	if string(r.body) != string(req.Body) {
+		t.Errorf("the receiver got the body %s, want %s", r.body, req.Body)
 	}
 	if got, want := r.request.Method+" "+r.request.RequestURI+" "+r.request.Proto, "POST /hook?shop=7 HTTP/1.1"; got != want {
 		t.Errorf("the receiver got the request line %s, want %s", got, want)
@@ -67,9 +67,9 @@ func TestSend_SignatureIsValidForTheReferenceLibrary(t *testing.T) {
 		t.Errorf("the request has the SNI %q and the Host %q, want the host of %s", sni, r.request.Host, url)
 	}
 	want := http.Header{
-		"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(len(a.Body))}, "User-Agent": {"Tributary-Webhooks/1.2.3"},
-		"Webhook-Id": {a.ID}, "Webhook-Attempt": {"3"}, "Webhook-Timestamp": {strconv.FormatInt(a.At.Unix(), 10)},
-		"Webhook-Signature": {domain.Sign(a.Secrets, a.ID, a.At, a.Body)},
+		"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(len(req.Body))}, "User-Agent": {"Tributary-Webhooks/1.2.3"},
+		"Webhook-Id": {req.ID}, "Webhook-Attempt": {"3"}, "Webhook-Timestamp": {strconv.FormatInt(req.At.Unix(), 10)},
+		"Webhook-Signature": {domain.Sign(req.Secrets, req.ID, req.At, req.Body)},
 	}
 	if fmt.Sprint(r.request.Header) != fmt.Sprint(want) {
 		t.Errorf("the receiver got the header\n%v, want\n%v", r.request.Header, want)
@@ -119,10 +119,10 @@ func TestSend_OutcomeOfEachStatus(t *testing.T) {
 	for i, test := range tests {
 		t.Run(fmt.Sprintf("%d %s", test.status, test.retryAfter), func(t *testing.T) {
 			current.Store(int64(i))
-			a := newRequest(url)
-			a.At = now
+			req := newRequest(url)
+			req.At = now
 			test.want.StatusCode = test.status
-			checkOutcome(t, client.Send(t.Context(), a), test.want)
+			checkOutcome(t, client.Send(t.Context(), req), test.want)
 		})
 	}
 }

@@ -20,7 +20,8 @@ var allStatuses = []affiliate.DeliveryStatus{
 	affiliate.DeliveryPending, affiliate.DeliveryFailed, affiliate.DeliveryDelivered, affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled,
 }
 
-func waiting(status affiliate.DeliveryStatus) bool {
+// waitsForAttempt reports whether deliveries with the status wait for their next attempt.
+func waitsForAttempt(status affiliate.DeliveryStatus) bool {
 	return status == affiliate.DeliveryPending || status == affiliate.DeliveryFailed
 }
 
@@ -69,12 +70,12 @@ func TestDelivery_IncludesItsAttempts(t *testing.T) {
 
 func TestDelivery_OfOtherEndpointOrTooOldIsNotFound(t *testing.T) {
 	f := newFixture(t)
-	e, twin := f.createEndpoint(), f.createEndpoint()
+	e, other := f.createEndpoint(), f.createEndpoint()
 	monthAgo := f.Now().AddDate(0, 0, -30)
 	id := f.newDelivery(e, monthAgo, affiliate.DeliveryPending)
 	old := f.newDelivery(e, monthAgo.Add(-time.Millisecond), affiliate.DeliveryPending)
-	random := id
-	random.UUID[6] = random.UUID[6]&0x0f | 0x40 // version 4
+	notUUIDv7 := id
+	notUUIDv7.UUID[6] = notUUIDv7.UUID[6]&0x0f | 0x40 // version 4
 	get := func(e affiliate.Endpoint, id affiliate.DeliveryID) error {
 		_, err := f.service.GetDelivery(f.asOwner(), &affiliatev1.GetDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
 		return err
@@ -92,9 +93,9 @@ func TestDelivery_OfOtherEndpointOrTooOldIsNotFound(t *testing.T) {
 		id       affiliate.DeliveryID
 	}{
 		{"older than 30 days", e, old},
-		{"another endpoint", twin, id},
+		{"another endpoint", other, id},
 		{"unknown", e, affiliate.NewID[affiliate.Delivery](f.Now())},
-		{"not a UUIDv7", e, random},
+		{"not a UUIDv7", e, notUUIDv7},
 		{"zero", e, affiliate.DeliveryID{}},
 	} {
 		for call, err := range map[string]error{"GetDelivery": get(tc.endpoint, tc.id), "RetryDelivery": retry(tc.endpoint, tc.id)} {
@@ -108,8 +109,9 @@ func TestDelivery_OfOtherEndpointOrTooOldIsNotFound(t *testing.T) {
 	}
 }
 
-// A delivery that waits for an attempt is canceled when its epoch ends. The API shows
-// this immediately, even if a job has not yet changed the row.
+// The epoch of an endpoint ends when the endpoint is disabled or deleted. This cancels
+// the deliveries that wait for an attempt. The API shows them as canceled immediately,
+// even if the cancel job has not changed their rows yet.
 func TestDelivery_OfEndedEpochIsShownAsCanceled(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
@@ -118,7 +120,7 @@ func TestDelivery_OfEndedEpochIsShownAsCanceled(t *testing.T) {
 	for _, status := range allStatuses {
 		ids[status] = f.newDelivery(e, at, status)
 	}
-	check := func(when string, waitingAre map[affiliate.DeliveryStatus]affiliate.DeliveryStatus) {
+	check := func(when string, wantForWaiting map[affiliate.DeliveryStatus]affiliate.DeliveryStatus) {
 		t.Helper()
 		list, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
 		if err != nil {
@@ -126,8 +128,8 @@ func TestDelivery_OfEndedEpochIsShownAsCanceled(t *testing.T) {
 		}
 		for _, status := range allStatuses {
 			want := status
-			if waiting(status) {
-				want = waitingAre[status]
+			if waitsForAttempt(status) {
+				want = wantForWaiting[status]
 			}
 			i := slices.IndexFunc(list, func(d affiliate.Delivery) bool { return d.ID == ids[status] })
 			if i < 0 {
@@ -137,8 +139,8 @@ func TestDelivery_OfEndedEpochIsShownAsCanceled(t *testing.T) {
 				if d.Status != want {
 					t.Errorf("%s: in the %s, the status of the %s delivery is %s, want %s", when, name, status, d.Status, want)
 				}
-				if got := d.NextAttemptAt != nil; got != waiting(want) {
-					t.Errorf("%s: in the %s, the next attempt of the %s delivery is at %s, want a time: %v", when, name, status, optional(d.NextAttemptAt), waiting(want))
+				if got := d.NextAttemptAt != nil; got != waitsForAttempt(want) {
+					t.Errorf("%s: in the %s, the next attempt of the %s delivery is at %s, want a time: %v", when, name, status, optional(d.NextAttemptAt), waitsForAttempt(want))
 				}
 			}
 		}
@@ -165,7 +167,8 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 	if _, err := f.Store.EnsureEventPartitions(t.Context(), f.Now().AddDate(0, 0, -7), f.Now()); err != nil {
 		t.Fatal(err)
 	}
-	// The deliveries are in three partitions: the default partition and two weeks.
+	// The deliveries are in three partitions: the default partition and those of two
+	// weeks.
 	var ids []affiliate.DeliveryID // newest first
 	var events []affiliate.EventID
 	for _, age := range []time.Duration{0, time.Minute, 4 * 24 * time.Hour, 8 * 24 * time.Hour, 12 * 24 * time.Hour, 16 * 24 * time.Hour} {
@@ -175,7 +178,7 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 	f.setStatus(e, affiliate.DeliveryDelivered, f.Now(), ids[1])
 	f.setStatus(e, affiliate.DeliveryDeadLettered, f.Now(), slices.Delete(slices.Clone(ids), 1, 2)...)
 	dead, canceled, delivered := affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryDelivered
-	month := f.Now().AddDate(0, 0, -30)
+	monthAgo := f.Now().AddDate(0, 0, -30)
 	for _, tc := range []struct {
 		name      string
 		since     time.Time
@@ -184,17 +187,17 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 		want      []affiliate.DeliveryID
 		wantTotal int64
 	}{
-		{"all", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids, 6},
-		{"a page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 2}, ids[2:4], 6},
-		{"the last page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 4}, ids[4:], 6},
-		{"after the last page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 9, Size: 4}, nil, 6},
-		{"since an event", f.Now().AddDate(0, 0, -8), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:4], 4},
-		{"since after an event", f.Now().AddDate(0, 0, -8).Add(time.Millisecond), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:3], 3},
-		{"a status", month, affiliate.DeliveryFilter{Status: &dead}, affiliate.Page{Number: 1, Size: 3}, []affiliate.DeliveryID{ids[0], ids[2], ids[3]}, 5},
-		{"delivered", month, affiliate.DeliveryFilter{Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, ids[1:2], 1},
-		{"a status without deliveries", month, affiliate.DeliveryFilter{Status: &canceled}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
-		{"an event", month, affiliate.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, ids[2:3], 1},
-		{"an event and a status", month, affiliate.DeliveryFilter{Event: &events[2], Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"all", monthAgo, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids, 6},
+		{"a page", monthAgo, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 2}, ids[2:4], 6},
+		{"the last page", monthAgo, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 4}, ids[4:], 6},
+		{"after the last page", monthAgo, affiliate.DeliveryFilter{}, affiliate.Page{Number: 9, Size: 4}, nil, 6},
+		{"since the time of an event", f.Now().AddDate(0, 0, -8), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:4], 4},
+		{"since 1 ms after an event", f.Now().AddDate(0, 0, -8).Add(time.Millisecond), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:3], 3},
+		{"a status", monthAgo, affiliate.DeliveryFilter{Status: &dead}, affiliate.Page{Number: 1, Size: 3}, []affiliate.DeliveryID{ids[0], ids[2], ids[3]}, 5},
+		{"delivered", monthAgo, affiliate.DeliveryFilter{Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, ids[1:2], 1},
+		{"a status without deliveries", monthAgo, affiliate.DeliveryFilter{Status: &canceled}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"an event", monthAgo, affiliate.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, ids[2:3], 1},
+		{"an event and a status", monthAgo, affiliate.DeliveryFilter{Event: &events[2], Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 		{"an older event", f.Now(), affiliate.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 	} {
 		list, total, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, tc.since, tc.filter, tc.page)
@@ -210,13 +213,13 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 		}
 	}
 	for _, unknown := range []affiliate.EventID{affiliate.NewID[affiliate.Event](f.Now()), {}} {
-		_, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, month, affiliate.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
+		_, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, monthAgo, affiliate.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }
 
-// A retry is one additional attempt now. It does not change the status of a delivery that
-// has ended or was canceled.
+// A retry is one additional attempt, which is due now. It does not change the status of a
+// delivery that has ended or was canceled.
 func TestRetryDelivery(t *testing.T) {
 	f := newFixture(t)
 	published := f.Now().Add(-time.Hour)
@@ -226,9 +229,9 @@ func TestRetryDelivery(t *testing.T) {
 		name      string
 		status    affiliate.DeliveryStatus
 		reenabled bool // the endpoint was disabled and enabled again
-		cancelJob bool // the cancel job ran after that
+		cancelJob bool // the cancel job ran afterwards
 		retries   int
-		want      string
+		want      string // see stateOf
 	}{
 		{"pending", affiliate.DeliveryPending, false, false, 1, "pending tier 0 extra 1 epoch 1 due 12:30 completed -"},
 		{"failed", affiliate.DeliveryFailed, false, false, 2, "failed tier 1 extra 2 epoch 1 due 12:30 completed -"},
@@ -247,7 +250,7 @@ func TestRetryDelivery(t *testing.T) {
 		}
 		if tc.cancelJob {
 			canceled := 0
-			if waiting(tc.status) {
+			if waitsForAttempt(tc.status) {
 				canceled = 1
 			}
 			f.cancelBlock(e, 10, canceled)
@@ -303,7 +306,7 @@ func TestDeliveries_TotalIsExact(t *testing.T) {
 	e := f.createEndpoint()
 	const events = affiliate.MaxSearchTotal + 150
 	dead := f.publishWithDeadLetters(e, events, time.Second)
-	month, status := f.Now().AddDate(0, 0, -30), affiliate.DeliveryDeadLettered
+	monthAgo, status := f.Now().AddDate(0, 0, -30), affiliate.DeliveryDeadLettered
 	for _, tc := range []struct {
 		filter    affiliate.DeliveryFilter
 		page      int
@@ -315,7 +318,7 @@ func TestDeliveries_TotalIsExact(t *testing.T) {
 		{affiliate.DeliveryFilter{}, 200, 0, events},
 		{affiliate.DeliveryFilter{Status: &status}, 1, 100, int64(dead)},
 	} {
-		list, total, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, month, tc.filter, affiliate.Page{Number: tc.page, Size: 100})
+		list, total, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, monthAgo, tc.filter, affiliate.Page{Number: tc.page, Size: 100})
 		if err != nil || len(list) != tc.wantRows || total != tc.wantTotal {
 			t.Errorf("page %d of the status %s has %d of %d deliveries, error %v, want %d of %d", tc.page, optional(tc.filter.Status), len(list), total, err, tc.wantRows, tc.wantTotal)
 		}

@@ -19,7 +19,7 @@ import (
 var (
 	public  = netip.MustParseAddr("8.8.8.8")
 	public6 = netip.MustParseAddr("2606:4700::1111")
-	mapped  = netip.MustParseAddr("::ffff:127.0.0.1")
+	mapped  = netip.MustParseAddr("::ffff:127.0.0.1") // loopback as an IPv6 address
 )
 
 func withNameServer(s *nameServer) func(*webhook.ClientConfig) {
@@ -92,14 +92,14 @@ func TestSend_ResolvesTheNameOncePerConnection(t *testing.T) {
 
 func TestDialer_ChecksTheAddressBeforeTheConnection(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
-	to := netip.AddrPortFrom(loopback, r.port())
-	if err := newClient(t).Connect(t.Context(), to); err == nil || !strings.HasPrefix(err.Error(), domain.BlockedAddress) {
+	address := netip.AddrPortFrom(loopback, r.port())
+	if err := newClient(t).Connect(t.Context(), address); err == nil || !strings.HasPrefix(err.Error(), domain.BlockedAddress) {
 		t.Errorf("Connect returned the error %v, want %s", err, domain.BlockedAddress)
 	}
 	if n := r.connections(); n != 0 {
 		t.Errorf("%d connections to a blocked address, want none", n)
 	}
-	if err := newClient(t, allowLoopback).Connect(t.Context(), to); err != nil {
+	if err := newClient(t, allowLoopback).Connect(t.Context(), address); err != nil {
 		t.Errorf("Connect to an allowed address returned the error %v, want none", err)
 	}
 	if n := r.connections(); n != 1 {
@@ -109,12 +109,12 @@ func TestDialer_ChecksTheAddressBeforeTheConnection(t *testing.T) {
 
 // Connections to 127.0.0.2 to 127.0.0.5 are refused, because no socket listens there.
 func TestSend_TriesUpToFourAddresses(t *testing.T) {
-	refusing := []netip.Addr{
+	refusingAddresses := []netip.Addr{
 		netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3"), netip.MustParseAddr("127.0.0.4"), netip.MustParseAddr("127.0.0.5"),
 	}
 	for name, test := range map[string]struct {
-		before int
-		want   domain.Outcome
+		refusing int // number of refusing addresses before the one that accepts
+		want     domain.Outcome
 	}{
 		"the first accepts":      {0, domain.Outcome{StatusCode: 200}},
 		"the second accepts":     {1, domain.Outcome{StatusCode: 200}},
@@ -123,14 +123,15 @@ func TestSend_TriesUpToFourAddresses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := respondWithText(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-			names := startNameServer(t, answerWith(append(refusing[:test.before:test.before], loopback)...))
+			names := startNameServer(t, answerWith(append(refusingAddresses[:test.refusing:test.refusing], loopback)...))
 			checkOutcome(t, newClient(t, allowLoopback, withNameServer(names)).Send(t.Context(), newRequest(r.url(host))), test.want)
 		})
 	}
 }
 
-// One of two addresses drops all packets. It uses only half of the time for dialling, so
-// the other address can be tried. The test uses a short time for dialling.
+// The first of two addresses drops all packets. The client waits for it only half of the
+// time for dialling, so there is time for the second address. The test sets a short time
+// for dialling.
 func TestSend_TriesTheNextAddressAfterATimeout(t *testing.T) {
 	dropping := netip.MustParseAddr("127.0.0.2")
 	r := respondWithText(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -152,22 +153,22 @@ func TestSend_TriesTheNextAddressAfterATimeout(t *testing.T) {
 }
 
 // listenWithoutAccept listens at an address without accepting connections. It fills the
-// system's queue of connections, after which the system drops the packets of new ones.
-func listenWithoutAccept(t *testing.T, at netip.AddrPort) {
+// system's queue of connections. The system then drops the packets of new connections.
+func listenWithoutAccept(t *testing.T, address netip.AddrPort) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Close(fd) })
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}); err != nil {
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Listen(fd, 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 16 {
-		conn, err := net.DialTimeout("tcp", at.String(), 250*time.Millisecond)
+		conn, err := net.DialTimeout("tcp", address.String(), 250*time.Millisecond)
 		if err != nil {
 			return
 		}
@@ -199,13 +200,13 @@ func TestCheck_ChecksEveryAddress(t *testing.T) {
 	allow := func(prefix string) func(*webhook.ClientConfig) {
 		return func(cfg *webhook.ClientConfig) { cfg.Allowed = []netip.Prefix{netip.MustParsePrefix(prefix)} }
 	}
-	const restricted = 22
+	const restricted = 22 // allowed only at addresses that the operator allows
 	var (
-		none     affiliate.Reason
-		private  = affiliate.ReasonWebhookURLPrivateIP
-		tenOne   = netip.MustParseAddr("10.1.0.1")
-		tenTwo   = netip.MustParseAddr("10.2.0.1")
-		someTens = allow("10.1.0.0/16")
+		none           affiliate.Reason
+		private        = affiliate.ReasonWebhookURLPrivateIP
+		allowedPrivate = netip.MustParseAddr("10.1.0.1")
+		otherPrivate   = netip.MustParseAddr("10.2.0.1")
+		allowOne       = allow("10.1.0.0/16")
 	)
 	for name, test := range map[string]struct {
 		addresses nameResponses
@@ -216,15 +217,15 @@ func TestCheck_ChecksEveryAddress(t *testing.T) {
 		"public":                              {answerWith(public, public6), 443, nil, none},
 		"public, a high port":                 {answerWith(public), 8443, nil, none},
 		"loopback":                            {answerWith(loopback), 443, nil, private},
-		"public and private":                  {answerWith(public, tenOne), 443, nil, private},
+		"public and private":                  {answerWith(public, allowedPrivate), 443, nil, private},
 		"loopback as IPv6":                    {answerWith(mapped), 443, nil, private},
 		"unique local IPv6":                   {answerWith(public, netip.MustParseAddr("fd00::1")), 443, nil, private},
-		"private, allowed":                    {answerWith(tenOne), 443, someTens, none},
-		"private, one allowed":                {answerWith(tenOne, tenTwo), 443, someTens, private},
-		"restricted port, allowed":            {answerWith(tenOne), restricted, someTens, none},
-		"restricted port, one allowed":        {answerWith(tenOne, tenTwo), restricted, someTens, affiliate.ReasonValidation},
-		"restricted port, public not allowed": {answerWith(public), restricted, someTens, affiliate.ReasonValidation},
-		"restricted port, unknown name":       {answerWith(), restricted, someTens, affiliate.ReasonWebhookURLUnresolvable},
+		"private, allowed":                    {answerWith(allowedPrivate), 443, allowOne, none},
+		"private, one allowed":                {answerWith(allowedPrivate, otherPrivate), 443, allowOne, private},
+		"restricted port, allowed":            {answerWith(allowedPrivate), restricted, allowOne, none},
+		"restricted port, one allowed":        {answerWith(allowedPrivate, otherPrivate), restricted, allowOne, affiliate.ReasonValidation},
+		"restricted port, public not allowed": {answerWith(public), restricted, allowOne, affiliate.ReasonValidation},
+		"restricted port, unknown name":       {answerWith(), restricted, allowOne, affiliate.ReasonWebhookURLUnresolvable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			change := []func(*webhook.ClientConfig){withNameServer(startNameServer(t, test.addresses))}
@@ -258,8 +259,8 @@ func TestCheck_ChecksAddressInTheURL(t *testing.T) {
 	}
 }
 
-// If no networks are allowed, a restricted port is invalid for every address. The name is
-// therefore not resolved.
+// A restricted port is valid only at addresses in networks that the operator allows. If
+// there are no such networks, the URL is refused, and the name is not resolved.
 func TestRefusesPort_DoesNotResolveTheName(t *testing.T) {
 	names := startNameServer(t, answerWith(public))
 	u := domain.URL{Host: host, Port: 22, RestrictedPort: true}

@@ -81,8 +81,8 @@ func TestListWebhooks_NewestFirst(t *testing.T) {
 	}
 }
 
-// A mode can have ten endpoints, also when requests run in parallel. After a deletion,
-// another endpoint can be created.
+// A mode can have at most ten endpoints, even if requests run in parallel. After a
+// deletion, another endpoint can be created.
 func TestCreateWebhook_LimitHoldsInParallel(t *testing.T) {
 	f := newFixture(t)
 	var group sync.WaitGroup
@@ -214,7 +214,7 @@ func TestUpdateWebhook_KeepsTheDisabledReason(t *testing.T) {
 		t.Errorf("the endpoint is active: %v, with the reason %s, want it to be disabled with the reason %s", after.Active, optional(after.DisabledReason), affiliate.DisabledGone)
 	}
 	if after.Version != 2 {
-		t.Errorf("the endpoint has version %d, want the version 2 of the first change", after.Version)
+		t.Errorf("the endpoint has version %d, want version 2, because the second change has no effect", after.Version)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestRotateWebhookSecret_PreviousSecretSignsForADay(t *testing.T) {
 			got = append(got, names[secret])
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("at %s the secrets %q sign, want %q", at, got, want)
+			t.Errorf("at %s, requests are signed with the secrets %q, want %q", at, got, want)
 		}
 	}
 	check(f.Now(), "first")

@@ -15,16 +15,16 @@ func (c *Client) SetTimeouts(dial, handshake, discard time.Duration) {
 	c.dialer.dialTimeout, c.dialer.handshakeTimeout, c.discardTimeout = dial, handshake, discard
 }
 
-// Connect dials an address that was not checked before. It tests the last check in
-// dialer.connect.
-func (c *Client) Connect(ctx context.Context, to netip.AddrPort) error {
+// Connect calls dialer.connect for an address. Send checks addresses earlier, so only
+// Connect can test the check in dialer.connect.
+func (c *Client) Connect(ctx context.Context, address netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(ctx, c.dialer.dialTimeout)
 	defer cancel()
 	rules, err := c.dialer.rules()
 	if err != nil {
 		return err
 	}
-	conn, err := c.dialer.connect(ctx, rules, []netip.Addr{to.Addr()}, to.Port())
+	conn, err := c.dialer.connect(ctx, rules, []netip.Addr{address.Addr()}, address.Port())
 	if err == nil {
 		_ = conn.Close()
 	}

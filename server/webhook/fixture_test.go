@@ -47,8 +47,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// newKeys returns keys that encrypt with the key of the given name, which consists of
-// 32 equal bytes.
+// newKeys returns a set of one key. The key has the given name and consists of 32 bytes
+// with the value b.
 func newKeys(t testing.TB, name string, b byte) *seal.Keys {
 	t.Helper()
 	keys, err := seal.New(name + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
@@ -61,7 +61,8 @@ func newKeys(t testing.TB, name string, b byte) *seal.Keys {
 // serviceStore returns the store as the service and the jobs use it.
 func (f *fixture) serviceStore() webhook.Store { return stores.Webhook(f.webhooks) }
 
-// otherShops returns shops to which the endpoints of the fixture do not belong.
+// otherShops returns fixtures with shops in the other scopes, by name. The endpoints of f
+// do not belong to these shops.
 func (f *fixture) otherShops() map[string]*fixture {
 	f.Helper()
 	return map[string]*fixture{
@@ -85,7 +86,8 @@ func (f *fixture) createWebhook(change ...func(*affiliatev1.CreateWebhookRequest
 	return f.service.CreateWebhook(f.asOwner(), req)
 }
 
-// createEndpoint is createWebhook without the secret. An error ends the test.
+// createEndpoint calls createWebhook and returns the stored endpoint. An error ends the
+// test.
 func (f *fixture) createEndpoint(change ...func(*affiliatev1.CreateWebhookRequest)) affiliate.Endpoint {
 	f.Helper()
 	created, err := f.createWebhook(change...)
@@ -167,7 +169,8 @@ func (f *fixture) secrets(id affiliate.EndpointID, at time.Time) []string {
 	return texts
 }
 
-// changeEndpoint stores a change of an endpoint that users cannot make.
+// changeEndpoint stores a change of an endpoint. Tests use it for changes that users
+// cannot make.
 func (f *fixture) changeEndpoint(id affiliate.EndpointID, change func(affiliate.Endpoint) affiliate.Endpoint) {
 	f.Helper()
 	err := f.webhooks.InTx(f.Context(), func(tx *webhookpg.Tx) error {
@@ -196,8 +199,8 @@ func (f *fixture) lastAudit(e affiliate.Endpoint) string {
 	return texts[0]
 }
 
-// publish stores events of the given times, with deliveries to all active endpoints of
-// the shop.
+// publish stores events that occurred at the given times, with deliveries to all active
+// endpoints of the shop.
 func publish(shop *pgtest.Shop, times ...time.Time) []affiliate.Event {
 	shop.Helper()
 	events := make([]affiliate.Event, len(times))
@@ -211,9 +214,9 @@ func publish(shop *pgtest.Shop, times ...time.Time) []affiliate.Event {
 	return events
 }
 
-// newDelivery publishes an event of the given time and returns its delivery to e. The
-// delivery has the status since that time. Other active endpoints of the shop get a
-// pending delivery.
+// newDelivery publishes an event that occurred at the given time, and returns its
+// delivery to e. The delivery has the status since that time. Other active endpoints of
+// the shop get a pending delivery.
 func (f *fixture) newDelivery(e affiliate.Endpoint, at time.Time, status affiliate.DeliveryStatus) affiliate.DeliveryID {
 	f.Helper()
 	d := f.deliveryOf(e, publish(f.Shop, at)[0])
@@ -233,10 +236,9 @@ func (f *fixture) deliveryOf(e affiliate.Endpoint, event affiliate.Event) affili
 	return list[0]
 }
 
-// setStatus records one attempt for each of the deliveries, after which they have the
-// status. The attempt was made at the given time. Deliveries that were sent have the
-// HTTP status 200, all others 500. The next attempt of a failed delivery is ten hours
-// later.
+// setStatus records one attempt at the given time for each of the deliveries, which then
+// have the status. If the status is delivered, the receiver responded with HTTP status
+// 200, otherwise with 500. The next attempt of a failed delivery is ten hours later.
 func (f *fixture) setStatus(e affiliate.Endpoint, status affiliate.DeliveryStatus, at time.Time, ids ...affiliate.DeliveryID) {
 	f.Helper()
 	outcome := domain.ResponseOutcome(500, 0)
@@ -273,7 +275,9 @@ func (f *fixture) setStatus(e affiliate.Endpoint, status affiliate.DeliveryStatu
 	}
 }
 
-// stateOf returns the stored state of a delivery as text.
+// stateOf returns the stored state of a delivery as text. tier is the number of attempts
+// in the current schedule, and extra is the number of attempts that retries have added
+// and that were not made yet.
 func (f *fixture) stateOf(e affiliate.Endpoint, id affiliate.DeliveryID) string {
 	f.Helper()
 	var d domain.LockedDelivery
@@ -298,8 +302,9 @@ func (f *fixture) retry(e affiliate.Endpoint, id affiliate.DeliveryID) (*affilia
 	return f.service.RetryDelivery(f.asOwner(), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
 }
 
-// cancelBlock runs one block of the cancel job, one hour later. It must cancel want
-// deliveries.
+// cancelBlock runs one block of the cancel job, with a clock that is one hour ahead. A
+// block is one transaction, which changes at most limit deliveries. The block must cancel
+// want deliveries.
 func (f *fixture) cancelBlock(e affiliate.Endpoint, limit, want int) {
 	f.Helper()
 	n, err := webhook.CancelBlock(f.Context(), f.serviceStore(), f.oneHourLater, e.CancelDeliveries(), limit)

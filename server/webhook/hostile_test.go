@@ -51,9 +51,9 @@ func TestSend_TimesOutWithoutResponse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, allowLoopback)
-			a := newRequest(test.receiver.url(host))
-			test.setTimeout(&a, client)
-			checkOutcome(t, client.Send(t.Context(), a), domain.FailureOutcome(domain.Timeout))
+			req := newRequest(test.receiver.url(host))
+			test.setTimeout(&req, client)
+			checkOutcome(t, client.Send(t.Context(), req), domain.FailureOutcome(domain.Timeout))
 		})
 	}
 }
@@ -77,7 +77,8 @@ func TestSend_RejectsEndlessHeader(t *testing.T) {
 }
 
 // The receiver sends its body slowly until the client closes the connection. Send must
-// return and close the connection, because it would otherwise use its slot too long.
+// not wait for the end of the body, because it would delay other attempts: the number of
+// attempts in flight is limited.
 func TestSend_ClosesConnectionWithSlowBody(t *testing.T) {
 	for name, header := range map[string]string{
 		"with a length": "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
@@ -121,7 +122,7 @@ func TestSend_BodyDoesNotChangeTheOutcome(t *testing.T) {
 	})
 }
 
-// One response is very large. The other one is small but would be very large after
+// One response is very large. The other response is small but would be very large after
 // decompression. The receiver runs in the same process, so the measured memory includes
 // the memory of the receiver.
 func TestSend_NeitherReadsNorDecompressesLargeBody(t *testing.T) {

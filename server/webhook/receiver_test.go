@@ -35,8 +35,8 @@ const host = "receiver.test"
 
 var loopback = netip.MustParseAddr("127.0.0.1")
 
-// longTimeout is longer than any test, so a timeout of this length never causes an
-// outcome.
+// longTimeout is a time limit that is longer than any test. It therefore never causes the
+// outcome timeout.
 const longTimeout = 30 * time.Second
 
 // allowLoopback allows loopback addresses, as an operator with receivers on the same
@@ -46,7 +46,7 @@ func allowLoopback(cfg *webhook.ClientConfig) {
 }
 
 // newClient returns a client that trusts the tests' certificate authority and uses a name
-// server that resolves host. It allows no private addresses, unless change says so.
+// server that resolves host. It allows no private addresses, unless change allows them.
 func newClient(t *testing.T, change ...func(*webhook.ClientConfig)) *webhook.Client {
 	t.Helper()
 	cfg := webhook.ClientConfig{Roots: testAuthority().pool, Version: "1.2.3"}
@@ -108,8 +108,8 @@ func newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-func sign(certificate, parent *x509.Certificate, key, by *ecdsa.PrivateKey) []byte {
-	der, err := x509.CreateCertificate(rand.Reader, certificate, parent, key.Public(), by)
+func sign(certificate, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) []byte {
+	der, err := x509.CreateCertificate(rand.Reader, certificate, parent, key.Public(), signer)
 	if err != nil {
 		panic(err)
 	}
@@ -255,9 +255,9 @@ func (r *receiver) close() {
 	r.running.Wait()
 }
 
-// connections returns the number of connections until now. It makes a connection itself
-// and counts those that were accepted before it, because connections are accepted in the
-// order in which they were made.
+// connections returns the number of connections until now. Connections are accepted in
+// the order in which they were made. connections therefore makes another connection,
+// waits until it is accepted, and counts the connections before it.
 func (r *receiver) connections() int {
 	r.t.Helper()
 	mark, err := net.Dial("tcp", r.listener.Addr().String())
@@ -280,15 +280,16 @@ func (r *receiver) port() uint16 {
 	return r.listener.Addr().(*net.TCPAddr).AddrPort().Port() //nolint:forcetypeassert // it listens on TCP
 }
 
-// url returns the receiver's URL with the host.
+// url returns the receiver's URL with the given host name or address.
 func (r *receiver) url(host string) string { return urlOf(host, r.port()) }
 
 func urlOf(host string, port uint16) string {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(int(port))) + "/hook"
 }
 
-// nameResponses returns the addresses for the nth query of a type, starting with 0. A nil
-// result means that the name does not exist.
+// nameResponses returns the addresses for the nth query for IPv4 addresses and for the
+// nth query for IPv6 addresses. nth starts at 0. A nil result means that the name does
+// not exist.
 type nameResponses func(nth int) []netip.Addr
 
 func answerWith(addresses ...netip.Addr) nameResponses {
@@ -304,13 +305,13 @@ type nameServer struct {
 	names     []string
 }
 
-func startNameServer(t *testing.T, z nameResponses) *nameServer {
+func startNameServer(t *testing.T, responses nameResponses) *nameServer {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &nameServer{conn: conn, responses: z, counts: make(map[dnsmessage.Type]int)}
+	s := &nameServer{conn: conn, responses: responses, counts: make(map[dnsmessage.Type]int)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -323,9 +324,9 @@ func startNameServer(t *testing.T, z nameResponses) *nameServer {
 	return s
 }
 
-// resolver returns a resolver that uses the name server. Go's resolver waits some seconds
-// for the response to a query whose context has ended. Here the socket is closed when the
-// context ends.
+// resolver returns a resolver that uses the name server. Go's resolver would wait some
+// seconds for a response after the context of the query has ended. Therefore the socket
+// is closed when the context ends.
 func (s *nameServer) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer

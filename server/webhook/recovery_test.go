@@ -17,9 +17,10 @@ import (
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// publishWithDeadLetters publishes n events, the newest one now and the others at
-// intervals before it. Each hundredth delivery to e is dead-lettered, the others are
-// pending. It returns the number of dead letters.
+// publishWithDeadLetters publishes n events. The newest event occurs now, and each other
+// event occurs one interval before the next. Each hundredth delivery to e is
+// dead-lettered, the others are pending. publishWithDeadLetters returns the number of
+// dead letters.
 func (f *fixture) publishWithDeadLetters(e affiliate.Endpoint, n int, interval time.Duration) int {
 	f.Helper()
 	times := make([]time.Time, n)
@@ -41,7 +42,7 @@ func (f *fixture) publishWithDeadLetters(e affiliate.Endpoint, n int, interval t
 
 func TestCancelJob_CancelsDeliveriesOfEndedEpochs(t *testing.T) {
 	f := newFixture(t)
-	e, twin := f.createEndpoint(), f.createEndpoint()
+	e, otherEndpoint := f.createEndpoint(), f.createEndpoint()
 	at := f.Now().Add(-time.Hour)
 	retried := f.newDelivery(e, at, affiliate.DeliveryDelivered)
 	if _, err := f.retry(e, retried); err != nil {
@@ -57,7 +58,7 @@ func TestCancelJob_CancelsDeliveriesOfEndedEpochs(t *testing.T) {
 		wantStates[f.newDelivery(e, at, status)] = want
 	}
 	event := publish(f.Shop, at)[0]
-	ofTwin := f.deliveryOf(twin, event).ID
+	ofOtherEndpoint := f.deliveryOf(otherEndpoint, event).ID
 	wantStates[f.deliveryOf(e, event).ID] = "canceled tier 0 extra 0 epoch 1 due - completed 12:00"
 
 	f.cancelBlock(e, 10, 0)
@@ -75,7 +76,7 @@ func TestCancelJob_CancelsDeliveriesOfEndedEpochs(t *testing.T) {
 			t.Errorf("after the cancel job, a delivery is %s, want %s", got, want)
 		}
 	}
-	if got, want := f.stateOf(twin, ofTwin), "pending tier 0 extra 0 epoch 1 due 11:00 completed -"; got != want {
+	if got, want := f.stateOf(otherEndpoint, ofOtherEndpoint), "pending tier 0 extra 0 epoch 1 due 11:00 completed -"; got != want {
 		t.Errorf("after the cancel job, the delivery of another endpoint is %s, want %s", got, want)
 	}
 	if got, want := f.stateOf(e, current), "pending tier 0 extra 0 epoch 2 due 11:00 completed -"; got != want {
@@ -97,8 +98,9 @@ func (f *fixture) newRecovery(e affiliate.Endpoint, statuses ...affiliate.Delive
 	}
 }
 
-// recoverBlock runs one block of a recovery job, one hour later. It must recover want
-// deliveries.
+// recoverBlock runs one block of a recovery job, with a clock that is one hour ahead. A
+// block is one transaction, which changes at most limit deliveries. The block must
+// recover want deliveries.
 func (f *fixture) recoverBlock(job affiliate.RecoverDeliveries, limit, want int) {
 	f.Helper()
 	n, err := webhook.RecoverBlock(f.Context(), f.serviceStore(), f.oneHourLater, job, limit)
@@ -107,7 +109,8 @@ func (f *fixture) recoverBlock(job affiliate.RecoverDeliveries, limit, want int)
 	}
 }
 
-// requestRecovery requests the recovery of a job, which must select want deliveries.
+// requestRecovery calls RecoverDeliveries with the endpoint, times and statuses of job.
+// The request must select want deliveries.
 func (f *fixture) requestRecovery(job affiliate.RecoverDeliveries, want int) {
 	f.Helper()
 	req := &affiliatev1.RecoverDeliveriesRequest{
@@ -122,6 +125,8 @@ func (f *fixture) requestRecovery(job affiliate.RecoverDeliveries, want int) {
 	}
 }
 
+// restarted is the state of a delivery whose schedule was started again (see stateOf).
+// The parameter is the epoch of the endpoint.
 const restarted = "pending tier 0 extra 0 epoch %d due 13:00 completed -"
 
 // A recovery gives the selected deliveries a new schedule. It changes no other delivery.
@@ -139,7 +144,7 @@ func TestRecoverDeliveries_RestartsTheSelectedDeliveries(t *testing.T) {
 		name          string
 		requested     statuses
 		reenabled     bool     // the endpoint was disabled and enabled again
-		cancelJob     bool     // the cancel job ran after that
+		cancelJob     bool     // the cancel job ran afterwards
 		wantRestarted statuses // original statuses of the restarted deliveries
 	}{
 		{"dead-lettered or canceled", statuses{dead, canceled}, false, false, statuses{dead, canceled}},
@@ -235,7 +240,7 @@ func TestRecoverJob_RunsAgain(t *testing.T) {
 		if got := f.stateOf(e, id); got != before {
 			t.Errorf("%s: the second run changed the delivery to %s, want %s", status, got, before)
 		}
-		// A new recovery restarts deliveries that have ended after the first one.
+		// A second recovery restarts deliveries that ended after the first recovery.
 		again := job
 		again.RequestedAt = f.Now().Add(time.Hour)
 		want := 1
@@ -252,7 +257,7 @@ func TestRecoverJob_RunsAgain(t *testing.T) {
 // nothing.
 func TestRecoverJob_DoesNothingForADisabledEndpoint(t *testing.T) {
 	f := newFixture(t)
-	for name, end := range map[string]func(affiliate.Endpoint){
+	for name, endEpoch := range map[string]func(affiliate.Endpoint){
 		"disabled": func(e affiliate.Endpoint) { f.setActive(e, false) },
 		"deleted":  f.deleteEndpoint,
 	} {
@@ -261,7 +266,7 @@ func TestRecoverJob_DoesNothingForADisabledEndpoint(t *testing.T) {
 		job := f.newRecovery(e, affiliate.DeliveryDeadLettered)
 		f.requestRecovery(job, 1)
 		before := f.stateOf(e, id)
-		end(e)
+		endEpoch(e)
 		f.recoverBlock(job, 10, 0)
 		if got := f.stateOf(e, id); got != before {
 			t.Errorf("%s: the job changed the delivery to %s, want %s", name, got, before)

@@ -41,7 +41,7 @@ func TestSender_DeliversWithSlowReads(t *testing.T) {
 // failingQueue is a queue whose first transactions commit but return an error.
 type failingQueue struct {
 	webhook.Queue
-	failures atomic.Int64 // remaining
+	failures atomic.Int64 // the next transactions, up to this number, return an error
 }
 
 func (q *failingQueue) InTx(ctx context.Context, fn func(tx webhook.QueueTx) error) error {
@@ -126,8 +126,9 @@ func (*blockingQueue) Unclaimed(context.Context, time.Time, int) ([]affiliate.En
 	return nil, nil
 }
 
-// The sender reads that an endpoint is disabled. Before it gets the result, the
-// endpoint is enabled again and receives an event. The event must be delivered.
+// The sender reads that an endpoint is disabled, and will therefore stop serving it (drop
+// it). Before the sender gets the result of the read, the endpoint is enabled again and
+// receives an event. The event must be delivered.
 func TestSender_ServesEndpointThatIsWokenWhileItIsDropped(t *testing.T) {
 	f := newSenderFixture(t)
 	r, other := f.newSubscriber(http.StatusOK), f.newSubscriber(http.StatusOK)
@@ -139,7 +140,7 @@ func TestSender_ServesEndpointThatIsWokenWhileItIsDropped(t *testing.T) {
 	<-queue.blocked
 	r.setActive(true)
 	f.publish(1)
-	sender.wake(r, other) // the claim of other shows that r was woken before
+	sender.wake(r, other) // when the sender claims other, it has also received the wakeup of r
 	r.awaitDelivered(2)
 }
 
@@ -152,7 +153,8 @@ func TestSender_ServesEndpointThatIsEnabledAgainAfterGone(t *testing.T) {
 	f.publish(50)
 	sender.wake(r.subscriber)
 	r.awaitBlocked(domain.InFlight)
-	// A user disables it before the receiver responds with 410, and enables it again.
+	// A user disables the endpoint before the receiver responds with 410, and enables it
+	// again afterwards.
 	r.setActive(false)
 	r.release()
 	r.await(domain.InFlight, affiliate.DeliveryDeadLettered)
@@ -200,9 +202,9 @@ func TestSender_SlowWorkspaceLeavesSlotsToOthers(t *testing.T) {
 	}
 }
 
-// One hundred endpoints in ten workspaces hang, first without and then with an earlier
-// timeout. The first attempt to a healthy endpoint of another workspace must start while
-// all of them hang.
+// One hundred endpoints in ten workspaces hang: they do not respond. In the second case,
+// each of them already has a failure. The first attempt to a healthy endpoint of another
+// workspace must start while all of them hang.
 func TestSender_HangingEndpointsLeaveSlotsToAHealthyOne(t *testing.T) {
 	for name, tc := range map[string]struct {
 		failures     int

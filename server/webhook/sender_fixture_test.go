@@ -63,9 +63,10 @@ type subscriber struct {
 	secret  domain.Secret
 	respond func() (status int)
 
-	mu                   sync.Mutex
-	recorded             []recordedRequest
-	inProgress, greatest int // number of requests that are being served
+	mu            sync.Mutex
+	recorded      []recordedRequest
+	inProgress    int // number of requests that are being served
+	maxInProgress int // the maximum of inProgress until now
 }
 
 type recordedRequest struct {
@@ -117,7 +118,7 @@ func (r *subscriber) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	r.mu.Lock()
 	r.recorded = append(r.recorded, recordedRequest{in.Header, body})
 	r.inProgress++
-	r.greatest = max(r.greatest, r.inProgress)
+	r.maxInProgress = max(r.maxInProgress, r.inProgress)
 	r.mu.Unlock()
 	status := r.respond()
 	r.mu.Lock()
@@ -126,12 +127,12 @@ func (r *subscriber) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	out.WriteHeader(status)
 }
 
-// requests returns all requests until now, and the greatest number of requests that were
+// requests returns all requests until now, and the maximum number of requests that were
 // served at the same time.
-func (r *subscriber) requests() (recorded []recordedRequest, greatest int) {
+func (r *subscriber) requests() (recorded []recordedRequest, maxInProgress int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.recorded[:len(r.recorded):len(r.recorded)], r.greatest
+	return r.recorded[:len(r.recorded):len(r.recorded)], r.maxInProgress
 }
 
 func (r *subscriber) countRequests() int {
@@ -388,8 +389,9 @@ func (f *senderFixture) startSenderWith(queue webhook.Queue, maxInFlight int) *r
 // wake tells the sender that the subscribers have new deliveries.
 func (s *runningSender) wake(subscribers ...*subscriber) { s.Wake(keysOf(subscribers...)) }
 
-// deliverFirst delivers one event to each of the subscribers. After that the sender uses
-// the maximum number of attempts in flight for their endpoints.
+// deliverFirst delivers one event to each of the subscribers. The sender makes only few
+// attempts at the same time to an endpoint without a known outcome. After deliverFirst it
+// makes up to domain.InFlight attempts at the same time.
 func (f *senderFixture) deliverFirst(sender *runningSender, subscribers ...*subscriber) {
 	f.Helper()
 	f.publish(1)

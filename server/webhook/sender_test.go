@@ -42,14 +42,14 @@ func TestSender_SendsEachDeliveryOnceAndSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	requests, greatest := r.requests()
+	requests, maxInProgress := r.requests()
 	for i, request := range requests {
 		if err := verifier.Verify(request.body, request.header); err != nil {
 			t.Errorf("the signature of request %d is not valid: %v", i, err)
 		}
 	}
-	if greatest > domain.InFlight {
-		t.Errorf("%d requests were in flight at the same time, want at most %d", greatest, domain.InFlight)
+	if maxInProgress > domain.InFlight {
+		t.Errorf("%d requests were in flight at the same time, want at most %d", maxInProgress, domain.InFlight)
 	}
 	for _, d := range r.deliveries() {
 		if d.AttemptCount != 1 || d.NextAttemptAt != nil || d.CompletedAt == nil || optional(d.HTTPStatusCode) != "204" || d.ErrorMessage != nil {
@@ -99,7 +99,7 @@ func TestSender_TenthFailureIsADeadLetter(t *testing.T) {
 	f.publish(1)
 	sender.wake(r)
 	for n := 1; n <= domain.MaxAttempts; n++ {
-		pgtest.Eventually(t, fmt.Sprintf("attempt %d", n), func() bool { return r.onlyDelivery().AttemptCount == n })
+		pgtest.Eventually(t, fmt.Sprintf("attempt %d is stored", n), func() bool { return r.onlyDelivery().AttemptCount == n })
 		f.clock.Advance(30 * time.Hour)
 	}
 	d := r.onlyDelivery()
@@ -141,7 +141,7 @@ func TestSender_FailingForFiveDaysDisablesTheEndpoint(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		failingFor     time.Duration
-		before         int // dead letters
+		deadLetters    int // before the attempt
 		wantDisabled   bool
 		wantDead       int
 		wantCancelJobs int
@@ -155,7 +155,7 @@ func TestSender_FailingForFiveDaysDisablesTheEndpoint(t *testing.T) {
 			r := f.newSubscriber(http.StatusForbidden)
 			f.publish(1)
 			r.leaveOneAttempt()
-			f.setHealth(affiliate.EndpointHealth{FailingSince: new(f.Now().Add(-tc.failingFor)), DeadLetters: tc.before}, r)
+			f.setHealth(affiliate.EndpointHealth{FailingSince: new(f.Now().Add(-tc.failingFor)), DeadLetters: tc.deadLetters}, r)
 			f.startSender().wake(r)
 			r.await(1, affiliate.DeliveryDeadLettered)
 			e := r.endpoint()
@@ -267,7 +267,8 @@ func TestSender_TwoProcessesSendEachDeliveryOnce(t *testing.T) {
 		h.release()
 	}
 	publishAndWake()
-	// The first process shuts down. The second one finds its endpoints with a search.
+	// The first process shuts down. The second process searches for endpoints without a
+	// sender, and finds the endpoints of the first process.
 	first.stop()
 	f.clock.Advance(11 * time.Second)
 	for _, r := range subscribers {
@@ -277,8 +278,8 @@ func TestSender_TwoProcessesSendEachDeliveryOnce(t *testing.T) {
 		if n := len(slices.Compact(slices.Clone(ids))); n != want || len(ids) != want {
 			t.Errorf("a receiver got %d requests for %d events, want one for each of %d events", len(ids), n, want)
 		}
-		if _, greatest := r.requests(); greatest != domain.InFlight {
-			t.Errorf("at most %d requests were in flight at the same time, want %d", greatest, domain.InFlight)
+		if _, maxInProgress := r.requests(); maxInProgress != domain.InFlight {
+			t.Errorf("at most %d requests were in flight at the same time, want %d", maxInProgress, domain.InFlight)
 		}
 	}
 }
@@ -292,19 +293,19 @@ type recordingQueue struct {
 
 type queueResults struct {
 	claims, searches int
-	granted          []affiliate.EndpointKey // by claims
-	found            []affiliate.EndpointKey // by searches
+	claimed          []affiliate.EndpointKey // endpoints that claims returned
+	found            []affiliate.EndpointKey // endpoints that searches returned
 }
 
 func (q *recordingQueue) Claim(
 	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time,
 ) ([]affiliate.EndpointKey, error) {
-	granted, err := q.Queue.Claim(ctx, sender, endpoints, now, until)
+	claimed, err := q.Queue.Claim(ctx, sender, endpoints, now, until)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.results.claims++
-	q.results.granted = append(q.results.granted, granted...)
-	return granted, err
+	q.results.claimed = append(q.results.claimed, claimed...)
+	return claimed, err
 }
 
 func (q *recordingQueue) Unclaimed(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error) {
@@ -321,7 +322,7 @@ func (q *recordingQueue) resultsSoFar() queueResults {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	results := q.results
-	results.granted, results.found = slices.Clone(results.granted), slices.Clone(results.found)
+	results.claimed, results.found = slices.Clone(results.claimed), slices.Clone(results.found)
 	return results
 }
 
@@ -342,8 +343,8 @@ func TestSender_TakesOverEndpointsOfACrashedProcess(t *testing.T) {
 		results := queue.resultsSoFar()
 		return results.claims >= 2 && results.searches >= 1
 	})
-	if results := queue.resultsSoFar(); len(results.granted) != 0 || len(results.found) != 0 {
-		t.Errorf("claims granted %v and searches found %v, want nothing while another process has the lease", results.granted, results.found)
+	if results := queue.resultsSoFar(); len(results.claimed) != 0 || len(results.found) != 0 {
+		t.Errorf("claims returned %v and searches returned %v, want nothing while another process has the lease", results.claimed, results.found)
 	}
 	if n := r.countRequests(); n != 0 {
 		t.Errorf("%d requests were sent to an endpoint of another process, want none", n)
@@ -351,7 +352,7 @@ func TestSender_TakesOverEndpointsOfACrashedProcess(t *testing.T) {
 	f.clock.Advance(2 * time.Minute)
 	r.awaitDelivered(5)
 	if found := queue.resultsSoFar().found; !slices.Contains(found, r.key()) {
-		t.Errorf("after the lease has ended, searches found %v, want %v", found, r.key())
+		t.Errorf("after the lease has ended, searches returned %v, want %v", found, r.key())
 	}
 }
 
@@ -380,9 +381,9 @@ func TestRun_StopStoresAllOutcomes(t *testing.T) {
 	}
 }
 
-// A transaction can commit deliveries that were due long before the deliveries that the
-// sender has read already. Without a wakeup, the sender finds them after at most ten
-// seconds, because it then reads again from the beginning.
+// A transaction can commit late, after the sender has read deliveries with a later due
+// time. Without a wakeup, the sender finds the deliveries of this transaction after at
+// most ten seconds, because it then reads again from the beginning.
 func TestSender_FindsDeliveriesOfLateCommits(t *testing.T) {
 	f := newSenderFixture(t)
 	r := f.newSubscriber(http.StatusOK)
@@ -401,7 +402,7 @@ func TestSender_FindsDeliveriesOfLateCommits(t *testing.T) {
 	f.clock.Advance(2 * time.Second)
 	r.awaitDelivered(14)
 	if n := len(queue.resultsSoFar().found); n != found {
-		t.Errorf("searches found %d endpoints, want %d, because the sender already has the endpoint", n, found)
+		t.Errorf("searches returned %d endpoints, want %d, because the sender already has the endpoint", n, found)
 	}
 }
 
@@ -409,8 +410,8 @@ func TestSender_SignsWithBothSecretsForADayAfterRotation(t *testing.T) {
 	f := newSenderFixture(t)
 	r := f.newSubscriber(http.StatusOK)
 	sender := f.startSender()
-	fresh := domain.NewSecret()
-	r.replaceSecret(f.keys.Seal(fresh, r.id.UUID[:]), new(f.Now().Add(24*time.Hour)))
+	newSecret := domain.NewSecret()
+	r.replaceSecret(f.keys.Seal(newSecret, r.id.UUID[:]), new(f.Now().Add(24*time.Hour)))
 	checkNext := func(n int, wantPrevious bool) {
 		t.Helper()
 		f.publish(1)
@@ -421,7 +422,7 @@ func TestSender_SignsWithBothSecretsForADayAfterRotation(t *testing.T) {
 			name   string
 			secret domain.Secret
 			want   bool
-		}{{"new", fresh, true}, {"previous", r.secret, wantPrevious}} {
+		}{{"new", newSecret, true}, {"previous", r.secret, wantPrevious}} {
 			verifier, err := standardwebhooks.NewWebhook(tc.secret.Text())
 			if err != nil {
 				t.Fatal(err)
@@ -466,8 +467,8 @@ func TestSender_StopsSendingToADisabledEndpoint(t *testing.T) {
 	sender.wake(r.subscriber)
 	r.awaitBlocked(domain.InFlight)
 	r.setActive(false)
-	// The deliveries that were read before are now outdated. The next read returns
-	// nothing, because the endpoint is not active.
+	// The sender does not use deliveries that it read two seconds ago. The next read
+	// returns nothing, because the endpoint is not active.
 	f.clock.Advance(2 * time.Second)
 	r.release()
 	r.awaitDelivered(1 + domain.InFlight)

@@ -61,7 +61,8 @@ func TestCheck_ReportsInvalidFields(t *testing.T) {
 		return &affiliatev1.CreateWebhookRequest{Url: url, Subscriptions: subscriptions, Events: events}
 	}
 	all := []string{"*"}
-	// A recovery of the deliveries from sinceAgo until untilAgo. Zero means no end.
+	// recovery returns a request whose since and until are given as times before now. If
+	// untilAgo is 0, the request has no until.
 	recovery := func(sinceAgo, untilAgo time.Duration, statuses ...affiliatev1.DeliveryStatus) *affiliatev1.RecoverDeliveriesRequest {
 		req := &affiliatev1.RecoverDeliveriesRequest{Since: timestamppb.New(f.Now().Add(-sinceAgo)), Statuses: statuses}
 		if untilAgo != 0 {
@@ -74,31 +75,31 @@ func TestCheck_ReportsInvalidFields(t *testing.T) {
 		req        proto.Message
 		wantFields []string
 	}{
-		"valid":                           {create("https://shop.example/", all, nil), nil},
-		"http, refused later":             {create("http://shop.example/", all, nil), nil},
-		"not a URL":                       {create("shop", all, nil), []string{"url"}},
-		"events instead of subscriptions": {create("https://shop.example/", nil, []string{"payout.*"}), nil},
-		"events and subscriptions":        {create("https://shop.example/", all, all), []string{"events"}},
-		"no subscription":                 {create("https://shop.example/", nil, nil), []string{"subscriptions"}},
-		"webhook.ping":                    {create("https://shop.example/", []string{"*", "webhook.ping"}, nil), []string{"subscriptions[1]"}},
-		"nothing changed":                 {&affiliatev1.UpdateWebhookRequest{}, nil},
-		"disable":                         {&affiliatev1.UpdateWebhookRequest{Active: new(false), UpdateMask: mask("active")}, nil},
-		"active is absent":                {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("active")}, []string{"active"}},
-		"subscriptions are absent":        {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("subscriptions")}, []string{"subscriptions"}},
-		"unknown subscription":            {&affiliatev1.UpdateWebhookRequest{Subscriptions: []string{"x"}, UpdateMask: mask("subscriptions")}, []string{"subscriptions[0]"}},
-		"paths that cannot change":        {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("url", "webhook_id")}, []string{"update_mask", "update_mask"}},
-		"a field without a mask":          {&affiliatev1.UpdateWebhookRequest{Active: new(true)}, []string{"update_mask"}},
-		"the last 30 days":                {recovery(30*day, 0), nil},
-		"30 days by a slow clock":         {recovery(30*day+4*time.Minute, 0), nil},
-		"more than 30 days":               {recovery(30*day+6*time.Minute, 0), []string{"since"}},
-		"until now by a fast clock":       {recovery(day, -4*time.Minute), nil},
-		"until is in the future":          {recovery(day, -6*time.Minute), []string{"until"}},
-		"since is now":                    {recovery(0, 0), []string{"since"}},
-		"since after until":               {recovery(day, 2*day), []string{"since"}},
-		"pending":                         {recovery(day, 0, affiliatev1.DeliveryStatus_DELIVERY_STATUS_PENDING), []string{"statuses[0]"}},
-		"unspecified status":              {recovery(day, 0, affiliatev1.DeliveryStatus_DELIVERY_STATUS_CANCELED, 0), []string{"statuses[1]"}},
-		"since is absent":                 {&affiliatev1.RecoverDeliveriesRequest{}, nil},
-		"invalid timestamp":               {&affiliatev1.RecoverDeliveriesRequest{Since: &timestamppb.Timestamp{Nanos: -1}}, nil},
+		"valid":                             {create("https://shop.example/", all, nil), nil},
+		"http, which CreateWebhook refuses": {create("http://shop.example/", all, nil), nil},
+		"not a URL":                         {create("shop", all, nil), []string{"url"}},
+		"events instead of subscriptions":   {create("https://shop.example/", nil, []string{"payout.*"}), nil},
+		"events and subscriptions":          {create("https://shop.example/", all, all), []string{"events"}},
+		"no subscription":                   {create("https://shop.example/", nil, nil), []string{"subscriptions"}},
+		"subscription to webhook.ping":      {create("https://shop.example/", []string{"*", "webhook.ping"}, nil), []string{"subscriptions[1]"}},
+		"update of nothing":                 {&affiliatev1.UpdateWebhookRequest{}, nil},
+		"update of active":                  {&affiliatev1.UpdateWebhookRequest{Active: new(false), UpdateMask: mask("active")}, nil},
+		"active is absent":                  {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("active")}, []string{"active"}},
+		"subscriptions are absent":          {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("subscriptions")}, []string{"subscriptions"}},
+		"unknown subscription":              {&affiliatev1.UpdateWebhookRequest{Subscriptions: []string{"x"}, UpdateMask: mask("subscriptions")}, []string{"subscriptions[0]"}},
+		"fields that cannot change":         {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("url", "webhook_id")}, []string{"update_mask", "update_mask"}},
+		"a field without a mask":            {&affiliatev1.UpdateWebhookRequest{Active: new(true)}, []string{"update_mask"}},
+		"the last 30 days":                  {recovery(30*day, 0), nil},
+		"30 days on a clock that is slow":   {recovery(30*day+4*time.Minute, 0), nil},
+		"more than 30 days":                 {recovery(30*day+6*time.Minute, 0), []string{"since"}},
+		"until now on a clock that is fast": {recovery(day, -4*time.Minute), nil},
+		"until is in the future":            {recovery(day, -6*time.Minute), []string{"until"}},
+		"since is now":                      {recovery(0, 0), []string{"since"}},
+		"since after until":                 {recovery(day, 2*day), []string{"since"}},
+		"recovery of pending deliveries":    {recovery(day, 0, affiliatev1.DeliveryStatus_DELIVERY_STATUS_PENDING), []string{"statuses[0]"}},
+		"recovery of an unspecified status": {recovery(day, 0, affiliatev1.DeliveryStatus_DELIVERY_STATUS_CANCELED, 0), []string{"statuses[1]"}},
+		"since is absent":                   {&affiliatev1.RecoverDeliveriesRequest{}, nil},
+		"invalid timestamp":                 {&affiliatev1.RecoverDeliveriesRequest{Since: &timestamppb.Timestamp{Nanos: -1}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fields []string
@@ -188,7 +189,7 @@ func TestEndpoints_OfOtherScopesAreNotFound(t *testing.T) {
 		t.Errorf("the delivery was changed: %s, want %s", state, want)
 	}
 	if n := f.Count(`select count(*) from audit_log`); n != 1 {
-		t.Errorf("the audit log has %d records, want only the one of the creation", n)
+		t.Errorf("the audit log has %d records, want only the record of the creation", n)
 	}
 }
 

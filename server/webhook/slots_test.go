@@ -11,18 +11,19 @@ import (
 
 func TestSlots_LimitWorkspacesAndHangingEndpoints(t *testing.T) {
 	a, b := affiliate.WorkspaceID{UUID: uuid.New()}, affiliate.WorkspaceID{UUID: uuid.New()}
-	type requests struct {
+	// A step is twelve requests of one workspace for a slot.
+	type step struct {
 		workspace   affiliate.WorkspaceID
 		hanging     bool
-		wantGranted int // of twelve requests
+		wantGranted int
 	}
 	for _, tc := range []struct {
 		name  string
-		steps []requests
+		steps []step
 	}{
-		{"one workspace leaves a share to the next", []requests{{a, false, 6}}},
-		{"two workspaces leave a share to the next", []requests{{a, false, 6}, {b, false, 4}}},
-		{"hanging endpoints leave half to the others", []requests{{a, true, 6}, {b, true, 0}, {b, false, 4}}},
+		{"one workspace leaves a share to the next", []step{{a, false, 6}}},
+		{"two workspaces leave a share to the next", []step{{a, false, 6}, {b, false, 4}}},
+		{"hanging endpoints leave half to the others", []step{{a, true, 6}, {b, true, 0}, {b, false, 4}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newSlots(12)
@@ -53,21 +54,21 @@ func TestSlots_AreGrantedInTheOrderOfRequests(t *testing.T) {
 	if !s.acquire(first) || !s.acquire(second) {
 		t.Fatal("free slots were not granted")
 	}
-	hangs, third, canceled, fourth := request("hangs", true), request("third", false), request("canceled", false), request("fourth", false)
-	for _, r := range []*slotRequest{hangs, third, canceled, fourth} {
+	hanging, third, canceled, fourth := request("hanging", true), request("third", false), request("canceled", false), request("fourth", false)
+	for _, r := range []*slotRequest{hanging, third, canceled, fourth} {
 		if s.acquire(r) {
 			t.Fatal("more slots were granted than exist")
 		}
 	}
 	s.cancel(canceled)
-	s.release(second) // a hanging endpoint still uses the other slot
+	s.release(second) // first, a hanging endpoint, still uses half of the slots
 	s.release(first)
 	s.release(third)
-	if want := []string{"third", "hangs", "fourth"}; !slices.Equal(order, want) {
+	if want := []string{"third", "hanging", "fourth"}; !slices.Equal(order, want) {
 		t.Errorf("requests were granted in the order %v, want %v", order, want)
 	}
 	s.cancel(fourth) // it was granted, so its slot is released
-	s.release(hangs)
+	s.release(hanging)
 	if n := s.inFlight(); n != 0 || len(s.byWorkspace) != 0 || s.inUseByHanging != 0 {
 		t.Errorf("%d slots are in use, by %d workspaces, %d by hanging endpoints, want none", n, len(s.byWorkspace), s.inUseByHanging)
 	}
