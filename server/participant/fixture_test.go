@@ -3,8 +3,11 @@ package participant_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -13,50 +16,90 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// fixture is a shop in live mode, with the service under test.
+const (
+	pending   = affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING
+	approved  = affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED
+	rejected  = affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_REJECTED
+	suspended = affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_SUSPENDED
+)
+
+var (
+	statuses = []string{"pending", "approved", "rejected", "suspended"}
+	verbs    = []string{"approve", "reject", "suspend", "reinstate"}
+)
+
+// fixture is a shop in live mode with the service under test.
 type fixture struct {
 	*pgtest.Shop
 	service *participant.Service
 	clock   *pgtest.Clock
 }
 
-func newFixture(t *testing.T) *fixture {
+// newFixture returns a fixture. program changes the columns of the shop's programme.
+func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC))
-	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive)
+	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, program...)
 	return &fixture{shop, participant.New(shop.Store, clock.Now), clock}
 }
 
-func (f *fixture) asPartner(id affiliate.UserID) context.Context {
-	return servertest.AsPartner(f, id, affiliate.ModeLive)
+// in returns a fixture whose methods work in another shop.
+func (f *fixture) in(shop *pgtest.Shop) *fixture { return &fixture{shop, f.service, f.clock} }
+
+// inNewProgram returns a fixture whose methods work in a new programme of the workspace.
+func (f *fixture) inNewProgram(changes ...pgtest.Row) *fixture {
+	f.Helper()
+	shop := *f.Shop
+	shop.Program = f.NewProgram(f.Scope, changes...)
+	return f.in(&shop)
 }
 
-func (f *fixture) asMerchant(role affiliate.Role) context.Context {
+func (f *fixture) asPartner(id affiliate.UserID) context.Context {
+	return servertest.AsPartner(f, id, f.Scope.Mode)
+}
+
+func (f *fixture) asMember(role affiliate.Role) context.Context {
 	return servertest.AsMember(f, f.Scope, f.Owner, role)
 }
 
-func (f *fixture) apply(partner affiliate.UserID, change func(*affiliatev1.ApplyRequest)) (*affiliatev1.Participant, error) {
-	f.Helper()
+func (f *fixture) asOwner() context.Context { return f.asMember(affiliate.RoleOwner) }
+
+// changeTime returns the time that the service stores for a change at this moment.
+func (f *fixture) changeTime() time.Time { return f.Now().Truncate(time.Millisecond) }
+
+// apply applies to the programme. change changes the request.
+func (f *fixture) apply(partner affiliate.UserID, change ...func(*affiliatev1.ApplyRequest)) (*affiliatev1.Participant, error) {
 	req := &affiliatev1.ApplyRequest{ProgramId: f.Program.String()}
-	if change != nil {
-		change(req)
+	for _, c := range change {
+		c(req)
 	}
-	if wrong := f.service.Check(req); len(wrong) > 0 {
-		return nil, wrong.Err()
+	if err := servertest.Check(f.service, req); err != nil {
+		return nil, err
 	}
 	return f.service.Apply(f.asPartner(partner), req)
 }
 
+// mustApply applies to the programme with the account of a new partner.
 func (f *fixture) mustApply(name string) *affiliatev1.Participant {
 	f.Helper()
-	p, err := f.apply(f.NewPartner(name), nil)
+	p, err := f.apply(f.NewPartner(name))
 	if err != nil {
 		f.Fatal(err)
 	}
 	return p
 }
 
-// move calls the merchant's method for the verb. The verb is one of verbs.
+// get returns the participant as the owner sees it.
+func (f *fixture) get(id string) *affiliatev1.Participant {
+	f.Helper()
+	p, err := f.service.GetParticipant(f.asOwner(), &affiliatev1.GetParticipantRequest{ProgramId: f.Program.String(), ParticipantId: id})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return p
+}
+
+// move calls the method for a verb, which is one of verbs.
 func (f *fixture) move(ctx context.Context, verb, program, id string, reason *string) (*affiliatev1.Participant, error) {
 	switch verb {
 	case "approve":
@@ -70,13 +113,110 @@ func (f *fixture) move(ctx context.Context, verb, program, id string, reason *st
 	}
 }
 
-var verbs = []string{"approve", "reject", "suspend", "reinstate"}
-
-func (f *fixture) eventTypes() []string {
+func (f *fixture) mustMove(verb, id string) *affiliatev1.Participant {
 	f.Helper()
-	types, _ := f.Events()
+	p, err := f.move(f.asOwner(), verb, f.Program.String(), id, nil)
+	if err != nil {
+		f.Fatalf("%s: %v", verb, err)
+	}
+	return p
+}
+
+// bulk calls the bulk method for a verb, which is approve or reject.
+func (f *fixture) bulk(ctx context.Context, verb, program string, ids ...string) (*affiliatev1.BulkParticipantsResponse, error) {
+	if verb == "approve" {
+		return f.service.BulkApproveParticipants(ctx, &affiliatev1.BulkApproveParticipantsRequest{ProgramId: program, ParticipantIds: ids})
+	}
+	return f.service.BulkRejectParticipants(ctx, &affiliatev1.BulkRejectParticipantsRequest{ProgramId: program, ParticipantIds: ids, Reason: new("spam")})
+}
+
+type updateRequest = affiliatev1.UpdateParticipantRequest
+
+func (f *fixture) update(id string, req *updateRequest, paths ...string) (*affiliatev1.Participant, error) {
+	return f.updateAs(f.asMember(affiliate.RoleManager), f.Program.String(), id, req, paths...)
+}
+
+func (f *fixture) updateAs(ctx context.Context, program, id string, req *updateRequest, paths ...string) (*affiliatev1.Participant, error) {
+	req.ProgramId, req.ParticipantId, req.UpdateMask = program, id, &fieldmaskpb.FieldMask{Paths: paths}
+	if err := servertest.Check(f.service, req); err != nil {
+		return nil, err
+	}
+	return f.service.UpdateParticipant(ctx, req)
+}
+
+func (f *fixture) mustUpdate(id string, req *updateRequest, paths ...string) *affiliatev1.Participant {
+	f.Helper()
+	p, err := f.update(id, req, paths...)
+	if err != nil {
+		f.Fatalf("update of %q: %v", paths, err)
+	}
+	return p
+}
+
+// inParallel calls a function n times at the same time and returns the errors.
+func inParallel(n int, call func(i int) error) []error {
+	errs := make([]error, n)
+	var calls sync.WaitGroup
+	for i := range errs {
+		calls.Go(func() { errs[i] = call(i) })
+	}
+	calls.Wait()
+	return errs
+}
+
+// requireOneSuccess checks that one call succeeded, and that all others were refused with
+// the error code reason.
+func requireOneSuccess(t *testing.T, errs []error, reason affiliate.Reason) {
+	t.Helper()
+	succeeded := 0
+	for _, err := range errs {
+		if err == nil {
+			succeeded++
+			continue
+		}
+		pgtest.RequireRefusal(t, err, reason)
+	}
+	if succeeded != 1 {
+		t.Errorf("%d of %d parallel calls succeeded, want 1", succeeded, len(errs))
+	}
+}
+
+// wantEvents checks the types of the events in the order of the alphabet. If ids are
+// given, it checks only the events about objects with these ids.
+func (f *fixture) wantEvents(ids []string, want ...string) {
+	f.Helper()
+	types, _ := f.Events(ids...)
 	slices.Sort(types)
-	return types
+	if !slices.Equal(types, want) {
+		f.Errorf("events have the types %q, want %q", types, want)
+	}
+}
+
+// wantCount checks the number that a query selects. what describes the counted rows.
+func (f *fixture) wantCount(want int, what, query string, args ...any) {
+	f.Helper()
+	if got := f.Count(query, args...); got != want {
+		f.Errorf("%s: got %d, want %d", what, got, want)
+	}
+}
+
+// wantAudits checks the number of audit records of an action.
+func (f *fixture) wantAudits(want int, action string, actor affiliate.UserID) {
+	f.Helper()
+	f.wantCount(want, "audit records of "+action, `select count(*) from audit_log where action = $1 and actor = $2`, action, actor.String())
+}
+
+// directoryJobs returns the number of jobs that update a participant in the edge
+// directory.
+func (f *fixture) directoryJobs(id string) int {
+	f.Helper()
+	return f.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args ->> 'participant' = $1`, id)
+}
+
+// rowText returns the participant's row as text.
+func (f *fixture) rowText(id string) string {
+	f.Helper()
+	return f.Texts(`select p::text from participants p where id::text = $1`, id)[0]
 }
 
 // checkCounts compares the stored lengths of lists with the number of their rows.
@@ -91,7 +231,5 @@ func (f *fixture) checkCounts() {
 			select program_id, what, sum(n) as n from list_counts group by 1, 2 having sum(n) <> 0
 		) stored using (program_id, what)
 		where actual.n is distinct from stored.n`
-	if n := f.Count(different); n != 0 {
-		f.Errorf("%d lists have another length than the stored one", n)
-	}
+	f.wantCount(0, "lists whose stored length is wrong", different)
 }

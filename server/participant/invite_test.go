@@ -3,8 +3,6 @@ package participant_test
 import (
 	"context"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,20 +11,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 type inviteRequest = affiliatev1.InviteParticipantRequest
 
 func (f *fixture) invite(req *inviteRequest) (*affiliatev1.CreatedParticipantInvite, error) {
-	f.Helper()
 	if req.ProgramId == "" {
 		req.ProgramId = f.Program.String()
 	}
-	if wrong := f.service.Check(req); len(wrong) > 0 {
-		return nil, wrong.Err()
+	if err := servertest.Check(f.service, req); err != nil {
+		return nil, err
 	}
-	return f.service.InviteParticipant(f.asMerchant(affiliate.RoleManager), req)
+	return f.service.InviteParticipant(f.asMember(affiliate.RoleManager), req)
 }
 
 func (f *fixture) mustInvite(req *inviteRequest) *affiliatev1.CreatedParticipantInvite {
@@ -42,220 +40,224 @@ func (f *fixture) accept(partner affiliate.UserID, token string) (*affiliatev1.P
 	return f.service.AcceptParticipantInvite(f.asPartner(partner), &affiliatev1.AcceptParticipantInviteRequest{Token: token})
 }
 
-// openInvites returns the e-mail addresses of the open invitations, as a member with the
-// role sees them.
-func (f *fixture) openInvites(role affiliate.Role) []string {
-	f.Helper()
-	list, err := f.service.ListParticipantInvites(f.asMerchant(role), &affiliatev1.ListParticipantInvitesRequest{ProgramId: f.Program.String()})
-	if err != nil {
-		f.Fatal(err)
-	}
-	if list.Total != int64(len(list.Data)) {
-		f.Errorf("total %d of %d", list.Total, len(list.Data))
-	}
-	emails := []string{}
-	for _, invite := range list.Data {
-		emails = append(emails, invite.Email)
-	}
-	return emails
-}
-
-func (f *fixture) revoke(ctx context.Context, program, id string) error {
-	_, err := f.service.RevokeParticipantInvite(ctx, &affiliatev1.RevokeParticipantInviteRequest{ProgramId: program, InviteId: id})
+func (f *fixture) revoke(caller context.Context, program, id string) error {
+	_, err := f.service.RevokeParticipantInvite(caller, &affiliatev1.RevokeParticipantInviteRequest{ProgramId: program, InviteId: id})
 	return err
 }
 
-func TestParticipantInvite_CreateListAndRevoke(t *testing.T) {
+// wantOpenInvites checks the email addresses of the open invitations, as a member with
+// the role sees them.
+func (f *fixture) wantOpenInvites(role affiliate.Role, want ...string) {
+	f.Helper()
+	list, err := f.service.ListParticipantInvites(f.asMember(role), &affiliatev1.ListParticipantInvitesRequest{ProgramId: f.Program.String()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	var emails []string
+	for _, invite := range list.Data {
+		emails = append(emails, invite.Email)
+	}
+	if !slices.Equal(emails, want) || list.Total != int64(len(want)) {
+		f.Errorf("ListParticipantInvites as %s returned %q and the total %d, want %q and %d", role, emails, list.Total, want, len(want))
+	}
+}
+
+// requireNotOpen checks that an invitation can neither be accepted nor revoked.
+func (f *fixture) requireNotOpen(t *testing.T, invite *affiliatev1.CreatedParticipantInvite) {
+	t.Helper()
+	_, err := f.accept(f.NewPartner("Late"), invite.Token)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, f.revoke(f.asOwner(), invite.ProgramId, invite.Id), affiliate.ReasonNotFound)
+}
+
+func TestParticipantInvite_CreateAndList(t *testing.T) {
 	f := newFixture(t)
-	group := f.newGroup(f.Program).String()
-	invite := f.mustInvite(&inviteRequest{Email: "Jane@Example.com", GroupId: &group, ReferralCode: proto.String("Jane-D")})
-	at := f.Now().Truncate(time.Millisecond)
+	group := f.NewGroup(f.Scope, f.Program, "Gold").ID.String()
+	invite := f.mustInvite(&inviteRequest{Email: "Jane@Example.com", GroupId: &group, ReferralCode: new("Jane-D")})
+	at := f.changeTime()
 	want := &affiliatev1.CreatedParticipantInvite{
-		Id: invite.Id, ProgramId: f.Program.String(), Email: "jane@example.com", GroupId: &group, ReferralCode: proto.String("jane-d"),
+		Id: invite.Id, ProgramId: f.Program.String(), Email: "jane@example.com", GroupId: &group, ReferralCode: new("jane-d"),
 		InvitedBy: f.Owner.String(), CreatedAt: server.Timestamp(at), ExpiresAt: server.Timestamp(at.AddDate(0, 0, 7)), Token: invite.Token,
 	}
 	if !proto.Equal(invite, want) || invite.Token == "" {
-		t.Errorf("got  %v\nwant %v", invite, want)
+		t.Errorf("InviteParticipant returned %v\nwant %v with a token", invite, want)
 	}
-	if f.Count(`select count(*) from participant_invites where digest = sha256($1::bytea)`, []byte(invite.Token)) != 1 ||
-		f.Count(`select count(*) from participant_invites i where i::text like '%' || $1 || '%'`, invite.Token) != 0 {
-		t.Error("the row must contain the token's digest and not the token")
-	}
+	f.wantCount(1, "invitations with the hash of the token", `select count(*) from participant_invites where digest = sha256($1::bytea)`, []byte(invite.Token))
+	f.wantCount(0, "invitations with the token itself", `select count(*) from participant_invites i where i::text like '%' || $1 || '%'`, invite.Token)
+
 	f.clock.Advance(time.Second)
-	other := f.mustInvite(&inviteRequest{Email: "john@example.com"})
-	if other.GroupId != nil || other.ReferralCode != nil {
-		t.Errorf("invited %v", other)
+	if got := f.mustInvite(&inviteRequest{Email: "john@example.com"}); got.GroupId != nil || got.ReferralCode != nil {
+		t.Errorf("InviteParticipant without group and code returned the group %v and the code %v, want none", got.GroupId, got.ReferralCode)
 	}
-	if got := f.openInvites(affiliate.RoleManager); !slices.Equal(got, []string{"john@example.com", "jane@example.com"}) {
-		t.Errorf("open: %v", got)
-	}
-	if got := f.openInvites(affiliate.RoleViewer); !slices.Equal(got, []string{"j***@example.com", "j***@example.com"}) {
-		t.Errorf("open to a viewer: %v", got)
-	}
-	page, err := f.service.ListParticipantInvites(f.asMerchant(affiliate.RoleOwner), &affiliatev1.ListParticipantInvitesRequest{
-		ProgramId: f.Program.String(), Page: proto.Int32(2), PageSize: proto.Int32(1),
+	f.wantOpenInvites(affiliate.RoleManager, "john@example.com", "jane@example.com")
+	f.wantOpenInvites(affiliate.RoleViewer, "j***@example.com", "j***@example.com")
+	got, err := f.service.ListParticipantInvites(f.asOwner(), &affiliatev1.ListParticipantInvitesRequest{
+		ProgramId: f.Program.String(), Page: new(int32(2)), PageSize: new(int32(1)),
 	})
-	if err != nil || page.Total != 2 || len(page.Data) != 1 || page.Data[0].Id != invite.Id || page.Data[0].GetReferralCode() != "jane-d" || page.Data[0].GetGroupId() != group {
-		t.Errorf("second page %v, %v", page, err)
-	}
-
-	// A new invitation of the same address replaces the earlier one.
-	again := f.mustInvite(&inviteRequest{Email: "JANE@example.com"})
-	jane := f.NewPartner("Jane")
-	_, err = f.accept(jane, invite.Token)
-	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	if got := f.openInvites(affiliate.RoleManager); len(got) != 2 {
-		t.Errorf("open: %v", got)
-	}
-
-	owner := f.asMerchant(affiliate.RoleOwner)
-	if err := f.revoke(owner, f.Program.String(), again.Id); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	pgtest.RequireRefusal(t, f.revoke(owner, f.Program.String(), again.Id), affiliate.ReasonNotFound)
-	pgtest.RequireRefusal(t, f.revoke(owner, f.Program.String(), "42"), affiliate.ReasonNotFound)
-	_, err = f.accept(jane, again.Token)
-	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-
-	f.clock.Set(at.AddDate(0, 0, 7).Add(time.Second))
-	if got := f.openInvites(affiliate.RoleManager); len(got) != 0 {
-		t.Errorf("open after a week: %v", got)
+	wantPage := &affiliatev1.ListParticipantInvitesResponse{
+		Total: 2, Page: 2, Limit: 1,
+		Data: []*affiliatev1.ParticipantInvite{{
+			Id: want.Id, ProgramId: want.ProgramId, Email: want.Email, GroupId: want.GroupId, ReferralCode: want.ReferralCode,
+			InvitedBy: want.InvitedBy, CreatedAt: want.CreatedAt, ExpiresAt: want.ExpiresAt,
+		}},
 	}
-	_, err = f.accept(jane, other.Token)
-	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	pgtest.RequireRefusal(t, f.revoke(owner, f.Program.String(), other.Id), affiliate.ReasonNotFound)
-
-	if f.Count(`select count(*) from audit_log where action = 'participant_invite.create' and actor = $1`, f.Owner.String()) != 3 ||
-		f.Count(`select count(*) from audit_log where action = 'participant_invite.revoke' and resource_id = $1`, again.Id) != 1 ||
-		f.Count(`select count(*) from audit_log where before::text like '%@%' or after::text like '%@%'`) != 0 {
-		t.Error("the audit log has wrong records or contains an address")
+	if !proto.Equal(got, wantPage) {
+		t.Errorf("the second page of ListParticipantInvites is %v\nwant %v", got, wantPage)
 	}
+	f.wantAudits(2, "participant_invite.create", f.Owner)
+	f.wantCount(0, "audit records with an address", `select count(*) from audit_log where before::text like '%@%' or after::text like '%@%'`)
+}
+
+func TestParticipantInvite_EndsWhenReplacedRevokedOrExpired(t *testing.T) {
+	f := newFixture(t)
+	replaced := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
+	revoked := f.mustInvite(&inviteRequest{Email: "JANE@example.com"})
+	f.requireNotOpen(t, replaced)
+	f.wantOpenInvites(affiliate.RoleManager, "jane@example.com")
+
+	if err := f.revoke(f.asOwner(), f.Program.String(), revoked.Id); err != nil {
+		t.Fatal(err)
+	}
+	f.requireNotOpen(t, revoked)
+	pgtest.RequireRefusal(t, f.revoke(f.asOwner(), f.Program.String(), "42"), affiliate.ReasonNotFound)
+	f.wantAudits(1, "participant_invite.revoke", f.Owner)
+	f.wantOpenInvites(affiliate.RoleManager)
+
+	expired := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
+	f.clock.Advance(7 * 24 * time.Hour)
+	f.requireNotOpen(t, expired)
+	f.wantOpenInvites(affiliate.RoleManager)
+	f.wantCount(0, "audit records with an address", `select count(*) from audit_log where before::text like '%@%' or after::text like '%@%'`)
 }
 
 func TestInviteParticipant_Refusals(t *testing.T) {
 	f := newFixture(t)
-	partner := f.NewPartner("Jane")
-	jane, err := f.apply(partner, nil)
-	if err != nil {
-		t.Fatal(err)
+	jane := f.Join("Jane", pgtest.Row{"referral_code": "jane", "partner_email": "jane@example.com"}).ID.String()
+	f.mustUpdate(jane, &updateRequest{ReferralCode: "summer"}, "referral_code")
+	foreignGroup := f.NewGroup(f.Scope, f.NewProgram(f.Scope), "Gold").ID.String()
+	archived := f.NewProgram(f.Scope, pgtest.Row{"status": "archived"}).String()
+	for name, tc := range map[string]struct {
+		req        *inviteRequest
+		wantReason affiliate.Reason
+		wantField  string
+	}{
+		"group of another programme":        {&inviteRequest{GroupId: &foreignGroup}, affiliate.ReasonValidation, "group_id"},
+		"reserved code":                     {&inviteRequest{ReferralCode: new("Google")}, affiliate.ReasonValidation, "referral_code"},
+		"address with a name":               {&inviteRequest{Email: "Jane <a@example.com>"}, affiliate.ReasonValidation, "email"},
+		"code of a participant":             {&inviteRequest{ReferralCode: new("Summer")}, affiliate.ReasonReferralCodeTaken, ""},
+		"replaced code of a participant":    {&inviteRequest{ReferralCode: new("jane")}, affiliate.ReasonReferralCodeTaken, ""},
+		"address of a participant":          {&inviteRequest{Email: "JANE@EXAMPLE.COM"}, affiliate.ReasonApplicationDuplicate, ""},
+		"archived programme":                {&inviteRequest{ProgramId: archived}, affiliate.ReasonProgramStateInvalid, ""},
+		"invalid id instead of a programme": {&inviteRequest{ProgramId: "42"}, affiliate.ReasonNotFound, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.req.Email == "" {
+				tc.req.Email = "a@example.com"
+			}
+			_, err := f.invite(tc.req)
+			pgtest.RequireRefusal(t, err, tc.wantReason, tc.wantField)
+		})
 	}
-	if _, err := f.update(jane.Id, &update{ReferralCode: "summer"}, "referral_code"); err != nil {
-		t.Fatal(err)
-	}
-	foreign := f.newGroup(f.NewProgram(f.Scope)).String()
-	_, err = f.invite(&inviteRequest{Email: "a@example.com", GroupId: &foreign})
-	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "group_id")
-	_, err = f.invite(&inviteRequest{Email: "a@example.com", ReferralCode: proto.String("Google")})
-	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "referral_code")
-	_, err = f.invite(&inviteRequest{Email: "Jane <a@example.com>"})
-	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "email")
-	for _, code := range []string{"Summer", "jane"} {
-		_, err = f.invite(&inviteRequest{Email: "a@example.com", ReferralCode: &code})
-		pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
-	}
-	_, err = f.invite(&inviteRequest{Email: strings.ToUpper(jane.PartnerEmail)})
-	pgtest.RequireRefusal(t, err, affiliate.ReasonApplicationDuplicate)
-	for _, id := range []string{"42", affiliate.NewID[affiliate.Program](f.Now()).String()} {
-		_, err = f.invite(&inviteRequest{Email: "a@example.com", ProgramId: id})
-		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	}
-	for status, reason := range map[string]affiliate.Reason{"draft": "", "paused": "", "archived": affiliate.ReasonProgramStateInvalid} {
-		f.Exec(`update programs set status = $1, is_public = false`, status)
-		_, err := f.invite(&inviteRequest{Email: status + "@example.com"})
-		if reason == "" && err != nil {
-			t.Errorf("%s: %v", status, err)
-		} else if reason != "" {
-			pgtest.RequireRefusal(t, err, reason)
-		}
-	}
-	if n := f.Count(`select count(*) from participant_invites`); n != 2 {
-		t.Errorf("%d invitations", n)
+	f.wantCount(0, "invitations after refused calls", `select count(*) from participant_invites`)
+}
+
+func TestInviteParticipant_ToProgramsThatAreNotPublic(t *testing.T) {
+	f := newFixture(t)
+	for _, status := range []string{"draft", "active", "paused"} {
+		program := f.inNewProgram(pgtest.Row{"status": status, "is_public": false})
+		program.mustInvite(&inviteRequest{Email: "jane@example.com"})
+		program.wantOpenInvites(affiliate.RoleOwner, "jane@example.com")
 	}
 }
 
 func TestAcceptParticipantInvite_CreatesAnApprovedParticipant(t *testing.T) {
-	f := newFixture(t)
-	f.Exec(`update programs set is_public = false`)
-	group := f.newGroup(f.Program).String()
-	invite := f.mustInvite(&inviteRequest{Email: "someone@example.com", GroupId: &group, ReferralCode: proto.String("star")})
+	f := newFixture(t, pgtest.Row{"is_public": false})
+	group := f.NewGroup(f.Scope, f.Program, "Gold").ID.String()
+	invite := f.mustInvite(&inviteRequest{Email: "someone@example.com", GroupId: &group, ReferralCode: new("star")})
 	partner := f.NewPartner("Jane") // has another address than the invitation, which is allowed
-	p, err := f.accept(partner, invite.Token)
+	got, err := f.accept(partner, invite.Token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Status != affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED || p.ApprovedAt == nil || p.ReferralCode != "star" || p.PartnerId != partner.String() {
-		t.Errorf("joined %v", p)
+	at := server.Timestamp(f.changeTime())
+	want := &affiliatev1.Participant{
+		Id: got.Id, ProgramId: f.Program.String(), PartnerId: partner.String(), PartnerName: "Jane",
+		PartnerEmail: "jane-" + partner.String() + "@example.com", Status: approved, ReferralCode: "star",
+		AppliedAt: at, ApprovedAt: at, CreatedAt: at, UpdatedAt: at,
 	}
-	if p.GroupId != nil || p.Note != nil || len(p.Tags) != 0 {
-		t.Errorf("the partner sees %v", p)
+	if !proto.Equal(got, want) {
+		t.Errorf("AcceptParticipantInvite returned %v\nwant %v", got, want)
 	}
-	if got := f.get(p.Id); got.GetGroupId() != group || got.PartnerEmail != "jane-"+partner.String()+"@example.com" {
-		t.Errorf("the merchant sees %v", got)
+	want.GroupId = &group // only the merchant sees the group
+	if got := f.get(want.Id); !proto.Equal(got, want) {
+		t.Errorf("GetParticipant returned %v\nwant %v", got, want)
 	}
-	if got := f.eventTypes(); !slices.Equal(got, []string{"link.created", "participant.applied", "participant.approved"}) {
-		t.Errorf("events %v", got)
-	}
-	if f.Count(`select count(*) from audit_log where action = 'participant.accept_invite' and resource_id = $1 and actor = $2`, p.Id, partner.String()) != 1 ||
-		f.Count(`select count(*) from links where participant_id = $1 and is_default and code = 'star'`, p.Id) != 1 ||
-		f.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, p.Id) != 1 {
-		t.Error("audit log, link or job is missing")
+	f.wantEvents(nil, "link.created", "participant.applied", "participant.approved")
+	f.wantAudits(1, "participant.accept_invite", partner)
+	f.wantCount(1, "default links with the code", `select count(*) from links where participant_id = $1 and is_default and code = 'star'`, want.Id)
+	if n := f.directoryJobs(want.Id); n != 1 {
+		t.Errorf("AcceptParticipantInvite inserted %d jobs for the edge directory, want 1", n)
 	}
 	f.checkCounts()
-	_, err = f.accept(f.NewPartner("John"), invite.Token)
-	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	if got := f.openInvites(affiliate.RoleOwner); len(got) != 0 {
-		t.Errorf("open: %v", got)
-	}
-	pgtest.RequireRefusal(t, f.revoke(f.asMerchant(affiliate.RoleOwner), f.Program.String(), invite.Id), affiliate.ReasonNotFound)
+	f.requireNotOpen(t, invite)
+	f.wantOpenInvites(affiliate.RoleOwner)
 }
 
-// After a refused acceptance the invitation stays open, so that the partner can try again.
+// After a refused acceptance the invitation stays open, so that the partner can try
+// again.
 func TestAcceptParticipantInvite_RefusalKeepsTheInvitation(t *testing.T) {
 	f := newFixture(t)
-	invite := f.mustInvite(&inviteRequest{Email: "jane@example.com", ReferralCode: proto.String("star")})
-	applied := f.NewPartner("Ada")
-	if _, err := f.apply(applied, nil); err != nil {
-		t.Fatal(err)
+	invite := f.mustInvite(&inviteRequest{Email: "jane@example.com", ReferralCode: new("star")})
+	applied, jane := f.Join("Ada").Partner, f.NewPartner("Jane")
+	inStatus := func(status string) func() { return func() { f.Exec(`update programs set status = $1`, status) } }
+	nothing := func() {}
+	for _, tc := range []struct {
+		name       string
+		change     func()
+		caller     context.Context
+		token      string
+		wantReason affiliate.Reason
+		wantField  string
+	}{
+		{"the partner is a participant", nothing, f.asPartner(applied), invite.Token, affiliate.ReasonApplicationDuplicate, ""},
+		{"wrong token", nothing, f.asPartner(jane), "inv_wrong", affiliate.ReasonNotFound, ""},
+		{"the other mode", nothing, servertest.AsPartner(t, jane, affiliate.ModeTest), invite.Token, affiliate.ReasonNotFound, ""},
+		{"draft programme", inStatus("draft"), f.asPartner(jane), invite.Token, affiliate.ReasonNotFound, ""},
+		{"paused programme", inStatus("paused"), f.asPartner(jane), invite.Token, affiliate.ReasonNotFound, ""},
+		{"archived programme", inStatus("archived"), f.asPartner(jane), invite.Token, affiliate.ReasonNotFound, ""},
+		{
+			"terms are not accepted", func() { f.Exec(`update programs set status = 'active', terms_url = 'https://a.example/terms'`) },
+			f.asPartner(jane), invite.Token, affiliate.ReasonValidation, "accept_terms",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.change()
+			_, err := f.service.AcceptParticipantInvite(tc.caller, &affiliatev1.AcceptParticipantInviteRequest{Token: tc.token})
+			pgtest.RequireRefusal(t, err, tc.wantReason, tc.wantField)
+			f.wantOpenInvites(affiliate.RoleOwner, "jane@example.com")
+		})
 	}
-	jane := f.NewPartner("Jane")
-
-	_, err := f.accept(applied, invite.Token)
-	pgtest.RequireRefusal(t, err, affiliate.ReasonApplicationDuplicate)
-	_, err = f.accept(jane, "inv_wrong")
-	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	test := server.WithPrincipal(t.Context(), server.Principal{Kind: server.PartnerToken, User: jane, Mode: affiliate.ModeTest})
-	_, err = f.service.AcceptParticipantInvite(test, &affiliatev1.AcceptParticipantInviteRequest{Token: invite.Token})
-	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	for _, status := range []string{"draft", "paused", "archived"} {
-		f.Exec(`update programs set status = $1`, status)
-		_, err = f.accept(jane, invite.Token)
-		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	}
-	f.Exec(`update programs set status = 'active', terms_url = 'https://a.example/terms'`)
-	_, err = f.accept(jane, invite.Token)
-	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "accept_terms")
-	f.Exec(`update programs set terms_url = null`)
-	eve, err := f.apply(f.NewPartner("Eve"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("star") })
+	f.wantCount(1, "participants after refused acceptances", `select count(*) from participants`)
+	got, err := f.service.AcceptParticipantInvite(f.asPartner(jane), &affiliatev1.AcceptParticipantInviteRequest{Token: invite.Token, AcceptTerms: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.accept(jane, invite.Token)
-	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
-	f.Exec(`update participants set erased_at = $1 where id = $2`, f.Now(), eve.Id)
-
-	if got := f.openInvites(affiliate.RoleOwner); !slices.Equal(got, []string{"jane@example.com"}) {
-		t.Fatalf("open: %v", got)
-	}
-	f.Exec(`update participant_invites set referral_code = null`)
-	f.Exec(`update programs set terms_url = 'https://a.example/terms'`)
-	p, err := f.service.AcceptParticipantInvite(f.asPartner(jane), &affiliatev1.AcceptParticipantInviteRequest{Token: invite.Token, AcceptTerms: true})
-	if err != nil || p.TermsAcceptedAt == nil || p.ReferralCode != "jane" {
-		t.Errorf("%v, %v", p, err)
-	}
-	if f.Count(`select count(*) from participants`) != 3 {
-		t.Error("a refused acceptance created a participant")
+	if got.ReferralCode != "star" || !got.TermsAcceptedAt.AsTime().Equal(f.changeTime()) {
+		t.Errorf("AcceptParticipantInvite returned the code %s, terms accepted at %v, want star and %v", got.ReferralCode, got.TermsAcceptedAt.AsTime(), f.changeTime())
 	}
 	f.checkCounts()
+}
+
+func TestAcceptParticipantInvite_RefusesACodeTakenAfterTheInvitation(t *testing.T) {
+	f := newFixture(t)
+	invite := f.mustInvite(&inviteRequest{Email: "jane@example.com", ReferralCode: new("star")})
+	f.Join("Eve", pgtest.Row{"referral_code": "star"})
+	_, err := f.accept(f.NewPartner("Jane"), invite.Token)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
+	f.wantOpenInvites(affiliate.RoleOwner, "jane@example.com")
 }
 
 func TestAcceptParticipantInvite_TokenWorksOnce(t *testing.T) {
@@ -264,100 +266,64 @@ func TestAcceptParticipantInvite_TokenWorksOnce(t *testing.T) {
 	for i := range partners {
 		partners[i] = f.NewPartner("Jane")
 	}
-	for _, samePartner := range []bool{false, true} {
-		invite := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
-		before := f.Count(`select count(*) from participants`)
-		late := f.NewPartner("Late")
-		f.expectOneSuccess(20, func(i int) error {
-			partner := partners[i]
-			if samePartner {
-				partner = late
-			}
-			_, err := f.accept(partner, invite.Token)
-			return err
-		}, affiliate.ReasonNotFound)
-		if f.Count(`select count(*) from participants`) != before+1 {
-			t.Error("the token did not create exactly one participant")
-		}
+	for name, partners := range map[string][]affiliate.UserID{
+		"different partners": partners,
+		"the same partner":   slices.Repeat([]affiliate.UserID{f.NewPartner("John")}, 20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			invite := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
+			before := f.Count(`select count(*) from participants`)
+			requireOneSuccess(t, inParallel(len(partners), func(i int) error {
+				_, err := f.accept(partners[i], invite.Token)
+				return err
+			}), affiliate.ReasonNotFound)
+			f.wantCount(before+1, "participants", `select count(*) from participants`)
+		})
 	}
 	f.checkCounts()
 }
 
 func TestInviteParticipant_SameAddressInParallelLeavesOneOpen(t *testing.T) {
 	f := newFixture(t)
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			if _, err := f.invite(&inviteRequest{Email: "jane@example.com"}); err != nil {
-				t.Error(err)
-			}
-		})
+	for _, err := range inParallel(20, func(int) error {
+		_, err := f.invite(&inviteRequest{Email: "jane@example.com"})
+		return err
+	}) {
+		if err != nil {
+			t.Errorf("InviteParticipant: %v", err)
+		}
 	}
-	wg.Wait()
-	if got := f.openInvites(affiliate.RoleOwner); len(got) != 1 || f.Count(`select count(*) from participant_invites`) != 20 {
-		t.Errorf("open: %v", got)
-	}
+	f.wantOpenInvites(affiliate.RoleOwner, "jane@example.com")
 }
 
 func TestApply_ToPrivateProgramNeedsAnInvitation(t *testing.T) {
-	f := newFixture(t)
-	f.Exec(`update programs set is_public = false`)
-	partner := f.NewPartner("Jane")
-	email := "jane-" + partner.String() + "@example.com"
-	expectRefusal := func(reason string) {
+	f := newFixture(t, pgtest.Row{"is_public": false})
+	partner := f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})
+	requireRefusal := func(when string) {
 		t.Helper()
-		if _, err := f.apply(partner, nil); err == nil {
-			t.Fatalf("the application was accepted although %s", reason)
-		} else {
-			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+		if _, err := f.apply(partner); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
+			t.Fatalf("Apply %s returned %v, want NOT_FOUND", when, err)
 		}
 	}
-	expectRefusal("there is no invitation")
+	requireRefusal("without an invitation")
 	f.mustInvite(&inviteRequest{Email: "john@example.com"})
-	expectRefusal("another partner was invited")
-	private := f.Program
-	f.Program = f.NewProgram(f.Scope)
-	f.mustInvite(&inviteRequest{Email: email})
-	f.Program = private
-	expectRefusal("another programme invited the partner")
-	invite := f.mustInvite(&inviteRequest{Email: email})
-	if err := f.revoke(f.asMerchant(affiliate.RoleOwner), f.Program.String(), invite.Id); err != nil {
+	requireRefusal("after the invitation of another partner")
+	f.inNewProgram().mustInvite(&inviteRequest{Email: "jane@example.com"})
+	requireRefusal("after an invitation to another programme")
+	invite := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
+	if err := f.revoke(f.asOwner(), f.Program.String(), invite.Id); err != nil {
 		t.Fatal(err)
 	}
-	expectRefusal("the invitation was revoked")
-	f.mustInvite(&inviteRequest{Email: email})
+	requireRefusal("after the invitation was revoked")
+	f.mustInvite(&inviteRequest{Email: "jane@example.com"})
 	now := f.Now()
 	f.clock.Set(now.AddDate(0, 0, 7))
-	expectRefusal("the invitation has expired")
+	requireRefusal("after the invitation expired")
 	f.clock.Set(now)
 	f.Exec(`update programs set status = 'paused' where id = $1`, f.Program)
-	expectRefusal("the programme is paused")
+	requireRefusal("to a paused programme")
 	f.Exec(`update programs set status = 'active' where id = $1`, f.Program)
-	if p, err := f.apply(partner, nil); err != nil || p.Status != affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING {
-		t.Errorf("%v, %v", p, err)
-	}
-}
-
-func TestParticipantInvite_OfOtherScopesIsNotFound(t *testing.T) {
-	f := newFixture(t)
-	invite := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
-	as := func(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
-		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.MerchantToken, User: f.Owner, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode})
-	}
-	for name, ctx := range map[string]context.Context{
-		"another mode":      as(f.Scope.Workspace, affiliate.ModeTest),
-		"another workspace": as(affiliate.NewID[affiliate.Workspace](f.Now()), affiliate.ModeLive),
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := f.service.InviteParticipant(ctx, &inviteRequest{ProgramId: invite.ProgramId, Email: "jane@example.com"})
-			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			_, err = f.service.ListParticipantInvites(ctx, &affiliatev1.ListParticipantInvitesRequest{ProgramId: invite.ProgramId})
-			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			pgtest.RequireRefusal(t, f.revoke(ctx, invite.ProgramId, invite.Id), affiliate.ReasonNotFound)
-		})
-	}
-	pgtest.RequireRefusal(t, f.revoke(f.asMerchant(affiliate.RoleOwner), f.NewProgram(f.Scope).String(), invite.Id), affiliate.ReasonNotFound)
-	if got := f.openInvites(affiliate.RoleOwner); len(got) != 1 {
-		t.Errorf("open: %v", got)
+	if p, err := f.apply(partner); err != nil || p.Status != pending {
+		t.Errorf("Apply of an invited partner returned %v, error %v, want the status PENDING", p, err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -15,11 +14,7 @@ import (
 func TestReviewWorker_FlagsTheRemainingCommissions(t *testing.T) {
 	const n = 1200
 	f := newFixture(t)
-	jane := f.mustApply("Jane")
-	owner := f.asMerchant(affiliate.RoleOwner)
-	if _, err := f.move(owner, "approve", jane.ProgramId, jane.Id, nil); err != nil {
-		t.Fatal(err)
-	}
+	jane := f.Join("Jane").ID.String()
 	// The commissions refer to conversions and decisions that do not exist, so the foreign
 	// keys are not checked here.
 	f.Exec(`set session_replication_role = replica`)
@@ -33,14 +28,12 @@ func TestReviewWorker_FlagsTheRemainingCommissions(t *testing.T) {
 			$1::timestamptz + n * interval '1 second', $1
 		from participants t, generate_series(1, $2::integer) n`, f.Now(), n)
 	f.Exec(`set session_replication_role = origin`)
-	if _, err := f.move(owner, "suspend", jane.ProgramId, jane.Id, nil); err != nil {
-		t.Fatal(err)
-	}
+	f.mustMove("suspend", jane)
 	flagged := func() int {
 		return f.Count(`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review and version = 2`)
 	}
-	if flagged() == 0 || flagged() == n {
-		t.Errorf("the call flagged %d of %d commissions", flagged(), n)
+	if got := flagged(); got == 0 || got == n {
+		t.Errorf("the call flagged %d of %d commissions, want some but not all", got, n)
 	}
 
 	workers := river.NewWorkers()
@@ -51,6 +44,6 @@ func TestReviewWorker_FlagsTheRemainingCommissions(t *testing.T) {
 	})
 	pgtest.Eventually(t, "the job flags all commissions", func() bool { return flagged() == n })
 	if by := f.Texts(`select distinct actor from commission_history`); len(by) != 1 || by[0] != f.Owner.String() {
-		t.Errorf("flagged by %v, want the user who suspended the participant", by)
+		t.Errorf("the history has the actors %v, want only %s, who suspended the participant", by, f.Owner)
 	}
 }

@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -110,4 +111,19 @@ func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 		"id": id, "kind": kind, "email": "jane-" + id.String() + "@example.com", "password_hash": "", "name": name, "created_at": now,
 	}}, changes...)...)
 	return id
+}
+
+// NewGroup creates a group of a programme, with the store. Its rate is 10 percent.
+func (f *Fixture) NewGroup(scope affiliate.Scope, program affiliate.ProgramID, name string, change ...func(*affiliate.Group)) affiliate.Group {
+	f.Helper()
+	now := f.Now().UTC().Truncate(time.Millisecond)
+	g := affiliate.Group{
+		ID: affiliate.NewID[affiliate.Group](now), Scope: scope, Program: program, Name: name,
+		Rate: affiliate.Rate{Bps: new(int64(1000))}, Version: 1, CreatedAt: now, UpdatedAt: now,
+	}
+	apply(&g, change)
+	if err := f.Store.CreateGroup(f.Context(), g, affiliate.System); err != nil {
+		f.Fatal(err)
+	}
+	return g
 }
