@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -34,44 +35,110 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-func (f *fixture) asMerchant(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
-	return servertest.AsMember(f, affiliate.Scope{Workspace: workspace, Mode: mode}, f.owner, affiliate.RoleOwner)
+func (f *fixture) asOwner() context.Context { return f.asOwnerOf(f.scope) }
+
+func (f *fixture) asOwnerOf(scope affiliate.Scope) context.Context {
+	return servertest.AsMember(f, scope, f.owner, affiliate.RoleOwner)
 }
 
-// liveContext returns the context of a call in live mode by an owner of the workspace.
-func (f *fixture) liveContext() context.Context {
-	return f.asMerchant(f.scope.Workspace, affiliate.ModeLive)
+// inOtherMode returns the context of a call by the owner in the other mode.
+func (f *fixture) inOtherMode() context.Context {
+	return f.asOwnerOf(affiliate.Scope{Workspace: f.scope.Workspace, Mode: f.scope.Mode.Other()})
+}
+
+// inOtherWorkspace returns the context of a call by the owner of a new workspace.
+func (f *fixture) inOtherWorkspace() context.Context {
+	f.Helper()
+	return f.asOwnerOf(affiliate.Scope{Workspace: f.NewWorkspace(), Mode: f.scope.Mode})
 }
 
 func (f *fixture) create(req *affiliatev1.CreateProgramRequest) *affiliatev1.Program {
 	f.Helper()
-	if wrong := f.service.Check(req); len(wrong) > 0 {
-		f.Fatalf("check: %v", wrong)
+	if found := f.service.Check(req); len(found) > 0 {
+		f.Fatal(found.Err())
 	}
-	p, err := f.service.CreateProgram(f.liveContext(), req)
+	p, err := f.service.CreateProgram(f.asOwner(), req)
 	if err != nil {
 		f.Fatal(err)
 	}
 	return p
 }
 
-func (f *fixture) update(id string, req *affiliatev1.UpdateProgramRequest, paths ...string) (*affiliatev1.Program, error) {
+// createNamed creates a programme with a name, a website and default values.
+func (f *fixture) createNamed(name string) *affiliatev1.Program {
 	f.Helper()
-	f.clock.Advance(time.Second)
-	req.ProgramId, req.UpdateMask = id, &fieldmaskpb.FieldMask{Paths: paths}
-	if wrong := f.service.Check(req); len(wrong) > 0 {
-		return nil, wrong.Err()
-	}
-	return f.service.UpdateProgram(f.liveContext(), req)
+	return f.create(&affiliatev1.CreateProgramRequest{Name: name, WebsiteUrl: new("https://a.example")})
 }
 
-func (f *fixture) move(ctx context.Context, verb, id string) (*affiliatev1.Program, error) {
+func (f *fixture) get(id string) *affiliatev1.Program {
+	f.Helper()
+	p, err := f.service.GetProgram(f.asOwner(), &affiliatev1.GetProgramRequest{ProgramId: id})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return p
+}
+
+// update updates a programme one second after the previous change.
+func (f *fixture) update(id string, req *affiliatev1.UpdateProgramRequest, paths ...string) (*affiliatev1.Program, error) {
+	f.clock.Advance(time.Second)
+	req.ProgramId, req.UpdateMask = id, &fieldmaskpb.FieldMask{Paths: paths}
+	if found := f.service.Check(req); len(found) > 0 {
+		return nil, found.Err()
+	}
+	return f.service.UpdateProgram(f.asOwner(), req)
+}
+
+func (f *fixture) mustUpdate(id string, req *affiliatev1.UpdateProgramRequest, paths ...string) *affiliatev1.Program {
+	f.Helper()
+	p, err := f.update(id, req, paths...)
+	if err != nil {
+		f.Fatalf("update of %q: %v", paths, err)
+	}
+	return p
+}
+
+var verbs = []string{"activate", "pause", "archive"}
+
+// move calls the method for a verb, which is one of verbs.
+func (f *fixture) move(caller context.Context, verb, id string) (*affiliatev1.Program, error) {
 	switch verb {
 	case "activate":
-		return f.service.ActivateProgram(ctx, &affiliatev1.ActivateProgramRequest{ProgramId: id})
+		return f.service.ActivateProgram(caller, &affiliatev1.ActivateProgramRequest{ProgramId: id})
 	case "pause":
-		return f.service.PauseProgram(ctx, &affiliatev1.PauseProgramRequest{ProgramId: id})
+		return f.service.PauseProgram(caller, &affiliatev1.PauseProgramRequest{ProgramId: id})
 	default:
-		return f.service.ArchiveProgram(ctx, &affiliatev1.ArchiveProgramRequest{ProgramId: id})
+		return f.service.ArchiveProgram(caller, &affiliatev1.ArchiveProgramRequest{ProgramId: id})
 	}
+}
+
+func (f *fixture) mustMove(verb, id string) {
+	f.Helper()
+	if _, err := f.move(f.asOwner(), verb, id); err != nil {
+		f.Fatalf("%s: %v", verb, err)
+	}
+}
+
+// wantMessage compares the response of a call with the expected one.
+func wantMessage(t *testing.T, call string, got, want proto.Message) {
+	t.Helper()
+	if !proto.Equal(got, want) {
+		t.Errorf("%s returned %v\nwant %v", call, got, want)
+	}
+}
+
+// wantCount checks the number that a query selects. what describes the counted rows.
+func (f *fixture) wantCount(want int, what, query string, args ...any) {
+	f.Helper()
+	if got := f.Count(query, args...); got != want {
+		f.Errorf("%s: got %d, want %d", what, got, want)
+	}
+}
+
+// fields returns the fields of violations.
+func fields(found affiliate.Violations) (names []string) {
+	for _, v := range found {
+		names = append(names, v.Field)
+	}
+	return names
 }

@@ -1,7 +1,7 @@
 package program_test
 
 import (
-	"context"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -34,13 +34,17 @@ func TestCreateProgram_StoresAllRules(t *testing.T) {
 	want.Tiers = []*tier{given.Tiers[1], given.Tiers[2], given.Tiers[0]}
 	want.Recurring.Enabled = proto.Bool(true)
 	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: given})
-	read, err := f.service.GetProgram(f.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
-	if err != nil || !proto.Equal(p.CommissionRules, want) || !proto.Equal(read, p) {
-		t.Errorf("created %v\nread %v, %v\nwant rules %v", p, read, err, want)
-	}
-	once := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
-	if r := once.CommissionRules.Recurring; r.GetEnabled() || r.Enabled == nil || once.CommissionRules.GetPercentage() != 20 {
-		t.Errorf("only the first payment: %v", once.CommissionRules)
+	wantMessage(t, "CreateProgram", p.CommissionRules, want)
+	wantMessage(t, "GetProgram", f.get(p.Id), p)
+}
+
+func TestCreateProgram_WithoutRecurringPayments(t *testing.T) {
+	f := newFixture(t)
+	disabled := &recurring{Enabled: proto.Bool(false)}
+	got := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: disabled}}).CommissionRules
+	wantMessage(t, "CreateProgram", got.Recurring, disabled)
+	if got.GetPercentage() != 20 {
+		t.Errorf("CreateProgram returned the percentage %v, want the default 20", got.GetPercentage())
 	}
 }
 
@@ -58,20 +62,20 @@ func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 		{"one limit", &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(3)}}, []string{"commission_rules.recurring.max_months"}, func(r *rulesMessage) { r.Recurring.MaxMonths = proto.Int32(3) }},
 		{"one limit cleared", &rulesMessage{Recurring: &recurring{}}, []string{"commission_rules.recurring.max_months"}, func(r *rulesMessage) { r.Recurring.MaxMonths = nil }},
 		{"one limit cleared, without an object", nil, []string{"commission_rules.recurring.max_payments"}, func(r *rulesMessage) { r.Recurring.MaxPayments = nil }},
-		{"the same limit", &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(12)}}, []string{"commission_rules.recurring.max_months"}, func(*rulesMessage) {}},
+		{"same limit", &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(12)}}, []string{"commission_rules.recurring.max_months"}, func(*rulesMessage) {}},
 		{"recurring cleared", &rulesMessage{}, []string{"commission_rules.recurring"}, func(r *rulesMessage) { r.Recurring = noLimit }},
 		{"recurring merges", &rulesMessage{Recurring: &recurring{MaxPayments: proto.Int32(2)}}, []string{"commission_rules.recurring"}, func(r *rulesMessage) { r.Recurring.MaxPayments = proto.Int32(2) }},
-		{"an empty recurring", &rulesMessage{Recurring: &recurring{}}, []string{"commission_rules.recurring"}, func(*rulesMessage) {}},
+		{"empty recurring", &rulesMessage{Recurring: &recurring{}}, []string{"commission_rules.recurring"}, func(*rulesMessage) {}},
 		{"recurring inside the whole", &rulesMessage{Recurring: &recurring{MaxPayments: proto.Int32(2)}}, []string{"commission_rules"}, func(r *rulesMessage) { r.Recurring.MaxPayments = proto.Int32(2) }},
 		{"recurring disabled", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}, []string{"commission_rules.recurring.enabled"}, func(r *rulesMessage) { r.Recurring = &recurring{Enabled: proto.Bool(false)} }},
 		{"recurring enabled by default", nil, []string{"commission_rules.recurring.enabled"}, func(*rulesMessage) {}},
 		{"tiers replaced", &rulesMessage{Tiers: []*tier{{MinRevenueCents: proto.Int64(5), Percentage: proto.Float64(2)}, {MinRevenueCents: proto.Int64(1), Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers"}, func(r *rulesMessage) {
 			r.Tiers = []*tier{{MinRevenueCents: proto.Int64(1), Percentage: proto.Float64(1)}, {MinRevenueCents: proto.Int64(5), Percentage: proto.Float64(2)}}
 		}},
-		{"the same tiers", &rulesMessage{Tiers: fullRequest().CommissionRules.Tiers}, []string{"commission_rules.tiers"}, func(*rulesMessage) {}},
+		{"same tiers", &rulesMessage{Tiers: fullRequest().CommissionRules.Tiers}, []string{"commission_rules.tiers"}, func(*rulesMessage) {}},
 		{"lists cleared", &rulesMessage{}, []string{"commission_rules.tiers", "commission_rules.products", "commission_rules.events"}, func(r *rulesMessage) { r.Tiers, r.Products, r.Events = nil, nil, nil }},
 		{"lists absent from the whole", &rulesMessage{}, []string{"commission_rules"}, func(*rulesMessage) {}},
-		{"a list inside the whole", &rulesMessage{Products: []*productRate{{ProductId: "B", Percentage: proto.Float64(0)}}}, []string{"commission_rules"}, func(r *rulesMessage) {
+		{"list inside the whole", &rulesMessage{Products: []*productRate{{ProductId: "B", Percentage: proto.Float64(0)}}}, []string{"commission_rules"}, func(r *rulesMessage) {
 			r.Products = []*productRate{{ProductId: "B", Percentage: proto.Float64(0)}}
 		}},
 		{"events replaced", &rulesMessage{Events: []*eventRate{{EventType: signup}}}, []string{"commission_rules.events"}, func(r *rulesMessage) { r.Events = []*eventRate{{EventType: signup}} }},
@@ -89,12 +93,10 @@ func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 			if !proto.Equal(want, before.CommissionRules) {
 				version = 2
 			}
-			got, err := f.update(before.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: tc.rules}, tc.paths...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !proto.Equal(got.CommissionRules, want) || got.RulesVersion != version {
-				t.Errorf("version %d %v\nwant %d %v", got.RulesVersion, got.CommissionRules, version, want)
+			got := f.mustUpdate(before.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: tc.rules}, tc.paths...)
+			wantMessage(t, "UpdateProgram", got.CommissionRules, want)
+			if got.RulesVersion != version {
+				t.Errorf("UpdateProgram returned version %d of the rules, want %d", got.RulesVersion, version)
 			}
 		})
 	}
@@ -119,11 +121,11 @@ func TestCheck_ReportsThePathOfEachInvalidRule(t *testing.T) {
 		}, []string{"commission_rules.later_percentage", "commission_rules.tiers[0].percentage", "commission_rules.products[0].percentage", "commission_rules.events[1].percentage"}},
 		{"tiers without and with both thresholds", &rulesMessage{Tiers: []*tier{{Percentage: proto.Float64(1)}, {MinConversions: cents, MinRevenueCents: cents}}}, []string{"commission_rules.tiers[0].min_conversions", "commission_rules.tiers[1].min_revenue_cents", "commission_rules.tiers[1].percentage"}},
 		{"tiers of two kinds", &rulesMessage{Tiers: []*tier{{MinConversions: cents, Percentage: proto.Float64(1)}, {MinRevenueCents: cents, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[1].min_revenue_cents"}},
-		{"a threshold twice", &rulesMessage{Tiers: []*tier{{MinConversions: cents, Percentage: proto.Float64(1)}, {MinConversions: proto.Int64(1), Percentage: proto.Float64(1)}, {MinConversions: cents, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[2].min_conversions"}},
+		{"threshold twice", &rulesMessage{Tiers: []*tier{{MinConversions: cents, Percentage: proto.Float64(1)}, {MinConversions: proto.Int64(1), Percentage: proto.Float64(1)}, {MinConversions: cents, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[2].min_conversions"}},
 		{"products without and with both rates", &rulesMessage{Products: []*productRate{{ProductId: "a"}, {ProductId: "b", Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.products[0].percentage", "commission_rules.products[1].flat_amount_cents"}},
-		{"a product twice", &rulesMessage{Products: []*productRate{{ProductId: "a", Percentage: ten}, {ProductId: "a", FlatAmountCents: cents}}}, []string{"commission_rules.products[1].product_id"}},
-		{"an event with both rates", &rulesMessage{Events: []*eventRate{{EventType: purchase, Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.events[0].flat_amount_cents"}},
-		{"an event twice", &rulesMessage{Events: []*eventRate{{EventType: signup}, {EventType: signup, FlatAmountCents: cents}}}, []string{"commission_rules.events[1].event_type"}},
+		{"product twice", &rulesMessage{Products: []*productRate{{ProductId: "a", Percentage: ten}, {ProductId: "a", FlatAmountCents: cents}}}, []string{"commission_rules.products[1].product_id"}},
+		{"event with both rates", &rulesMessage{Events: []*eventRate{{EventType: purchase, Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.events[0].flat_amount_cents"}},
+		{"event twice", &rulesMessage{Events: []*eventRate{{EventType: signup}, {EventType: signup, FlatAmountCents: cents}}}, []string{"commission_rules.events[1].event_type"}},
 		{"no recurring payments, with limits", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1), MaxPayments: proto.Int32(1)}}, []string{"commission_rules.recurring.max_months", "commission_rules.recurring.max_payments"}},
 		{"several violations", &rulesMessage{
 			Percentage: ten, FlatAmountCents: cents, Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1)},
@@ -138,20 +140,17 @@ func TestCheck_ReportsThePathOfEachInvalidRule(t *testing.T) {
 			"create": &affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: tc.rules},
 			"update": &affiliatev1.UpdateProgramRequest{CommissionRules: tc.rules, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"commission_rules"}}},
 		} {
-			var fields []string
-			for _, v := range service.Check(req) {
-				fields = append(fields, v.Field)
-			}
-			slices.Sort(fields)
-			if !slices.Equal(fields, tc.want) {
-				t.Errorf("%s, %s: %v, want %v", tc.name, method, fields, tc.want)
+			got := fields(service.Check(req))
+			slices.Sort(got)
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%s: Check of a request to %s found violations of %q, want %q", tc.name, method, got, tc.want)
 			}
 		}
 	}
 }
 
-// A limit of recurring payments is invalid if the stored rules disable recurring payments.
-// Check cannot see this, so the store must reject the update.
+// A limit of recurring payments is invalid if the stored rules disable recurring
+// payments. Check cannot see this, so the store must reject the update.
 func TestUpdateProgram_RejectsLimitsOfDisabledRecurringPayments(t *testing.T) {
 	f := newFixture(t)
 	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
@@ -159,51 +158,41 @@ func TestUpdateProgram_RejectsLimitsOfDisabledRecurringPayments(t *testing.T) {
 	_, err := f.update(p.Id, limit, "commission_rules.recurring.max_months")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "commission_rules.recurring.max_months")
 	limit.CommissionRules.Recurring.Enabled = proto.Bool(true)
-	got, err := f.update(p.Id, limit, "commission_rules.recurring.max_months", "commission_rules.recurring.enabled")
-	if err != nil || got.CommissionRules.Recurring.GetMaxMonths() != 1 {
-		t.Errorf("%v, %v", got, err)
+	got := f.mustUpdate(p.Id, limit, "commission_rules.recurring.max_months", "commission_rules.recurring.enabled")
+	if months := got.CommissionRules.Recurring.GetMaxMonths(); months != 1 {
+		t.Errorf("UpdateProgram returned max_months = %d, want 1", months)
 	}
+}
+
+func (f *fixture) listRules(programID string, page, size int32) *affiliatev1.ListProgramRulesResponse {
+	f.Helper()
+	got, err := f.service.ListProgramRules(f.asOwner(), &affiliatev1.ListProgramRulesRequest{ProgramId: programID, Page: &page, PageSize: &size})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return got
 }
 
 func TestListProgramRules(t *testing.T) {
 	f := newFixture(t)
-	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
-	first := p.CreatedAt.AsTime()
+	p := f.createNamed("P")
+	versions := []*affiliatev1.ProgramRules{{Version: 1, Rules: p.CommissionRules, By: f.owner.String(), At: p.CreatedAt}}
 	for days := range int32(4) {
-		if _, err := f.update(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{HoldPeriodDays: &days}}, "commission_rules.hold_period_days"); err != nil {
-			t.Fatal(err)
-		}
+		p = f.mustUpdate(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{HoldPeriodDays: &days}}, "commission_rules.hold_period_days")
+		versions = append(versions, &affiliatev1.ProgramRules{Version: days + 2, Rules: p.CommissionRules, By: f.owner.String(), At: p.UpdatedAt})
 	}
-	if _, err := f.update(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name"); err != nil {
-		t.Fatal(err)
-	}
-	f.create(&affiliatev1.CreateProgramRequest{Name: "Another"})
-	list := func(page, size int32) *affiliatev1.ListProgramRulesResponse {
-		t.Helper()
-		got, err := f.service.ListProgramRules(f.liveContext(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id, Page: &page, PageSize: &size})
-		if err != nil || got.Total != 5 || got.Page != page || got.Limit != size {
-			t.Fatalf("%v, %v", got, err)
-		}
-		return got
-	}
-	newest := list(1, 2).Data
-	if len(newest) != 2 || newest[0].Version != 5 || newest[1].Version != 4 || newest[0].Rules.GetHoldPeriodDays() != 3 || newest[0].By != f.owner.String() {
-		t.Errorf("newest %v", newest)
-	}
-	if oldest := list(3, 2).Data; len(oldest) != 1 || oldest[0].Version != 1 || !oldest[0].At.AsTime().Equal(first) || !proto.Equal(oldest[0].Rules, p.CommissionRules) {
-		t.Errorf("oldest %v", oldest)
-	}
-	if beyond := list(9, 2).Data; len(beyond) != 0 {
-		t.Errorf("beyond the end %v", beyond)
-	}
-	for name, ctx := range map[string]context.Context{
-		"another mode": f.asMerchant(f.scope.Workspace, affiliate.ModeTest), "another workspace": f.asMerchant(f.NewWorkspace(), affiliate.ModeLive),
+	f.mustUpdate(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name")
+	f.createNamed("Another")
+	for _, tc := range []struct {
+		page int32
+		want []*affiliatev1.ProgramRules
+	}{
+		{1, []*affiliatev1.ProgramRules{versions[4], versions[3]}},
+		{3, []*affiliatev1.ProgramRules{versions[0]}},
+		{9, nil},
 	} {
-		if got, err := f.service.ListProgramRules(ctx, &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err == nil {
-			t.Errorf("%s: %v", name, got)
-		} else {
-			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-		}
+		want := &affiliatev1.ListProgramRulesResponse{Data: tc.want, Total: 5, Page: tc.page, Limit: 2}
+		wantMessage(t, fmt.Sprintf("ListProgramRules of page %d", tc.page), f.listRules(p.Id, tc.page, 2), want)
 	}
 }
 
@@ -214,9 +203,8 @@ func TestProgramRules_OldVersionsAreReadWithDefaults(t *testing.T) {
 	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	old := `{"commission_type": "percentage", "rate_bps": 2000, "hold_period_days": 30, "auto_approval": true, "net_basis": "gross"}`
 	f.Exec(`update programs set rules = $2 where id = $1`, p.Id, old)
-	got, err := f.update(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(true)}}},
+	defaults := &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(true)}}}
+	got := f.mustUpdate(p.Id, defaults,
 		"commission_rules.recurring.enabled", "commission_rules.recurring.max_months", "commission_rules.tiers", "commission_rules.cap_cents")
-	if err != nil || !proto.Equal(got, p) {
-		t.Errorf("%v, %v\nwant %v", got, err, p)
-	}
+	wantMessage(t, "UpdateProgram", got, p)
 }

@@ -2,7 +2,6 @@ package program_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -22,200 +20,183 @@ import (
 
 func TestCreateProgram_SetsDefaults(t *testing.T) {
 	f := newFixture(t)
-	p := f.create(&affiliatev1.CreateProgramRequest{Name: "Späti Partner", WebsiteUrl: proto.String("https://WWW.Shop.example/start")})
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "Späti Partner", WebsiteUrl: new("https://WWW.Shop.example/start")})
 	at := server.Timestamp(f.Now().Truncate(time.Millisecond))
 	want := &affiliatev1.Program{
 		Id: p.Id, Name: "Späti Partner", Slug: "spati-partner", Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_DRAFT,
-		Mode: affiliatev1.Mode_MODE_LIVE, WebsiteUrl: proto.String("https://WWW.Shop.example/start"),
+		Mode: affiliatev1.Mode_MODE_LIVE, WebsiteUrl: new("https://WWW.Shop.example/start"),
 		AllowedDomains: []string{"www.shop.example"}, Currency: "CHF", AttributionWindowDays: 30,
-		AttributionModel: affiliatev1.AttributionModel_ATTRIBUTION_MODEL_LAST_CLICK, LinkParam: "via", IsPublic: true,
+		AttributionModel: lastClick, LinkParam: "via", IsPublic: true,
 		CommissionRules: &affiliatev1.CommissionRules{
-			CommissionType: affiliatev1.CommissionType_COMMISSION_TYPE_PERCENTAGE, Percentage: proto.Float64(20),
-			HoldPeriodDays: proto.Int32(30), AutoApproval: proto.Bool(true), NetBasis: affiliatev1.NetBasis_NET_BASIS_GROSS,
-			Recurring: &affiliatev1.Recurring{Enabled: proto.Bool(true)},
+			CommissionType: percentage, Percentage: new(20.0), HoldPeriodDays: proto.Int32(30), AutoApproval: new(true),
+			NetBasis: affiliatev1.NetBasis_NET_BASIS_GROSS, Recurring: &affiliatev1.Recurring{Enabled: new(true)},
 		},
-		RulesVersion: 1, CreatedAt: at, UpdatedAt: at,
-		SignalPrecedence: affiliatev1.SignalPrecedence_SIGNAL_PRECEDENCE_CLICK_FIRST, FraudPolicy: affiliatev1.FraudPolicy_FRAUD_POLICY_FLAG,
+		RulesVersion: 1, CreatedAt: at, UpdatedAt: at, SignalPrecedence: clickFirst, FraudPolicy: fraudFlag,
 	}
-	if !proto.Equal(p, want) {
-		t.Errorf("created %v\n   want %v", p, want)
-	}
-	read, err := f.service.GetProgram(f.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
-	if err != nil || !proto.Equal(read, want) {
-		t.Errorf("read %v, %v", read, err)
-	}
-	if f.Count(`select count(*) from program_rules where program_id = $1 and version = 1 and by = $2`, p.Id, f.owner) != 1 ||
-		f.Count(`select count(*) from audit_log where resource_id = $1 and action = 'program.create' and actor = $2`, p.Id, f.owner.String()) != 1 {
-		t.Error("the first version of the rules or the audit record is missing")
-	}
+	wantMessage(t, "CreateProgram", p, want)
+	wantMessage(t, "GetProgram", f.get(p.Id), want)
+	f.wantCount(1, "first versions of the rules", `select count(*) from program_rules where program_id = $1 and version = 1 and by = $2`, p.Id, f.owner)
+	f.wantCount(1, "audit records", `select count(*) from audit_log where resource_id = $1 and action = 'program.create' and actor = $2`, p.Id, f.owner.String())
 }
 
 func TestCreateProgram_StoresAllFields(t *testing.T) {
 	f := newFixture(t)
-	p := f.create(&affiliatev1.CreateProgramRequest{
-		Name: "P", Slug: proto.String("own"), Description: proto.String("D"), LandingUrl: proto.String("http://land.example"),
-		AllowedDomains: []string{"A.example", "*.B.example", "a.EXAMPLE", "*.b.example"}, Currency: proto.String("jpy"), AttributionWindowDays: proto.Int32(365),
-		AttributionModel: affiliatev1.AttributionModel_ATTRIBUTION_MODEL_FIRST_CLICK, LinkParam: proto.String("ref"),
-		AutoApprovePartners: proto.Bool(true), IsPublic: proto.Bool(false), TermsUrl: proto.String("https://a.example/terms"),
-		SignalPrecedence: affiliatev1.SignalPrecedence_SIGNAL_PRECEDENCE_PROMO_CODE_FIRST, MinPayoutCents: proto.Int64(2500),
-		PayoutTermDays: proto.Int32(14), FraudPolicy: affiliatev1.FraudPolicy_FRAUD_POLICY_OFF,
-		CommissionRules: &affiliatev1.CommissionRules{FlatAmountCents: proto.Int64(500), HoldPeriodDays: proto.Int32(0), AutoApproval: proto.Bool(false), NetBasis: affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES},
-	})
-	if p.Slug != "own" || p.GetDescription() != "D" || p.Currency != "JPY" || p.AttributionWindowDays != 365 || p.LinkParam != "ref" ||
-		p.AttributionModel != affiliatev1.AttributionModel_ATTRIBUTION_MODEL_FIRST_CLICK || !p.AutoApprovePartners || p.IsPublic ||
-		!slices.Equal(p.AllowedDomains, []string{"a.example", "*.b.example"}) || p.GetTermsUrl() == "" || p.GetLandingUrl() == "" {
-		t.Errorf("created %v", p)
+	req := fullRequest()
+	req.AllowedDomains = []string{"A.example", "*.B.example", "a.EXAMPLE", "*.b.example"}
+	req.Currency = new("jpy")
+	p := f.create(req)
+	rules := proto.CloneOf(req.CommissionRules)
+	rules.Recurring.Enabled = new(true)
+	want := &affiliatev1.Program{
+		Id: p.Id, Name: "Full", Slug: "own", Description: req.Description, Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_DRAFT,
+		Mode: affiliatev1.Mode_MODE_LIVE, WebsiteUrl: req.WebsiteUrl, AllowedDomains: []string{"a.example", "*.b.example"},
+		LandingUrl: req.LandingUrl, Currency: "JPY", AttributionWindowDays: 7, AttributionModel: firstClick, LinkParam: "ref",
+		AutoApprovePartners: true, TermsUrl: req.TermsUrl, CommissionRules: rules, RulesVersion: 1,
+		CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt,
+		SignalPrecedence: promoFirst, MinPayoutCents: 5000, PayoutTermDays: 30, FraudPolicy: fraudBlock,
 	}
-	if p.SignalPrecedence != affiliatev1.SignalPrecedence_SIGNAL_PRECEDENCE_PROMO_CODE_FIRST || p.MinPayoutCents != 2500 ||
-		p.PayoutTermDays != 14 || p.FraudPolicy != affiliatev1.FraudPolicy_FRAUD_POLICY_OFF {
-		t.Errorf("created %v", p)
-	}
-	rules := p.CommissionRules
-	if rules.CommissionType != affiliatev1.CommissionType_COMMISSION_TYPE_FLAT || rules.Percentage != nil || rules.GetFlatAmountCents() != 500 ||
-		rules.GetHoldPeriodDays() != 0 || rules.GetAutoApproval() || rules.NetBasis != affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES {
-		t.Errorf("rules %v", rules)
-	}
+	wantMessage(t, "CreateProgram", p, want)
 }
 
 func TestProgramSlugs_AreUnique(t *testing.T) {
 	f := newFixture(t)
-	for i, want := range []string{"acme", "acme-2", "acme-3"} {
-		if p := f.create(&affiliatev1.CreateProgramRequest{Name: "Acme"}); p.Slug != want {
-			t.Errorf("programme %d has slug %s, want %s", i, p.Slug, want)
+	for _, want := range []string{"acme", "acme-2", "acme-3"} {
+		if got := f.createNamed("Acme").Slug; got != want {
+			t.Errorf("CreateProgram with the name Acme returned the slug %s, want %s", got, want)
 		}
 	}
-	given := &affiliatev1.CreateProgramRequest{Name: "Other", Slug: proto.String("acme-2")}
-	_, err := f.service.CreateProgram(f.liveContext(), given)
+	taken := &affiliatev1.CreateProgramRequest{Name: "Other", Slug: new("acme-2")}
+	_, err := f.service.CreateProgram(f.asOwner(), taken)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonSlugTaken)
-	for _, other := range []context.Context{f.asMerchant(f.scope.Workspace, affiliate.ModeTest), f.asMerchant(f.NewWorkspace(), affiliate.ModeLive)} {
-		if _, err := f.service.CreateProgram(other, given); err != nil {
-			t.Errorf("another mode or workspace: %v", err)
+	for name, caller := range map[string]context.Context{"the other mode": f.inOtherMode(), "another workspace": f.inOtherWorkspace()} {
+		if _, err := f.service.CreateProgram(caller, taken); err != nil {
+			t.Errorf("CreateProgram with the same slug in %s: %v", name, err)
 		}
 	}
 
-	p := f.create(&affiliatev1.CreateProgramRequest{Name: "Renamed"})
-	_, err = f.update(p.Id, &affiliatev1.UpdateProgramRequest{Slug: proto.String("acme")}, "slug")
+	p := f.createNamed("Renamed")
+	_, err = f.update(p.Id, &affiliatev1.UpdateProgramRequest{Slug: new("acme")}, "slug")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonSlugTaken)
-	if p, err = f.update(p.Id, &affiliatev1.UpdateProgramRequest{Slug: proto.String("free")}, "slug"); err != nil || p.Slug != "free" {
-		t.Errorf("a free slug: %v, %v", p, err)
+	if got := f.mustUpdate(p.Id, &affiliatev1.UpdateProgramRequest{Slug: new("free")}, "slug").Slug; got != "free" {
+		t.Errorf("UpdateProgram with the slug free returned the slug %s", got)
 	}
-	if p, err = f.update(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Acme"}, "slug", "name"); err != nil || p.Slug != "acme-4" {
-		t.Errorf("a cleared slug: %v, %v", p, err)
+	// A cleared slug is made from the name.
+	if got := f.mustUpdate(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Acme"}, "slug", "name").Slug; got != "acme-4" {
+		t.Errorf("UpdateProgram that clears the slug returned the slug %s, want acme-4", got)
 	}
 }
 
 func TestCreateProgram_SameNameInParallelGetsDifferentSlugs(t *testing.T) {
 	f := newFixture(t)
-	var wg sync.WaitGroup
+	var calls sync.WaitGroup
 	slugs := make([]string, 40)
 	for i := range slugs {
-		wg.Go(func() {
-			p, err := f.service.CreateProgram(f.liveContext(), &affiliatev1.CreateProgramRequest{Name: "Same"})
+		calls.Go(func() {
+			p, err := f.service.CreateProgram(f.asOwner(), &affiliatev1.CreateProgramRequest{Name: "Same"})
 			if err != nil {
-				t.Error(err)
+				t.Errorf("CreateProgram: %v", err)
 				return
 			}
 			slugs[i] = p.Slug
 		})
 	}
-	wg.Wait()
+	calls.Wait()
 	slices.Sort(slugs)
 	if n := len(slices.Compact(slugs)); n != 40 {
-		t.Errorf("%d different slugs of 40", n)
+		t.Errorf("40 programmes have %d different slugs, want 40", n)
 	}
 }
 
 func TestListPrograms_PagesNewestFirst(t *testing.T) {
 	f := newFixture(t)
-	var ids []string
 	for i := range 5 {
 		f.clock.Advance(time.Second)
-		ids = append(ids, f.create(&affiliatev1.CreateProgramRequest{Name: fmt.Sprint("P", i), WebsiteUrl: proto.String("https://a.example")}).Id)
+		p := f.createNamed(fmt.Sprint("P", i))
+		if i == 1 {
+			f.mustMove("activate", p.Id)
+		}
 	}
-	if _, err := f.move(f.liveContext(), "activate", ids[1]); err != nil {
-		t.Fatal(err)
+	for name, caller := range map[string]context.Context{"Other mode": f.inOtherMode(), "Other workspace": f.inOtherWorkspace()} {
+		if _, err := f.service.CreateProgram(caller, &affiliatev1.CreateProgramRequest{Name: name}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := f.service.CreateProgram(f.asMerchant(f.scope.Workspace, affiliate.ModeTest), &affiliatev1.CreateProgramRequest{Name: "Other mode"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.service.CreateProgram(f.asMerchant(f.NewWorkspace(), affiliate.ModeLive), &affiliatev1.CreateProgramRequest{Name: "Other workspace"}); err != nil {
-		t.Fatal(err)
-	}
-	for _, tc := range []struct {
-		req   *affiliatev1.ListProgramsRequest
-		want  []string
-		total int64
+	for name, tc := range map[string]struct {
+		req  *affiliatev1.ListProgramsRequest
+		want string
 	}{
-		{&affiliatev1.ListProgramsRequest{}, []string{ids[4], ids[3], ids[2], ids[1], ids[0]}, 5},
-		{&affiliatev1.ListProgramsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)}, []string{ids[2], ids[1]}, 5},
-		{&affiliatev1.ListProgramsRequest{Page: proto.Int32(9)}, []string{}, 5},
-		{&affiliatev1.ListProgramsRequest{Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_ACTIVE}, []string{ids[1]}, 1},
-		{&affiliatev1.ListProgramsRequest{Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_PAUSED}, []string{}, 0},
+		"all":                 {&affiliatev1.ListProgramsRequest{}, "P4 P3 P2 P1 P0, total 5, page 1, limit 20"},
+		"second page":         {&affiliatev1.ListProgramsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)}, "P2 P1, total 5, page 2, limit 2"},
+		"after the last page": {&affiliatev1.ListProgramsRequest{Page: proto.Int32(9)}, ", total 5, page 9, limit 20"},
+		"status":              {&affiliatev1.ListProgramsRequest{Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_ACTIVE}, "P1, total 1, page 1, limit 20"},
+		"status without rows": {&affiliatev1.ListProgramsRequest{Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_PAUSED}, ", total 0, page 1, limit 20"},
 	} {
-		list, err := f.service.ListPrograms(f.liveContext(), tc.req)
+		list, err := f.service.ListPrograms(f.asOwner(), tc.req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := []string{}
+		var names []string
 		for _, p := range list.Data {
-			got = append(got, p.Id)
+			names = append(names, p.Name)
 		}
-		if !slices.Equal(got, tc.want) || list.Total != tc.total {
-			t.Errorf("%v: %v of %d, want %v of %d", tc.req, got, list.Total, tc.want, tc.total)
+		got := fmt.Sprintf("%s, total %d, page %d, limit %d", strings.Join(names, " "), list.Total, list.Page, list.Limit)
+		if got != tc.want {
+			t.Errorf("%s: ListPrograms returned %s, want %s", name, got, tc.want)
 		}
-	}
-	if list, _ := f.service.ListPrograms(f.liveContext(), &affiliatev1.ListProgramsRequest{}); list.Page != 1 || list.Limit != 20 {
-		t.Errorf("default page %d of %d", list.Page, list.Limit)
 	}
 }
 
 func TestPrograms_OfOtherScopesAreNotFound(t *testing.T) {
 	f := newFixture(t)
-	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", WebsiteUrl: proto.String("https://a.example")})
-	mask := &fieldmaskpb.FieldMask{Paths: []string{"name"}}
+	p := f.createNamed("P")
 	for name, tc := range map[string]struct {
-		ctx context.Context
-		id  string
+		caller context.Context
+		id     string
 	}{
-		"another mode":      {f.asMerchant(f.scope.Workspace, affiliate.ModeTest), p.Id},
-		"another workspace": {f.asMerchant(f.NewWorkspace(), affiliate.ModeLive), p.Id},
-		"unknown":           {f.liveContext(), affiliate.NewID[affiliate.Program](f.Now()).String()},
-		"not a UUID":        {f.liveContext(), "42"},
-		"empty":             {f.liveContext(), ""},
+		"the other mode":    {f.inOtherMode(), p.Id},
+		"another workspace": {f.inOtherWorkspace(), p.Id},
+		"unknown id":        {f.asOwner(), affiliate.NewID[affiliate.Program](f.Now()).String()},
+		"not a UUID":        {f.asOwner(), "42"},
+		"no id":             {f.asOwner(), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := f.service.GetProgram(tc.ctx, &affiliatev1.GetProgramRequest{ProgramId: tc.id})
+			_, err := f.service.GetProgram(tc.caller, &affiliatev1.GetProgramRequest{ProgramId: tc.id})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			_, err = f.service.UpdateProgram(tc.ctx, &affiliatev1.UpdateProgramRequest{ProgramId: tc.id, UpdateMask: mask, Name: "Q"})
+			_, err = f.service.UpdateProgram(tc.caller, &affiliatev1.UpdateProgramRequest{
+				ProgramId: tc.id, Name: "Q", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}},
+			})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			for _, verb := range []string{"activate", "pause", "archive"} {
-				_, err = f.move(tc.ctx, verb, tc.id)
+			for _, verb := range verbs {
+				_, err = f.move(tc.caller, verb, tc.id)
 				pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			}
+			_, err = f.service.ListProgramRules(tc.caller, &affiliatev1.ListProgramRulesRequest{ProgramId: tc.id})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
+	wantMessage(t, "GetProgram after refused calls", f.get(p.Id), p)
 }
 
 func TestMoveProgram_FromEveryStatus(t *testing.T) {
 	f := newFixture(t)
-	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", LandingUrl: proto.String("https://a.example")})
 	legal := map[string]string{
 		"draft activate": "active", "draft archive": "archived",
 		"active pause": "paused", "active archive": "archived",
 		"paused activate": "active", "paused archive": "archived",
 	}
 	for _, from := range []string{"draft", "active", "paused", "archived"} {
-		for _, verb := range []string{"activate", "pause", "archive"} {
-			f.Exec(`update programs set status = $2 where id = $1`, p.Id, from)
-			moved, err := f.move(f.liveContext(), verb, p.Id)
-			if to, ok := legal[from+" "+verb]; ok {
-				if err != nil || server.EnumName(moved.Status) != to {
-					t.Errorf("%s %s: %v, %v", from, verb, moved, err)
+		for _, verb := range verbs {
+			id := f.NewProgram(f.scope, pgtest.Row{"status": from}).String()
+			moved, err := f.move(f.asOwner(), verb, id)
+			want, ok := legal[from+" "+verb]
+			if !ok {
+				if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != from {
+					t.Errorf("%s of a programme in the status %s: the error has the metadata %v, want its status", verb, from, metadata)
 				}
 				continue
 			}
-			if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != from {
-				t.Errorf("%s %s: metadata %v", from, verb, metadata)
+			if err != nil || server.EnumName(moved.Status) != want {
+				t.Errorf("%s of a programme in the status %s returned %v, error %v, want the status %s", verb, from, moved, err, want)
 			}
 		}
 	}
@@ -224,25 +205,21 @@ func TestMoveProgram_FromEveryStatus(t *testing.T) {
 func TestActivateProgram_RequiresAWebPage(t *testing.T) {
 	f := newFixture(t)
 	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
-	_, err := f.move(f.liveContext(), "activate", p.Id)
+	_, err := f.move(f.asOwner(), "activate", p.Id)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "website_url")
-	if _, err := f.update(p.Id, &affiliatev1.UpdateProgramRequest{WebsiteUrl: proto.String("https://a.example")}, "website_url"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.move(f.liveContext(), "activate", p.Id); err != nil {
-		t.Error(err)
-	}
+	f.mustUpdate(p.Id, &affiliatev1.UpdateProgramRequest{LandingUrl: new("https://a.example")}, "landing_url")
+	f.mustMove("activate", p.Id)
 }
 
 func TestMoveProgram_InParallelSucceedsOnce(t *testing.T) {
 	f := newFixture(t)
-	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", WebsiteUrl: proto.String("https://a.example")})
-	var wg sync.WaitGroup
+	p := f.createNamed("P")
+	var calls sync.WaitGroup
 	errs := make([]error, 50)
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = f.move(f.liveContext(), "activate", p.Id) })
+		calls.Go(func() { _, errs[i] = f.move(f.asOwner(), "activate", p.Id) })
 	}
-	wg.Wait()
+	calls.Wait()
 	succeeded := 0
 	for _, err := range errs {
 		if err == nil {
@@ -250,66 +227,44 @@ func TestMoveProgram_InParallelSucceedsOnce(t *testing.T) {
 			continue
 		}
 		if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != "active" {
-			t.Errorf("metadata of a refusal: %v", metadata)
+			t.Errorf("a refused activation has the metadata %v, want status = active", metadata)
 		}
 	}
-	if succeeded != 1 || f.Count(`select count(*) from events where type = 'program.updated'`) != 1 {
-		t.Errorf("%d of 50 activations succeeded", succeeded)
+	if succeeded != 1 {
+		t.Errorf("%d of 50 parallel activations succeeded, want 1", succeeded)
 	}
+	f.wantCount(1, "events", `select count(*) from events where type = 'program.updated'`)
 }
 
 func TestProgramChanges_AreRecordedAndPublished(t *testing.T) {
 	f := newFixture(t)
-	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", WebsiteUrl: proto.String("https://a.example")})
-	if _, err := f.update(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.move(f.liveContext(), "activate", p.Id); err != nil {
-		t.Fatal(err)
-	}
-	type record struct{ Action, Before, After string }
-	rows, _ := f.SQL.Query(t.Context(), `select action, before::text, after::text from audit_log where resource_id = $1 and action <> 'program.create' and mode = 'live' order by id`, p.Id)
-	records, err := pgx.CollectRows(rows, pgx.RowToStructByName[record])
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []record{
-		{"program.update", `{"name": "P"}`, `{"name": "Q"}`},
-		{"program.activate", `{"status": "draft"}`, `{"status": "active"}`},
-	}
-	slices.SortFunc(records, func(a, b record) int { return strings.Compare(b.Action, a.Action) })
-	if !slices.Equal(records, want) {
-		t.Errorf("audit log %v", records)
-	}
-
-	rows, _ = f.SQL.Query(t.Context(), `select body from events where type = 'program.updated'`)
-	bodies, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	if err != nil || len(bodies) != 2 {
-		t.Fatalf("%d events, %v", len(bodies), err)
-	}
-	versions := map[string]float64{}
-	for _, body := range bodies {
-		var event struct {
-			Mode string
-			Data struct {
-				Object   map[string]any
-				Previous map[string]any `json:"previous_attributes"`
-			}
+	p := f.createNamed("P")
+	// lastVersion checks the last event and returns the version of the programme in it.
+	lastVersion := func(changed, before string) float64 {
+		t.Helper()
+		object, previous := f.LastEvent(affiliate.EventProgramUpdated)
+		if object["id"] != p.Id || object["name"] != "Q" || len(previous) != 1 || previous[changed] != before {
+			t.Errorf("the event is about the programme %v with the name %v and the previous attributes %v, want %s, Q and %s = %s",
+				object["id"], object["name"], previous, p.Id, changed, before)
 		}
-		if err := json.Unmarshal(body, &event); err != nil {
-			t.Fatal(err)
-		}
-		if event.Mode != "live" || event.Data.Object["id"] != p.Id || event.Data.Object["name"] != "Q" || len(event.Data.Previous) != 1 {
-			t.Errorf("event %s", body)
-		}
-		for changed := range event.Data.Previous {
-			versions[changed], _ = event.Data.Object["version"].(float64)
-		}
+		version, _ := object["version"].(float64)
+		return version
 	}
-	if versions["name"] == 0 || versions["status"] <= versions["name"] {
-		t.Errorf("versions %v do not grow", versions)
+	f.mustUpdate(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name")
+	updated := lastVersion("name", "P")
+	f.clock.Advance(time.Second)
+	f.mustMove("activate", p.Id)
+	activated := lastVersion("status", "draft")
+	if updated == 0 || activated <= updated {
+		t.Errorf("the events have the versions %v and %v, want increasing versions", updated, activated)
 	}
-	if n := f.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, p.Id); n != 2 {
-		t.Errorf("%d jobs for the edge directory", n)
+	audit := f.Texts(`
+		select concat_ws(' ', action, before, after) from audit_log
+		where resource_id = $1 and action <> 'program.create' and mode = 'live' order by at`, p.Id)
+	want := []string{`program.update {"name": "P"} {"name": "Q"}`, `program.activate {"status": "draft"} {"status": "active"}`}
+	if !slices.Equal(audit, want) {
+		t.Errorf("the audit log has %q, want %q", audit, want)
 	}
+	f.wantCount(2, "events in live mode", `select count(*) from events where type = 'program.updated' and convert_from(body, 'UTF8')::jsonb ->> 'mode' = 'live'`)
+	f.wantCount(2, "jobs for the edge directory", `select count(*) from river.river_job where kind = 'sync_directory' and args ->> 'program' = $1`, p.Id)
 }
