@@ -161,5 +161,5 @@ func TestListCounts_AreRightAfterParallelChanges(t *testing.T) {
 	}
 	f.checkCounts()
 	moves := f.Count(`select count(*) from audit_log where resource_type = 'participant' and action <> 'participant.apply'`)
-	f.wantCount(moves, "events of moves", `select count(*) from events where type not in ('participant.applied', 'link.created')`)
+	f.WantCount(moves, "events of moves", `select count(*) from events where type not in ('participant.applied', 'link.created')`)
 }

@@ -192,18 +192,10 @@ func (f *fixture) wantEvents(ids []string, want ...string) {
 	}
 }
 
-// wantCount checks the number that a query selects. what describes the counted rows.
-func (f *fixture) wantCount(want int, what, query string, args ...any) {
-	f.Helper()
-	if got := f.Count(query, args...); got != want {
-		f.Errorf("%s: got %d, want %d", what, got, want)
-	}
-}
-
 // wantAudits checks the number of audit records of an action.
 func (f *fixture) wantAudits(want int, action string, actor affiliate.UserID) {
 	f.Helper()
-	f.wantCount(want, "audit records of "+action, `select count(*) from audit_log where action = $1 and actor = $2`, action, actor.String())
+	f.WantCount(want, "audit records of "+action, `select count(*) from audit_log where action = $1 and actor = $2`, action, actor.String())
 }
 
 // directoryJobs returns the number of jobs that update a participant in the edge
@@ -231,5 +223,5 @@ func (f *fixture) checkCounts() {
 			select program_id, what, sum(n) as n from list_counts group by 1, 2 having sum(n) <> 0
 		) stored using (program_id, what)
 		where actual.n is distinct from stored.n`
-	f.wantCount(0, "lists whose stored length is wrong", different)
+	f.WantCount(0, "lists whose stored length is wrong", different)
 }

@@ -82,8 +82,8 @@ func TestParticipantInvite_CreateAndList(t *testing.T) {
 	if !proto.Equal(invite, want) || invite.Token == "" {
 		t.Errorf("InviteParticipant returned %v\nwant %v with a token", invite, want)
 	}
-	f.wantCount(1, "invitations with the hash of the token", `select count(*) from participant_invites where digest = sha256($1::bytea)`, []byte(invite.Token))
-	f.wantCount(0, "invitations with the token itself", `select count(*) from participant_invites i where i::text like '%' || $1 || '%'`, invite.Token)
+	f.WantCount(1, "invitations with the hash of the token", `select count(*) from participant_invites where digest = sha256($1::bytea)`, []byte(invite.Token))
+	f.WantCount(0, "invitations with the token itself", `select count(*) from participant_invites i where i::text like '%' || $1 || '%'`, invite.Token)
 
 	f.clock.Advance(time.Second)
 	if got := f.mustInvite(&inviteRequest{Email: "john@example.com"}); got.GroupId != nil || got.ReferralCode != nil {
@@ -108,7 +108,7 @@ func TestParticipantInvite_CreateAndList(t *testing.T) {
 		t.Errorf("the second page of ListParticipantInvites is %v\nwant %v", got, wantPage)
 	}
 	f.wantAudits(2, "participant_invite.create", f.Owner)
-	f.wantCount(0, "audit records with an address", `select count(*) from audit_log where before::text like '%@%' or after::text like '%@%'`)
+	f.WantCount(0, "audit records with an address", `select count(*) from audit_log where before::text like '%@%' or after::text like '%@%'`)
 }
 
 func TestParticipantInvite_EndsWhenReplacedRevokedOrExpired(t *testing.T) {
@@ -130,7 +130,7 @@ func TestParticipantInvite_EndsWhenReplacedRevokedOrExpired(t *testing.T) {
 	f.clock.Advance(7 * 24 * time.Hour)
 	f.requireNotOpen(t, expired)
 	f.wantOpenInvites(affiliate.RoleManager)
-	f.wantCount(0, "audit records with an address", `select count(*) from audit_log where before::text like '%@%' or after::text like '%@%'`)
+	f.WantCount(0, "audit records with an address", `select count(*) from audit_log where before::text like '%@%' or after::text like '%@%'`)
 }
 
 func TestInviteParticipant_Refusals(t *testing.T) {
@@ -161,7 +161,7 @@ func TestInviteParticipant_Refusals(t *testing.T) {
 			pgtest.RequireRefusal(t, err, tc.wantReason, tc.wantField)
 		})
 	}
-	f.wantCount(0, "invitations after refused calls", `select count(*) from participant_invites`)
+	f.WantCount(0, "invitations after refused calls", `select count(*) from participant_invites`)
 }
 
 func TestInviteParticipant_ToProgramsThatAreNotPublic(t *testing.T) {
@@ -197,7 +197,7 @@ func TestAcceptParticipantInvite_CreatesAnApprovedParticipant(t *testing.T) {
 	}
 	f.wantEvents(nil, "link.created", "participant.applied", "participant.approved")
 	f.wantAudits(1, "participant.accept_invite", partner)
-	f.wantCount(1, "default links with the code", `select count(*) from links where participant_id = $1 and is_default and code = 'star'`, want.Id)
+	f.WantCount(1, "default links with the code", `select count(*) from links where participant_id = $1 and is_default and code = 'star'`, want.Id)
 	if n := f.directoryJobs(want.Id); n != 1 {
 		t.Errorf("AcceptParticipantInvite inserted %d jobs for the edge directory, want 1", n)
 	}
@@ -240,7 +240,7 @@ func TestAcceptParticipantInvite_RefusalKeepsTheInvitation(t *testing.T) {
 			f.wantOpenInvites(affiliate.RoleOwner, "jane@example.com")
 		})
 	}
-	f.wantCount(1, "participants after refused acceptances", `select count(*) from participants`)
+	f.WantCount(1, "participants after refused acceptances", `select count(*) from participants`)
 	got, err := f.service.AcceptParticipantInvite(f.asPartner(jane), &affiliatev1.AcceptParticipantInviteRequest{Token: invite.Token, AcceptTerms: true})
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestAcceptParticipantInvite_TokenWorksOnce(t *testing.T) {
 				_, err := f.accept(partners[i], invite.Token)
 				return err
 			}), affiliate.ReasonNotFound)
-			f.wantCount(before+1, "participants", `select count(*) from participants`)
+			f.WantCount(before+1, "participants", `select count(*) from participants`)
 		})
 	}
 	f.checkCounts()

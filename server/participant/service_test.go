@@ -40,11 +40,11 @@ func TestApply(t *testing.T) {
 		t.Errorf("GetParticipant returned %v\nwant %v", got, want)
 	}
 	f.wantEvents(nil, "link.created", "participant.applied")
-	f.wantCount(1, "default links with the referral code", `
+	f.WantCount(1, "default links with the referral code", `
 		select count(*) from referral_codes r join links l on l.workspace_id = r.workspace_id and l.id = r.link_id
 		where r.code = 'jane-doe' and r.mode = 'live' and r.participant_id = $1 and r.program_id = $2 and l.participant_id = $1 and l.program_id = $2
 			and l.mode = 'live' and l.code = r.code and l.is_default and l.destination_url is null`, p.Id, f.Program)
-	f.wantCount(1, "totals of the participant", `select count(*) from participant_totals where participant_id = $1 and program_id = $2 and clicks = 0`, p.Id, f.Program)
+	f.WantCount(1, "totals of the participant", `select count(*) from participant_totals where participant_id = $1 and program_id = $2 and clicks = 0`, p.Id, f.Program)
 	f.wantAudits(1, "participant.apply", partner)
 	if n := f.directoryJobs(p.Id); n != 1 {
 		t.Errorf("Apply inserted %d jobs for the edge directory, want 1", n)
@@ -80,7 +80,7 @@ func TestApply_FindsOnlyActivePublicPrograms(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	f.wantCount(0, "participants after refused applications", `select count(*) from participants`)
+	f.WantCount(0, "participants after refused applications", `select count(*) from participants`)
 }
 
 func TestApply_RequiresAcceptedTerms(t *testing.T) {
@@ -104,7 +104,7 @@ func TestApply_RefusesSecondApplication(t *testing.T) {
 		_, err := f.apply(p.Partner, withCode("new-code"))
 		pgtest.RequireRefusal(t, err, affiliate.ReasonApplicationDuplicate)
 	}
-	f.wantCount(0, "codes of refused applications", `select count(*) from referral_codes where code = 'new-code'`)
+	f.WantCount(0, "codes of refused applications", `select count(*) from referral_codes where code = 'new-code'`)
 }
 
 func TestApply_ReferralCodes(t *testing.T) {
@@ -149,8 +149,8 @@ func TestApply_SamePartnerInParallelSucceedsOnce(t *testing.T) {
 		_, err := f.apply(partner)
 		return err
 	}), affiliate.ReasonApplicationDuplicate)
-	f.wantCount(1, "participants", `select count(*) from participants`)
-	f.wantCount(1, "referral codes", `select count(*) from referral_codes`)
+	f.WantCount(1, "participants", `select count(*) from participants`)
+	f.WantCount(1, "referral codes", `select count(*) from referral_codes`)
 	f.wantEvents(nil, "link.created", "participant.applied")
 }
 
@@ -164,7 +164,7 @@ func TestApply_SameCodeInParallelSucceedsOnce(t *testing.T) {
 		_, err := f.apply(partners[i], withCode("summer"))
 		return err
 	}), affiliate.ReasonReferralCodeTaken)
-	f.wantCount(1, "participants", `select count(*) from participants`)
+	f.WantCount(1, "participants", `select count(*) from participants`)
 	f.wantEvents(nil, "link.created", "participant.applied")
 	f.checkCounts()
 }
@@ -183,7 +183,7 @@ func TestApply_SameNameInParallelGetsDifferentCodes(t *testing.T) {
 			t.Errorf("Apply of partner %d: %v", i, err)
 		}
 	}
-	f.wantCount(50, "different codes of participants",
+	f.WantCount(50, "different codes of participants",
 		`select count(distinct r.code) from participants p join referral_codes r on r.participant_id = p.id and r.code = p.referral_code`)
 }
 
@@ -265,7 +265,7 @@ func TestMoveParticipant_StoresReasonsAndTimes(t *testing.T) {
 	if object["version"] == nil || previous["status"] != "pending" {
 		t.Errorf("the event has the version %v and the previous attributes %v, want a version and status = pending", object["version"], previous)
 	}
-	f.wantCount(0, "events that contain an email address", `select count(*) from events where convert_from(body, 'UTF8') like '%@%'`)
+	f.WantCount(0, "events that contain an email address", `select count(*) from events where convert_from(body, 'UTF8') like '%@%'`)
 	if n := f.directoryJobs(want.Id); n != 6 {
 		t.Errorf("an application and 5 moves inserted %d jobs for the edge directory, want 6", n)
 	}

@@ -44,7 +44,7 @@ func TestUpdateParticipant(t *testing.T) {
 	// The override is replaced as a whole, even if the mask names only one of its fields.
 	want.CommissionOverride = &affiliatev1.CommissionRate{FlatAmountCents: new(int64(500))}
 	step(&updateRequest{CommissionOverride: want.CommissionOverride}, "commission_override.flat_amount_cents")
-	f.wantCount(4, "version", `select version from participants where id = $1`, id)
+	f.WantCount(4, "version", `select version from participants where id = $1`, id)
 
 	// An update that changes nothing stores nothing.
 	jobs, before := f.directoryJobs(id), f.rowText(id)
@@ -116,7 +116,7 @@ func TestUpdateParticipant_ReplacedReferralCodeStaysReserved(t *testing.T) {
 	if p, err := setCode(jane.ID.String(), "Summer"); err != nil || p.ReferralCode != "summer" {
 		t.Fatalf("UpdateParticipant with the code Summer returned the code %s, error %v, want summer", p.GetReferralCode(), err)
 	}
-	f.wantCount(2, "codes of the default link, which has the new code", `
+	f.WantCount(2, "codes of the default link, which has the new code", `
 		select count(*) from referral_codes r join links l on l.id = r.link_id
 		where l.id = $1 and l.code = 'summer' and l.version = 2 and r.code in ('jane', 'summer')`, jane.Link)
 	if n := f.directoryJobs(jane.ID.String()); n != 1 {
@@ -147,7 +147,7 @@ func TestUpdateParticipant_ReplacedReferralCodeStaysReserved(t *testing.T) {
 	if want := []string{"jane", "page", "summer"}; !slices.Equal(codes, want) {
 		t.Errorf("the participant has the codes %q, want %q", codes, want)
 	}
-	f.wantCount(1, "default links with the first code", `select count(*) from links where id = $1 and code = 'jane' and version = 3`, jane.Link)
+	f.WantCount(1, "default links with the first code", `select count(*) from links where id = $1 and code = 'jane' and version = 3`, jane.Link)
 }
 
 func TestUpdateParticipant_SameCodeInParallelSucceedsOnce(t *testing.T) {
@@ -160,9 +160,9 @@ func TestUpdateParticipant_SameCodeInParallelSucceedsOnce(t *testing.T) {
 		_, err := f.update(ids[i], &updateRequest{ReferralCode: "summer"}, "referral_code")
 		return err
 	}), affiliate.ReasonReferralCodeTaken)
-	f.wantCount(1, "participants with the code", `select count(*) from participants where referral_code = 'summer'`)
-	f.wantCount(1, "links with the code", `select count(*) from links where code = 'summer'`)
-	f.wantCount(1, "events", `select count(*) from events where type = 'link.updated'`)
+	f.WantCount(1, "participants with the code", `select count(*) from participants where referral_code = 'summer'`)
+	f.WantCount(1, "links with the code", `select count(*) from links where code = 'summer'`)
+	f.WantCount(1, "events", `select count(*) from events where type = 'link.updated'`)
 	f.wantAudits(1, "participant.update", f.Owner)
 }
 

@@ -2,311 +2,312 @@ package partner_test
 
 import (
 	"encoding/hex"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
+const (
+	paypal       = affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL
+	wise         = affiliatev1.PayoutMethod_PAYOUT_METHOD_WISE
+	bankTransfer = affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER
+	storeCredit  = affiliatev1.PayoutMethod_PAYOUT_METHOD_STORE_CREDIT
+	manual       = affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL
+)
+
 func (f *fixture) update(user affiliate.UserID, req *affiliatev1.UpdatePartnerProfileRequest, paths ...string) (*affiliatev1.PartnerProfile, error) {
-	f.Helper()
 	req.UpdateMask = &fieldmaskpb.FieldMask{Paths: paths}
-	if err := f.check(req); err != nil {
+	if err := servertest.Check(f.service, req); err != nil {
 		return nil, err
 	}
-	return f.service.UpdatePartnerProfile(f.liveContext(user), req)
+	return f.service.UpdatePartnerProfile(f.asLivePartner(user), req)
+}
+
+// setMethod checks and sends a request to set the payout method.
+func (f *fixture) setMethod(user affiliate.UserID, req *affiliatev1.SetPayoutMethodRequest) (*affiliatev1.PayoutMethodDetails, error) {
+	if err := servertest.Check(f.service, req); err != nil {
+		return nil, err
+	}
+	return f.service.SetPayoutMethod(f.asLivePartner(user), req)
 }
 
 func TestUpdatePartnerProfile(t *testing.T) {
 	f := newFixture(t)
-	jane, john := f.user("Jane"), f.user("John")
-	live := f.program(f.workspace("One"), "Alpha", nil)
-	test := f.program(live.Scope.Workspace, "Test", map[string]any{"mode": "test"})
-	inLive := live.join(jane, nil)
-	test.join(jane, nil)
-	live.join(john, nil)
-	live.addCommission(inLive)
-	f.Exec(`update participants t set partner_name = u.name from users u where u.id = t.partner_id`)
-	recordsBefore := f.Count(`select count(*) from audit_log`) + f.Count(`select count(*) from events`)
-	text := proto.String
+	jane := f.user("Jane")
 	type req = affiliatev1.UpdatePartnerProfileRequest
-
-	want := &affiliatev1.PartnerProfile{Id: jane.String(), Email: "jane@example.com", Name: "Jane"}
+	want := &affiliatev1.PartnerProfile{Id: jane.String(), Email: "jane@example.com", Name: "Jane", CreatedAt: f.profile(jane).CreatedAt}
 	changes := 0
 	for _, tc := range []struct {
-		name    string
-		req     *req
-		paths   []string
-		change  func(*affiliatev1.PartnerProfile)
-		refused bool
+		name   string
+		req    *req
+		paths  []string
+		change func(*affiliatev1.PartnerProfile) // nil if nothing changes
 	}{
-		{"nothing", &req{}, nil, nil, false},
-		{"the same name", &req{Name: "Jane"}, []string{"name"}, nil, false},
-		{"a field outside the mask", &req{Name: "Nobody", Country: text("DE")}, []string{"country"}, func(p *affiliatev1.PartnerProfile) { p.Country = text("DE") }, false},
-		{"all fields", &req{Name: "Jane Doe", Country: text("FR"), CompanyName: text("Acme"), WebsiteUrl: text("https://jane.example/x")}, []string{"name", "country", "company_name", "website_url"}, func(p *affiliatev1.PartnerProfile) {
-			p.Name, p.Country, p.CompanyName, p.WebsiteUrl = "Jane Doe", text("FR"), text("Acme"), text("https://jane.example/x")
-		}, false},
-		{"an empty company", &req{CompanyName: text("")}, []string{"company_name"}, func(p *affiliatev1.PartnerProfile) { p.CompanyName = nil }, false},
-		{"cleared again", &req{}, []string{"company_name"}, nil, false},
-		{"cleared", &req{}, []string{"country", "website_url"}, func(p *affiliatev1.PartnerProfile) { p.Country, p.WebsiteUrl = nil, nil }, false},
-		{"the name cleared", &req{}, []string{"name"}, nil, true},
-		{"no mask", &req{Name: "N"}, nil, nil, true},
-		{"another path", &req{}, []string{"email"}, nil, true},
-		{"invalid website", &req{WebsiteUrl: text("javascript:alert(1)")}, []string{"website_url"}, nil, true},
-		{"an empty website", &req{WebsiteUrl: text("")}, []string{"website_url"}, nil, true},
+		{"nothing", &req{}, nil, nil},
+		{"same name", &req{Name: "Jane"}, []string{"name"}, nil},
+		{"field outside the mask", &req{Name: "Nobody", Country: new("DE")}, []string{"country"}, func(p *affiliatev1.PartnerProfile) { p.Country = new("DE") }},
+		{
+			"all fields",
+			&req{Name: "Jane Doe", Country: new("FR"), CompanyName: new("Acme"), WebsiteUrl: new("https://jane.example/x")},
+			[]string{"name", "country", "company_name", "website_url"},
+			func(p *affiliatev1.PartnerProfile) {
+				p.Name, p.Country, p.CompanyName, p.WebsiteUrl = "Jane Doe", new("FR"), new("Acme"), new("https://jane.example/x")
+			},
+		},
+		{"empty company", &req{CompanyName: new("")}, []string{"company_name"}, func(p *affiliatev1.PartnerProfile) { p.CompanyName = nil }},
+		{"company cleared again", &req{}, []string{"company_name"}, nil},
+		{"country and website cleared", &req{}, []string{"country", "website_url"}, func(p *affiliatev1.PartnerProfile) { p.Country, p.WebsiteUrl = nil, nil }},
 	} {
-		got, err := f.update(jane, tc.req, tc.paths...)
-		if tc.refused {
-			if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonValidation {
-				t.Errorf("%s: %q", tc.name, reason)
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := f.update(jane, tc.req, tc.paths...)
+			if err != nil {
+				t.Fatal(err)
 			}
-			continue
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", tc.name, err)
-		}
-		if tc.change != nil {
-			tc.change(want)
-			changes++
-		}
-		want.CreatedAt = got.CreatedAt
-		if !proto.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", tc.name, got, want)
-		}
-		read, err := f.service.GetPartnerProfile(f.callContext(jane, affiliate.ModeTest), &affiliatev1.GetPartnerProfileRequest{})
-		if err != nil || !proto.Equal(read, got) {
-			t.Errorf("%s: read %v, %v", tc.name, read, err)
-		}
-		if n := f.Count(`select version from users where id = $1`, jane); n != 1+changes {
-			t.Errorf("%s: version %d after %d changes", tc.name, n, changes)
-		}
-		if n := f.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update' and at = $2`, jane, f.Now().Truncate(1e6)); n != changes {
-			t.Errorf("%s: %d audit records after %d changes", tc.name, n, changes)
-		}
+			if tc.change != nil {
+				tc.change(want)
+				changes++
+			}
+			servertest.WantMessage(t, "UpdatePartnerProfile", got, want)
+			read, err := f.service.GetPartnerProfile(f.asPartner(jane, affiliate.ModeTest), &affiliatev1.GetPartnerProfileRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			servertest.WantMessage(t, "GetPartnerProfile", read, want)
+			f.WantCount(1+changes, "version", `select version from users where id = $1`, jane)
+			f.WantCount(changes, "audit records",
+				`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update' and at = $2`, jane, f.Now().Truncate(time.Millisecond))
+		})
 	}
+	// The audit log names the changed fields but not their values.
+	f.WantCount(1, "audit records of the country alone", `select count(*) from account_audit_log where before is null and after = '{"changed": ["country"]}'`)
+}
 
-	// The audit log names the changed fields but not their values. The participations have
-	// the new name.
-	if n := f.Count(`select count(*) from account_audit_log where before is null and after = '{"changed": ["country"]}'`); n != 1 {
-		t.Errorf("%d audit records name only the country", n)
+func TestUpdatePartnerProfile_RejectsInvalidRequests(t *testing.T) {
+	f := newFixture(t)
+	jane := f.user("Jane")
+	before := f.profile(jane)
+	type req = affiliatev1.UpdatePartnerProfileRequest
+	for name, tc := range map[string]struct {
+		req  *req
+		path string
+	}{
+		"name cleared":    {&req{}, "name"},
+		"no mask":         {&req{Name: "N"}, ""},
+		"unknown path":    {&req{}, "email"},
+		"invalid website": {&req{WebsiteUrl: new("javascript:alert(1)")}, "website_url"},
+		"empty website":   {&req{WebsiteUrl: new("")}, "website_url"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := f.update(jane, tc.req, strings.Fields(tc.path)...)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation)
+		})
 	}
-	if n := f.Count(`select count(*) from participants where partner_name = 'Jane Doe' and partner_id = $1`, jane); n != 2 {
-		t.Errorf("%d participations have the new name", n)
+	servertest.WantMessage(t, "GetPartnerProfile after refused updates", f.profile(jane), before)
+}
+
+// The merchants' lists show the new name of the partner in all modes.
+func TestUpdatePartnerProfile_RenamesTheParticipations(t *testing.T) {
+	f := newFixture(t)
+	jane, john := f.user("Jane"), f.user("John")
+	live := f.program(f.workspace("One"), "Alpha", nil)
+	test := f.program(live.Scope.Workspace, "Test", pgtest.Row{"mode": "test"})
+	inLive := live.join(jane, pgtest.Row{"partner_name": "Jane"})
+	test.join(jane, pgtest.Row{"partner_name": "Jane"})
+	live.join(john, pgtest.Row{"partner_name": "John"})
+	live.addCommission(inLive)
+	records := `select (select count(*) from audit_log) + (select count(*) from events)`
+	before := f.Count(records)
+	if _, err := f.update(jane, &affiliatev1.UpdatePartnerProfileRequest{Name: "Jane Doe"}, "name"); err != nil {
+		t.Fatal(err)
 	}
-	if n := f.Count(`select count(*) from participants where partner_name = 'John'`); n != 1 {
-		t.Error("another partner's name has changed")
+	names := f.Texts(`select mode || ' ' || partner_name from participants order by 1`)
+	if want := []string{"live Jane Doe", "live John", "test Jane Doe"}; !slices.Equal(names, want) {
+		t.Errorf("the participants have the names %q, want %q", names, want)
 	}
 	items, _, err := f.Store.Commissions(t.Context(), live.Scope, affiliate.CommissionFilter{Search: "jane d"},
 		affiliate.CommissionOrder{By: affiliate.SortCreatedAt}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || len(items) != 1 || items[0].PartnerName != "Jane Doe" {
-		t.Errorf("the merchant's list: %v, %v", items, err)
+		t.Errorf("the merchant's search for commissions by the new name returned %v, error %v, want one commission of Jane Doe", items, err)
 	}
-	if n := f.Count(`select version from users where id = $1`, john); n != 1 {
-		t.Errorf("the other user has the version %d, want 1", n)
-	}
-	if n := f.Count(`select count(*) from audit_log`) + f.Count(`select count(*) from events`) - recordsBefore; n != 0 {
-		t.Errorf("the update wrote %d records to a workspace's audit log or events, want none", n)
-	}
+	f.WantCount(1, "version of the other user", `select version from users where id = $1`, john)
+	f.WantCount(before, "records in the workspace's audit log and events", records)
 }
 
 func TestPartnerProfile_OfErasedOrMerchantAccountIsNotFound(t *testing.T) {
 	f := newFixture(t)
-	erased, merchant := f.user("Erased"), f.user("Merchant")
-	f.Exec(`update users set erased_at = $2 where id = $1`, erased, f.Now())
-	f.Exec(`update users set kind = 'merchant' where id = $1`, merchant)
-	for _, user := range []affiliate.UserID{erased, merchant, affiliate.NewID[affiliate.User](f.Now())} {
-		_, getErr := f.service.GetPartnerProfile(f.liveContext(user), &affiliatev1.GetPartnerProfileRequest{})
-		_, updateErr := f.update(user, &affiliatev1.UpdatePartnerProfileRequest{Name: "N"}, "name")
-		_, setErr := f.service.SetPayoutMethod(f.liveContext(user), &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL})
-		for i, err := range []error{getErr, updateErr, setErr} {
-			if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotFound {
-				t.Errorf("call %d: %q", i, got)
-			}
-		}
+	for name, user := range map[string]affiliate.UserID{
+		"erased partner": f.NewPartner("Erased", pgtest.Row{"erased_at": f.Now()}),
+		"merchant":       f.NewMerchant("Mara"),
+		"unknown":        affiliate.NewID[affiliate.User](f.Now()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := f.service.GetPartnerProfile(f.asLivePartner(user), &affiliatev1.GetPartnerProfileRequest{})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			_, err = f.update(user, &affiliatev1.UpdatePartnerProfileRequest{Name: "N"}, "name")
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			_, err = f.setMethod(user, &affiliatev1.SetPayoutMethodRequest{Method: manual})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+		})
 	}
-	if n := f.Count(`select count(*) from account_audit_log`) + f.Count(`select count(*) from payout_methods`); n != 0 {
-		t.Errorf("%d rows were stored", n)
-	}
+	f.WantCount(0, "audit records of refused calls", `select count(*) from account_audit_log`)
+	f.WantCount(0, "payout methods of refused calls", `select count(*) from payout_methods`)
 }
 
 func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 	f := newFixture(t)
 	jane := f.user("Jane")
-	live := f.program(f.workspace("One"), "Alpha", nil)
-	live.join(jane, nil)
-	text := proto.String
+	f.program(f.workspace("One"), "Alpha", nil).join(jane, nil)
 	type req = affiliatev1.SetPayoutMethodRequest
+	paypalRequest := &req{Method: paypal, Account: new("payme@mail.example")}
 	records := 0
 	for _, tc := range []struct {
-		req    *req
-		hint   string
-		hidden []string
-		same   bool
+		name      string
+		req       *req
+		wantHint  *string
+		hidden    []string
+		unchanged bool // from the previous case
 	}{
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: text("payme@mail.example")}, "p***@mail.example", []string{"payme@mail.example"}, false},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_WISE, Account: text("payme@mail.example")}, "p***@mail.example", []string{"payme@mail.example"}, false},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER, Account: text("de89 3704 0044 0532 0130 00"), AccountHolder: text("Jane Q. Holder")}, "••••3000", []string{"DE89370400440532013000", "de89 3704", "Jane Q. Holder"}, false},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER, Account: text("DE89370400440532013000"), AccountHolder: text("Jane Q. Holder")}, "••••3000", nil, true},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER, Account: text("DE89370400440532013000"), AccountHolder: text("J. Holder")}, "••••3000", []string{"J. Holder"}, false},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL}, "", nil, false},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL}, "", nil, true},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STORE_CREDIT}, "", nil, false},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: text("payme@mail.example")}, "p***@mail.example", []string{"payme@mail.example"}, false},
+		{"PayPal", paypalRequest, new("p***@mail.example"), []string{"payme@mail.example"}, false},
+		{"Wise with the same account", &req{Method: wise, Account: new("payme@mail.example")}, new("p***@mail.example"), []string{"payme@mail.example"}, false},
+		{
+			"bank account", &req{Method: bankTransfer, Account: new("de89 3704 0044 0532 0130 00"), AccountHolder: new("Jane Q. Holder")},
+			new("••••3000"),
+			[]string{"DE89370400440532013000", "de89 3704", "Jane Q. Holder"},
+			false,
+		},
+		{"same bank account", &req{Method: bankTransfer, Account: new("DE89370400440532013000"), AccountHolder: new("Jane Q. Holder")}, new("••••3000"), nil, true},
+		{"other holder", &req{Method: bankTransfer, Account: new("DE89370400440532013000"), AccountHolder: new("J. Holder")}, new("••••3000"), []string{"J. Holder"}, false},
+		{"manual", &req{Method: manual}, nil, nil, false},
+		{"manual again", &req{Method: manual}, nil, nil, true},
+		{"store credit", &req{Method: storeCredit}, nil, nil, false},
+		{"PayPal again", paypalRequest, new("p***@mail.example"), []string{"payme@mail.example"}, false},
 	} {
-		if err := f.check(tc.req); err != nil {
-			t.Fatal(err)
-		}
-		before, err := f.service.GetPartnerProfile(f.liveContext(jane), &affiliatev1.GetPartnerProfileRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.clock.Advance(1e9)
-		got, err := f.service.SetPayoutMethod(f.liveContext(jane), tc.req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Method != tc.req.Method || got.GetAccountHint() != tc.hint || (got.AccountHint == nil) != (tc.hint == "") {
-			t.Errorf("%v returned %v", tc.req, got)
-		}
-		after, err := f.service.GetPartnerProfile(f.liveContext(jane), &affiliatev1.GetPartnerProfileRequest{})
-		if err != nil || !proto.Equal(after.PayoutMethod, got) {
-			t.Errorf("the profile has %v, %v", after, err)
-		}
-		if tc.same != proto.Equal(before.PayoutMethod, got) {
-			t.Errorf("%v: before %v, after %v", tc.req, before.PayoutMethod, got)
-		}
-		if !tc.same {
-			records++
-		}
-		if n := f.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'payout_method.set'`, jane); n != records {
-			t.Errorf("%v: %d audit records, want %d", tc.req, n, records)
-		}
-		dump := f.dump()
-		if !strings.Contains(dump, "jane@example.com") {
-			t.Fatal("the dump does not contain the user's address")
-		}
-		for _, hidden := range tc.hidden {
-			if strings.Contains(dump, hidden) || strings.Contains(dump, hex.EncodeToString([]byte(hidden))) {
-				t.Errorf("%q is in the database", hidden)
+		t.Run(tc.name, func(t *testing.T) {
+			before := f.profile(jane).PayoutMethod
+			f.clock.Advance(time.Second)
+			got, err := f.setMethod(jane, tc.req)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if strings.Contains(protojson.Format(after)+protojson.Format(got), hidden) {
-				t.Errorf("%q is in a response", hidden)
+			want := &affiliatev1.PayoutMethodDetails{Method: tc.req.Method, AccountHint: tc.wantHint, UpdatedAt: server.Timestamp(f.Now().Truncate(time.Millisecond))}
+			if tc.unchanged {
+				want.UpdatedAt = before.GetUpdatedAt()
+			} else {
+				records++
 			}
-		}
+			servertest.WantMessage(t, "SetPayoutMethod", got, want)
+			profile := f.profile(jane)
+			servertest.WantMessage(t, "GetPartnerProfile", profile.PayoutMethod, want)
+			f.WantCount(records, "audit records", `select count(*) from account_audit_log where user_id = $1 and action = 'payout_method.set'`, jane)
+			dump := f.dump()
+			if !strings.Contains(dump, "jane@example.com") {
+				t.Fatal("the dump of the database does not contain the user's address")
+			}
+			for _, hidden := range tc.hidden {
+				if strings.Contains(dump, hidden) || strings.Contains(dump, hex.EncodeToString([]byte(hidden))) {
+					t.Errorf("the database contains %q", hidden)
+				}
+				if strings.Contains(protojson.Format(profile)+protojson.Format(got), hidden) {
+					t.Errorf("a response contains %q", hidden)
+				}
+			}
+		})
 	}
-	if n := f.Count(`select count(*) from account_audit_log where before = '{"method": "bank_transfer", "account_hint": "••••3000"}' and after = '{"method": "manual", "account_hint": null}'`); n != 1 {
-		t.Errorf("%d audit records of the change from a bank transfer to manual", n)
-	}
-	if n := f.Count(`select count(*) from audit_log`) + f.Count(`select count(*) from events`); n != 0 {
-		t.Error("a workspace's audit log or the events have the payout method")
-	}
+	f.WantCount(1, "audit records of the change from a bank transfer to manual",
+		`select count(*) from account_audit_log where before = '{"method": "bank_transfer", "account_hint": "••••3000"}' and after = '{"method": "manual", "account_hint": null}'`)
+	f.WantCount(0, "audit records of a workspace", `select count(*) from audit_log`)
+	f.WantCount(0, "events", `select count(*) from events`)
 }
 
+// An account that the current keys can decrypt is stored only if it changes. Otherwise it
+// is encrypted again.
 func TestSetPayoutMethod_AccountIsDecryptedOnlyForItsOwner(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")
-	account := &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: proto.String("payme@mail.example")}
-	set := func() {
+	set := func() (encrypted []byte) {
 		t.Helper()
-		if _, err := f.service.SetPayoutMethod(f.liveContext(jane), account); err != nil {
+		if _, err := f.setMethod(jane, &affiliatev1.SetPayoutMethodRequest{Method: paypal, Account: new("payme@mail.example")}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	stored := func() (sealed []byte) {
-		t.Helper()
-		if err := f.SQL.QueryRow(t.Context(), `select account from payout_methods where user_id = $1`, jane).Scan(&sealed); err != nil {
+		if err := f.SQL.QueryRow(t.Context(), `select account from payout_methods where user_id = $1`, jane).Scan(&encrypted); err != nil {
 			t.Fatal(err)
 		}
-		return sealed
+		return encrypted
 	}
-	set()
-	first := stored()
-	if plain, err := f.keys.Open(first, []byte(jane.String())); err != nil || string(plain) != `{"account":"payme@mail.example"}` {
-		t.Errorf("opened %q, %v", plain, err)
+	const want = `{"account":"payme@mail.example"}`
+	first := set()
+	if plain, err := f.keys.Open(first, []byte(jane.String())); err != nil || string(plain) != want {
+		t.Errorf("the account was decrypted to %q, error %v, want %s", plain, err, want)
 	}
-	if _, err := f.keys.Open(first, []byte(john.String())); err == nil {
-		t.Error("the account was decrypted with another user's id")
+	if plain, err := f.keys.Open(first, []byte(john.String())); err == nil {
+		t.Errorf("the account was decrypted with another user's id to %q, want an error", plain)
 	}
-
-	// With a new first key, setting the same account again stores nothing. Without the old
-	// key, the account cannot be decrypted, so it is encrypted again.
 	f.useKeys(sealEntry("k2", 2) + "," + sealEntry("k1", 1))
-	set()
-	if !slices.Equal(stored(), first) {
-		t.Error("the same account was stored again")
+	if !slices.Equal(set(), first) {
+		t.Error("with a new first key, the same account was stored again")
 	}
 	f.useKeys(sealEntry("k2", 2))
-	set()
-	if plain, err := f.keys.Open(stored(), []byte(jane.String())); err != nil || !strings.Contains(string(plain), "payme@") {
-		t.Errorf("opened %q, %v", plain, err)
+	if plain, err := f.keys.Open(set(), []byte(jane.String())); err != nil || string(plain) != want {
+		t.Errorf("without the old key, the new account was decrypted to %q, error %v, want %s", plain, err, want)
 	}
 }
 
 func TestSetPayoutMethod_RejectsInvalidAccounts(t *testing.T) {
 	f := newFixture(t)
 	jane := f.user("Jane")
-	text := proto.String
 	type req = affiliatev1.SetPayoutMethodRequest
-	for _, tc := range []struct {
-		req   *req
-		field string
+	for name, tc := range map[string]struct {
+		req       *req
+		wantField string
 	}{
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL, Account: text("x")}, "account"},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STORE_CREDIT, Account: text("x")}, "account"},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL}, "account"},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_WISE, Account: text("Jane <jane@example.com>")}, "account"},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER, Account: text("DE89370400440532013000")}, "account_holder"},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_BANK_TRANSFER, Account: text("DE00370400440532013000"), AccountHolder: text("J")}, "account"},
-		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STRIPE_CONNECT}, "method"},
-		{&req{}, "method"},
+		"manual with account":       {&req{Method: manual, Account: new("x")}, "account"},
+		"store credit with account": {&req{Method: storeCredit, Account: new("x")}, "account"},
+		"PayPal without account":    {&req{Method: paypal}, "account"},
+		"address with a name":       {&req{Method: wise, Account: new("Jane <jane@example.com>")}, "account"},
+		"no account holder":         {&req{Method: bankTransfer, Account: new("DE89370400440532013000")}, "account_holder"},
+		"wrong check digits":        {&req{Method: bankTransfer, Account: new("DE00370400440532013000"), AccountHolder: new("J")}, "account"},
+		"method without accounts":   {&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STRIPE_CONNECT}, "method"},
+		"no method":                 {&req{}, "method"},
 	} {
-		for _, err := range []error{f.check(tc.req), func() error { _, err := f.service.SetPayoutMethod(f.liveContext(jane), tc.req); return err }()} {
-			var refused *affiliate.Error
-			if !errors.As(err, &refused) || refused.Reason != affiliate.ReasonValidation || refused.Violations[0].Field != tc.field {
-				t.Errorf("%v: %v", tc.req, err)
-			}
-		}
+		t.Run(name, func(t *testing.T) {
+			found := f.service.Check(tc.req)
+			pgtest.RequireRefusal(t, found.Err(), affiliate.ReasonValidation, tc.wantField)
+			_, err := f.service.SetPayoutMethod(f.asLivePartner(jane), tc.req)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.wantField)
+		})
 	}
-	if n := f.Count(`select count(*) from payout_methods`) + f.Count(`select count(*) from account_audit_log`); n != 0 {
-		t.Errorf("%d rows were stored", n)
-	}
+	f.WantCount(0, "payout methods of refused calls", `select count(*) from payout_methods`)
+	f.WantCount(0, "audit records of refused calls", `select count(*) from account_audit_log`)
 }
 
 // When equal calls run in parallel, only one of them changes and records something.
 func TestPartnerAccount_EqualCallsInParallelAreRecordedOnce(t *testing.T) {
 	f := newFixture(t)
 	jane := f.user("Jane")
-	var wg sync.WaitGroup
+	var calls sync.WaitGroup
 	for range 12 {
-		wg.Go(func() {
-			_, err := f.service.SetPayoutMethod(f.liveContext(jane), &affiliatev1.SetPayoutMethodRequest{
-				Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: proto.String("payme@mail.example"),
-			})
-			if err != nil {
-				t.Error(err)
+		calls.Go(func() {
+			if _, err := f.setMethod(jane, &affiliatev1.SetPayoutMethodRequest{Method: paypal, Account: new("payme@mail.example")}); err != nil {
+				t.Errorf("SetPayoutMethod: %v", err)
 			}
-			_, err = f.service.UpdatePartnerProfile(f.liveContext(jane), &affiliatev1.UpdatePartnerProfileRequest{
-				Name: "Jane Doe", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}},
-			})
-			if err != nil {
-				t.Error(err)
+			if _, err := f.update(jane, &affiliatev1.UpdatePartnerProfileRequest{Name: "Jane Doe"}, "name"); err != nil {
+				t.Errorf("UpdatePartnerProfile: %v", err)
 			}
 		})
 	}
-	wg.Wait()
-	if n := f.Count(`select count(*) from account_audit_log`); n != 2 {
-		t.Errorf("%d audit records", n)
-	}
-	if n := f.Count(`select version from users where id = $1`, jane); n != 2 {
-		t.Errorf("version %d", n)
-	}
+	calls.Wait()
+	f.WantCount(1, "audit records of the method", `select count(*) from account_audit_log where action = 'payout_method.set'`)
+	f.WantCount(1, "audit records of the profile", `select count(*) from account_audit_log where action = 'profile.update'`)
+	f.WantCount(2, "version", `select version from users where id = $1`, jane)
 }

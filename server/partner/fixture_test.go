@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -49,15 +48,15 @@ func (f *fixture) useKeys(keys string) {
 	f.service = partner.New(partner.Config{Store: f.Store, Seal: f.keys, LinkHost: linkHost, Now: f.Now})
 }
 
-// callContext returns the context of a call by a partner in a mode.
-func (f *fixture) callContext(user affiliate.UserID, mode affiliate.Mode) context.Context {
+func (f *fixture) asPartner(user affiliate.UserID, mode affiliate.Mode) context.Context {
 	return servertest.AsPartner(f, user, mode)
 }
 
-func (f *fixture) liveContext(user affiliate.UserID) context.Context {
-	return f.callContext(user, affiliate.ModeLive)
+func (f *fixture) asLivePartner(user affiliate.UserID) context.Context {
+	return f.asPartner(user, affiliate.ModeLive)
 }
 
+// user creates a partner, whose email address begins with the name.
 func (f *fixture) user(name string) affiliate.UserID {
 	f.Helper()
 	return f.NewPartner(name, pgtest.Row{"email": strings.ToLower(name) + "@example.com", "password_hash": "x"})
@@ -74,8 +73,8 @@ type program struct {
 	clock *pgtest.Clock
 }
 
-// program inserts a programme. It is active, public and in live mode, unless columns say
-// otherwise.
+// program creates a programme one second after the previous one. It is active, public and
+// in live mode, unless columns say otherwise.
 func (f *fixture) program(workspace affiliate.WorkspaceID, name string, columns pgtest.Row) program {
 	f.Helper()
 	f.clock.Advance(time.Second)
@@ -97,8 +96,8 @@ func (p program) join(partner affiliate.UserID, columns pgtest.Row) pgtest.Parti
 	}, columns)
 }
 
-// addCommission records a sale with a commission that needs review. Both have texts that the
-// partner must not see; they contain the word secret.
+// addCommission records a sale with a commission that needs review. Both have texts that
+// the partner must not see; they contain the word secret.
 func (p program) addCommission(to pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.CommissionID {
 	p.Helper()
 	p.clock.Advance(time.Second)
@@ -110,8 +109,9 @@ func (p program) addCommission(to pgtest.Participant, change ...func(*affiliate.
 	return p.NewCommission(to, append([]func(*affiliate.Commission){secrets}, change...)...).ID
 }
 
-// addDelta stores a statistics delta that is not yet added to the totals.
-func (p program) addDelta(to pgtest.Participant, hour time.Time, columns map[string]any) {
+// addDelta stores a statistics delta that is not yet added to the totals. The tests
+// insert deltas by hand, because they need large counts at chosen hours.
+func (p program) addDelta(to pgtest.Participant, hour time.Time, columns pgtest.Row) {
 	p.Helper()
 	p.Insert("stats_deltas", pgtest.Row{
 		"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.StatsDelta](p.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
@@ -119,6 +119,7 @@ func (p program) addDelta(to pgtest.Participant, hour time.Time, columns map[str
 	}, columns)
 }
 
+// foldStats adds all deltas to the stored totals.
 func (f *fixture) foldStats() {
 	f.Helper()
 	if _, err := f.Store.FoldStats(f.Context(), 1000); err != nil {
@@ -126,10 +127,14 @@ func (f *fixture) foldStats() {
 	}
 }
 
-// check runs the checks that the interceptor runs before a call.
-func (f *fixture) check(req proto.Message) error {
-	found := f.service.Check(req)
-	return found.Err()
+// profile returns the profile as the partner sees it in live mode.
+func (f *fixture) profile(user affiliate.UserID) *affiliatev1.PartnerProfile {
+	f.Helper()
+	p, err := f.service.GetPartnerProfile(f.asLivePartner(user), &affiliatev1.GetPartnerProfileRequest{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return p
 }
 
 // dump returns the text of all rows of all tables. Binary columns are hexadecimal.

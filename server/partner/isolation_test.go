@@ -4,12 +4,14 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -21,29 +23,27 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")
 	shop := f.workspace("Shop")
-	private := f.program(shop, "Private", map[string]any{"is_public": false})
+	private := f.program(shop, "Private", pgtest.Row{"is_public": false})
 	shared := f.program(shop, "Shared", nil)
-	test := f.program(shop, "Test", map[string]any{"mode": "test", "is_public": false})
+	test := f.program(shop, "Test", pgtest.Row{"mode": "test", "is_public": false})
 	var foreign []string
 	for _, p := range []program{private, shared} {
-		id := p.join(jane, map[string]any{"referral_code": "foreign-" + p.Program.String()[30:]})
-		p.addDelta(id, f.Now().Truncate(3600e9), map[string]any{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
+		id := p.join(jane, pgtest.Row{"referral_code": "foreign-" + p.Program.String()[30:]})
+		p.addDelta(id, f.Now().Truncate(time.Hour), pgtest.Row{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
 		c := p.addCommission(id, func(c *affiliate.Commission) { c.Status, c.AmountCents = "approved", 77 })
 		foreign = append(foreign, id.ID.String(), c.String(), "foreign-", `"777"`, `"77"`)
 	}
 	// John's own data in the other mode.
-	inTest := test.join(john, map[string]any{"referral_code": "foreign-test"})
-	test.addDelta(inTest, f.Now().Truncate(3600e9), map[string]any{"clicks": 777})
+	inTest := test.join(john, pgtest.Row{"referral_code": "foreign-test"})
+	test.addDelta(inTest, f.Now().Truncate(time.Hour), pgtest.Row{"clicks": 777})
 	c := test.addCommission(inTest, func(c *affiliate.Commission) { c.Status, c.AmountCents = "approved", 77 })
 	shared.join(john, nil)
 	foreign = append(foreign, inTest.ID.String(), c.String(), private.Program.String(), test.Program.String(), "jane", "Jane")
-	if _, err := f.service.SetPayoutMethod(f.liveContext(jane), &affiliatev1.SetPayoutMethodRequest{
-		Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: proto.String("zoe@mail.example"),
-	}); err != nil {
+	if _, err := f.setMethod(jane, &affiliatev1.SetPayoutMethodRequest{Method: paypal, Account: new("zoe@mail.example")}); err != nil {
 		t.Fatal(err)
 	}
 	foreign = append(foreign, "z***@")
-	before := f.Count(`select version from users where id = $1`, jane)
+	before := f.profile(jane)
 
 	ids := []string{private.Program.String(), shared.Program.String(), test.Program.String(), foreign[0], foreign[1], jane.String(), shop.String()}
 	calls := map[string]func(ctx context.Context, id string) (proto.Message, error){
@@ -78,37 +78,33 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 			return f.update(john, &affiliatev1.UpdatePartnerProfileRequest{Name: "Other"}, "name")
 		},
 		"SetPayoutMethod": func(ctx context.Context, _ string) (proto.Message, error) {
-			return f.service.SetPayoutMethod(ctx, &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL})
+			return f.service.SetPayoutMethod(ctx, &affiliatev1.SetPayoutMethodRequest{Method: manual})
 		},
 	}
 	covered := map[string]bool{}
 	for name, call := range calls {
 		covered[strings.Fields(name)[0]] = true
 		for _, id := range ids {
-			response, err := call(f.liveContext(john), id)
+			response, err := call(f.asLivePartner(john), id)
 			if err != nil {
-				if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotFound || name != "GetPartnerProgram" && !strings.HasPrefix(name, "ListPartnerCommissions") {
-					t.Errorf("%s with %s: %v", name, id, err)
+				mayBeRefused := name == "GetPartnerProgram" || name == "ListPartnerCommissions"
+				if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonNotFound || !mayBeRefused {
+					t.Errorf("%s with the id %s returned the error %v", name, id, err)
 				}
 				continue
 			}
 			text := protojson.Format(response)
 			for _, secret := range foreign {
 				if strings.Contains(text, secret) {
-					t.Errorf("%s with %s shows %s: %s", name, id, secret, text)
+					t.Errorf("%s with the id %s shows %s: %s", name, id, secret, text)
 				}
 			}
 		}
 	}
 	for _, method := range affiliatev1.PartnerService_ServiceDesc.Methods {
 		if !covered[method.MethodName] {
-			t.Errorf("%s is not in the table", method.MethodName)
+			t.Errorf("no call of the method %s is tested", method.MethodName)
 		}
 	}
-	if n := f.Count(`select version from users where id = $1 and name = 'Jane'`, jane); n != before {
-		t.Error("another partner's profile has changed")
-	}
-	if n := f.Count(`select count(*) from payout_methods where user_id = $1 and method = 'paypal'`, jane); n != 1 {
-		t.Error("another partner's payout method has changed")
-	}
+	servertest.WantMessage(t, "GetPartnerProfile of the other partner", f.profile(jane), before)
 }

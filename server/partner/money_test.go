@@ -11,6 +11,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -18,23 +20,25 @@ func TestListPartnerCommissions(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")
 	alpha, beta := f.program(f.workspace("One"), "Alpha", nil), f.program(f.workspace("Two"), "Beta", nil)
-	test := f.program(alpha.Scope.Workspace, "Test", map[string]any{"mode": "test"})
+	test := f.program(alpha.Scope.Workspace, "Test", pgtest.Row{"mode": "test"})
 	inAlpha, inBeta, inTest := alpha.join(jane, nil), beta.join(jane, nil), test.join(jane, nil)
 	day := func(n int) time.Time { return time.Date(2026, 2, n, 12, 0, 0, 0, time.UTC) }
 
-	labels := map[string]string{}
-	label := func(name string, id affiliate.CommissionID) { labels[id.String()] = name }
-	label("a", alpha.addCommission(inAlpha, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents = day(1), 10 }))
-	label("b", beta.addCommission(inBeta, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents, c.Status = day(2), 50, "approved" }))
-	label("c", alpha.addCommission(inAlpha, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents, c.Status = day(3), 50, "rejected" }))
-	label("d", alpha.addCommission(inAlpha, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents, c.Status = day(4), 20, "approved" }))
-	label("t", test.addCommission(inTest, func(c *affiliate.Commission) { c.CreatedAt = day(4) }))
-	label("x", alpha.addCommission(alpha.join(john, nil), func(c *affiliate.Commission) { c.CreatedAt = day(4) }))
+	names := map[string]string{} // of commissions, by id
+	add := func(name string, to pgtest.Participant, p program, created time.Time, cents int64, status affiliate.CommissionStatus) {
+		id := p.addCommission(to, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents, c.Status = created, cents, status })
+		names[id.String()] = name
+	}
+	add("a", inAlpha, alpha, day(1), 10, affiliate.CommissionPending)
+	add("b", inBeta, beta, day(2), 50, affiliate.CommissionApproved)
+	add("c", inAlpha, alpha, day(3), 50, affiliate.CommissionRejected)
+	add("d", inAlpha, alpha, day(4), 20, affiliate.CommissionApproved)
+	add("t", inTest, test, day(4), 200, affiliate.CommissionPending)
+	add("x", alpha.join(john, nil), alpha, day(4), 200, affiliate.CommissionPending)
 
 	type req = affiliatev1.ListPartnerCommissionsRequest
-	status := affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED
+	approved := affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED
 	asc := affiliatev1.SortOrder_SORT_ORDER_ASC
-	text := proto.String
 	for _, tc := range []struct {
 		name  string
 		user  affiliate.UserID
@@ -44,53 +48,65 @@ func TestListPartnerCommissions(t *testing.T) {
 		total int64
 	}{
 		{"all", jane, "live", &req{}, "dcba", 4},
-		{"a page", jane, "live", &req{Page: proto.Int32(2), PageSize: proto.Int32(2)}, "ba", 4},
-		{"a full page", jane, "live", &req{PageSize: proto.Int32(3)}, "dcb", 4},
-		{"beyond the end", jane, "live", &req{Page: proto.Int32(5)}, "", 4},
+		{"second page", jane, "live", &req{Page: proto.Int32(2), PageSize: proto.Int32(2)}, "ba", 4},
+		{"first page", jane, "live", &req{PageSize: proto.Int32(3)}, "dcb", 4},
+		{"after the last page", jane, "live", &req{Page: proto.Int32(5)}, "", 4},
 		{"oldest first", jane, "live", &req{SortOrder: asc}, "abcd", 4},
-		{"by amount", jane, "live", &req{SortBy: text("amountCents")}, "cbda", 4},
-		{"by amount, smallest first", jane, "live", &req{SortBy: text("amountCents"), SortOrder: asc}, "adcb", 4},
-		{"by status", jane, "live", &req{SortBy: text("status"), SortOrder: asc}, "dbac", 4},
-		{"one status", jane, "live", &req{Status: status}, "db", 2},
-		{"one programme", jane, "live", &req{ProgramId: text(alpha.Program.String())}, "dca", 3},
-		{"one programme and status", jane, "live", &req{ProgramId: text(alpha.Program.String()), Status: status}, "d", 1},
-		{"dates", jane, "live", &req{DateFrom: text("2026-02-02"), DateTo: text("2026-02-03")}, "cb", 2},
-		{"an hour", jane, "live", &req{DateFrom: text("2026-02-02T12:00:00Z"), DateTo: text("2026-02-02T12:00:00Z")}, "b", 1},
-		{"a time zone", jane, "live", &req{DateTo: text("2026-02-02"), Timezone: text("Pacific/Kiritimati")}, "a", 1},
+		{"by amount", jane, "live", &req{SortBy: new("amountCents")}, "cbda", 4},
+		{"by amount, smallest first", jane, "live", &req{SortBy: new("amountCents"), SortOrder: asc}, "adcb", 4},
+		{"by status", jane, "live", &req{SortBy: new("status"), SortOrder: asc}, "dbac", 4},
+		{"status", jane, "live", &req{Status: approved}, "db", 2},
+		{"programme", jane, "live", &req{ProgramId: new(alpha.Program.String())}, "dca", 3},
+		{"programme and status", jane, "live", &req{ProgramId: new(alpha.Program.String()), Status: approved}, "d", 1},
+		{"dates", jane, "live", &req{DateFrom: new("2026-02-02"), DateTo: new("2026-02-03")}, "cb", 2},
+		{"one instant", jane, "live", &req{DateFrom: new("2026-02-02T12:00:00Z"), DateTo: new("2026-02-02T12:00:00Z")}, "b", 1},
+		{"time zone", jane, "live", &req{DateTo: new("2026-02-02"), Timezone: new("Pacific/Kiritimati")}, "a", 1},
 		{"the other mode", jane, "test", &req{}, "t", 1},
-		{"a programme of the other mode", jane, "live", &req{ProgramId: text(test.Program.String())}, "", 0},
 		{"another partner", john, "live", &req{}, "x", 1},
-		{"a programme not joined", john, "live", &req{ProgramId: text(beta.Program.String())}, "", 0},
-		{"unknown programme", jane, "live", &req{ProgramId: text(affiliate.NewID[affiliate.Program](f.Now()).String())}, "", 0},
 	} {
-		if err := f.check(tc.req); err != nil {
+		if err := servertest.Check(f.service, tc.req); err != nil {
 			t.Fatal(err)
 		}
-		list, err := f.service.ListPartnerCommissions(f.callContext(tc.user, tc.mode), tc.req)
-		if tc.req.ProgramId != nil && len(tc.want) == 0 {
-			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			continue
-		}
+		list, err := f.service.ListPartnerCommissions(f.asPartner(tc.user, tc.mode), tc.req)
 		if err != nil {
-			t.Errorf("%s: %v", tc.name, err)
+			t.Errorf("%s: ListPartnerCommissions: %v", tc.name, err)
 			continue
 		}
-		var found []string
+		var got strings.Builder
 		for _, c := range list.Data {
-			found = append(found, labels[c.Id])
+			got.WriteString(names[c.Id])
 		}
-		if got := strings.Join(found, ""); got != tc.want || list.Total != tc.total {
-			t.Errorf("%s: %q of %d, want %q of %d", tc.name, got, list.Total, tc.want, tc.total)
+		if got.String() != tc.want || list.Total != tc.total {
+			t.Errorf("%s: ListPartnerCommissions returned %q and the total %d, want %q and %d", tc.name, &got, list.Total, tc.want, tc.total)
 		}
 	}
-	for _, invalid := range []*req{
-		{DateFrom: text("yesterday")},
-		{DateFrom: text("2026-02-03"), DateTo: text("2026-02-02")},
-		{Timezone: text("Mars/Base")},
+
+	for name, tc := range map[string]struct {
+		user    affiliate.UserID
+		program affiliate.ProgramID
+	}{
+		"programme of the other mode": {jane, test.Program},
+		"programme not joined":        {john, beta.Program},
+		"unknown programme":           {jane, affiliate.NewID[affiliate.Program](f.Now())},
 	} {
-		if got := pgtest.ReasonOf(t, f.check(invalid)); got != affiliate.ReasonValidation {
-			t.Errorf("%v: %q", invalid, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := f.service.ListPartnerCommissions(f.asLivePartner(tc.user), &req{ProgramId: new(tc.program.String())})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+		})
+	}
+}
+
+func TestListPartnerCommissions_RejectsInvalidDates(t *testing.T) {
+	f := newFixture(t)
+	for name, req := range map[string]*affiliatev1.ListPartnerCommissionsRequest{
+		"not a date":              {DateFrom: new("yesterday")},
+		"end before the start":    {DateFrom: new("2026-02-03"), DateTo: new("2026-02-02")},
+		"unknown time zone":       {Timezone: new("Mars/Base")},
+		"day that does not exist": {DateTo: new("2026-02-30")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pgtest.RequireRefusal(t, servertest.Check(f.service, req), affiliate.ReasonValidation)
+		})
 	}
 }
 
@@ -99,45 +115,53 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 	jane := f.user("Jane")
 	p := f.program(f.workspace("Shop"), "Alpha", nil)
 	mine := p.join(jane, nil)
-	hold := f.Now().Add(time.Hour).Truncate(time.Millisecond)
+	at := f.Now().Truncate(time.Millisecond)
+	hold := at.Add(time.Hour)
 	id := p.addCommission(mine, func(c *affiliate.Commission) {
 		c.Status, c.RejectionCode, c.EventType, c.AmountCents = affiliate.CommissionRejected, new("duplicate"), affiliate.Renewal, 150
 		c.SaleAmountCents, c.SaleCurrency, c.RecurringIndex, c.PromoCode = 1234, "USD", new(3), new("spring")
-		c.HoldUntil, c.ApprovedAt, c.RejectedAt, c.PaidAt, c.RefundedAt = &hold, new(f.Now()), new(f.Now()), new(f.Now()), new(f.Now())
+		c.HoldUntil, c.ApprovedAt, c.RejectedAt, c.PaidAt, c.RefundedAt = &hold, &at, &at, &at, &at
 	})
 	flat := p.addCommission(mine, func(c *affiliate.Commission) {
 		c.Type, c.RateBps, c.FlatCents, c.CreatedAt = "flat", nil, new(int64(200)), f.Now().AddDate(-1, 0, 0)
 	})
-	list, err := f.service.ListPartnerCommissions(f.liveContext(jane), &affiliatev1.ListPartnerCommissionsRequest{})
-	if err != nil || len(list.Data) != 2 {
-		t.Fatalf("%v, %v", list, err)
+	list := func() *affiliatev1.ListPartnerCommissionsResponse {
+		t.Helper()
+		list, err := f.service.ListPartnerCommissions(f.asLivePartner(jane), &affiliatev1.ListPartnerCommissionsRequest{})
+		if err != nil || len(list.Data) != 2 {
+			t.Fatalf("ListPartnerCommissions returned %v, error %v, want two commissions", list, err)
+		}
+		return list
 	}
-	c, text := list.Data[0], protojson.Format(list)
-	if strings.Contains(text, "secret") {
-		t.Errorf("the response shows fields that only the merchant may see: %s", text)
+	got := list()
+	if text := protojson.Format(got); strings.Contains(text, "secret") {
+		t.Errorf("ListPartnerCommissions shows fields that only the merchant may see: %s", text)
 	}
-	// All fields of the message are set, except flat_amount_cents.
-	fields := c.ProtoReflect().Descriptor().Fields()
+	want := &affiliatev1.PartnerCommission{
+		Id: id.String(), ProgramId: p.Program.String(), ProgramName: "Alpha", ParticipantId: mine.ID.String(),
+		Mode: affiliatev1.Mode_MODE_LIVE, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED,
+		CommissionType: affiliatev1.CommissionType_COMMISSION_TYPE_PERCENTAGE, EventType: affiliatev1.EventType_EVENT_TYPE_RENEWAL,
+		RateBps: new(int32(2000)), AmountCents: 150, OriginalAmountCents: 200, ReversedAmountCents: 50, Currency: "EUR",
+		SaleAmountCents: 1234, SaleCurrency: "USD", RecurringIndex: new(int32(3)), PromoCode: new("spring"),
+		HoldUntil: server.Timestamp(hold), HoldActive: true, RejectionCode: affiliatev1.RejectionCode_REJECTION_CODE_DUPLICATE,
+		ApprovedAt: server.Timestamp(at), RejectedAt: server.Timestamp(at), PaidAt: server.Timestamp(at), RefundedAt: server.Timestamp(at),
+		CreatedAt: got.Data[0].CreatedAt,
+	}
+	servertest.WantMessage(t, "ListPartnerCommissions", got.Data[0], want)
+	// A new field of the message must be added to want.
+	fields := want.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
-		if f := fields.Get(i); !c.ProtoReflect().Has(f) && f.Name() != "flat_amount_cents" {
-			t.Errorf("%s is empty", f.Name())
+		if field := fields.Get(i); !want.ProtoReflect().Has(field) && field.Name() != "flat_amount_cents" {
+			t.Errorf("the test does not set the field %s", field.Name())
 		}
 	}
-	for name, ok := range map[string]bool{
-		"ids":     c.Id == id.String() && c.ProgramId == p.Program.String() && c.ProgramName == "Alpha" && c.ParticipantId == mine.ID.String(),
-		"enums":   c.Mode == affiliatev1.Mode_MODE_LIVE && c.Status == affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED && c.EventType == affiliatev1.EventType_EVENT_TYPE_RENEWAL && c.RejectionCode == affiliatev1.RejectionCode_REJECTION_CODE_DUPLICATE,
-		"amounts": c.GetRateBps() == 2000 && c.AmountCents == 150 && c.OriginalAmountCents == 200 && c.ReversedAmountCents == 50 && c.Currency == "EUR",
-		"sale":    c.SaleAmountCents == 1234 && c.SaleCurrency == "USD" && c.GetRecurringIndex() == 3 && c.GetPromoCode() == "spring",
-		"hold":    c.HoldActive && c.HoldUntil.AsTime().Equal(hold),
-		"flat":    list.Data[1].Id == flat.String() && list.Data[1].GetFlatAmountCents() == 200 && list.Data[1].RateBps == nil && !list.Data[1].HoldActive,
-	} {
-		if !ok {
-			t.Errorf("%s: %s", name, text)
-		}
+	servertest.WantFields(t, "the flat commission", got.Data[1], &affiliatev1.PartnerCommission{Id: flat.String(), FlatAmountCents: new(int64(200))})
+	if c := got.Data[1]; c.RateBps != nil || c.HoldActive {
+		t.Errorf("the flat commission has the rate %d and hold_active = %t, want neither", c.GetRateBps(), c.HoldActive)
 	}
 	f.clock.Set(hold)
-	if list, err = f.service.ListPartnerCommissions(f.liveContext(jane), &affiliatev1.ListPartnerCommissionsRequest{}); err != nil || list.Data[0].HoldActive {
-		t.Errorf("the hold is active at hold_until: %v", err)
+	if list().Data[0].HoldActive {
+		t.Error("the hold is active at hold_until, want it to have ended")
 	}
 }
 
@@ -145,10 +169,11 @@ func TestGetPartnerBalances(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")
 	alpha, beta := f.program(f.workspace("One"), "Alpha", nil), f.program(f.workspace("Two"), "Beta", nil)
-	test := f.program(alpha.Scope.Workspace, "Test", map[string]any{"mode": "test"})
+	test := f.program(alpha.Scope.Workspace, "Test", pgtest.Row{"mode": "test"})
+	// balances returns the currency and the three amounts of each balance.
 	balances := func(user affiliate.UserID, mode affiliate.Mode) string {
 		t.Helper()
-		got, err := f.service.GetPartnerBalances(f.callContext(user, mode), &affiliatev1.GetPartnerBalancesRequest{})
+		got, err := f.service.GetPartnerBalances(f.asPartner(user, mode), &affiliatev1.GetPartnerBalancesRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +184,7 @@ func TestGetPartnerBalances(t *testing.T) {
 		return strings.Join(all, ", ")
 	}
 	if got := balances(jane, "live"); got != "" {
-		t.Errorf("balances without a participation: %s", got)
+		t.Errorf("GetPartnerBalances without a participation returned %q, want none", got)
 	}
 	inAlpha, inBeta, inTest := alpha.join(jane, nil), beta.join(jane, nil), test.join(jane, nil)
 	for i, status := range []affiliate.CommissionStatus{"pending", "approved", "paid", "rejected", "refunded"} {
@@ -176,18 +201,18 @@ func TestGetPartnerBalances(t *testing.T) {
 	beta.addEntry(inBeta, "SEK", -9)
 	test.addEntry(inTest, "USD", 11)
 	alpha.addEntry(alpha.join(john, nil), "EUR", 1)
-	for _, tc := range []struct {
+	for name, tc := range map[string]struct {
 		user affiliate.UserID
 		mode affiliate.Mode
 		want string
 	}{
-		{jane, "live", "CHF 206 101 104, EUR 37 2 8, SEK -9 0 0"},
-		{jane, "test", "USD 411 200 200"},
-		{john, "live", "EUR 1 0 0"},
-		{john, "test", ""},
+		"live mode":                       {jane, "live", "CHF 206 101 104, EUR 37 2 8, SEK -9 0 0"},
+		"test mode":                       {jane, "test", "USD 411 200 200"},
+		"another partner":                 {john, "live", "EUR 1 0 0"},
+		"another partner, the other mode": {john, "test", ""},
 	} {
 		if got := balances(tc.user, tc.mode); got != tc.want {
-			t.Errorf("%s: %q, want %q", tc.mode, got, tc.want)
+			t.Errorf("%s: GetPartnerBalances returned %q, want %q", name, got, tc.want)
 		}
 	}
 }
@@ -202,49 +227,48 @@ func TestGetPartnerSummary(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")
 	alpha, beta := f.program(f.workspace("One"), "Alpha", nil), f.program(f.workspace("Two"), "Beta", nil)
-	test := f.program(alpha.Scope.Workspace, "Test", map[string]any{"mode": "test"})
+	test := f.program(alpha.Scope.Workspace, "Test", pgtest.Row{"mode": "test"})
 	inAlpha, inBeta, inTest, johns := alpha.join(jane, nil), beta.join(jane, nil), test.join(jane, nil), alpha.join(john, nil)
 	hour := func(day, n int) time.Time { return time.Date(2026, 2, day, n, 0, 0, 0, time.UTC) }
-	eur := map[string]any{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"}
+	eur := pgtest.Row{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"}
 
-	alpha.addDelta(inAlpha, hour(1, 10), map[string]any{"clicks": 3})
+	alpha.addDelta(inAlpha, hour(1, 10), pgtest.Row{"clicks": 3})
 	alpha.addDelta(inAlpha, hour(1, 10), eur)
-	beta.addDelta(inBeta, hour(2, 10), map[string]any{"clicks": 4, "signups": 2, "conversions": 2})
+	beta.addDelta(inBeta, hour(2, 10), pgtest.Row{"clicks": 4, "signups": 2, "conversions": 2})
 	f.foldStats()
-	beta.addDelta(inBeta, hour(2, 11), map[string]any{"conversions": 1, "revenue_cents": 50, "commission_cents": 5, "currency": "CHF"})
-	alpha.addDelta(inAlpha, hour(2, 23), map[string]any{"revenue_cents": -400, "commission_cents": -80, "currency": "EUR"})
-	test.addDelta(inTest, hour(1, 10), map[string]any{"clicks": 1000})
-	alpha.addDelta(johns, hour(1, 10), map[string]any{"clicks": 500})
+	beta.addDelta(inBeta, hour(2, 11), pgtest.Row{"conversions": 1, "revenue_cents": 50, "commission_cents": 5, "currency": "CHF"})
+	alpha.addDelta(inAlpha, hour(2, 23), pgtest.Row{"revenue_cents": -400, "commission_cents": -80, "currency": "EUR"})
+	test.addDelta(inTest, hour(1, 10), pgtest.Row{"clicks": 1000})
+	alpha.addDelta(johns, hour(1, 10), pgtest.Row{"clicks": 500})
 
 	type req = affiliatev1.GetPartnerSummaryRequest
-	text := proto.String
 	cases := []struct {
 		name string
 		user affiliate.UserID
 		mode affiliate.Mode
 		req  *req
-		want string
+		want string // clicks, signups, conversions, rate, and the revenue and commission by currency
 	}{
 		{"all", jane, "live", &req{}, "7 2 4 0.571429 CHF 50 5 EUR 600 120"},
-		{"one programme", jane, "live", &req{ProgramId: text(alpha.Program.String())}, "3 0 1 0.333333 EUR 600 120"},
-		{"a day", jane, "live", &req{DateFrom: text("2026-02-01"), DateTo: text("2026-02-01")}, "3 0 1 0.333333 EUR 1000 200"},
-		{"no clicks", jane, "live", &req{DateFrom: text("2026-02-02T11:59:59Z")}, "0 0 1 - CHF 50 5 EUR -400 -80"},
-		{"a time selects its hour", jane, "live", &req{DateFrom: text("2026-02-02T10:30:00Z"), DateTo: text("2026-02-02T10:30:00Z")}, "4 2 2 0.5"},
-		{"a time zone", jane, "live", &req{DateFrom: text("2026-02-03"), Timezone: text("Asia/Tokyo")}, "0 0 0 - EUR -400 -80"},
-		{"nothing", jane, "live", &req{DateFrom: text("2027-01-01")}, "0 0 0 -"},
+		{"programme", jane, "live", &req{ProgramId: new(alpha.Program.String())}, "3 0 1 0.333333 EUR 600 120"},
+		{"one day", jane, "live", &req{DateFrom: new("2026-02-01"), DateTo: new("2026-02-01")}, "3 0 1 0.333333 EUR 1000 200"},
+		{"no clicks", jane, "live", &req{DateFrom: new("2026-02-02T11:59:59Z")}, "0 0 1 - CHF 50 5 EUR -400 -80"},
+		{"time selects its hour", jane, "live", &req{DateFrom: new("2026-02-02T10:30:00Z"), DateTo: new("2026-02-02T10:30:00Z")}, "4 2 2 0.5"},
+		{"time zone", jane, "live", &req{DateFrom: new("2026-02-03"), Timezone: new("Asia/Tokyo")}, "0 0 0 - EUR -400 -80"},
+		{"nothing", jane, "live", &req{DateFrom: new("2027-01-01")}, "0 0 0 -"},
 		{"the other mode", jane, "test", &req{}, "1000 0 0 0"},
-		{"a programme of the other mode", jane, "live", &req{ProgramId: text(test.Program.String())}, "0 0 0 -"},
+		{"programme of the other mode", jane, "live", &req{ProgramId: new(test.Program.String())}, "0 0 0 -"},
 		{"another partner", john, "live", &req{}, "500 0 0 0"},
-		{"a programme not joined", john, "live", &req{ProgramId: text(beta.Program.String())}, "0 0 0 -"},
+		{"programme not joined", john, "live", &req{ProgramId: new(beta.Program.String())}, "0 0 0 -"},
 	}
 	for range 2 { // before and after the remaining deltas are added to the totals
 		for _, tc := range cases {
-			if err := f.check(tc.req); err != nil {
+			if err := servertest.Check(f.service, tc.req); err != nil {
 				t.Fatal(err)
 			}
-			got, err := f.service.GetPartnerSummary(f.callContext(tc.user, tc.mode), tc.req)
+			got, err := f.service.GetPartnerSummary(f.asPartner(tc.user, tc.mode), tc.req)
 			if err != nil {
-				t.Errorf("%s: %v", tc.name, err)
+				t.Errorf("%s: GetPartnerSummary: %v", tc.name, err)
 				continue
 			}
 			all := []any{got.Clicks, got.Signups, got.Conversions, "-"}
@@ -255,12 +279,11 @@ func TestGetPartnerSummary(t *testing.T) {
 				all = append(all, c.Currency, c.RevenueCents, c.CommissionCents)
 			}
 			if text := strings.TrimSpace(fmt.Sprintln(all...)); text != tc.want {
-				t.Errorf("%s: %q, want %q", tc.name, text, tc.want)
+				t.Errorf("%s: GetPartnerSummary returned %q, want %q", tc.name, text, tc.want)
 			}
 		}
 		f.foldStats()
 	}
-	if got := pgtest.ReasonOf(t, f.check(&req{DateTo: text("2026-02-30")})); got != affiliate.ReasonValidation {
-		t.Errorf("a day that does not exist: %q", got)
-	}
+	err := servertest.Check(f.service, &req{DateTo: new("2026-02-30")})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation)
 }

@@ -1,8 +1,10 @@
 package partner_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -10,6 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/partner"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -21,7 +24,7 @@ const (
 // listNames lists programmes and returns their names in the order of the response.
 func (f *fixture) listNames(user affiliate.UserID, mode affiliate.Mode, req *affiliatev1.ListPartnerProgramsRequest) (names string, total int64) {
 	f.Helper()
-	list, err := f.service.ListPartnerPrograms(f.callContext(user, mode), req)
+	list, err := f.service.ListPartnerPrograms(f.asPartner(user, mode), req)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -37,19 +40,19 @@ func TestListPartnerPrograms(t *testing.T) {
 	jane, john := f.user("Jane"), f.user("John")
 	one, two := f.workspace("One"), f.workspace("Two")
 	alpha := f.program(one, "Alpha", nil)
-	paused := f.program(one, "Alps, paused", map[string]any{"status": "paused"})
-	archived := f.program(two, "Archived", map[string]any{"status": "archived"})
-	private := f.program(two, "Private", map[string]any{"is_public": false})
-	f.program(two, "Draft", map[string]any{"status": "draft"})
-	f.program(two, "Private of others", map[string]any{"is_public": false})
-	test := f.program(one, "Alpha test", map[string]any{"mode": "test"})
+	paused := f.program(one, "Alps, paused", pgtest.Row{"status": "paused"})
+	archived := f.program(two, "Archived", pgtest.Row{"status": "archived"})
+	private := f.program(two, "Private", pgtest.Row{"is_public": false})
+	f.program(two, "Draft", pgtest.Row{"status": "draft"})
+	f.program(two, "Private of others", pgtest.Row{"is_public": false})
+	test := f.program(one, "Alpha test", pgtest.Row{"mode": "test"})
 	f.program(two, "alpine_100%", nil)
 
 	// The partner joins the programmes in another order than they were created.
-	private.join(jane, map[string]any{"status": "suspended"})
+	private.join(jane, pgtest.Row{"status": "suspended"})
 	alpha.join(jane, nil)
-	paused.join(jane, map[string]any{"status": "rejected"})
-	archived.join(jane, map[string]any{"status": "pending"})
+	paused.join(jane, pgtest.Row{"status": "rejected"})
+	archived.join(jane, pgtest.Row{"status": "pending"})
 	test.join(jane, nil)
 	alpha.join(john, nil)
 
@@ -64,31 +67,34 @@ func TestListPartnerPrograms(t *testing.T) {
 	}{
 		{"mine by default", jane, "live", &req{}, "Archived,Alps, paused,Alpha,Private", 4},
 		{"mine", jane, "live", &req{Scope: scopeMine}, "Archived,Alps, paused,Alpha,Private", 4},
-		{"mine, a page", jane, "live", &req{Page: proto.Int32(2), PageSize: proto.Int32(3)}, "Private", 4},
-		{"mine, beyond the end", jane, "live", &req{Page: proto.Int32(9)}, "", 4},
-		{"mine by name", jane, "live", &req{Search: proto.String("aLP")}, "Alps, paused,Alpha", 2},
+		{"mine, second page", jane, "live", &req{Page: proto.Int32(2), PageSize: proto.Int32(3)}, "Private", 4},
+		{"mine, after the last page", jane, "live", &req{Page: proto.Int32(9)}, "", 4},
+		{"mine by name", jane, "live", &req{Search: new("aLP")}, "Alps, paused,Alpha", 2},
 		{"mine of the other mode", jane, "test", &req{}, "Alpha test", 1},
 		{"another partner", john, "live", &req{}, "Alpha", 1},
 		{"another partner, the other mode", john, "test", &req{}, "", 0},
 		{"public", jane, "live", &req{Scope: scopePublic}, "alpine_100%,Alpha", 2},
-		{"public, a page", john, "live", &req{Scope: scopePublic, PageSize: proto.Int32(1)}, "alpine_100%", 2},
-		{"public by name", jane, "live", &req{Scope: scopePublic, Search: proto.String("ALPI")}, "alpine_100%", 1},
-		{"public, percent sign is literal", jane, "live", &req{Scope: scopePublic, Search: proto.String("alp%")}, "", 0},
-		{"public by a name with special characters", jane, "live", &req{Scope: scopePublic, Search: proto.String("Alpine_100%")}, "alpine_100%", 1},
+		{"public, first page", john, "live", &req{Scope: scopePublic, PageSize: proto.Int32(1)}, "alpine_100%", 2},
+		{"public by name", jane, "live", &req{Scope: scopePublic, Search: new("ALPI")}, "alpine_100%", 1},
+		{"public, percent sign is literal", jane, "live", &req{Scope: scopePublic, Search: new("alp%")}, "", 0},
+		{"public by a name with special characters", jane, "live", &req{Scope: scopePublic, Search: new("Alpine_100%")}, "alpine_100%", 1},
 		{"public of the other mode", john, "test", &req{Scope: scopePublic}, "Alpha test", 1},
 	} {
 		if got, total := f.listNames(tc.user, tc.mode, tc.req); got != tc.want || total != tc.total {
-			t.Errorf("%s: %q of %d, want %q of %d", tc.name, got, total, tc.want, tc.total)
+			t.Errorf("%s: ListPartnerPrograms returned %q and the total %d, want %q and %d", tc.name, got, total, tc.want, tc.total)
 		}
 	}
 
-	// A public programme shows the caller's own participation only.
-	list, err := f.service.ListPartnerPrograms(f.liveContext(john), &req{Scope: scopePublic})
-	if err != nil || list.Data[0].Participation != nil || list.Data[1].Participation == nil {
-		t.Errorf("participations of the public programmes: %v, %v", list, err)
+	list, err := f.service.ListPartnerPrograms(f.asLivePartner(john), &req{Scope: scopePublic})
+	if err != nil || len(list.Data) != 2 {
+		t.Fatalf("ListPartnerPrograms of public programmes returned %v, error %v, want two programmes", list, err)
+	}
+	if list.Data[0].Participation != nil || list.Data[1].Participation == nil {
+		t.Errorf("ListPartnerPrograms returned the participations %v and %v, want only the second, the caller's own",
+			list.Data[0].Participation, list.Data[1].Participation)
 	}
 	if list.Page != 1 || list.Limit != 20 {
-		t.Errorf("page %d, limit %d", list.Page, list.Limit)
+		t.Errorf("ListPartnerPrograms returned page %d with the limit %d, want the defaults 1 and 20", list.Page, list.Limit)
 	}
 }
 
@@ -100,66 +106,74 @@ func TestGetPartnerProgram(t *testing.T) {
 		"description": "D", "landing_url": "https://shop.example/land?x=1", "terms_url": "https://shop.example/terms",
 		"min_payout_cents": 5000, "payout_term_days": 14, "attribution_window_days": 60, "link_param": "ref",
 	})
-	group := affiliate.NewID[affiliate.Group](f.Now())
-	f.Insert("groups", map[string]any{
-		"workspace_id": shop, "id": group, "program_id": p.Program, "name": "secret group", "rate_bps": 1250, "created_at": f.Now(), "updated_at": f.Now(),
-	})
-	mine := p.join(jane, map[string]any{"referral_code": "jane", "group_id": group, "approved_at": f.Now()})
-	other := p.join(john, map[string]any{"referral_code": "john", "override_flat_amount_cents": 700, "group_id": group})
+	group := f.NewGroup(p.Scope, p.Program, "secret group", func(g *affiliate.Group) { g.Rate.Bps = new(int64(1250)) }).ID
+	mine := p.join(jane, pgtest.Row{"referral_code": "jane", "group_id": group, "approved_at": f.Now()})
+	other := p.join(john, pgtest.Row{"referral_code": "john", "override_flat_amount_cents": 700, "group_id": group})
 
-	hour := f.Now().Truncate(3600e9)
-	p.addDelta(mine, hour, map[string]any{"clicks": 5, "conversions": 1})
-	p.addDelta(mine, hour, map[string]any{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"})
+	hour := f.Now().Truncate(time.Hour)
+	p.addDelta(mine, hour, pgtest.Row{"clicks": 5, "conversions": 1})
+	p.addDelta(mine, hour, pgtest.Row{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"})
 	f.foldStats()
-	p.addDelta(mine, hour, map[string]any{"clicks": 2, "commission_cents": 30, "currency": "EUR"})
-	p.addDelta(mine, hour, map[string]any{"commission_cents": 9000, "currency": "USD"})
-	p.addDelta(other, hour, map[string]any{"clicks": 1000})
+	p.addDelta(mine, hour, pgtest.Row{"clicks": 2, "commission_cents": 30, "currency": "EUR"})
+	p.addDelta(mine, hour, pgtest.Row{"commission_cents": 9000, "currency": "USD"})
+	p.addDelta(other, hour, pgtest.Row{"clicks": 1000})
 	p.addEntry(mine, "EUR", 300)
 	p.addEntry(mine, "EUR", -30)
 	p.addEntry(mine, "USD", 99)
 	p.addEntry(other, "EUR", 1000)
 
-	got, err := f.service.GetPartnerProgram(f.liveContext(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.Program.String()})
+	get := func(service *partner.Service, user affiliate.UserID) *affiliatev1.PartnerProgram {
+		t.Helper()
+		got, err := service.GetPartnerProgram(f.asLivePartner(user), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.Program.String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	got := get(f.service, jane)
+	if text := protojson.Format(got); strings.Contains(text, "secret") || strings.Contains(text, "john") || strings.Contains(text, other.ID.String()) {
+		t.Errorf("GetPartnerProgram shows another partner's or the merchant's data: %s", text)
+	}
+	shortURL := got.GetParticipation().GetShortUrl()
+	servertest.WantMessage(t, "GetPartnerProgram", got, &affiliatev1.PartnerProgram{
+		Id: p.Program.String(), Name: "Alpha", MerchantName: "The Shop", Description: new("D"),
+		Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_ACTIVE, Mode: affiliatev1.Mode_MODE_LIVE, IsPublic: true,
+		WebsiteUrl: new("https://shop.example/"), LandingUrl: new("https://shop.example/land?x=1"), TermsUrl: new("https://shop.example/terms"),
+		Currency: "EUR", AttributionWindowDays: 60, MinPayoutCents: 5000, PayoutTermDays: 14,
+		CommissionRules: got.GetCommissionRules(), CreatedAt: got.GetCreatedAt(),
+		Participation: &affiliatev1.Participation{
+			ParticipantId: mine.ID.String(), ReferralCode: "jane", Status: affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED,
+			AppliedAt: got.GetParticipation().GetAppliedAt(), ApprovedAt: got.GetParticipation().GetApprovedAt(),
+			Url: "https://shop.example/land?x=1&ref=jane", ShortUrl: &shortURL,
+			CommissionRate: &affiliatev1.CommissionRate{Percentage: new(12.5)},
+			Clicks:         7, Conversions: 2, CommissionCents: 230, BalanceCents: 270,
+		},
+	})
+	servertest.WantFields(t, "commission_rules", got.GetCommissionRules(), &affiliatev1.CommissionRules{Percentage: new(20.0), HoldPeriodDays: new(int32(30))})
+	if got.GetCreatedAt() == nil || got.GetParticipation().GetAppliedAt() == nil || got.GetParticipation().GetApprovedAt() == nil {
+		t.Errorf("GetPartnerProgram returned %v without created_at, applied_at or approved_at", got)
+	}
+	if !regexp.MustCompile(`^` + linkHost + `/r/.{10}$`).MatchString(shortURL) {
+		t.Errorf("GetPartnerProgram returned the short URL %s, want %s/r/ and 10 characters", shortURL, linkHost)
+	}
+	// The rate of the participant replaces the rate of the group.
+	servertest.WantFields(t, "the other partner's participation", get(f.service, john).GetParticipation(), &affiliatev1.Participation{
+		CommissionRate: &affiliatev1.CommissionRate{FlatAmountCents: new(int64(700))}, Clicks: 1000,
+	})
+}
+
+func TestGetPartnerProgram_WithoutLinkHostPageAndRate(t *testing.T) {
+	f := newFixture(t)
+	jane := f.user("Jane")
+	p := f.program(f.workspace("Shop"), "Alpha", pgtest.Row{"website_url": nil, "status": "draft"})
+	p.join(jane, nil)
+	service := partner.New(partner.Config{Store: f.Store, Seal: f.keys})
+	got, err := service.GetPartnerProgram(f.asLivePartner(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.Program.String()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := protojson.Format(got)
-	if strings.Contains(text, "secret") || strings.Contains(text, "john") || strings.Contains(text, other.ID.String()) {
-		t.Errorf("the response shows another partner's or the merchant's data: %s", text)
-	}
-	for name, ok := range map[string]bool{
-		"names":    got.Name == "Alpha" && got.MerchantName == "The Shop" && got.GetDescription() == "D",
-		"status":   got.Status == affiliatev1.ProgramStatus_PROGRAM_STATUS_ACTIVE && got.Mode == affiliatev1.Mode_MODE_LIVE && got.IsPublic,
-		"pages":    got.GetWebsiteUrl() == "https://shop.example/" && got.GetLandingUrl() == "https://shop.example/land?x=1" && got.GetTermsUrl() == "https://shop.example/terms",
-		"terms":    got.Currency == "EUR" && got.AttributionWindowDays == 60 && got.MinPayoutCents == 5000 && got.PayoutTermDays == 14,
-		"rules":    got.CommissionRules.GetPercentage() == 20 && got.CommissionRules.GetHoldPeriodDays() == 30,
-		"created":  got.CreatedAt.AsTime().UnixMilli() > 0,
-		"identity": got.Participation.ParticipantId == mine.ID.String() && got.Participation.ReferralCode == "jane",
-		"times":    got.Participation.Status == affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED && got.Participation.AppliedAt != nil && got.Participation.ApprovedAt != nil && got.Participation.RejectedAt == nil && got.Participation.SuspendedAt == nil,
-		"link":     got.Participation.Url == "https://shop.example/land?x=1&ref=jane",
-		"short":    strings.HasPrefix(got.Participation.GetShortUrl(), linkHost+"/r/") && len(got.Participation.GetShortUrl()) == len(linkHost+"/r/")+10,
-		"rate":     got.Participation.CommissionRate.GetPercentage() == 12.5 && got.Participation.CommissionRate.FlatAmountCents == nil,
-		"counts":   got.Participation.Clicks == 7 && got.Participation.Conversions == 2,
-		"amounts":  got.Participation.CommissionCents == 230 && got.Participation.BalanceCents == 270,
-	} {
-		if !ok {
-			t.Errorf("%s: %s", name, text)
-		}
-	}
-
-	johns, err := f.service.GetPartnerProgram(f.liveContext(john), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.Program.String()})
-	if err != nil || johns.Participation.CommissionRate.GetFlatAmountCents() != 700 || johns.Participation.Clicks != 1000 {
-		t.Errorf("the participant's own rate must replace the group's: %v, %v", johns, err)
-	}
-
-	// Without a link host the response has no short URL. Without a web page of the programme
-	// it has no URL.
-	f.Exec(`update programs set website_url = null, landing_url = null, status = 'draft'`)
-	f.Exec(`update participants set group_id = null`)
-	withoutHost := partner.New(partner.Config{Store: f.Store, Seal: f.keys})
-	got, err = withoutHost.GetPartnerProgram(f.liveContext(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.Program.String()})
-	if err != nil || got.Participation.ShortUrl != nil || got.Participation.Url != "" || got.Participation.CommissionRate != nil {
-		t.Errorf("without link host, web page and rate: %v, %v", got, err)
+	if in := got.Participation; in.ShortUrl != nil || in.Url != "" || in.CommissionRate != nil {
+		t.Errorf("GetPartnerProgram returned the short URL %q, the URL %q and the rate %v, want none", in.GetShortUrl(), in.Url, in.CommissionRate)
 	}
 }
 
@@ -167,36 +181,39 @@ func TestGetPartnerProgram_ReturnsPublicAndJoinedPrograms(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")
 	shop := f.workspace("Shop")
-	joined := func(p program) program { p.join(jane, nil); return p }
-	for _, tc := range []struct {
-		name  string
-		id    string
-		found bool
+	newProgram := func(changes pgtest.Row, joined bool) string {
+		p := f.program(shop, "P", changes)
+		if joined {
+			p.join(jane, nil)
+		}
+		return p.Program.String()
+	}
+	for name, tc := range map[string]struct {
+		id          string
+		janeFindsIt bool
+		johnFindsIt bool // John has joined no programme.
 	}{
-		{"public", f.program(shop, "P", nil).Program.String(), true},
-		{"public, mine", joined(f.program(shop, "P", nil)).Program.String(), true},
-		{"private", f.program(shop, "P", map[string]any{"is_public": false}).Program.String(), false},
-		{"private, mine", joined(f.program(shop, "P", map[string]any{"is_public": false})).Program.String(), true},
-		{"paused", f.program(shop, "P", map[string]any{"status": "paused"}).Program.String(), false},
-		{"paused, mine", joined(f.program(shop, "P", map[string]any{"status": "paused"})).Program.String(), true},
-		{"archived, mine", joined(f.program(shop, "P", map[string]any{"status": "archived"})).Program.String(), true},
-		{"of the other mode", f.program(shop, "P", map[string]any{"mode": "test"}).Program.String(), false},
-		{"of the other mode, mine", joined(f.program(shop, "P", map[string]any{"mode": "test"})).Program.String(), false},
-		{"unknown", affiliate.NewID[affiliate.Program](f.Now()).String(), false},
-		{"not a UUID", "alpha", false},
+		"public":                       {newProgram(nil, false), true, true},
+		"public and joined":            {newProgram(nil, true), true, true},
+		"private":                      {newProgram(pgtest.Row{"is_public": false}, false), false, false},
+		"private and joined":           {newProgram(pgtest.Row{"is_public": false}, true), true, false},
+		"paused":                       {newProgram(pgtest.Row{"status": "paused"}, false), false, false},
+		"paused and joined":            {newProgram(pgtest.Row{"status": "paused"}, true), true, false},
+		"archived and joined":          {newProgram(pgtest.Row{"status": "archived"}, true), true, false},
+		"of the other mode":            {newProgram(pgtest.Row{"mode": "test"}, false), false, false},
+		"of the other mode and joined": {newProgram(pgtest.Row{"mode": "test"}, true), false, false},
+		"unknown":                      {affiliate.NewID[affiliate.Program](f.Now()).String(), false, false},
+		"not a UUID":                   {"alpha", false, false},
 	} {
-		req := &affiliatev1.GetPartnerProgramRequest{ProgramId: tc.id}
-		_, err := f.service.GetPartnerProgram(f.liveContext(jane), req)
-		want := affiliate.ReasonNotFound
-		if tc.found {
-			want = ""
-		}
-		if got := pgtest.ReasonOf(t, err); got != want {
-			t.Errorf("%s: %q, want %q", tc.name, got, want)
-		}
-		// Another partner's participation does not make a programme visible.
-		if _, err := f.service.GetPartnerProgram(f.liveContext(john), req); (err == nil) != (tc.found && strings.HasPrefix(tc.name, "public")) {
-			t.Errorf("%s, for another partner: %v", tc.name, err)
+		for user, found := range map[affiliate.UserID]bool{jane: tc.janeFindsIt, john: tc.johnFindsIt} {
+			_, err := f.service.GetPartnerProgram(f.asLivePartner(user), &affiliatev1.GetPartnerProgramRequest{ProgramId: tc.id})
+			want := affiliate.ReasonNotFound
+			if found {
+				want = ""
+			}
+			if got := pgtest.ReasonOf(t, err); got != want {
+				t.Errorf("%s: GetPartnerProgram for Jane (%t) returned the error code %q, want %q", name, user == jane, got, want)
+			}
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -116,22 +115,6 @@ func (f *fixture) mustMove(verb, id string) {
 	f.Helper()
 	if _, err := f.move(f.asOwner(), verb, id); err != nil {
 		f.Fatalf("%s: %v", verb, err)
-	}
-}
-
-// wantMessage compares the response of a call with the expected one.
-func wantMessage(t *testing.T, call string, got, want proto.Message) {
-	t.Helper()
-	if !proto.Equal(got, want) {
-		t.Errorf("%s returned %v\nwant %v", call, got, want)
-	}
-}
-
-// wantCount checks the number that a query selects. what describes the counted rows.
-func (f *fixture) wantCount(want int, what, query string, args ...any) {
-	f.Helper()
-	if got := f.Count(query, args...); got != want {
-		f.Errorf("%s: got %d, want %d", what, got, want)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/program"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -115,7 +116,7 @@ func TestListGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantMessage(t, "CreateGroup", gold, &affiliatev1.Group{
+	servertest.WantMessage(t, "CreateGroup", gold, &affiliatev1.Group{
 		Id: gold.Id, ProgramId: p.Id, Name: "gold", FlatAmountCents: proto.Int64(0), CreatedAt: gold.CreatedAt, UpdatedAt: gold.CreatedAt,
 	})
 	want := map[string]*affiliatev1.Group{"gold": gold}
@@ -143,7 +144,7 @@ func TestListGroups(t *testing.T) {
 		for _, name := range tc.want {
 			response.Data = append(response.Data, want[name])
 		}
-		wantMessage(t, fmt.Sprintf("ListGroups of page %d", tc.page), list, response)
+		servertest.WantMessage(t, fmt.Sprintf("ListGroups of page %d", tc.page), list, response)
 	}
 }
 
@@ -153,9 +154,9 @@ func TestGroupChanges_AreRecordedButNotPublished(t *testing.T) {
 	if err := f.deleteGroup(g); err != nil {
 		t.Fatal(err)
 	}
-	f.wantCount(1, "audit records of the creation",
+	f.WantCount(1, "audit records of the creation",
 		`select count(*) from audit_log where resource_type = 'group' and resource_id = $1 and mode = 'live' and action = 'group.create' and actor = $2`, g.Id, f.owner.String())
-	f.wantCount(1, "audit records of the deletion",
+	f.WantCount(1, "audit records of the deletion",
 		`select count(*) from audit_log where action = 'group.delete' and before->>'name' = 'Iron' and (before->>'percentage')::numeric = 12.5 and after is null`)
 	if types, _ := f.Events(); len(types) != 0 {
 		t.Errorf("changes of groups published the events %q, want none", types)
@@ -185,7 +186,7 @@ func TestGroupNames_AreUniqueIgnoringCase(t *testing.T) {
 	if stored := len(f.listGroups(p.Id)); created != 1 || stored != 1 {
 		t.Errorf("20 parallel calls with the same name: %d succeeded and stored %d groups, want 1", created, stored)
 	}
-	f.wantCount(1, "audit records of the creation", `select count(*) from audit_log where action = 'group.create'`)
+	f.WantCount(1, "audit records of the creation", `select count(*) from audit_log where action = 'group.create'`)
 
 	silver := f.createGroup(p.Id, "Silver")
 	_, err := f.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "gOLD"}, "name")
@@ -240,14 +241,14 @@ func TestUpdateGroup(t *testing.T) {
 						t.Errorf("UpdateGroup returned updated_at = %v, want the current time", got.UpdatedAt.AsTime())
 					}
 				}
-				wantMessage(t, "UpdateGroup", got, want)
+				servertest.WantMessage(t, "UpdateGroup", got, want)
 			}
 			listed := f.listGroups(p.Id)
 			if !slices.ContainsFunc(listed, func(l *affiliatev1.Group) bool { return proto.Equal(l, want) }) {
 				t.Errorf("ListGroups returned %v\nwant it to contain %v", listed, want)
 			}
-			f.wantCount(versions, "version", `select version from groups where id = $1`, g.Id)
-			f.wantCount(versions-1, "audit records", `select count(*) from audit_log where resource_id = $1 and action = 'group.update'`, g.Id)
+			f.WantCount(versions, "version", `select version from groups where id = $1`, g.Id)
+			f.WantCount(versions-1, "audit records", `select count(*) from audit_log where resource_id = $1 and action = 'group.update'`, g.Id)
 		})
 	}
 }
@@ -340,8 +341,8 @@ func TestDeleteGroup_InUseIsRefused(t *testing.T) {
 	if got := len(f.listGroups(p.Id)); got != 2 {
 		t.Errorf("ListGroups returned %d groups, want the 2 groups in use", got)
 	}
-	f.wantCount(2, "invitations without a group", `select count(*) from participant_invites where group_id is null`)
-	f.wantCount(2, "audit records of deletions", `select count(*) from audit_log where action = 'group.delete'`)
+	f.WantCount(2, "invitations without a group", `select count(*) from participant_invites where group_id is null`)
+	f.WantCount(2, "audit records of deletions", `select count(*) from audit_log where action = 'group.delete'`)
 }
 
 // While a transaction adds a participant to the group, DeleteGroup waits. It is refused

@@ -14,6 +14,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/program"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -119,14 +120,14 @@ func TestUpdateProgram(t *testing.T) {
 				changes = 1
 				want.UpdatedAt = server.Timestamp(f.Now().Truncate(time.Millisecond))
 			}
-			wantMessage(t, "UpdateProgram", got, want)
-			wantMessage(t, "GetProgram", f.get(before.Id), want)
+			servertest.WantMessage(t, "UpdateProgram", got, want)
+			servertest.WantMessage(t, "GetProgram", f.get(before.Id), want)
 			if types, _ := f.Events(before.Id); len(types) != changes {
 				t.Errorf("UpdateProgram published the events %q, want %d events", types, changes)
 			}
-			f.wantCount(changes, "jobs for the edge directory", `select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, before.Id)
-			f.wantCount(changes, "audit records", `select count(*) from audit_log where resource_id = $1 and action = 'program.update'`, before.Id)
-			f.wantCount(int(want.RulesVersion), "versions of the rules", `select count(*) from program_rules where program_id = $1`, before.Id)
+			f.WantCount(changes, "jobs for the edge directory", `select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, before.Id)
+			f.WantCount(changes, "audit records", `select count(*) from audit_log where resource_id = $1 and action = 'program.update'`, before.Id)
+			f.WantCount(int(want.RulesVersion), "versions of the rules", `select count(*) from program_rules where program_id = $1`, before.Id)
 		})
 	}
 }
@@ -166,7 +167,7 @@ func TestUpdateProgram_RejectsInvalidRequests(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.wantField)
 		})
 	}
-	wantMessage(t, "GetProgram after refused updates", f.get(p.Id), p)
+	servertest.WantMessage(t, "GetProgram after refused updates", f.get(p.Id), p)
 }
 
 func TestCheck_CreateProgram(t *testing.T) {

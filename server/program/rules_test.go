@@ -11,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/program"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -34,15 +35,15 @@ func TestCreateProgram_StoresAllRules(t *testing.T) {
 	want.Tiers = []*tier{given.Tiers[1], given.Tiers[2], given.Tiers[0]}
 	want.Recurring.Enabled = proto.Bool(true)
 	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: given})
-	wantMessage(t, "CreateProgram", p.CommissionRules, want)
-	wantMessage(t, "GetProgram", f.get(p.Id), p)
+	servertest.WantMessage(t, "CreateProgram", p.CommissionRules, want)
+	servertest.WantMessage(t, "GetProgram", f.get(p.Id), p)
 }
 
 func TestCreateProgram_WithoutRecurringPayments(t *testing.T) {
 	f := newFixture(t)
 	disabled := &recurring{Enabled: proto.Bool(false)}
 	got := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: disabled}}).CommissionRules
-	wantMessage(t, "CreateProgram", got.Recurring, disabled)
+	servertest.WantMessage(t, "CreateProgram", got.Recurring, disabled)
 	if got.GetPercentage() != 20 {
 		t.Errorf("CreateProgram returned the percentage %v, want the default 20", got.GetPercentage())
 	}
@@ -94,7 +95,7 @@ func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 				version = 2
 			}
 			got := f.mustUpdate(before.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: tc.rules}, tc.paths...)
-			wantMessage(t, "UpdateProgram", got.CommissionRules, want)
+			servertest.WantMessage(t, "UpdateProgram", got.CommissionRules, want)
 			if got.RulesVersion != version {
 				t.Errorf("UpdateProgram returned version %d of the rules, want %d", got.RulesVersion, version)
 			}
@@ -192,7 +193,7 @@ func TestListProgramRules(t *testing.T) {
 		{9, nil},
 	} {
 		want := &affiliatev1.ListProgramRulesResponse{Data: tc.want, Total: 5, Page: tc.page, Limit: 2}
-		wantMessage(t, fmt.Sprintf("ListProgramRules of page %d", tc.page), f.listRules(p.Id, tc.page, 2), want)
+		servertest.WantMessage(t, fmt.Sprintf("ListProgramRules of page %d", tc.page), f.listRules(p.Id, tc.page, 2), want)
 	}
 }
 
@@ -206,5 +207,5 @@ func TestProgramRules_OldVersionsAreReadWithDefaults(t *testing.T) {
 	defaults := &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(true)}}}
 	got := f.mustUpdate(p.Id, defaults,
 		"commission_rules.recurring.enabled", "commission_rules.recurring.max_months", "commission_rules.tiers", "commission_rules.cap_cents")
-	wantMessage(t, "UpdateProgram", got, p)
+	servertest.WantMessage(t, "UpdateProgram", got, p)
 }

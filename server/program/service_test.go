@@ -15,6 +15,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -33,10 +34,10 @@ func TestCreateProgram_SetsDefaults(t *testing.T) {
 		},
 		RulesVersion: 1, CreatedAt: at, UpdatedAt: at, SignalPrecedence: clickFirst, FraudPolicy: fraudFlag,
 	}
-	wantMessage(t, "CreateProgram", p, want)
-	wantMessage(t, "GetProgram", f.get(p.Id), want)
-	f.wantCount(1, "first versions of the rules", `select count(*) from program_rules where program_id = $1 and version = 1 and by = $2`, p.Id, f.owner)
-	f.wantCount(1, "audit records", `select count(*) from audit_log where resource_id = $1 and action = 'program.create' and actor = $2`, p.Id, f.owner.String())
+	servertest.WantMessage(t, "CreateProgram", p, want)
+	servertest.WantMessage(t, "GetProgram", f.get(p.Id), want)
+	f.WantCount(1, "first versions of the rules", `select count(*) from program_rules where program_id = $1 and version = 1 and by = $2`, p.Id, f.owner)
+	f.WantCount(1, "audit records", `select count(*) from audit_log where resource_id = $1 and action = 'program.create' and actor = $2`, p.Id, f.owner.String())
 }
 
 func TestCreateProgram_StoresAllFields(t *testing.T) {
@@ -55,7 +56,7 @@ func TestCreateProgram_StoresAllFields(t *testing.T) {
 		CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt,
 		SignalPrecedence: promoFirst, MinPayoutCents: 5000, PayoutTermDays: 30, FraudPolicy: fraudBlock,
 	}
-	wantMessage(t, "CreateProgram", p, want)
+	servertest.WantMessage(t, "CreateProgram", p, want)
 }
 
 func TestProgramSlugs_AreUnique(t *testing.T) {
@@ -174,7 +175,7 @@ func TestPrograms_OfOtherScopesAreNotFound(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	wantMessage(t, "GetProgram after refused calls", f.get(p.Id), p)
+	servertest.WantMessage(t, "GetProgram after refused calls", f.get(p.Id), p)
 }
 
 func TestMoveProgram_FromEveryStatus(t *testing.T) {
@@ -233,7 +234,7 @@ func TestMoveProgram_InParallelSucceedsOnce(t *testing.T) {
 	if succeeded != 1 {
 		t.Errorf("%d of 50 parallel activations succeeded, want 1", succeeded)
 	}
-	f.wantCount(1, "events", `select count(*) from events where type = 'program.updated'`)
+	f.WantCount(1, "events", `select count(*) from events where type = 'program.updated'`)
 }
 
 func TestProgramChanges_AreRecordedAndPublished(t *testing.T) {
@@ -265,6 +266,6 @@ func TestProgramChanges_AreRecordedAndPublished(t *testing.T) {
 	if !slices.Equal(audit, want) {
 		t.Errorf("the audit log has %q, want %q", audit, want)
 	}
-	f.wantCount(2, "events in live mode", `select count(*) from events where type = 'program.updated' and convert_from(body, 'UTF8')::jsonb ->> 'mode' = 'live'`)
-	f.wantCount(2, "jobs for the edge directory", `select count(*) from river.river_job where kind = 'sync_directory' and args ->> 'program' = $1`, p.Id)
+	f.WantCount(2, "events in live mode", `select count(*) from events where type = 'program.updated' and convert_from(body, 'UTF8')::jsonb ->> 'mode' = 'live'`)
+	f.WantCount(2, "jobs for the edge directory", `select count(*) from river.river_job where kind = 'sync_directory' and args ->> 'program' = $1`, p.Id)
 }

@@ -8,6 +8,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
+// WantMessage reports an error if the response of a call is not equal to want.
+func WantMessage(t testing.TB, call string, got, want proto.Message) {
+	t.Helper()
+	if !proto.Equal(got, want) {
+		t.Errorf("%s returned %v\nwant %v", call, got, want)
+	}
+}
+
 // WantFields compares the fields that are set in want with the same fields of got and
 // reports each difference. Fields that are not set in want can have any value in got. name
 // describes got in the messages.

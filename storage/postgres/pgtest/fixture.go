@@ -70,6 +70,15 @@ func (f *Fixture) Count(sql string, args ...any) (n int) {
 	return n
 }
 
+// WantCount reports an error if a query does not select the number want. what describes
+// the rows that the query counts.
+func (f *Fixture) WantCount(want int, what, sql string, args ...any) {
+	f.Helper()
+	if got := f.Count(sql, args...); got != want {
+		f.Errorf("%s: got %d, want %d", what, got, want)
+	}
+}
+
 // Texts returns the values of a query that selects one column of type text.
 func (f *Fixture) Texts(sql string, args ...any) []string {
 	f.Helper()
