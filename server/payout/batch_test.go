@@ -3,9 +3,9 @@ package payout_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,17 +13,18 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/payout"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestPreviewPayouts_ShowsPayoutsAndExclusions(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"min_payout_cents": 100})
-	hold := f.Now().Add(time.Hour)
 	berta, anna, belowMinimum, debtor := f.partner("Berta"), f.partner("anna"), f.partner("Cora"), f.partner("Dora")
 	f.addCommission(berta, 60)
 	f.addCommission(berta, 50)
@@ -34,22 +35,15 @@ func TestPreviewPayouts_ShowsPayoutsAndExclusions(t *testing.T) {
 	f.addCommission(debtor, 5)
 	f.addEntry(debtor, affiliate.EntryAdjustment, -50)
 	f.addEntry(f.partner("Bonus"), affiliate.EntryBonus, 100)
-	withoutMethod := f.Join("Emma")
-	f.addCommission(withoutMethod, 500)
-	suspended := f.partner("Fred")
-	f.addCommission(suspended, 500)
-	f.Exec(`update participants set status = 'suspended' where id = $1`, suspended.ID)
-	erased := f.partner("Gone")
-	f.addCommission(erased, 500)
-	f.Exec(`update participants set erased_at = $2 where id = $1`, erased.ID, f.Now())
+	f.addCommission(f.Join("Emma"), 500) // has no payout method
+	f.addCommission(f.partner("Fred", pgtest.Row{"status": "suspended"}), 500)
+	f.addCommission(f.partner("Gone", pgtest.Row{"erased_at": f.Now()}), 500)
 	// None of these commissions is payable.
 	waiting := f.partner("Waiting")
-	for _, columns := range []pgtest.Row{{"needs_review": true, "review_reasons": []string{"r"}}, {"dispute_status": "open"}, {"dispute_status": "lost"}, {"hold_until": hold}} {
-		id := f.addCommission(waiting, 500)
-		for column, value := range columns {
-			f.Exec(`update commissions set `+column+` = $2 where id = $1`, id, value)
-		}
-	}
+	f.flag(f.addCommission(waiting, 500))
+	f.addCommission(waiting, 500, func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeOpen })
+	f.addCommission(waiting, 500, func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeLost })
+	f.Exec(`update commissions set hold_until = $2 where id = $1`, f.addCommission(waiting, 500), f.Now().Add(time.Hour))
 	f.partner("Idle")
 
 	format := func(p *affiliatev1.PayoutPreview) string {
@@ -71,26 +65,33 @@ Fred 1×500+0=500 EUR PARTICIPANT_NOT_APPROVED
 Gone 1×500+0=500 EUR PARTICIPANT_NOT_APPROVED`
 	p := f.preview()
 	if got := format(p); got != want || p.Total != 9 {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+		t.Errorf("PreviewPayouts returned the total %d and\n%s\nwant 9 and\n%s", p.Total, got, want)
 	}
-	if fmt.Sprint(p.Totals) != fmt.Sprint([]*affiliatev1.PayoutTotal{{Currency: "EUR", PayoutCount: 3, AmountCents: 310}, {Currency: "USD", PayoutCount: 1, AmountCents: 1000}}) {
-		t.Errorf("totals %v", p.Totals)
+	totals := &affiliatev1.PayoutPreview{Totals: []*affiliatev1.PayoutTotal{
+		{Currency: "EUR", PayoutCount: 3, AmountCents: 310}, {Currency: "USD", PayoutCount: 1, AmountCents: 1000},
+	}}
+	servertest.WantFields(t, "PreviewPayouts", p, totals)
+	for page, wantNames := range map[int32]string{2: "Cora Dora Emma Fred", 9: ""} {
+		got, err := f.service.PreviewPayouts(f.asFinance(), &affiliatev1.PreviewPayoutsRequest{Page: &page, PageSize: proto.Int32(4)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, line := range got.Data {
+			names = append(names, line.PartnerName)
+		}
+		if joined := strings.Join(names, " "); joined != wantNames || got.Total != 9 {
+			t.Errorf("page %d of PreviewPayouts has the total %d and the partners %q, want 9 and %q", page, got.Total, joined, wantNames)
+		}
+		servertest.WantFields(t, "PreviewPayouts", got, totals)
 	}
-	page, err := f.service.PreviewPayouts(f.asFinance(), &affiliatev1.PreviewPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(4)})
-	if err != nil || page.Total != 9 || len(page.Data) != 4 || page.Data[0].PartnerName != "Cora" || len(page.Totals) != 2 {
-		t.Errorf("%v, %v", page, err)
-	}
-	if page, err = f.service.PreviewPayouts(f.asFinance(), &affiliatev1.PreviewPayoutsRequest{Page: proto.Int32(9)}); err != nil || len(page.Data) != 0 {
-		t.Errorf("beyond the end: %v, %v", page, err)
-	}
-	other := f.otherShop()
-	for _, id := range []affiliate.ProgramID{other.Program, affiliate.NewID[affiliate.Program](f.Now())} {
-		_, err = f.service.PreviewPayouts(f.asFinance(), &affiliatev1.PreviewPayoutsRequest{ProgramIds: []string{id.String()}})
+	for _, id := range []affiliate.ProgramID{f.otherShop().Program, affiliate.NewID[affiliate.Program](f.Now())} {
+		_, err := f.service.PreviewPayouts(f.asFinance(), &affiliatev1.PreviewPayoutsRequest{ProgramIds: []string{id.String()}})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 	f.clock.Advance(time.Hour)
-	if got := format(f.preview()); !strings.Contains(got, "Waiting 1×500+0=500") {
-		t.Errorf("the commission is not due after its hold period:\n%s", got)
+	if got, line := format(f.preview()), "Waiting 1×500+0=500"; !strings.Contains(got, line) {
+		t.Errorf("PreviewPayouts at the end of the hold period returned\n%s\nwant a line with %s", got, line)
 	}
 	f.checkConsistency()
 }
@@ -104,13 +105,12 @@ func TestPreviewPayouts_AppliesCutoffAndPayoutTerm(t *testing.T) {
 		"2026-03-12T11:59:59.999Z": 0, "2026-03-12T12:00:00Z": 1, "2026-03-12": 1, "2026-03-11": 0, "2030-01-01": 1, "": 1,
 	} {
 		got, err := f.service.PreviewPayouts(f.asFinance(), &affiliatev1.PreviewPayoutsRequest{Cutoff: &cutoff})
-		if err != nil || len(got.Data) != want || got.Cutoff.AsTime().After(f.Now()) {
-			t.Errorf("%s: %v, %v; want %d", cutoff, got, err, want)
+		if err != nil || len(got.Data) != want {
+			t.Errorf("PreviewPayouts with the cutoff %q returned %d payouts, error %v, want %d", cutoff, len(got.GetData()), err, want)
 		}
-	}
-	found := f.service.Check(&affiliatev1.CreatePayoutBatchRequest{Cutoff: proto.String("tomorrow")})
-	if len(found) != 1 || found[0].Field != "cutoff" {
-		t.Errorf("%v", found)
+		if got.GetCutoff().AsTime().After(f.Now()) {
+			t.Errorf("PreviewPayouts with the cutoff %q returned the cutoff %s, which is in the future", cutoff, got.GetCutoff().AsTime())
+		}
 	}
 }
 
@@ -128,55 +128,69 @@ func (r *headerRecorder) SetHeader(md metadata.MD) error {
 func TestCreatePayoutBatch_OncePerIdempotencyKey(t *testing.T) {
 	f := newFixture(t)
 	p := f.partner("Anna")
-	one, two := f.addCommission(p, 100), f.addCommission(p, 200)
-	call := func(key string, req *affiliatev1.CreatePayoutBatchRequest) (*affiliatev1.PayoutBatch, bool, error) {
+	f.addCommission(p, 100)
+	for name, ctx := range map[string]context.Context{
+		"no key": f.asFinance(), "empty key": withKey(f.asFinance(), ""), "key with a space": withKey(f.asFinance(), "a b"),
+		"long key": withKey(f.asFinance(), strings.Repeat("x", 81)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := f.service.CreatePayoutBatch(ctx, &affiliatev1.CreatePayoutBatchRequest{})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyRequired)
+		})
+	}
+	create := func(key string, wantReplayed bool) *affiliatev1.PayoutBatch {
+		t.Helper()
 		r := &headerRecorder{}
-		b, err := f.service.CreatePayoutBatch(grpc.NewContextWithServerTransportStream(withKey(f.asFinance(), key), r), req)
-		return b, slices.Equal(r.header.Get("idempotent-replayed"), []string{"true"}), err
+		b, err := f.service.CreatePayoutBatch(grpc.NewContextWithServerTransportStream(withKey(f.asFinance(), key), r), &affiliatev1.CreatePayoutBatchRequest{})
+		if err != nil {
+			t.Fatalf("CreatePayoutBatch with the key %s: %v", key, err)
+		}
+		if replayed := slices.Equal(r.header.Get("idempotent-replayed"), []string{"true"}); replayed != wantReplayed {
+			t.Errorf("CreatePayoutBatch with the key %s was replayed: %t, want %t", key, replayed, wantReplayed)
+		}
+		return b
 	}
-	for _, ctx := range []context.Context{f.asFinance(), withKey(f.asFinance(), ""), withKey(f.asFinance(), "a b"), withKey(f.asFinance(), strings.Repeat("x", 81))} {
-		_, err := f.service.CreatePayoutBatch(ctx, &affiliatev1.CreatePayoutBatchRequest{})
-		pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyRequired)
-	}
-	first, replayed, err := call("key-1", &affiliatev1.CreatePayoutBatchRequest{})
-	if err != nil || replayed {
-		t.Fatal(err, replayed)
-	}
-	if first.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_DRAFT || first.PayoutCount != 1 || first.ByStatus.Draft != 1 ||
-		len(first.Totals) != 1 || first.Totals[0].AmountCents != 300 || first.CreatedBy != f.Owner.String() {
-		t.Errorf("%v", first)
-	}
+	first := create("key-1", false)
 	f.clock.Advance(time.Second)
-	again, replayed, err := call("key-1", &affiliatev1.CreatePayoutBatchRequest{})
-	if err != nil || !replayed || !proto.Equal(first, again) {
-		t.Errorf("%v\n%v\n%v, replayed %v", first, again, err, replayed)
-	}
-	_, _, err = call("key-1", &affiliatev1.CreatePayoutBatchRequest{Cutoff: proto.String("2026-01-01")})
+	servertest.WantMessage(t, "CreatePayoutBatch with the same key", create("key-1", true), first)
+	_, err := f.service.CreatePayoutBatch(withKey(f.asFinance(), "key-1"), &affiliatev1.CreatePayoutBatchRequest{Cutoff: new("2026-01-01")})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
 	for range 2 { // a refused request does not store its key
-		_, _, err = call("key-2", &affiliatev1.CreatePayoutBatchRequest{})
+		_, err = f.service.CreatePayoutBatch(withKey(f.asFinance(), "key-2"), &affiliatev1.CreatePayoutBatchRequest{})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
 	}
 	f.addCommission(p, 1)
-	if _, replayed, err = call("key-2", &affiliatev1.CreatePayoutBatchRequest{}); err != nil || replayed {
-		t.Errorf("%v, replayed %v", err, replayed)
-	}
-	detail := f.onlyPayout(first)
-	if detail.AmountCents != 300 || detail.CommissionCount != 2 || len(detail.Commissions) != 2 || detail.GetAccountHint() != "A***@example.com" ||
-		detail.PeriodStart == nil || detail.TaxFormStatus != "none" || detail.PartnerName != "Anna" {
-		t.Errorf("%v", detail)
+	create("key-2", false)
+}
+
+func TestCreatePayoutBatch_CreatesDraftPayouts(t *testing.T) {
+	f := newFixture(t)
+	p := f.partner("Anna")
+	one, two := f.addCommission(p, 100), f.addCommission(p, 200)
+	b := f.mustCreateBatch()
+	servertest.WantFields(t, "CreatePayoutBatch", b, &affiliatev1.PayoutBatch{
+		Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_DRAFT, PayoutCount: 1, ByStatus: &affiliatev1.PayoutCounts{Draft: 1},
+		Totals: []*affiliatev1.PayoutTotal{{Currency: "EUR", PayoutCount: 1, AmountCents: 300}}, CreatedBy: f.Owner.String(),
+	})
+	payout := f.onlyPayout(b)
+	servertest.WantFields(t, "GetPayout", payout, &affiliatev1.PayoutDetail{
+		AmountCents: 300, CommissionCount: 2, AccountHint: new("A***@example.com"), TaxFormStatus: "none", PartnerName: "Anna",
+	})
+	if payout.PeriodStart == nil || len(payout.Commissions) != 2 {
+		t.Errorf("GetPayout returned period_start = %v and %d commissions, want a time and 2", payout.PeriodStart, len(payout.Commissions))
 	}
 	object, _ := f.LastEvent(affiliate.EventPayoutCreated)
-	if object["amount_cents"] != float64(1) {
-		t.Errorf("%v", object)
+	ids := fmt.Sprint(object["commission_ids"])
+	if object["id"] != payout.Id || !strings.Contains(ids, one.String()) || !strings.Contains(ids, two.String()) {
+		t.Errorf("the event is about the payout %v with the commissions %s, want %s with %s and %s", object["id"], ids, payout.Id, one, two)
 	}
-	_, objects := f.Events(detail.Id)
-	ids := fmt.Sprint(objects[0]["commission_ids"])
-	if !strings.Contains(ids, one.String()) || !strings.Contains(ids, two.String()) || objects[0]["status"] != "draft" || objects[0]["method"] != "paypal" {
-		t.Errorf("%v", objects)
+	for field, want := range map[string]any{"status": "draft", "method": "paypal", "amount_cents": 300.0} {
+		if object[field] != want {
+			t.Errorf("the event has %s = %v, want %v", field, object[field], want)
+		}
 	}
-	if got := f.AuditActions("payout_batch", first.Id); !slices.Equal(got, []string{"payout_batch.create"}) {
-		t.Errorf("%v", got)
+	if got, want := f.AuditActions("payout_batch", b.Id), []string{"payout_batch.create"}; !slices.Equal(got, want) {
+		t.Errorf("the audit log of the batch has %q, want %q", got, want)
 	}
 	f.checkConsistency()
 }
@@ -205,18 +219,20 @@ func TestCreatePayoutBatch_ReturnsTheCommittedBatch(t *testing.T) {
 	f.addCommission(f.partner("Anna"), 100)
 	store := &conflictingStore{Store: stores.Payout(f.Store)}
 	service := payout.New(payout.Config{Store: store, Seal: f.keys, Now: f.Now})
-	first, err := service.CreatePayoutBatch(withKey(f.asFinance(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
-	if err != nil || store.runs != 2 {
-		t.Fatalf("%v after %d runs", err, store.runs)
+	create := func() *affiliatev1.PayoutBatch {
+		t.Helper()
+		b, err := service.CreatePayoutBatch(withKey(f.asFinance(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
 	}
-	stored, err := service.GetPayoutBatch(f.asFinance(), &affiliatev1.GetPayoutBatchRequest{BatchId: first.Id})
-	if err != nil || !proto.Equal(stored, first) {
-		t.Errorf("%v\n%v, %v", stored, first, err)
+	first := create()
+	if store.runs != 2 {
+		t.Errorf("the transaction was run %d times, want 2", store.runs)
 	}
-	again, err := service.CreatePayoutBatch(withKey(f.asFinance(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
-	if err != nil || !proto.Equal(again, first) {
-		t.Errorf("%v\n%v, %v", again, first, err)
-	}
+	servertest.WantMessage(t, "GetPayoutBatch", f.getBatch(first.Id), first)
+	servertest.WantMessage(t, "CreatePayoutBatch with the same key", create(), first)
 	f.checkConsistency()
 }
 
@@ -230,27 +246,14 @@ func TestCreatePayoutBatch_InParallelTakesEachCommissionOnce(t *testing.T) {
 		}
 		f.addEntry(p, affiliate.EntryBonus, 7)
 	}
-	var created, refused int
-	var mu sync.Mutex
+	calls := newOutcomes("create")
 	runParallel(8, func(int) {
 		_, err := f.createBatch()
-		mu.Lock()
-		defer mu.Unlock()
-		if reason := pgtest.ReasonOf(t, err); reason == "" {
-			created++
-		} else if reason == affiliate.ReasonPayoutState {
-			refused++
-		}
+		calls.record(t, "create", err)
 	})
-	if created+refused != 8 || created < 1 {
-		t.Errorf("%d created, %d refused", created, refused)
-	}
-	if n := f.Count(`select count(*) from commissions where payout_id is null`); n != 0 {
-		t.Errorf("%d commissions are in no batch", n)
-	}
-	if n := f.Count(`select sum(amount_cents)::bigint from payouts`); n != 12*307 {
-		t.Errorf("the payouts sum to %d, want %d", n, 12*307)
-	}
+	calls.requireComplete(t)
+	f.WantCount(0, "commissions in no batch", `select count(*) from commissions where payout_id is null`)
+	f.WantCount(12*307, "sum of the payouts", `select sum(amount_cents)::bigint from payouts`)
 	f.checkConsistency()
 }
 
@@ -262,27 +265,14 @@ func TestCreatePayoutBatch_SameKeyInParallelCreatesOne(t *testing.T) {
 	runParallel(len(responses), func(i int) {
 		b, err := f.service.CreatePayoutBatch(withKey(f.asFinance(), "same"), &affiliatev1.CreatePayoutBatchRequest{})
 		if err != nil {
-			t.Errorf("%v", err)
+			t.Errorf("CreatePayoutBatch: %v", err)
 		}
 		responses[i] = b
 	})
-	for _, b := range responses {
-		if !proto.Equal(b, responses[0]) {
-			t.Errorf("%v\n%v", b, responses[0])
-		}
+	for _, b := range responses[1:] {
+		servertest.WantMessage(t, "a parallel CreatePayoutBatch", b, responses[0])
 	}
-	if n := f.Count(`select count(*) from payout_batches`); n != 1 {
-		t.Errorf("%d batches", n)
-	}
-}
-
-// runParallel calls fn n times in parallel.
-func runParallel(n int, fn func(i int)) {
-	var wait sync.WaitGroup
-	for i := range n {
-		wait.Go(func() { fn(i) })
-	}
-	wait.Wait()
+	f.WantCount(1, "batches", `select count(*) from payout_batches`)
 }
 
 func TestConfirmPayoutBatch_ChecksAgainWhatIsPayable(t *testing.T) {
@@ -297,73 +287,66 @@ func TestConfirmPayoutBatch_ChecksAgainWhatIsPayable(t *testing.T) {
 	f.addCommission(debtor, 400)
 	f.addCommission(withBonus, 400)
 	b := f.mustCreateBatch()
-	if b.Totals[0].AmountCents != 4100+5*400 {
-		t.Fatalf("%v", b)
+	if got := b.Totals[0].AmountCents; got != 4100+5*400 {
+		t.Fatalf("CreatePayoutBatch returned the total %d, want %d", got, 4100+5*400)
 	}
 
-	for _, err := range []error{
-		f.moveCommission(rejected, affiliate.MoveReject, affiliate.CommissionTransition{}),
-		f.refund(refunded, 0),
-		f.moveCommission(flagged, affiliate.MoveFlag, affiliate.CommissionTransition{ReviewReasons: []string{"r"}}),
-		f.refund(half, 200),
-		f.refund(tooSmall, 99),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+	if err := f.reject(rejected); err != nil {
+		t.Fatal(err)
 	}
+	f.mustRefund(refunded, 0)
+	f.flag(flagged)
+	f.mustRefund(half, 200)
+	f.mustRefund(tooSmall, 99)
 	f.Exec(`update commissions set dispute_status = 'open' where id = $1`, disputed)
 	f.Exec(`update participants set status = 'suspended' where id = $1`, suspended.ID)
 	f.addEntry(debtor, affiliate.EntryAdjustment, -500)
 	f.addEntry(withBonus, affiliate.EntryBonus, 50)
 	f.clock.Advance(time.Minute)
 	b = f.confirm(b)
-	if b.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED || b.ByStatus.Pending != 3 || b.ByStatus.Canceled != 3 ||
-		b.Totals[0].AmountCents != 100+200+450 || b.GetConfirmedBy() != f.Owner.String() || b.ConfirmedAt == nil {
-		t.Errorf("%v", b)
-	}
+	servertest.WantFields(t, "ConfirmPayoutBatch", b, &affiliatev1.PayoutBatch{
+		Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED, ByStatus: &affiliatev1.PayoutCounts{Pending: 3, Canceled: 3},
+		Totals:      []*affiliatev1.PayoutTotal{{Currency: "EUR", PayoutCount: 3, AmountCents: 100 + 200 + 450}},
+		ConfirmedBy: new(f.Owner.String()), ConfirmedAt: timestamppb.New(f.Now()),
+	})
 	got := map[string]string{}
 	for _, p := range f.payouts(b) {
 		got[p.PartnerName] = fmt.Sprint(p.AmountCents, " ", p.CommissionCount, " ", p.AdjustmentCents, " ", strings.TrimPrefix(p.Status.String(), "PAYOUT_STATUS_"))
-		if (p.InitiatedAt != nil) != (p.Status == affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING) {
-			t.Errorf("%v", p)
+		if pending := p.Status == affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING; (p.InitiatedAt != nil) != pending {
+			t.Errorf("the payout of %s has initiated_at = %v and the status %v, want a time only if it is pending", p.PartnerName, p.InitiatedAt, p.Status)
 		}
 	}
-	for name, want := range map[string]string{
+	want := map[string]string{ // amount, number of commissions, adjustment and status
 		"changed": "100 1 0 PENDING", "reduced": "200 1 0 PENDING", "with bonus": "450 1 50 PENDING",
 		"below minimum": "99 1 0 CANCELED", "suspended": "400 1 0 CANCELED", "debtor": "400 1 0 CANCELED",
-	} {
-		if got[name] != want {
-			t.Errorf("%s: %s, want %s", name, got[name], want)
-		}
 	}
-	// Commissions that were removed from their payout can be paid by another payout.
-	for id, removed := range map[affiliate.CommissionID]bool{flagged: true, disputed: true, tooSmall: true, half: false} {
-		if n := f.Count(`select count(*) from commissions where id = $1 and payout_id is null`, id); (n == 1) != removed {
-			t.Errorf("removed %d, want %v", n, removed)
-		}
+	if !maps.Equal(got, want) {
+		t.Errorf("ListPayouts returned %v\nwant %v", got, want)
 	}
-	if n := f.Count(`select count(*) from events where type = 'payout.canceled'`); n != 3 {
-		t.Errorf("%d events of canceled payouts", n)
+	for id, unassigned := range map[affiliate.CommissionID]bool{flagged: true, disputed: true, tooSmall: true, half: false} {
+		f.wantUnassigned(unassigned, id)
 	}
+	f.WantCount(3, "events of canceled payouts", `select count(*) from events where type = 'payout.canceled'`)
 	_, err := f.service.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
-	if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != "confirmed" {
-		t.Errorf("status %s", status)
-	}
+	requireStateRefusal(t, err, "confirmed")
 	f.checkConsistency()
 	f.Exec(`update participants set status = 'approved'`)
 	if lines := f.preview().Data; len(lines) != 3 {
-		t.Errorf("the canceled payouts are not due again: %v", lines)
+		t.Errorf("PreviewPayouts returned %v, want the 3 canceled payouts", lines)
 	}
 }
 
 func TestConfirmPayoutBatch_WithoutPayableCommissionsIsCanceled(t *testing.T) {
 	f := newFixture(t)
-	id := f.addCommission(f.partner("Anna"), 100)
+	f.addCommission(f.partner("Anna"), 100)
 	b := f.mustCreateBatch()
-	f.Exec(`update commissions set needs_review = true where id = $1`, id)
-	if b = f.confirm(b); b.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CANCELED || b.CompletedAt == nil || len(b.Totals) != 0 {
-		t.Errorf("%v", b)
+	f.Exec(`update commissions set dispute_status = 'open'`)
+	b = f.confirm(b)
+	servertest.WantFields(t, "ConfirmPayoutBatch", b, &affiliatev1.PayoutBatch{
+		Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CANCELED, CompletedAt: timestamppb.New(f.Now()),
+	})
+	if len(b.Totals) != 0 {
+		t.Errorf("ConfirmPayoutBatch returned the totals %v, want none", b.Totals)
 	}
 	f.checkConsistency()
 }
@@ -383,9 +366,12 @@ func TestCancelPayoutBatch_ReleasesItsCommissions(t *testing.T) {
 			f.confirm(b)
 		}
 		canceled, err := cancel(b)
-		if err != nil || canceled.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CANCELED || canceled.ByStatus.Canceled != 2 {
-			t.Fatalf("%v, %v", canceled, err)
+		if err != nil {
+			t.Fatal(err)
 		}
+		servertest.WantFields(t, "CancelPayoutBatch", canceled, &affiliatev1.PayoutBatch{
+			Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CANCELED, ByStatus: &affiliatev1.PayoutCounts{Canceled: 2},
+		})
 		_, err = cancel(b)
 		pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
 		f.checkConsistency()
@@ -394,56 +380,47 @@ func TestCancelPayoutBatch_ReleasesItsCommissions(t *testing.T) {
 	f.confirm(b)
 	f.mustMove(f.payouts(b)[0].Id, "paid")
 	_, err := cancel(b)
-	if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != "processing" {
-		t.Errorf("status %s", status)
-	}
+	requireStateRefusal(t, err, "processing")
 	f.checkConsistency()
 }
 
 func TestPayouts_OfOtherScopesAreNotFound(t *testing.T) {
 	f := newFixture(t)
-	other := f.otherShop()
 	f.addCommission(f.partner("Anna"), 100)
 	b := f.mustCreateBatch()
 	id := f.onlyPayout(b).Id
-	testMode := &fixture{f.InOtherMode(), f.service, f.keys, f.clock}
-	for _, stranger := range []*fixture{other, testMode} {
-		ctx := stranger.asFinance()
-		for _, call := range []func() error{
-			func() error {
-				_, err := f.service.GetPayoutBatch(ctx, &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id})
-				return err
-			},
-			func() error {
-				_, err := f.service.ConfirmPayoutBatch(ctx, &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
-				return err
-			},
-			func() error {
-				_, err := f.service.CancelPayoutBatch(ctx, &affiliatev1.CancelPayoutBatchRequest{BatchId: b.Id})
-				return err
-			},
-			func() error { _, err := stranger.export(b, 0); return err },
-			func() error {
-				_, err := f.service.GetPayout(ctx, &affiliatev1.GetPayoutRequest{PayoutId: id})
-				return err
-			},
-			func() error { _, err := stranger.move(id, "paid"); return err },
-			func() error { _, err := stranger.move(id, "failed"); return err },
-			func() error { _, err := stranger.move(id, "retry"); return err },
-			func() error { _, err := stranger.move(id, "cancel"); return err },
-			func() error { _, err := f.move("x", "cancel"); return err },
-		} {
-			pgtest.RequireRefusal(t, call(), affiliate.ReasonNotFound)
-		}
-		batches, err := f.service.ListPayoutBatches(ctx, &affiliatev1.ListPayoutBatchesRequest{})
-		if err != nil || batches.Total != 0 {
-			t.Errorf("%v, %v", batches, err)
-		}
-		payouts, err := f.service.ListPayouts(ctx, &affiliatev1.ListPayoutsRequest{})
-		if err != nil || payouts.Total != 0 {
-			t.Errorf("%v, %v", payouts, err)
-		}
-		_, err = stranger.createBatch()
-		pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
+	for name, stranger := range map[string]*fixture{
+		"another workspace": f.otherShop(),
+		"the other mode":    {f.InOtherMode(), f.service, f.keys, f.clock},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := stranger.asFinance()
+			_, err := f.service.GetPayoutBatch(ctx, &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			_, err = f.service.ConfirmPayoutBatch(ctx, &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			_, err = f.service.CancelPayoutBatch(ctx, &affiliatev1.CancelPayoutBatchRequest{BatchId: b.Id})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			_, err = stranger.export(b, 0)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			_, err = f.service.GetPayout(ctx, &affiliatev1.GetPayoutRequest{PayoutId: id})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			for _, move := range moves {
+				_, err := stranger.move(id, move)
+				pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			}
+			batches, err := f.service.ListPayoutBatches(ctx, &affiliatev1.ListPayoutBatchesRequest{})
+			if err != nil || batches.Total != 0 || len(batches.Data) != 0 {
+				t.Errorf("ListPayoutBatches returned %v, error %v, want none", batches, err)
+			}
+			payouts, err := f.service.ListPayouts(ctx, &affiliatev1.ListPayoutsRequest{})
+			if err != nil || payouts.Total != 0 || len(payouts.Data) != 0 {
+				t.Errorf("ListPayouts returned %v, error %v, want none", payouts, err)
+			}
+			_, err = stranger.createBatch()
+			pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState) // no commission is payable
+		})
 	}
+	_, err := f.move("x", "cancel")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }

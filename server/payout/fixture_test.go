@@ -5,6 +5,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +27,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// fixture is a shop in live mode, with the service under test.
+// fixture is a shop in live mode with the service under test.
 type fixture struct {
 	*pgtest.Shop
 	service *payout.Service
@@ -60,10 +64,11 @@ func withKey(ctx context.Context, key string) context.Context {
 	return metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", key))
 }
 
-// partner adds a partner to the shop's programme. The payout method is PayPal.
-func (f *fixture) partner(name string) pgtest.Participant {
+// partner adds a partner to the shop's programme. The payout method is PayPal. changes
+// change the columns of the participant.
+func (f *fixture) partner(name string, changes ...pgtest.Row) pgtest.Participant {
 	f.Helper()
-	p := f.Join(name)
+	p := f.Join(name, changes...)
 	f.setMethod(p, affiliate.PayoutAccount{Method: affiliate.PayoutPayPal, Account: name + "@example.com"})
 	return p
 }
@@ -86,7 +91,8 @@ func (f *fixture) setMethod(p pgtest.Participant, account affiliate.PayoutAccoun
 	}
 }
 
-// addCommission records a sale whose commission has the amount, and approves the commission.
+// addCommission records a sale whose commission has the amount, and approves the
+// commission.
 func (f *fixture) addCommission(p pgtest.Participant, cents int64, change ...func(*affiliate.Commission)) affiliate.CommissionID {
 	f.Helper()
 	amounts := func(c *affiliate.Commission) {
@@ -118,6 +124,33 @@ func (f *fixture) refund(id affiliate.CommissionID, remaining int64) error {
 	return f.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: remaining, Full: remaining == 0, RefundReason: affiliate.RefundedSale})
 }
 
+func (f *fixture) mustRefund(id affiliate.CommissionID, remaining int64) {
+	f.Helper()
+	if err := f.refund(id, remaining); err != nil {
+		f.Fatalf("refund: %v", err)
+	}
+}
+
+func (f *fixture) reject(id affiliate.CommissionID) error {
+	return f.moveCommission(id, affiliate.MoveReject, affiliate.CommissionTransition{})
+}
+
+// flag marks a commission for review, so that it is not payable.
+func (f *fixture) flag(id affiliate.CommissionID) {
+	f.Helper()
+	if err := f.moveCommission(id, affiliate.MoveFlag, affiliate.CommissionTransition{ReviewReasons: []string{"r"}}); err != nil {
+		f.Fatalf("flag: %v", err)
+	}
+}
+
+// clearReview removes the mark that flag sets.
+func (f *fixture) clearReview(id affiliate.CommissionID) {
+	f.Helper()
+	if err := f.moveCommission(id, affiliate.MoveClearReview, affiliate.CommissionTransition{ReviewReasons: []string{"r"}}); err != nil {
+		f.Fatalf("clear the review: %v", err)
+	}
+}
+
 func (f *fixture) addEntry(p pgtest.Participant, kind affiliate.LedgerEntryType, cents int64) {
 	f.Helper()
 	f.NewLedgerEntry(p, cents, func(e *affiliate.ManualEntry) { e.Type = kind })
@@ -145,6 +178,15 @@ func (f *fixture) confirm(b *affiliatev1.PayoutBatch) *affiliatev1.PayoutBatch {
 		f.Fatal(err)
 	}
 	return confirmed
+}
+
+func (f *fixture) getBatch(id string) *affiliatev1.PayoutBatch {
+	f.Helper()
+	b, err := f.service.GetPayoutBatch(f.asFinance(), &affiliatev1.GetPayoutBatchRequest{BatchId: id})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return b
 }
 
 // payouts returns all payouts of a batch with their commissions.
@@ -175,12 +217,14 @@ func (f *fixture) onlyPayout(b *affiliatev1.PayoutBatch) *affiliatev1.PayoutDeta
 	f.Helper()
 	all := f.payouts(b)
 	if len(all) != 1 {
-		f.Fatalf("%d payouts", len(all))
+		f.Fatalf("the batch has %d payouts, want 1", len(all))
 	}
 	return all[0]
 }
 
-// move calls the method for a move: paid, failed, retry or cancel.
+var moves = []string{"paid", "failed", "retry", "cancel"}
+
+// move calls the method for a move, which is one of moves.
 func (f *fixture) move(id, move string) (*affiliatev1.Payout, error) {
 	ctx := f.asFinance()
 	switch move {
@@ -241,14 +285,83 @@ func (f *fixture) preview() *affiliatev1.PayoutPreview {
 	return p
 }
 
-// balance returns the sum of a participant's ledger entries.
-func (f *fixture) balance(p pgtest.Participant) int {
+// wantBalance checks the sum of a participant's ledger entries.
+func (f *fixture) wantBalance(p pgtest.Participant, want int) {
 	f.Helper()
-	return f.Count(`select coalesce(sum(amount_cents), 0)::bigint from ledger_entries where participant_id = $1`, p.ID)
+	f.WantCount(want, "balance", `select coalesce(sum(amount_cents), 0)::bigint from ledger_entries where participant_id = $1`, p.ID)
 }
 
-// checkConsistency checks the invariants of payouts, commissions and the ledger. They must
-// hold at any time.
+// wantUnassigned checks whether a commission is in no payout.
+func (f *fixture) wantUnassigned(want bool, id affiliate.CommissionID) {
+	f.Helper()
+	if got := f.Count(`select count(*) from commissions where id = $1 and payout_id is null`, id) == 1; got != want {
+		f.Errorf("the commission %s is in no payout: %t, want %t", id, got, want)
+	}
+}
+
+// requireStateRefusal checks that a call was refused because of the current status, which
+// is in the metadata of the error.
+func requireStateRefusal(t *testing.T, err error, status string) {
+	t.Helper()
+	if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState); metadata["status"] != status {
+		t.Errorf("the error has the metadata %v, want status = %s", metadata, status)
+	}
+}
+
+// runParallel calls fn n times in parallel.
+func runParallel(n int, fn func(i int)) {
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() { fn(i) })
+	}
+	calls.Wait()
+}
+
+// outcomes counts the successful calls of each kind in a test with parallel calls.
+type outcomes struct {
+	mu        sync.Mutex
+	succeeded map[string]int
+}
+
+func newOutcomes(kinds ...string) *outcomes {
+	o := &outcomes{succeeded: map[string]int{}}
+	for _, kind := range kinds {
+		o.succeeded[kind] = 0
+	}
+	return o
+}
+
+// record counts a call if err is nil. Otherwise it checks that err has the error code of
+// a payout or commission in another status. It reports whether the call succeeded.
+func (o *outcomes) record(t *testing.T, kind string, err error) bool {
+	t.Helper()
+	if err == nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.succeeded[kind]++
+		return true
+	}
+	if !errors.Is(err, affiliate.Refuse(affiliate.ReasonPayoutState)) && !errors.Is(err, affiliate.Refuse(affiliate.ReasonCommissionTerminal)) {
+		t.Errorf("%s: %v", kind, err)
+	}
+	return false
+}
+
+// complete reports whether a call of each kind succeeded.
+func (o *outcomes) complete() bool {
+	return !slices.Contains(slices.Collect(maps.Values(o.succeeded)), 0)
+}
+
+// requireComplete ends the test unless a call of each kind succeeded.
+func (o *outcomes) requireComplete(t *testing.T) {
+	t.Helper()
+	if !o.complete() {
+		t.Fatalf("no call of a kind succeeded; successful calls by kind: %v", o.succeeded)
+	}
+}
+
+// checkConsistency checks the invariants of payouts, commissions and the ledger. They
+// must hold at any time.
 func (f *fixture) checkConsistency() {
 	f.Helper()
 	for violation, sql := range map[string]string{

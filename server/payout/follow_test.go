@@ -1,41 +1,37 @@
 package payout_test
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	"github.com/tributary-hq/tributary/server/servertest"
 )
 
 func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 	f := newFixture(t)
-	reject := func(id affiliate.CommissionID) error {
-		return f.moveCommission(id, affiliate.MoveReject, affiliate.CommissionTransition{})
-	}
-	flag := func(id affiliate.CommissionID) error {
-		return f.moveCommission(id, affiliate.MoveFlag, affiliate.CommissionTransition{ReviewReasons: []string{"r"}})
-	}
-	refund := func(remaining int64) func(affiliate.CommissionID) error {
-		return func(id affiliate.CommissionID) error { return f.refund(id, remaining) }
-	}
-	disputed := func(id affiliate.CommissionID) error {
-		f.Exec(`update commissions set dispute_status = 'open' where id = $1`, id)
-		return f.refund(id, 60) // any change removes the disputed commission from the payout
-	}
 	for name, tc := range map[string]struct {
-		change func(affiliate.CommissionID) error
-		amount int64 // the payout's amount after the change; before it is 300
-		count  int64 // the payout's commissions after the change; before there are 3
+		change     func(f *fixture, id affiliate.CommissionID) error
+		wantAmount int64 // of the payout after the change; before it is 300
+		wantCount  int64 // of the payout's commissions after the change; before there are 3
 	}{
-		"rejected": {reject, 200, 2}, "refunded": {refund(0), 200, 2}, "flagged": {flag, 200, 2}, "disputed": {disputed, 200, 2},
-		"refunded in part": {refund(40), 240, 3}, "refunded to nothing in parts": {refund(-1), 200, 3},
+		"rejected":                     {(*fixture).reject, 200, 2},
+		"refunded":                     {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, 0) }, 200, 2},
+		"flagged":                      {func(f *fixture, id affiliate.CommissionID) error { f.flag(id); return nil }, 200, 2},
+		"refunded in part":             {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, 40) }, 240, 3},
+		"refunded to nothing in parts": {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, -1) }, 200, 3},
+		"disputed": {
+			func(f *fixture, id affiliate.CommissionID) error {
+				f.Exec(`update commissions set dispute_status = 'open' where id = $1`, id)
+				return f.refund(id, 60) // any change removes the disputed commission from the payout
+			}, 200, 2,
+		},
 	} {
 		for _, status := range []string{"draft", "pending", "processing"} {
 			t.Run(name+", "+status, func(t *testing.T) {
+				f := f.otherShop()
 				p := f.partner(name + status)
 				first := f.addCommission(p, 100)
 				f.clock.Advance(time.Minute)
@@ -45,36 +41,32 @@ func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 				if status != "draft" {
 					f.confirm(b)
 				}
+				wantAmount, wantCount := tc.wantAmount, tc.wantCount
 				if status == "processing" {
 					f.send(b)
+					wantAmount, wantCount = 300, 3
 				}
 				before := f.onlyPayout(b)
-				if err := tc.change(first); err != nil {
+				if err := tc.change(f, first); err != nil {
 					t.Fatal(err)
 				}
 				f.checkConsistency()
 				got := f.payout(before.Id)
 				if got.Status != before.Status {
-					t.Errorf("the status is %s", got.Status)
+					t.Errorf("the payout has the status %s, want %s", got.Status, before.Status)
+				}
+				if got.AmountCents != wantAmount || got.CommissionCount != wantCount || len(got.Commissions) != int(wantCount) {
+					t.Errorf("the payout has the amount %d and %d commissions (%d listed), want %d and %d",
+						got.AmountCents, got.CommissionCount, len(got.Commissions), wantAmount, wantCount)
 				}
 				if status == "processing" {
-					if got.AmountCents != 300 || got.CommissionCount != 3 {
-						t.Errorf("a payout changed after it was sent: %v", got)
-					}
 					f.mustMove(got.Id, "paid")
 					return
 				}
-				if got.AmountCents != tc.amount || got.CommissionCount != tc.count || len(got.Commissions) != int(tc.count) {
-					t.Errorf("%v", got)
+				if start := got.PeriodStart.AsTime(); wantCount == 2 && !start.After(before.PeriodStart.AsTime()) {
+					t.Errorf("without its first commission the payout begins at %s, want later", start)
 				}
-				if tc.count == 2 && !got.PeriodStart.AsTime().After(before.PeriodStart.AsTime()) {
-					t.Errorf("the period begins at %s", got.PeriodStart.AsTime())
-				}
-				if left := f.Count(`select count(*) from commissions where id = $1 and payout_id is null`, first); left != 3-int(tc.count) {
-					t.Errorf("%d commissions left the payout", left)
-				}
-				f.mustMove(got.Id, "cancel")
-				f.Exec(`update commissions set needs_review = true where payout_id is null`)
+				f.wantUnassigned(wantCount == 2, first)
 			})
 		}
 	}
@@ -89,80 +81,78 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 	only := f.addCommission(withBonus, 100)
 	f.addEntry(withBonus, affiliate.EntryBonus, 30)
 	b := f.confirm(f.mustCreateBatch())
-
-	if err := f.refund(first, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.refund(only, 0); err != nil {
-		t.Fatal(err)
-	}
+	f.mustRefund(first, 0)
+	f.mustRefund(only, 0)
 	f.checkConsistency()
-	for _, p := range f.payouts(b) {
-		switch p.PartnerName {
-		case "Debtor": // 50 - 60 is negative, so the next batch can have the other commission
-			if p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED || p.AmountCents != 90 || p.CommissionCount != 2 {
-				t.Errorf("%v", p)
-			}
-			names, objects := f.Events(p.Id)
+
+	want := map[string]*affiliatev1.PayoutDetail{
+		// 50 - 60 is negative, so the next batch can have the other commission.
+		"Debtor":     {Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED, AmountCents: 90, CommissionCount: 2},
+		"With bonus": {Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING, AmountCents: 30},
+	}
+	for _, got := range f.payouts(b) {
+		servertest.WantFields(t, got.PartnerName, got, want[got.PartnerName])
+		if got.PartnerName == "Debtor" {
+			names, objects := f.Events(got.Id)
 			if !slices.Contains(names, string(affiliate.EventPayoutCanceled)) || objects[len(objects)-1]["status"] != "canceled" {
-				t.Errorf("%v %v", names, objects)
+				t.Errorf("the canceled payout has the events %q, the last with the status %v, want payout.canceled with canceled", names, objects[len(objects)-1]["status"])
 			}
-		default:
-			if p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING || p.AmountCents != 30 || p.CommissionCount != 0 {
-				t.Errorf("%v", p)
-			}
+		} else if got.CommissionCount != 0 {
+			t.Errorf("the payout of the bonus has %d commissions, want none", got.CommissionCount)
 		}
 	}
-	if n := f.Count(`select count(*) from commissions where id = $1 and status = 'approved' and payout_id is null`, second); n != 1 {
-		t.Error("the canceled payout still has a commission")
-	}
-	got, err := f.service.GetPayoutBatch(f.asFinance(), &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id})
-	if err != nil || got.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED || got.ByStatus.Canceled != 1 || got.ByStatus.Pending != 1 {
-		t.Errorf("%v, %v", got, err)
-	}
+	f.wantUnassigned(true, second)
+	servertest.WantFields(t, "batch", f.getBatch(b.Id), &affiliatev1.PayoutBatch{
+		Status:   affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED,
+		ByStatus: &affiliatev1.PayoutCounts{Canceled: 1, Pending: 1},
+	})
 }
 
 // Commissions change while their payouts are created, confirmed, sent, paid and canceled.
 // No transaction may fail with an unexpected error, and all invariants must hold.
 func TestPayouts_ChangeInParallelWithTheirCommissions(t *testing.T) {
 	f := newFixture(t)
-	anna, bert := f.partner("Anna"), f.partner("Bert")
-	for range 6 {
+	moves := []string{"export", "paid", "cancel", "failed"}
+	calls := newOutcomes(append(moves, "confirm", "create", "refund", "refund in part", "reject")...)
+	for round := range 2 * len(moves) {
+		f := f.otherShop()
+		anna, bert := f.partner("Anna"), f.partner("Bert")
 		var ids []affiliate.CommissionID
 		for range 5 {
 			ids = append(ids, f.addCommission(anna, 100), f.addCommission(bert, 100))
 		}
 		b := f.mustCreateBatch()
+		f.addCommission(f.partner("Cora"), 100) // for the batch that is created in parallel
 		payouts := f.payouts(b)
-		move := rand.N(4)
+		move := moves[round/2]
+		if round%2 == 1 {
+			f.confirm(b)
+		}
 		runParallel(len(ids)+4, func(i int) {
+			kind := move
 			var err error
 			switch {
 			case i == 0:
+				kind = "confirm"
 				_, err = f.service.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
 			case i == 1:
+				kind = "create"
 				_, err = f.createBatch()
-			case i < 4 && move == 0:
+			case i < 4 && move == "export":
 				_, err = f.export(b, 0)
 			case i < 4:
-				_, err = f.move(payouts[i-2].Id, []string{"paid", "cancel", "failed"}[move-1])
+				_, err = f.move(payouts[i-2].Id, move)
 			case i%3 == 0:
-				err = f.refund(ids[i-4], 0)
+				kind, err = "refund", f.refund(ids[i-4], 0)
 			case i%3 == 1:
-				err = f.moveCommission(ids[i-4], affiliate.MoveReject, affiliate.CommissionTransition{})
+				kind, err = "reject", f.reject(ids[i-4])
 			default:
-				err = f.refund(ids[i-4], 70)
+				kind, err = "refund in part", f.refund(ids[i-4], 70)
 			}
-			switch reason := pgtest.ReasonOf(t, err); reason {
-			case "", affiliate.ReasonPayoutState, affiliate.ReasonCommissionTerminal:
-			default:
-				t.Errorf("%v", err)
-			}
+			calls.record(t, kind, err)
 		})
 		f.checkConsistency()
-		f.Exec(`update commissions set needs_review = true where payout_id is null and status = 'approved'`)
 	}
-	if n := f.Count(`select count(*) from pg_stat_database where datname = current_database() and deadlocks > 0`); n != 0 {
-		t.Error("there was a deadlock")
-	}
+	calls.requireComplete(t)
+	f.WantCount(0, "deadlocks", `select deadlocks from pg_stat_database where datname = current_database()`)
 }

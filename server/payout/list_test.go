@@ -1,8 +1,9 @@
 package payout_test
 
 import (
-	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,11 +14,61 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestListPayouts_FiltersAndSortsByAge(t *testing.T) {
+	f := newFixture(t)
+	anna, berta := f.partner("Anna"), f.partner("Berta")
+	var batches []*affiliatev1.PayoutBatch
+	names := map[string]string{} // of the batches, by id
+	for i := range 3 {
+		f.clock.Advance(time.Minute)
+		f.addCommission(anna, 100)
+		f.addCommission(berta, 200)
+		batches = append(batches, f.mustCreateBatch())
+		names[batches[i].Id] = strconv.Itoa(i)
+	}
+	f.confirm(batches[0])
+	draft := affiliatev1.PayoutStatus_PAYOUT_STATUS_DRAFT
+	for name, tc := range map[string]struct {
+		req  *affiliatev1.ListPayoutsRequest
+		want string // the batches of the payouts, then the total, the page and the limit
+	}{
+		"all":                    {&affiliatev1.ListPayoutsRequest{}, "2 2 1 1 0 0, total 6, page 1 of 20"},
+		"status":                 {&affiliatev1.ListPayoutsRequest{Status: draft}, "2 2 1 1, total 4, page 1 of 20"},
+		"participant":            {&affiliatev1.ListPayoutsRequest{ParticipantId: new(anna.ID.String())}, "2 1 0, total 3, page 1 of 20"},
+		"participant and status": {&affiliatev1.ListPayoutsRequest{ParticipantId: new(anna.ID.String()), Status: draft}, "2 1, total 2, page 1 of 20"},
+		"batch":                  {&affiliatev1.ListPayoutsRequest{BatchId: &batches[1].Id}, "1 1, total 2, page 1 of 20"},
+		"programme":              {&affiliatev1.ListPayoutsRequest{ProgramId: new(f.Program.String())}, "2 2 1 1 0 0, total 6, page 1 of 20"},
+		"second page":            {&affiliatev1.ListPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)}, "1 1, total 6, page 2 of 2"},
+	} {
+		list, err := f.service.ListPayouts(f.asFinance(), tc.req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, p := range list.Data {
+			found = append(found, names[p.BatchId])
+		}
+		if got := fmt.Sprintf("%s, total %d, page %d of %d", strings.Join(found, " "), list.Total, list.Page, list.Limit); got != tc.want {
+			t.Errorf("%s: ListPayouts returned payouts of the batches %s, want %s", name, got, tc.want)
+		}
+	}
+	for name, req := range map[string]*affiliatev1.ListPayoutsRequest{
+		"unknown programme":   {ProgramId: new(batches[0].Id)},
+		"unknown participant": {ParticipantId: new(batches[0].Id)},
+		"unknown batch":       {BatchId: new(f.Program.String())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := f.service.ListPayouts(f.asFinance(), req)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+		})
+	}
+}
+
+func TestListPayoutBatches(t *testing.T) {
 	f := newFixture(t)
 	anna, berta := f.partner("Anna"), f.partner("Berta")
 	var batches []*affiliatev1.PayoutBatch
@@ -27,53 +78,29 @@ func TestListPayouts_FiltersAndSortsByAge(t *testing.T) {
 		f.addCommission(berta, 200)
 		batches = append(batches, f.mustCreateBatch())
 	}
-	f.confirm(batches[0])
-	draft := affiliatev1.PayoutStatus_PAYOUT_STATUS_DRAFT
-	for name, c := range map[string]struct {
-		req  *affiliatev1.ListPayoutsRequest
-		want int64
+	servertest.WantFields(t, "CreatePayoutBatch", batches[2], &affiliatev1.PayoutBatch{
+		PayoutCount: 2, Totals: []*affiliatev1.PayoutTotal{{Currency: "EUR", PayoutCount: 2, AmountCents: 300}},
+	})
+	confirmed := f.confirm(batches[0])
+	for name, tc := range map[string]struct {
+		req  *affiliatev1.ListPayoutBatchesRequest
+		want *affiliatev1.ListPayoutBatchesResponse
 	}{
-		"all":           {&affiliatev1.ListPayoutsRequest{}, 6},
-		"a status":      {&affiliatev1.ListPayoutsRequest{Status: draft}, 4},
-		"a participant": {&affiliatev1.ListPayoutsRequest{ParticipantId: proto.String(anna.ID.String())}, 3},
-		"both":          {&affiliatev1.ListPayoutsRequest{ParticipantId: proto.String(anna.ID.String()), Status: draft}, 2},
-		"a batch":       {&affiliatev1.ListPayoutsRequest{BatchId: &batches[1].Id}, 2},
-		"a programme":   {&affiliatev1.ListPayoutsRequest{ProgramId: proto.String(f.Program.String())}, 6},
+		"first page": {
+			&affiliatev1.ListPayoutBatchesRequest{PageSize: proto.Int32(2)},
+			&affiliatev1.ListPayoutBatchesResponse{Data: []*affiliatev1.PayoutBatch{batches[2], batches[1]}, Total: 3, Page: 1, Limit: 2},
+		},
+		"status": {
+			&affiliatev1.ListPayoutBatchesRequest{Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED},
+			&affiliatev1.ListPayoutBatchesResponse{Data: []*affiliatev1.PayoutBatch{confirmed}, Total: 1, Page: 1, Limit: 20},
+		},
 	} {
-		got, err := f.service.ListPayouts(f.asFinance(), c.req)
-		if err != nil || got.Total != c.want || int64(len(got.Data)) != c.want {
-			t.Errorf("%s: %v, %v", name, got, err)
+		got, err := f.service.ListPayoutBatches(f.asFinance(), tc.req)
+		if err != nil {
+			t.Fatal(err)
 		}
+		servertest.WantMessage(t, name+": ListPayoutBatches", got, tc.want)
 	}
-	for _, unknown := range []*affiliatev1.ListPayoutsRequest{
-		{ProgramId: proto.String(batches[0].Id)}, {ParticipantId: proto.String(batches[0].Id)}, {BatchId: proto.String(f.Program.String())},
-	} {
-		if _, err := f.service.ListPayouts(f.asFinance(), unknown); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
-			t.Errorf("%v: %v", unknown, err)
-		}
-	}
-	page, err := f.service.ListPayouts(f.asFinance(), &affiliatev1.ListPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)})
-	if err != nil || page.Total != 6 || len(page.Data) != 2 || page.Data[0].BatchId != batches[1].Id || page.Page != 2 || page.Limit != 2 {
-		t.Errorf("%v, %v", page, err)
-	}
-	all, err := f.service.ListPayoutBatches(f.asFinance(), &affiliatev1.ListPayoutBatchesRequest{PageSize: proto.Int32(2)})
-	if err != nil || all.Total != 3 || len(all.Data) != 2 || all.Data[0].Id != batches[2].Id || all.Data[0].PayoutCount != 2 || all.Data[0].Totals[0].AmountCents != 300 {
-		t.Errorf("%v, %v", all, err)
-	}
-	if all, err = f.service.ListPayoutBatches(f.asFinance(), &affiliatev1.ListPayoutBatchesRequest{
-		Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED,
-	}); err != nil || all.Total != 1 || !proto.Equal(all.Data[0], f.getBatch(batches[0].Id)) {
-		t.Errorf("%v, %v", all, err)
-	}
-}
-
-func (f *fixture) getBatch(batch string) *affiliatev1.PayoutBatch {
-	f.Helper()
-	b, err := f.service.GetPayoutBatch(f.asFinance(), &affiliatev1.GetPayoutBatchRequest{BatchId: batch})
-	if err != nil {
-		f.Fatal(err)
-	}
-	return b
 }
 
 func TestListPartnerPayouts_ShowsOwnConfirmedPayouts(t *testing.T) {
@@ -89,68 +116,69 @@ func TestListPartnerPayouts_ShowsOwnConfirmedPayouts(t *testing.T) {
 	f.mustMove(f.payouts(canceled)[0].Id, "cancel")
 	f.mustMove(f.payouts(canceled)[1].Id, "cancel")
 	mine, others := f.mustCreateBatch(), other.mustCreateBatch()
-	call := func(mode affiliate.Mode) context.Context {
-		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.PartnerToken, User: anna.Partner, Mode: mode})
-	}
 	list := func(mode affiliate.Mode, req *affiliatev1.ListPartnerPayoutsRequest) string {
 		t.Helper()
-		got, err := f.service.ListPartnerPayouts(call(mode), req)
+		got, err := f.service.ListPartnerPayouts(servertest.AsPartner(t, anna.Partner, mode), req)
 		if err != nil || got.Total != int64(len(got.Data)) {
-			t.Fatalf("%v, %v", got, err)
+			t.Fatalf("ListPartnerPayouts returned %v, error %v, want a total of all payouts", got, err)
 		}
 		var all []string
 		for _, p := range got.Data {
 			all = append(all, fmt.Sprint(p.ProgramName, " ", p.AmountCents))
 		}
 		if text := protojson.Format(got); strings.Contains(text, berta.ID.String()) {
-			t.Errorf("the response shows another partner's payout: %s", text)
+			t.Errorf("ListPartnerPayouts shows another partner's payout: %s", text)
 		}
+		slices.Sort(all) // two payouts are created in the same millisecond
 		return strings.Join(all, ", ")
 	}
 	if got := list("live", &affiliatev1.ListPartnerPayoutsRequest{}); got != "" {
-		t.Errorf("drafts are shown: %s", got)
+		t.Errorf("ListPartnerPayouts before the confirmation returned %s, want no drafts", got)
 	}
 	f.confirm(mine)
 	f.clock.Advance(time.Minute)
 	other.confirm(others)
-	for name, c := range map[string]struct {
+	for name, tc := range map[string]struct {
 		mode affiliate.Mode
 		req  *affiliatev1.ListPartnerPayoutsRequest
-		want []string
+		want string
 	}{
-		"all":         {"live", &affiliatev1.ListPartnerPayoutsRequest{}, []string{"Alpha 100, Beta 300", "Beta 300, Alpha 100"}}, // created in the same millisecond, so the order is not defined
-		"a programme": {"live", &affiliatev1.ListPartnerPayoutsRequest{ProgramId: proto.String(f.Program.String())}, []string{"Alpha 100"}},
-		"a status":    {"live", &affiliatev1.ListPartnerPayoutsRequest{Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID}, []string{""}},
-		"test mode":   {"test", &affiliatev1.ListPartnerPayoutsRequest{}, []string{""}},
+		"all":            {affiliate.ModeLive, &affiliatev1.ListPartnerPayoutsRequest{}, "Alpha 100, Beta 300"},
+		"programme":      {affiliate.ModeLive, &affiliatev1.ListPartnerPayoutsRequest{ProgramId: new(f.Program.String())}, "Alpha 100"},
+		"status":         {affiliate.ModeLive, &affiliatev1.ListPartnerPayoutsRequest{Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID}, ""},
+		"the other mode": {affiliate.ModeTest, &affiliatev1.ListPartnerPayoutsRequest{}, ""},
 	} {
-		got := list(c.mode, c.req)
-		if got != c.want[0] && got != c.want[len(c.want)-1] {
-			t.Errorf("%s: %s, want %v", name, got, c.want)
+		if got := list(tc.mode, tc.req); got != tc.want {
+			t.Errorf("%s: ListPartnerPayouts returned %q, want %q", name, got, tc.want)
 		}
 	}
 }
 
 func TestCheck_ReportsInvalidFields(t *testing.T) {
 	f := newFixture(t)
-	for field, req := range map[string]proto.Message{
-		"status":   &affiliatev1.ListPayoutsRequest{Status: 99},
-		"status ":  &affiliatev1.ListPayoutBatchesRequest{Status: 99},
-		"status  ": &affiliatev1.ListPartnerPayoutsRequest{Status: 99},
-		"format":   &affiliatev1.ExportPayoutBatchRequest{Format: 99},
-		"paid_at":  &affiliatev1.MarkPayoutPaidRequest{PaidAt: timestamppb.New(f.Now().Add(time.Millisecond))},
-		"paid_at ": &affiliatev1.MarkPayoutPaidRequest{PaidAt: &timestamppb.Timestamp{Nanos: -1}},
-		"cutoff":   &affiliatev1.PreviewPayoutsRequest{Cutoff: proto.String("2026-02-30")},
+	for _, tc := range []struct {
+		req       proto.Message
+		wantField string // empty if the request is valid
+	}{
+		{&affiliatev1.ListPayoutsRequest{Status: 99}, "status"},
+		{&affiliatev1.ListPayoutBatchesRequest{Status: 99}, "status"},
+		{&affiliatev1.ListPartnerPayoutsRequest{Status: 99}, "status"},
+		{&affiliatev1.ExportPayoutBatchRequest{Format: 99}, "format"},
+		{&affiliatev1.MarkPayoutPaidRequest{PaidAt: timestamppb.New(f.Now().Add(time.Millisecond))}, "paid_at"},
+		{&affiliatev1.MarkPayoutPaidRequest{PaidAt: &timestamppb.Timestamp{Nanos: -1}}, "paid_at"},
+		{&affiliatev1.PreviewPayoutsRequest{Cutoff: new("2026-02-30")}, "cutoff"},
+		{&affiliatev1.CreatePayoutBatchRequest{Cutoff: new("tomorrow")}, "cutoff"},
+		{&affiliatev1.MarkPayoutPaidRequest{PaidAt: timestamppb.New(f.Now())}, ""},
+		{&affiliatev1.MarkPayoutPaidRequest{}, ""},
+		{&affiliatev1.ListPayoutsRequest{}, ""},
+		{&affiliatev1.PreviewPayoutsRequest{Cutoff: new("2026-02-28")}, ""},
 	} {
-		if found := f.service.Check(req); len(found) != 1 || found[0].Field != strings.TrimSpace(field) {
-			t.Errorf("%s: %v", field, found)
+		var fields []string
+		for _, v := range f.service.Check(tc.req) {
+			fields = append(fields, v.Field)
 		}
-	}
-	for _, req := range []proto.Message{
-		&affiliatev1.MarkPayoutPaidRequest{PaidAt: timestamppb.New(f.Now())}, &affiliatev1.MarkPayoutPaidRequest{},
-		&affiliatev1.ListPayoutsRequest{}, &affiliatev1.PreviewPayoutsRequest{Cutoff: proto.String("2026-02-28")},
-	} {
-		if found := f.service.Check(req); found != nil {
-			t.Errorf("%v: %v", req, found)
+		if got := strings.Join(fields, " "); got != tc.wantField {
+			t.Errorf("Check of %T with %v found violations of %q, want %q", tc.req, tc.req, got, tc.wantField)
 		}
 	}
 }

@@ -11,59 +11,58 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestMarkPayoutPaid_PaysTheCommissions(t *testing.T) {
-	for _, sent := range []bool{false, true} {
-		f := newFixture(t)
-		anna := f.partner("Anna")
-		one, two := f.addCommission(anna, 100), f.addCommission(anna, 200)
-		f.addEntry(anna, affiliate.EntryBonus, 50)
-		b := f.confirm(f.mustCreateBatch())
-		if sent {
-			f.send(b)
+	for name, tc := range map[string]struct {
+		sent       bool
+		wantEvents []string
+	}{
+		"pending":    {false, []string{"payout.created", "payout.paid"}},
+		"processing": {true, []string{"payout.created", "payout.processing", "payout.paid"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			anna := f.partner("Anna")
+			commissions := []affiliate.CommissionID{f.addCommission(anna, 100), f.addCommission(anna, 200)}
+			f.addEntry(anna, affiliate.EntryBonus, 50)
+			b := f.confirm(f.mustCreateBatch())
+			if tc.sent {
+				f.send(b)
+				f.checkConsistency()
+				f.wantBalance(anna, 0)
+			}
+			f.clock.Advance(time.Hour)
+			paidAt := f.Now().Add(-30 * time.Minute)
+			p, err := f.service.MarkPayoutPaid(f.asFinance(), &affiliatev1.MarkPayoutPaidRequest{
+				PayoutId: f.onlyPayout(b).Id, Reference: "T-9", PaidAt: timestamppb.New(paidAt),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			servertest.WantFields(t, "MarkPayoutPaid", p, &affiliatev1.Payout{
+				Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID, Reference: new("T-9"), PaidAt: timestamppb.New(paidAt), AmountCents: 350, AdjustmentCents: 50,
+			})
+			f.WantCount(2, "paid commissions", `
+				select count(*) from commissions where id = any($1) and status = 'paid' and payout_id = $2 and paid_at = $3`, commissions, p.Id, paidAt)
+			f.WantCount(2, "events of paid commissions", `select count(*) from events where type = 'commission.paid'`)
+			servertest.WantFields(t, "batch", f.getBatch(b.Id), &affiliatev1.PayoutBatch{
+				Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_COMPLETED, CompletedAt: timestamppb.New(f.Now()),
+			})
+			if got, _ := f.Events(p.Id); !slices.Equal(got, tc.wantEvents) {
+				t.Errorf("the payout has the events %q, want %q", got, tc.wantEvents)
+			}
+			if got, want := f.AuditActions("payout", p.Id), []string{"payout.mark_paid"}; !slices.Equal(got, want) {
+				t.Errorf("the audit log of the payout has %q, want %q", got, want)
+			}
+			f.wantBalance(anna, 0)
+			if due := f.preview().Data; len(due) != 0 {
+				t.Errorf("after the payment PreviewPayouts returned %v, want nothing", due)
+			}
 			f.checkConsistency()
-			if n := f.balance(anna); n != 0 {
-				t.Errorf("the balance is %d after the payout was sent", n)
-			}
-		}
-		f.clock.Advance(time.Hour)
-		paidAt := f.Now().Add(-30 * time.Minute)
-		p, err := f.service.MarkPayoutPaid(f.asFinance(), &affiliatev1.MarkPayoutPaidRequest{PayoutId: f.onlyPayout(b).Id, Reference: "T-9", PaidAt: timestamppb.New(paidAt)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID || p.GetReference() != "T-9" || !p.PaidAt.AsTime().Equal(paidAt) || p.AmountCents != 350 || p.AdjustmentCents != 50 {
-			t.Errorf("%v", p)
-		}
-		for _, id := range []affiliate.CommissionID{one, two} {
-			if n := f.Count(`select count(*) from commissions where id = $1 and status = 'paid' and payout_id = $2 and paid_at = $3`, id, p.Id, paidAt); n != 1 {
-				t.Errorf("a commission is not paid")
-			}
-		}
-		if n := f.Count(`select count(*) from events where type = 'commission.paid'`); n != 2 {
-			t.Errorf("%d events of paid commissions", n)
-		}
-		got, err := f.service.GetPayoutBatch(f.asFinance(), &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id})
-		if err != nil || got.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_COMPLETED || !got.CompletedAt.AsTime().Equal(f.Now()) {
-			t.Errorf("%v, %v", got, err)
-		}
-		names, _ := f.Events(p.Id)
-		want := []string{"payout.created", "payout.processing", "payout.paid"}
-		if !sent {
-			want = []string{"payout.created", "payout.paid"}
-		}
-		if !slices.Equal(names, want) {
-			t.Errorf("%v", names)
-		}
-		if got := f.AuditActions("payout", p.Id); !slices.Equal(got, []string{"payout.mark_paid"}) {
-			t.Errorf("%v", got)
-		}
-		if n := f.balance(anna); n != 0 || len(f.preview().Data) != 0 {
-			t.Errorf("the balance is %d, due %v", n, f.preview().Data)
-		}
-		f.checkConsistency()
+		})
 	}
 }
 
@@ -76,38 +75,30 @@ func TestPayout_SubtractsTheDebtOfEarlierRefunds(t *testing.T) {
 	rejected, reduced := f.addCommission(anna, 200), f.addCommission(anna, 400)
 	b := f.confirm(f.mustCreateBatch())
 	f.send(b)
-	if err := f.moveCommission(rejected, affiliate.MoveReject, affiliate.CommissionTransition{}); err != nil {
+	if err := f.reject(rejected); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.refund(reduced, 300); err != nil {
-		t.Fatal(err)
-	}
+	f.mustRefund(reduced, 300)
 	f.checkConsistency()
 	if due := f.preview().Data; len(due) != 0 {
-		t.Errorf("due while the payout is processing: %v", due)
+		t.Errorf("while the payout is processing PreviewPayouts returned %v, want nothing", due)
 	}
 	f.mustMove(f.onlyPayout(b).Id, "paid")
 	f.checkConsistency()
-	if n := f.balance(anna); n != -300 {
-		t.Errorf("the balance is %d", n)
-	}
+	f.wantBalance(anna, -300)
 	due := f.preview().Data
-	if len(due) != 1 || due[0].AdjustmentCents != -300 || due[0].ExcludedBecause != affiliatev1.PayoutExclusion_PAYOUT_EXCLUSION_NEGATIVE_BALANCE {
-		t.Errorf("%v", due)
+	if len(due) != 1 {
+		t.Fatalf("PreviewPayouts returned %v, want one payout", due)
 	}
-	// The refund of a paid commission is a debt too.
-	if err := f.refund(reduced, 0); err != nil {
-		t.Fatal(err)
-	}
+	servertest.WantFields(t, "PreviewPayouts", due[0], &affiliatev1.PayoutPreviewLine{
+		AdjustmentCents: -300, ExcludedBecause: affiliatev1.PayoutExclusion_PAYOUT_EXCLUSION_NEGATIVE_BALANCE,
+	})
+	f.mustRefund(reduced, 0) // the refund of a paid commission is a debt too
 	f.addCommission(anna, 1000)
 	p := f.onlyPayout(f.confirm(f.mustCreateBatch()))
-	if p.AmountCents != 400 || p.AdjustmentCents != -600 || p.CommissionCount != 1 {
-		t.Errorf("%v", p)
-	}
+	servertest.WantFields(t, "payout", p, &affiliatev1.PayoutDetail{AmountCents: 400, AdjustmentCents: -600, CommissionCount: 1})
 	f.mustMove(p.Id, "paid")
-	if n := f.balance(anna); n != 0 {
-		t.Errorf("the balance is %d", n)
-	}
+	f.wantBalance(anna, 0)
 	f.checkConsistency()
 }
 
@@ -119,112 +110,102 @@ func TestRetryPayout_PaysTheCommissionsThatArePayableNow(t *testing.T) {
 	b := f.confirm(f.mustCreateBatch())
 	f.send(b)
 	p := f.mustMove(f.onlyPayout(b).Id, "failed")
-	if p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_FAILED || p.GetFailureReason() != "No such account." {
-		t.Errorf("%v", p)
-	}
-	if n := f.balance(anna); n != 730 {
-		t.Errorf("the balance is %d", n)
-	}
-	if n := f.Count(`select count(*) from commissions where payout_id is null`); n != 3 {
-		t.Errorf("%d commissions are in no payout", n)
+	servertest.WantFields(t, "MarkPayoutFailed", p, &affiliatev1.Payout{
+		Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_FAILED, FailureReason: new("No such account."),
+	})
+	f.wantBalance(anna, 730)
+	for _, id := range []affiliate.CommissionID{reduced, inSecond, refunded} {
+		f.wantUnassigned(true, id)
 	}
 	f.checkConsistency()
-	got, _ := f.service.GetPayoutBatch(f.asFinance(), &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id})
-	if got.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_PARTIALLY_FAILED {
-		t.Errorf("%v", got)
+	if got, want := f.getBatch(b.Id).Status, affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_PARTIALLY_FAILED; got != want {
+		t.Errorf("the batch of the failed payout has the status %v, want %v", got, want)
 	}
 	// A second batch gets one of the commissions and the bonus. Another commission is
 	// refunded, and the third is reduced.
-	f.Exec(`update commissions set needs_review = true where id = any($1)`, []affiliate.CommissionID{reduced, refunded})
+	for _, id := range []affiliate.CommissionID{reduced, refunded} {
+		f.flag(id)
+	}
 	second := f.onlyPayout(f.mustCreateBatch())
 	if second.AmountCents != 230 {
-		t.Fatalf("%v", second)
+		t.Fatalf("the second payout has the amount %d, want 230", second.AmountCents)
 	}
-	f.Exec(`update commissions set needs_review = false`)
-	if err := f.refund(refunded, 0); err != nil {
-		t.Fatal(err)
+	for _, id := range []affiliate.CommissionID{reduced, refunded} {
+		f.clearReview(id)
 	}
-	if err := f.refund(reduced, 60); err != nil {
-		t.Fatal(err)
-	}
+	f.mustRefund(refunded, 0)
+	f.mustRefund(reduced, 60)
 	f.setMethod(anna, affiliate.PayoutAccount{Method: affiliate.PayoutManual})
 	p = f.mustMove(p.Id, "retry")
-	if p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING || p.AmountCents != 60 || p.AdjustmentCents != 0 || p.CommissionCount != 1 ||
-		p.FailureReason != nil || p.Method != affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL {
-		t.Errorf("%v", p)
+	servertest.WantFields(t, "RetryPayout", p, &affiliatev1.Payout{
+		Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING, AmountCents: 60, CommissionCount: 1, Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL,
+	})
+	if p.AdjustmentCents != 0 || p.FailureReason != nil {
+		t.Errorf("RetryPayout returned the adjustment %d and the failure reason %q, want none", p.AdjustmentCents, p.GetFailureReason())
 	}
 	f.checkConsistency()
-	if got, _ = f.service.GetPayoutBatch(f.asFinance(), &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id}); got.CompletedAt != nil {
-		t.Errorf("%v", got)
+	if got := f.getBatch(b.Id).CompletedAt; got != nil {
+		t.Errorf("the batch with the retried payout has completed_at = %v, want none", got)
 	}
 	f.mustMove(p.Id, "paid")
 	f.mustMove(second.Id, "cancel")
 	f.checkConsistency()
-	if n := f.Count(`select count(*) from commissions where id = $1 and payout_id is null`, inSecond); n != 1 {
-		t.Error("the canceled payout still has its commission")
-	}
+	f.wantUnassigned(true, inSecond)
 }
 
 func TestRetryPayout_IsRefusedIfNothingIsPayable(t *testing.T) {
-	f := newFixture(t, pgtest.Row{"min_payout_cents": 50})
-	anna := f.partner("Anna")
-	id := f.addCommission(anna, 100)
-	p := f.onlyPayout(f.confirm(f.mustCreateBatch()))
-	f.mustMove(p.Id, "failed")
-	for name, change := range map[string]func(){
-		"suspended": func() { f.Exec(`update participants set status = 'suspended'`) },
-		"flagged":   func() { f.Exec(`update commissions set needs_review = true`) },
-		"no method": func() { f.Exec(`delete from payout_methods`) },
-		"too small": func() {
-			if err := f.refund(id, 49); err != nil {
-				t.Fatal(err)
-			}
+	f := newFixture(t)
+	for name, change := range map[string]func(f *fixture, p pgtest.Participant, id affiliate.CommissionID){
+		"suspended": func(f *fixture, p pgtest.Participant, _ affiliate.CommissionID) {
+			f.Exec(`update participants set status = 'suspended' where id = $1`, p.ID)
 		},
+		"flagged": func(f *fixture, _ pgtest.Participant, id affiliate.CommissionID) { f.flag(id) },
+		"no method": func(f *fixture, p pgtest.Participant, _ affiliate.CommissionID) {
+			f.Exec(`delete from payout_methods where user_id = $1`, p.Partner)
+		},
+		"too small": func(f *fixture, _ pgtest.Participant, id affiliate.CommissionID) { f.mustRefund(id, 49) },
 	} {
-		if name != "too small" {
-			f.Exec(`update participants set status = 'approved'`)
-			f.Exec(`update commissions set needs_review = false`)
-			f.setMethod(anna, affiliate.PayoutAccount{Method: affiliate.PayoutManual})
-		}
-		change()
-		_, err := f.move(p.Id, "retry")
-		if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != "failed" {
-			t.Errorf("%s: status %s", name, status)
-		}
-		f.checkConsistency()
+		t.Run(name, func(t *testing.T) {
+			f := f.otherShop(pgtest.Row{"min_payout_cents": 50})
+			anna := f.partner("Anna")
+			id := f.addCommission(anna, 100)
+			p := f.onlyPayout(f.confirm(f.mustCreateBatch()))
+			f.mustMove(p.Id, "failed")
+			change(f, anna, id)
+			_, err := f.move(p.Id, "retry")
+			requireStateRefusal(t, err, "failed")
+			f.checkConsistency()
+		})
 	}
 }
 
 func TestMovePayout_FromEveryStatus(t *testing.T) {
 	f := newFixture(t)
-	setStatus := map[string]func(b *affiliatev1.PayoutBatch, id string){
-		"draft":      func(*affiliatev1.PayoutBatch, string) {},
-		"pending":    func(b *affiliatev1.PayoutBatch, _ string) { f.confirm(b) },
-		"processing": func(b *affiliatev1.PayoutBatch, _ string) { f.confirm(b); f.send(b) },
-		"paid":       func(b *affiliatev1.PayoutBatch, id string) { f.confirm(b); f.mustMove(id, "paid") },
-		"failed":     func(b *affiliatev1.PayoutBatch, id string) { f.confirm(b); f.mustMove(id, "failed") },
-		"canceled":   func(_ *affiliatev1.PayoutBatch, id string) { f.mustMove(id, "cancel") },
-	}
-	legal := map[string]string{
-		"draft": "cancel", "pending": "paid failed cancel", "processing": "paid failed", "paid": "", "failed": "retry cancel", "canceled": "",
-	}
-	for from, set := range setStatus {
-		for _, move := range []string{"paid", "failed", "retry", "cancel"} {
-			p := f.partner(from + move)
-			f.addCommission(p, 100)
-			b := f.mustCreateBatch()
-			id := f.onlyPayout(b).Id
-			set(b, id)
-			_, err := f.move(id, move)
-			if slices.Contains(strings.Fields(legal[from]), move) {
-				if err != nil {
-					t.Errorf("%s of %s: %v", move, from, err)
+	for from, tc := range map[string]struct {
+		enter func(f *fixture, b *affiliatev1.PayoutBatch, id string)
+		legal string
+	}{
+		"draft":      {func(*fixture, *affiliatev1.PayoutBatch, string) {}, "cancel"},
+		"pending":    {func(f *fixture, b *affiliatev1.PayoutBatch, _ string) { f.confirm(b) }, "paid failed cancel"},
+		"processing": {func(f *fixture, b *affiliatev1.PayoutBatch, _ string) { f.confirm(b); f.send(b) }, "paid failed"},
+		"paid":       {func(f *fixture, b *affiliatev1.PayoutBatch, id string) { f.confirm(b); f.mustMove(id, "paid") }, ""},
+		"failed":     {func(f *fixture, b *affiliatev1.PayoutBatch, id string) { f.confirm(b); f.mustMove(id, "failed") }, "retry cancel"},
+		"canceled":   {func(f *fixture, _ *affiliatev1.PayoutBatch, id string) { f.mustMove(id, "cancel") }, ""},
+	} {
+		for _, move := range moves {
+			t.Run(move+" of "+from, func(t *testing.T) {
+				f := f.otherShop()
+				f.addCommission(f.partner("Anna"), 100)
+				b := f.mustCreateBatch()
+				id := f.onlyPayout(b).Id
+				tc.enter(f, b, id)
+				_, err := f.move(id, move)
+				if !slices.Contains(strings.Fields(tc.legal), move) {
+					requireStateRefusal(t, err, from)
+				} else if err != nil {
+					t.Error(err)
 				}
-			} else if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != from {
-				t.Errorf("%s of %s: status %s", move, from, status)
-			}
-			// The review flag keeps the remaining commissions out of the next batch.
-			f.Exec(`update commissions set needs_review = true where status = 'approved' and payout_id is null`)
+			})
 		}
 	}
 	f.checkConsistency()
@@ -241,9 +222,7 @@ func TestExportPayoutBatch(t *testing.T) {
 	f.addCommission(yen, 700, inCurrency("JPY"))
 	b := f.mustCreateBatch()
 	_, err := f.export(b, 0)
-	if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != "draft" {
-		t.Errorf("status %s", status)
-	}
+	requireStateRefusal(t, err, "draft")
 	f.confirm(b)
 	export := func(format affiliatev1.PayoutExportFormat, columns ...int) []string {
 		t.Helper()
@@ -251,8 +230,8 @@ func TestExportPayoutBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := d.header.Get("content-disposition"); !slices.Equal(got, []string{`attachment; filename="payouts-live-2026-03-10.csv"`}) {
-			t.Errorf("%v", got)
+		if got, want := d.header.Get("content-disposition"), []string{`attachment; filename="payouts-live-2026-03-10.csv"`}; !slices.Equal(got, want) {
+			t.Errorf("ExportPayoutBatch sent the header Content-Disposition %q, want %q", got, want)
 		}
 		rows, err := csv.NewReader(&d.body).ReadAll()
 		if err != nil {
@@ -271,15 +250,13 @@ func TestExportPayoutBatch(t *testing.T) {
 	check := func(format string, got []string, want ...string) {
 		t.Helper()
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: got\n%s\nwant\n%s", format, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("the %s file has\n%s\nwant\n%s", format, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	check("paypal", export(affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_PAYPAL, 0, 1, 2, 4, 5),
+	check("PayPal", export(affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_PAYPAL, 0, 1, 2, 4, 5),
 		"Recipient|Amount|Currency|Note|Recipient wallet", "Anna@example.com|0.05|EUR|'=Prog|PAYPAL", "Yuko@example.com|700|JPY|'=Prog|PAYPAL")
-	if n := f.Count(`select count(*) from payouts where status = 'pending'`); n != 2 {
-		t.Errorf("%d payouts are pending, want the 2 that are not in PayPal's file", n)
-	}
-	check("wise", export(affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_WISE, 0, 1, 3, 6),
+	f.WantCount(2, "pending payouts, which are not in PayPal's file", `select count(*) from payouts where status = 'pending'`)
+	check("Wise", export(affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_WISE, 0, 1, 3, 6),
 		"name|recipientEmail|amount|targetCurrency", "Wise|w@example.com|3.00|EUR")
 	for range 2 { // the second export has the same content
 		check("generic", export(0, 1, 3, 4, 5, 6, 7, 8, 9),
@@ -288,17 +265,15 @@ func TestExportPayoutBatch(t *testing.T) {
 			"'=Prog|Wise|300|3.00|EUR|wise|w@example.com|", "'=Prog|Yuko|700|700|JPY|paypal|Yuko@example.com|")
 	}
 	f.checkConsistency()
-	if n := f.Count(`select count(*) from events where type = 'payout.processing'`); n != 4 {
-		t.Errorf("%d events", n)
-	}
-	if got := slices.Sorted(slices.Values(f.AuditActions("payout_batch", b.Id))); !slices.Equal(got, []string{
+	f.WantCount(4, "events of sent payouts", `select count(*) from events where type = 'payout.processing'`)
+	actions := f.AuditActions("payout_batch", b.Id)
+	slices.Sort(actions)
+	if want := []string{
 		"payout_batch.confirm", "payout_batch.create", "payout_batch.export", "payout_batch.export", "payout_batch.export", "payout_batch.export",
-	}) {
-		t.Errorf("%v", got)
+	}; !slices.Equal(actions, want) {
+		t.Errorf("the audit log of the batch has %q, want %q", actions, want)
 	}
-	if n := f.Count(`select count(*) from audit_log where after::text like '%example.com%' or after::text like '%DE89%'`); n != 0 {
-		t.Error("the audit log contains payout accounts")
-	}
+	f.WantCount(0, "audit records with a payout account", `select count(*) from audit_log where after::text like '%example.com%' or after::text like '%DE89%'`)
 	for _, p := range f.payouts(b) {
 		f.mustMove(p.Id, "paid")
 	}
@@ -310,6 +285,7 @@ func TestExportPayoutBatch(t *testing.T) {
 // ledger has the commissions' amounts and the amount that was sent.
 func TestMarkPayoutPaid_InParallelWithRefundsAndRejections(t *testing.T) {
 	f := newFixture(t)
+	calls := newOutcomes("paid", "refund", "reject")
 	for round := range 6 {
 		anna := f.partner("Anna")
 		ids := make([]affiliate.CommissionID, 6)
@@ -317,106 +293,115 @@ func TestMarkPayoutPaid_InParallelWithRefundsAndRejections(t *testing.T) {
 			ids[i] = f.addCommission(anna, 100)
 		}
 		b := f.confirm(f.mustCreateBatch())
-		if round%2 == 0 {
+		sentBefore := round%2 == 0
+		if sentBefore {
 			f.send(b)
 		}
 		id := f.onlyPayout(b).Id
 		runParallel(1+2*len(ids), func(i int) {
-			var err error
 			switch {
 			case i == 0:
-				_, err = f.move(id, "paid")
+				_, err := f.move(id, "paid")
+				calls.record(t, "paid", err)
 			case i%2 == 0:
-				err = f.refund(ids[(i-1)/2], int64(i%4)*20)
+				calls.record(t, "refund", f.refund(ids[(i-1)/2], int64(i%4)*20))
 			default:
-				err = f.moveCommission(ids[(i-1)/2], affiliate.MoveReject, affiliate.CommissionTransition{})
-			}
-			if reason := pgtest.ReasonOf(t, err); reason != "" && reason != affiliate.ReasonCommissionTerminal && reason != affiliate.ReasonPayoutState {
-				t.Errorf("%v", err)
+				calls.record(t, "reject", f.reject(ids[(i-1)/2]))
 			}
 		})
 		f.checkConsistency()
 		p := f.payout(id)
 		sent := int(p.AmountCents)
-		if p.Status == affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED && round%2 == 1 { // all commissions were refunded or rejected before
+		canceled := p.Status == affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED
+		switch {
+		case canceled && !sentBefore: // all commissions were refunded or rejected before
 			sent = 0
-		} else if p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID || round%2 == 0 && sent != 600 {
-			t.Errorf("%v", p)
+		case p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID, sentBefore && sent != 600:
+			t.Errorf("the payout, sent before: %t, has the status %v and the amount %d, want PAID, and 600 if it was sent before", sentBefore, p.Status, sent)
 		}
 		earned := f.Count(`select coalesce(sum(amount_cents), 0)::bigint from commissions where participant_id = $1 and status in ('approved', 'paid')`, anna.ID)
-		if n := f.balance(anna); n != earned-sent {
-			t.Errorf("the balance is %d, earned %d, sent %d", n, earned, sent)
-		}
+		f.wantBalance(anna, earned-sent)
 	}
+	calls.requireComplete(t)
 }
+
+// maxRounds is the largest number of rounds in which a test with parallel calls waits for
+// a successful call of each kind.
+const maxRounds = 60
 
 func TestConfirmPayoutBatch_InParallelWithCancelIsCanceled(t *testing.T) {
 	f := newFixture(t)
-	for range 6 {
+	calls := newOutcomes("confirm", "cancel the batch", "cancel the payout")
+	for round := 0; round < 6 || !calls.complete() && round < maxRounds; round++ {
+		f := f.otherShop()
 		f.addCommission(f.partner("Anna"), 100)
 		b := f.mustCreateBatch()
 		id := f.onlyPayout(b).Id
+		var canceled [2]bool
 		runParallel(3, func(i int) {
-			var err error
 			switch i {
 			case 0:
-				_, err = f.service.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
+				_, err := f.service.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
+				calls.record(t, "confirm", err)
 			case 1:
-				_, err = f.service.CancelPayoutBatch(f.asFinance(), &affiliatev1.CancelPayoutBatchRequest{BatchId: b.Id})
+				_, err := f.service.CancelPayoutBatch(f.asFinance(), &affiliatev1.CancelPayoutBatchRequest{BatchId: b.Id})
+				canceled[0] = calls.record(t, "cancel the batch", err)
 			default:
-				_, err = f.move(id, "cancel")
-			}
-			if reason := pgtest.ReasonOf(t, err); reason != "" && reason != affiliate.ReasonPayoutState {
-				t.Errorf("%v", err)
+				_, err := f.move(id, "cancel")
+				canceled[1] = calls.record(t, "cancel the payout", err)
 			}
 		})
-		if p := f.payout(id); p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED {
-			t.Errorf("%v is not canceled", p)
+		if canceled[0] == canceled[1] {
+			t.Errorf("CancelPayoutBatch succeeded: %t, CancelPayout succeeded: %t, want exactly one", canceled[0], canceled[1])
+		}
+		if got, want := f.payout(id).Status, affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED; got != want {
+			t.Errorf("the payout has the status %v, want %v", got, want)
 		}
 		f.checkConsistency()
-		f.Exec(`update commissions set needs_review = true`)
 	}
+	calls.requireComplete(t)
 }
 
 // A payout is sent, paid and failed in parallel. After that it is retried while another
 // batch is created from the same commissions.
 func TestMovePayout_InParallel(t *testing.T) {
 	f := newFixture(t)
-	for range 6 {
+	calls := newOutcomes("export", "paid", "failed", "retry", "create")
+	for round := 0; round < 6 || !calls.complete() && round < maxRounds; round++ {
+		f := f.otherShop()
 		anna := f.partner("Anna")
 		f.addCommission(anna, 100)
 		f.addEntry(anna, affiliate.EntryBonus, 10)
 		b := f.confirm(f.mustCreateBatch())
 		id := f.onlyPayout(b).Id
-		succeeded := make([]bool, 4)
-		runParallel(4, func(i int) {
-			var err error
+		ended := make([]bool, 4)
+		runParallel(len(ended), func(i int) {
 			switch i {
 			case 0:
-				_, err = f.export(b, 0)
+				_, err := f.export(b, 0)
+				calls.record(t, "export", err)
 			case 1:
-				_, err = f.move(id, "paid")
+				_, err := f.move(id, "paid")
+				ended[i] = calls.record(t, "paid", err)
 			default:
-				_, err = f.move(id, "failed")
+				_, err := f.move(id, "failed")
+				ended[i] = calls.record(t, "failed", err)
 			}
-			succeeded[i] = pgtest.ReasonOf(t, err) == ""
 		})
-		if n := len(slices.DeleteFunc(succeeded[1:], func(ok bool) bool { return !ok })); n != 1 {
+		if n := len(slices.DeleteFunc(ended, func(ok bool) bool { return !ok })); n != 1 {
 			t.Errorf("%d of the paid and failed calls succeeded, want 1", n)
 		}
 		f.checkConsistency()
 		runParallel(2, func(i int) {
-			var err error
 			if i == 0 {
-				_, err = f.move(id, "retry")
+				_, err := f.move(id, "retry")
+				calls.record(t, "retry", err)
 			} else {
-				_, err = f.createBatch()
-			}
-			if reason := pgtest.ReasonOf(t, err); reason != "" && reason != affiliate.ReasonPayoutState {
-				t.Errorf("%v", err)
+				_, err := f.createBatch()
+				calls.record(t, "create", err)
 			}
 		})
 		f.checkConsistency()
-		f.Exec(`update commissions set needs_review = true where payout_id is null`)
 	}
+	calls.requireComplete(t)
 }
