@@ -22,10 +22,11 @@ type checkStore struct {
 	err     error
 }
 
-func (f checkStore) CheckAccounts(context.Context, func() time.Time) ([]affiliate.CheckResult, error) {
-	return f.results, f.err
+func (s checkStore) CheckAccounts(context.Context, func() time.Time) ([]affiliate.CheckResult, error) {
+	return s.results, s.err
 }
 
+// run runs the job and returns its log.
 func run(t *testing.T, store check.Store) (log string, err error) {
 	t.Helper()
 	var b bytes.Buffer
@@ -46,28 +47,31 @@ func TestWork_LogsOneErrorPerFailedCheck(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	if len(lines) != 2 || strings.Count(log, "a consistency check failed") != 2 {
-		t.Fatal(log)
+		t.Fatalf("Work logged\n%s\nwant two lines about failed checks", log)
 	}
 	for _, want := range []string{"level=ERROR", "check=balances", "compared=7", "violated=3", `first="one is two"`} {
 		if !strings.Contains(lines[0], want) {
-			t.Errorf("%s does not contain %s", lines[0], want)
+			t.Errorf("the first line is %s, want it to contain %s", lines[0], want)
 		}
 	}
 }
 
 func TestWork_LogsOneInfoLineWithoutViolations(t *testing.T) {
-	f := pgtest.Open(t, time.Now)
-	scope := affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeTest}
-	f.NewParticipant(scope, f.NewProgram(scope), f.NewPartner("Pat"))
+	f := pgtest.Open(t, time.Now).NewShop(affiliate.ModeTest)
+	f.NewCommission(f.Join("Pat"))
 	log, err := run(t, f.Store)
-	if err != nil || strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=INFO") || !strings.Contains(log, "all consistency checks passed") {
-		t.Errorf("%v: %s", err, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `level=INFO msg="all consistency checks passed"`; strings.Count(log, "\n") != 1 || !strings.Contains(log, want) {
+		t.Errorf("Work logged\n%s\nwant one line with %s", log, want)
 	}
 }
 
 func TestWork_FailsIfChecksCannotRun(t *testing.T) {
-	if log, err := run(t, checkStore{err: errors.New("no database")}); err == nil || log != "" {
-		t.Errorf("%v: %s", err, log)
+	broken := errors.New("no database")
+	if log, err := run(t, checkStore{err: broken}); !errors.Is(err, broken) || log != "" {
+		t.Errorf("Work returned the error %v and logged %q, want %v and no log", err, log, broken)
 	}
 }
 
@@ -84,7 +88,10 @@ ok        refunds: refunds and totals: 5 compared, 0 violated
 VIOLATED  clock: clocks: 1 compared, 1 violated
     late
 `
-	if b.String() != want || check.Violated(failedChecks) != 2 {
-		t.Error(b.String())
+	if b.String() != want {
+		t.Errorf("Print wrote\n%s\nwant\n%s", &b, want)
+	}
+	if got := check.Violated(failedChecks); got != 2 {
+		t.Errorf("Violated returned %d, want 2", got)
 	}
 }

@@ -17,7 +17,7 @@ func TestNightly_RunsAtHalfPastThree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := (nightly{}).Next(at).Format(time.RFC3339); got != want {
-			t.Errorf("after %s: %s", now, got)
+			t.Errorf("the next run after %s is %s, want %s", now, got, want)
 		}
 	}
 }

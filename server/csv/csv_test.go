@@ -65,7 +65,7 @@ func TestWriter_Cells(t *testing.T) {
 		`"","a",,-7,,"2026-03-01T11:00:00.005Z",true,"",` + "\r\n" +
 		`""` + "\r\n"
 	if got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
+		t.Errorf("the writer wrote %q\nwant %q", got, want)
 	}
 }
 
@@ -94,8 +94,8 @@ func TestText_IsNeverAFormula(t *testing.T) {
 			w.Text(text)
 			endRow(t, w)
 		})
-		if got != `"`+want+`"`+"\r\n" {
-			t.Errorf("%q: %q", text, got)
+		if want := `"` + want + `"` + "\r\n"; got != want {
+			t.Errorf("Text with %q wrote %q, want %q", text, got, want)
 		}
 	}
 }
@@ -121,11 +121,14 @@ func TestWriter_SendsBoundedChunksOnce(t *testing.T) {
 	}
 	for i, chunk := range chunks {
 		if len(chunk) == 0 || len(chunk) > 32<<10+1004 || !bytes.HasSuffix(chunk, []byte("\r\n")) {
-			t.Errorf("chunk %d has %d bytes", i, len(chunk))
+			t.Errorf("chunk %d has %d bytes, want full rows of at most %d bytes", i, len(chunk), 32<<10+1004)
 		}
 	}
-	if got := string(bytes.Join(chunks, nil)); got != want.String() || len(chunks) != 7 {
-		t.Errorf("%d chunks, %d bytes of %d", len(chunks), len(got), want.Len())
+	if len(chunks) != 7 {
+		t.Errorf("the writer sent %d chunks, want 7", len(chunks))
+	}
+	if got := string(bytes.Join(chunks, nil)); got != want.String() {
+		t.Errorf("the chunks have %d bytes, which are not the %d bytes that were written", len(got), want.Len())
 	}
 }
 
@@ -134,14 +137,14 @@ func TestWriter_ReturnsErrorOfSend(t *testing.T) {
 	w := csv.NewWriter(func([]byte) error { return errSend })
 	w.Text(strings.Repeat("x", 40<<10))
 	if err := w.EndRow(); !errors.Is(err, errSend) {
-		t.Errorf("end of row: %v", err)
+		t.Errorf("EndRow of a full chunk returned the error %v, want %v", err, errSend)
 	}
 	w.Text("y")
 	if err := w.EndRow(); err != nil {
-		t.Errorf("a row within the chunk: %v", err)
+		t.Errorf("EndRow within a chunk returned the error %v, want none", err)
 	}
 	if err := w.Flush(); !errors.Is(err, errSend) {
-		t.Errorf("flush: %v", err)
+		t.Errorf("Flush returned the error %v, want %v", err, errSend)
 	}
 }
 
@@ -154,7 +157,7 @@ func TestWriter_DoesNotAllocatePerRow(t *testing.T) {
 		_ = w.EndRow()
 	})
 	if n != 0 { // AllocsPerRun rounds the one new chunk per thousand rows to 0
-		t.Errorf("%v allocations per row", n)
+		t.Errorf("a row needs %v allocations, want none", n)
 	}
 }
 
@@ -176,17 +179,17 @@ func FuzzWriter_CanBeReadBack(f *testing.F) {
 		r := stdcsv.NewReader(strings.NewReader(written))
 		rows, err := r.ReadAll()
 		if err != nil || len(rows) != 2 || !slices.Equal(rows[0], rows[1]) || len(rows[0]) != 5 {
-			t.Fatalf("%q reads as %q, %v", written, rows, err)
+			t.Fatalf("%q is read as the rows %q, error %v, want two equal rows of 5 cells", written, rows, err)
 		}
 		for i, text := range map[int]string{0: a, 2: b, 4: c} {
 			// The reader converts every line ending to a newline.
 			want := strings.ReplaceAll(text, "\r\n", "\n")
 			got := rows[0][i]
 			if got != want && got != "'"+want {
-				t.Fatalf("%q reads as %q", text, got)
+				t.Fatalf("the cell %q is read as %q, want %q or the same with an apostrophe", text, got, want)
 			}
 			if start := strings.TrimLeft(got, ` "`); start != "" && strings.ContainsRune("=+-@\t\r", rune(start[0])) {
-				t.Fatalf("%q starts like a formula", got)
+				t.Fatalf("the cell %q starts like a formula", got)
 			}
 		}
 	})
@@ -213,7 +216,7 @@ func TestWriter_FormatsLikeTheLibraries(t *testing.T) {
 			"bytes":   {row(func(w *csv.Writer) { w.Bytes([]byte(cell)) }), row(func(w *csv.Writer) { w.Text(cell) })},
 		} {
 			if pair[0] != pair[1] {
-				t.Fatalf("%s: %s, want %s", name, pair[0], pair[1])
+				t.Fatalf("%s: the writer wrote %s, want %s", name, pair[0], pair[1])
 			}
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ func newRates(t *testing.T, store fx.Store) *rates {
 	return r
 }
 
+// write writes the file with a modification time.
 func (r *rates) write(at time.Time, body string) {
 	r.Helper()
 	if err := os.WriteFile(r.path, []byte(body), 0o600); err != nil {
@@ -61,29 +63,34 @@ func (c *countingStore) LoadRates(_ context.Context, rates []affiliate.FXRate, _
 func TestWorker_LoadsTheFileWhenItHasChanged(t *testing.T) {
 	store := &countingStore{}
 	r := newRates(t, store)
-	for i, step := range []struct {
-		change func()
-		err    error
-		fails  bool
-		loads  int
+	keep := func() {}
+	write := func(at time.Time, rate string) func() {
+		return func() { r.write(at, "date,base,quote,rate\n2026-03-09,EUR,USD,"+rate+"\n") }
+	}
+	for _, step := range []struct {
+		name      string
+		change    func() // of the file
+		err       error  // of the store
+		wantError bool
+		wantLoads int // in all steps until now
 	}{
-		{func() {}, nil, true, 0}, // the file does not exist
-		{func() { r.write(noon, "date,base,quote,rate\n2026-03-09,EUR,USD,x\n") }, nil, true, 0},
-		{func() { r.write(noon, "date,base,quote,rate\n2026-03-09,EUR,USD,1\n") }, errors.New("no database"), true, 1},
-		{func() {}, nil, false, 2},
-		{func() {}, nil, false, 2},
-		{func() { r.write(noon.Add(time.Second), "date,base,quote,rate\n2026-03-09,EUR,USD,2\n") }, nil, false, 3}, // same size, later time
-		{func() { r.write(noon.Add(time.Second), "date,base,quote,rate\n2026-03-09,EUR,USD,2.5\n") }, nil, false, 4},
-		{func() {}, nil, false, 4},
+		{"no file", keep, nil, true, 0},
+		{"invalid rate", write(noon, "x"), nil, true, 0},
+		{"failing store", write(noon, "1"), errors.New("no database"), true, 1},
+		{"after the failure", keep, nil, false, 2},
+		{"unchanged", keep, nil, false, 2},
+		{"same size, later time", write(noon.Add(time.Second), "2"), nil, false, 3},
+		{"other size, same time", write(noon.Add(time.Second), "2.5"), nil, false, 4},
+		{"unchanged again", keep, nil, false, 4},
 	} {
 		step.change()
 		store.err = step.err
-		if err := r.work(); (err != nil) != step.fails || store.loads != step.loads {
-			t.Errorf("step %d: %v, %d loads", i, err, store.loads)
+		if err := r.work(); (err != nil) != step.wantError || store.loads != step.wantLoads {
+			t.Errorf("%s: Work returned the error %v after %d loads, want an error: %t, and %d", step.name, err, store.loads, step.wantError, step.wantLoads)
 		}
 	}
-	if n := strings.Count(r.log.String(), "\n"); n != 3 || !strings.Contains(r.log.String(), "new=1") {
-		t.Errorf("%d lines:\n%s", n, &r.log)
+	if log := r.log.String(); strings.Count(log, "\n") != 3 || !strings.Contains(log, "new=1") {
+		t.Errorf("Work logged\n%s\nwant three lines with new=1", log)
 	}
 }
 
@@ -91,7 +98,7 @@ func TestWorker_LoadsNothingWithoutAPath(t *testing.T) {
 	store := &countingStore{}
 	worker := fx.New(store, "", slog.New(slog.DiscardHandler), time.Now)
 	if err := worker.Work(t.Context(), &river.Job[affiliate.LoadRates]{}); err != nil || store.loads != 0 {
-		t.Errorf("%v, %d loads", err, store.loads)
+		t.Errorf("Work returned the error %v after %d loads, want no error and no load", err, store.loads)
 	}
 }
 
@@ -104,10 +111,10 @@ func TestWorker_StoresRatesInTheDatabase(t *testing.T) {
 	}
 	r.write(noon.Add(time.Second), "date,base,quote,rate\n2026-03-09,EUR,USD,1.09\n2026-03-09,EUR,USD,1.1\n")
 	if err := r.work(); err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), r.path) {
-		t.Error(err)
+		t.Errorf("Work returned the error %v, want line 3 of %s", err, r.path)
 	}
-	got := strings.Join(f.Texts(`select base || ' ' || quote || ' ' || date || ' ' || rate from fx_rates order by date, quote`), "|")
-	if got != "EUR USD 2026-03-06 1.07|EUR JPY 2026-03-09 160|EUR USD 2026-03-09 1.08" {
-		t.Error(got)
+	got := f.Texts(`select base || ' ' || quote || ' ' || date || ' ' || rate from fx_rates order by date, quote`)
+	if want := []string{"EUR USD 2026-03-06 1.07", "EUR JPY 2026-03-09 160", "EUR USD 2026-03-09 1.08"}; !slices.Equal(got, want) {
+		t.Errorf("the database has the rates %q, want %q", got, want)
 	}
 }

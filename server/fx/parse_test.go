@@ -39,12 +39,12 @@ func TestParse(t *testing.T) {
 			var got []string
 			for _, r := range rates {
 				if r.Date.Location() != time.UTC {
-					t.Error(r.Date)
+					t.Errorf("Parse returned the date %v, want a date in UTC", r.Date)
 				}
 				got = append(got, strings.Join([]string{r.Date.Format(time.DateOnly), r.Base, r.Quote, r.Rate}, " "))
 			}
-			if strings.Join(got, "|") != tc.want {
-				t.Errorf("%q", got)
+			if got := strings.Join(got, "|"); got != tc.want {
+				t.Errorf("Parse returned %q, want %q", got, tc.want)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func TestParse_ErrorsNameTheLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if rates, err := fx.Parse(strings.NewReader(tc.file)); err == nil || !strings.Contains(err.Error(), tc.want) || rates != nil {
-				t.Errorf("%v, %v", rates, err)
+				t.Errorf("Parse returned %v and the error %v, want no rates and %s", rates, err, tc.want)
 			}
 		})
 	}

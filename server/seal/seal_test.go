@@ -28,17 +28,17 @@ func TestOpen_NeedsTheKeyAndTheAdditionalData(t *testing.T) {
 	for _, plain := range []string{"", "x", strings.Repeat("long ", 1000)} {
 		sealed := keys.Seal([]byte(plain), []byte("owner"))
 		if opened, err := keys.Open(sealed, []byte("owner")); err != nil || string(opened) != plain {
-			t.Errorf("opened %q, %v", opened, err)
+			t.Errorf("Open returned %q, error %v, want %q", opened, err, plain)
 		}
-		if plain != "" && bytes.Contains(sealed, []byte(plain)) && len(plain) > 1 {
-			t.Error("the sealed value contains the plain text")
+		if len(plain) > 1 && bytes.Contains(sealed, []byte(plain)) {
+			t.Errorf("the sealed value %q contains the plain text", sealed)
 		}
 		if again := keys.Seal([]byte(plain), []byte("owner")); bytes.Equal(sealed, again) {
 			t.Error("two sealed values of one text are equal, so the nonce is not random")
 		}
 		for _, other := range []string{"", "Owner", "owner "} {
 			if _, err := keys.Open(sealed, []byte(other)); err == nil {
-				t.Errorf("opened with the additional data %q", other)
+				t.Errorf("Open with the additional data %q succeeded, want an error", other)
 			}
 		}
 	}
@@ -66,11 +66,11 @@ func TestKeys_Rotation(t *testing.T) {
 	} {
 		opened, err := tc.keys.Open(tc.sealed, nil)
 		if (err == nil) != tc.opens || tc.opens && string(opened) != "text" {
-			t.Errorf("%s: %q, %v", tc.name, opened, err)
+			t.Errorf("%s: Open returned %q, error %v, want success: %t", tc.name, opened, err, tc.opens)
 		}
 	}
 	if !bytes.HasPrefix(after, []byte("new:")) {
-		t.Errorf("sealed with %q, not with the first key", after[:4])
+		t.Errorf("the value is sealed with the key %q, want the first key, new", after[:4])
 	}
 }
 
@@ -82,15 +82,15 @@ func TestOpen_RejectsChangedValues(t *testing.T) {
 			changed := bytes.Clone(sealed)
 			changed[i] ^= 1 << bit
 			if _, err := keys.Open(changed, []byte("owner")); err == nil {
-				t.Fatalf("opened with bit %d of byte %d changed", bit, i)
+				t.Fatalf("Open of a value with bit %d of byte %d changed succeeded, want an error", bit, i)
 			}
 		}
 		if _, err := keys.Open(sealed[:i], []byte("owner")); err == nil {
-			t.Fatalf("opened when truncated to %d bytes", i)
+			t.Fatalf("Open of a value with only %d bytes succeeded, want an error", i)
 		}
 	}
 	if _, err := keys.Open(append(sealed, 0), []byte("owner")); err == nil {
-		t.Fatal("opened with an additional byte")
+		t.Fatal("Open of a value with an additional byte succeeded, want an error")
 	}
 }
 
@@ -109,19 +109,19 @@ func TestNew_ErrorsDoNotContainTheKeys(t *testing.T) {
 	} {
 		_, err := seal.New(tc.setting)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%q: %v, want %q", tc.setting, err, tc.want)
+			t.Errorf("New with %q returned the error %v, want %q", tc.setting, err, tc.want)
 			continue
 		}
 		for i := 0; i+6 <= len(secret); i++ {
 			if strings.Contains(err.Error(), secret[i:i+6]) {
-				t.Errorf("%q: the error shows the key: %v", tc.setting, err)
+				t.Errorf("New with %q returned an error that shows the key: %v", tc.setting, err)
 				break
 			}
 		}
 	}
 	_, err := seal.New("x," + "b:short," + entry("c", 1) + ",c:" + secret)
 	if err == nil || strings.Count(err.Error(), "entry ") != 4 {
-		t.Errorf("the error does not list all 4 faults: %v", err)
+		t.Errorf("New returned the error %v, want one that lists all 4 faults", err)
 	}
 }
 

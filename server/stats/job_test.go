@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/rivertype"
 
-	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/stats"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -21,42 +20,49 @@ import (
 // pendingStore is a Store with a number of remaining deltas. Each batch takes a second.
 type pendingStore struct {
 	deltas  int64
-	batches int
-	clock   time.Time
-	err     error
+	batches int // that were folded
+	clock   pgtest.Clock
+	err     error // of each batch
 }
 
-func (w *pendingStore) FoldStats(_ context.Context, limit int) (int64, error) {
-	w.batches++
-	w.clock = w.clock.Add(time.Second)
-	folded := min(w.deltas, int64(limit))
-	w.deltas -= folded
-	return folded, w.err
+func (s *pendingStore) FoldStats(_ context.Context, limit int) (int64, error) {
+	s.batches++
+	s.clock.Advance(time.Second)
+	folded := min(s.deltas, int64(limit))
+	s.deltas -= folded
+	return folded, s.err
 }
 
 func TestWork_RunsUntilNoDeltaRemains(t *testing.T) {
 	broken := errors.New("broken")
-	for _, tc := range []struct {
-		name    string
-		store   pendingStore
-		batches int
-		left    int64
-		warning bool
+	for name, tc := range map[string]struct {
+		deltas          int64
+		err             error
+		wantBatches     int
+		wantLeft        int64
+		wantLoggedLines int
 	}{
-		{"no deltas", pendingStore{}, 1, 0, false},
-		{"a few", pendingStore{deltas: 3}, 1, 0, false},
-		{"exactly one batch", pendingStore{deltas: 20_000}, 2, 0, false},
-		{"several batches", pendingStore{deltas: 100_001}, 6, 0, false},
-		{"more than one run can process", pendingStore{deltas: 31 * 20_000}, 30, 20_000, true},
-		{"failing store", pendingStore{deltas: 50_000, err: broken}, 1, 30_000, false},
+		"no deltas":                     {0, nil, 1, 0, 0},
+		"a few":                         {3, nil, 1, 0, 0},
+		"exactly one batch":             {20_000, nil, 2, 0, 0},
+		"several batches":               {100_001, nil, 6, 0, 0},
+		"more than one run can process": {31 * 20_000, nil, 30, 20_000, 1},
+		"failing store":                 {50_000, broken, 1, 30_000, 0},
 	} {
-		var log bytes.Buffer
-		store := &tc.store
-		worker := stats.New(store, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return store.clock })
-		err := worker.Work(t.Context(), nil)
-		if !errors.Is(err, tc.store.err) || tc.store.batches != tc.batches || tc.store.deltas != tc.left || (log.Len() > 0) != tc.warning {
-			t.Errorf("%s: %d batches, %d left, %v, log %q", tc.name, tc.store.batches, tc.store.deltas, err, log.String())
-		}
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			store := &pendingStore{deltas: tc.deltas, err: tc.err}
+			worker := stats.New(store, slog.New(slog.NewTextHandler(&log, nil)), store.clock.Now)
+			if err := worker.Work(t.Context(), nil); !errors.Is(err, tc.err) {
+				t.Errorf("Work returned the error %v, want %v", err, tc.err)
+			}
+			if store.batches != tc.wantBatches || store.deltas != tc.wantLeft {
+				t.Errorf("Work folded %d batches and left %d deltas, want %d and %d", store.batches, store.deltas, tc.wantBatches, tc.wantLeft)
+			}
+			if got := strings.Count(log.String(), "\n"); got != tc.wantLoggedLines {
+				t.Errorf("Work logged %d lines, want %d:\n%s", got, tc.wantLoggedLines, &log)
+			}
+		})
 	}
 }
 
@@ -87,10 +93,11 @@ func TestPeriodicJob_RunsInTheQueue(t *testing.T) {
 	if err := client.Stop(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if event.Job.Kind != (affiliate.FoldStats{}).Kind() || event.Job.State != rivertype.JobStateCompleted || event.Job.MaxAttempts != 1 {
-		t.Errorf("%s of kind %s, %d attempts", event.Job.State, event.Job.Kind, event.Job.MaxAttempts)
+	got := fmt.Sprint(event.Job.Kind, " ", event.Job.State, ", at most ", event.Job.MaxAttempts, " attempts")
+	if want := "fold_stats completed, at most 1 attempts"; got != want {
+		t.Errorf("the job was %s, want %s", got, want)
 	}
-	if strings.Contains(log.String(), "ERROR") {
-		t.Error(log.String())
+	if log.Len() != 0 {
+		t.Errorf("the job logged errors:\n%s", &log)
 	}
 }

@@ -9,60 +9,37 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/upkeep"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestRun_CreatesClickPartitionsAWeekAhead(t *testing.T) {
-	ctx := t.Context()
-	url := pgtest.New(t)
-	store, err := postgres.Open(ctx, postgres.Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-
-	now := time.Date(2026, 12, 28, 23, 59, 59, 999e6, time.FixedZone("", -5*3600))
+	// It is the 29th in UTC.
+	clock := pgtest.NewClock(time.Date(2026, 12, 28, 23, 59, 59, 999e6, time.FixedZone("", -5*3600)))
+	f := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
 	var log bytes.Buffer
-	worker := upkeep.NewWorker(stores.Upkeep(store), slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.NewTextHandler(&log, nil)), clock.Now)
 	for range 2 {
-		if err := worker.Run(ctx); err != nil {
+		if err := worker.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var first, last string
-	var count int
-	if err := conn.QueryRow(ctx, `
-		select min(relname), max(relname), count(*) from pg_class where relname ~ '^clicks_\d{8}$'`).Scan(&first, &last, &count); err != nil {
-		t.Fatal(err)
-	}
-	if first != "clicks_20261222" || last != "clicks_20270105" || count != 15 {
-		t.Errorf("%d partitions from %s to %s", count, first, last)
+	partitions := f.Texts(`select relname from pg_class where relname ~ '^clicks_\d{8}$' order by 1`)
+	if n := len(partitions); n != 15 || partitions[0] != "clicks_20261222" || partitions[n-1] != "clicks_20270105" {
+		t.Errorf("Run created the partitions %q, want 15 from clicks_20261222 to clicks_20270105", partitions)
 	}
 	if log.Len() != 0 {
-		t.Errorf("unexpected log: %s", &log)
+		t.Errorf("Run logged %s, want nothing", &log)
 	}
-	if _, err := conn.Exec(ctx, `
-		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code,
-		  received_at, expires_at, created_at, consent, is_bot)
-		values (gen_random_uuid(), gen_random_uuid(), '2020-01-01', 'test', gen_random_uuid(), gen_random_uuid(), 'c', now(), now(), now(), 'unknown', false)`); err != nil {
+	clicked := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	f.NewClick(f.Join("Jane"), func(c *affiliate.Click) { c.ClickedAt, c.ReceivedAt = clicked, clicked })
+	if err := worker.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := worker.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(log.String(), "default partition") {
-		t.Error("a click in the default partition was not logged")
+	if want := "default partition"; !strings.Contains(log.String(), want) {
+		t.Errorf("Run with a click of 2020 logged %q, want a line with %q", &log, want)
 	}
 }
 
@@ -82,40 +59,40 @@ func (r rollObserver) RollClicks(ctx context.Context) (int64, bool, error) {
 // step fails. The first step runs before it and still succeeds.
 func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	ctx := t.Context()
-	w := pgtest.Open(t, time.Now)
 	now := time.Now().UTC()
+	f := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
 	young, old := now.Add(-90*24*time.Hour+time.Minute), now.Add(-90*24*time.Hour-time.Minute)
 	withVisitor := func() []string {
-		return w.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second))
+		return f.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second))
 	}
-	worker := upkeep.NewWorker(rollObserver{stores.Upkeep(w.Store), func() {
+	worker := upkeep.NewWorker(rollObserver{stores.Upkeep(f.Store), func() {
 		if left := withVisitor(); len(left) != 1 {
-			t.Errorf("days are replaced by sums before the purge: %v", left)
+			t.Errorf("when days are replaced by sums, %d clicks have visitor data, want 1", len(left))
 		}
-	}}, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	}}, slog.New(slog.DiscardHandler), f.Now)
 	day := now.AddDate(0, -13, -2)
-	if _, err := w.Store.EnsureClickPartitions(ctx, day, day); err != nil {
+	if _, err := f.Store.EnsureClickPartitions(ctx, day, day); err != nil {
 		t.Fatal(err)
 	}
 	if err := worker.Run(ctx); err != nil { // creates the other partitions, before the table is in use
 		t.Fatal(err)
 	}
+	jane := f.Join("Jane")
 	for _, at := range []time.Time{young, old, day, now.AddDate(0, -14, 0)} {
-		w.Insert("clicks", pgtest.Row{
-			"workspace_id": affiliate.NewID[affiliate.Workspace](at), "id": affiliate.NewID[affiliate.Click](at), "clicked_at": at, "mode": "live",
-			"program_id": affiliate.NewID[affiliate.Program](at), "participant_id": affiliate.NewID[affiliate.Participant](at), "referral_code": "pat",
-			"received_at": at, "expires_at": at, "created_at": at, "consent": "granted", "is_bot": false,
-			"ip_hash": []byte("a"), "ip_prefix": "203.0.113.0/24", "ua_hash": []byte("b"),
+		f.NewClick(jane, func(c *affiliate.Click) {
+			c.ClickedAt, c.ReceivedAt, c.ExpiresAt, c.CreatedAt = at, at, at, at
+			c.IPHash, c.IPPrefix, c.UAHash = []byte("a"), "203.0.113.0/24", []byte("b")
 		})
-		w.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](at), "reason": "malformed", "record": []byte{1}, "created_at": at})
+		f.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](at), "reason": "malformed", "record": []byte{1}, "created_at": at})
 	}
-	state := func() string {
-		return fmt.Sprint(
-			w.Count(`select count(*) from clicks`), w.Count(`select coalesce(sum(clicks), 0) from click_days`), w.Count(`select count(*) from click_dead_letters`),
-			withVisitor(),
-		)
+	// work runs the job and returns the remaining rows.
+	work := func() (remaining string, err error) {
+		err = worker.Work(ctx, nil)
+		return fmt.Sprintf("%d clicks, %d in sums, %d dead letters, visitor data of clicks that are young: %v",
+			f.Count(`select count(*) from clicks`), f.Count(`select coalesce(sum(clicks), 0) from click_days`),
+			f.Count(`select count(*) from click_dead_letters`), withVisitor()), err
 	}
-	reader, err := w.SQL.Begin(ctx)
+	reader, err := f.SQL.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,15 +100,17 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	if _, err := reader.Exec(ctx, `select from clicks limit 1`); err != nil {
 		t.Fatal(err)
 	}
-	if err := worker.Work(ctx, nil); err == nil || state() != "4 0 1 [true]" {
-		t.Errorf("%s, %v", state(), err)
+	want := "4 clicks, 0 in sums, 1 dead letters, visitor data of clicks that are young: [true]"
+	if got, err := work(); err == nil || got != want {
+		t.Errorf("while a transaction reads clicks, Work returned the error %v and left %s, want an error and %s", err, got, want)
 	}
 	if err := reader.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
+	want = "2 clicks, 2 in sums, 1 dead letters, visitor data of clicks that are young: [true]"
 	for range 2 {
-		if err := worker.Work(ctx, nil); err != nil || state() != "2 2 1 [true]" {
-			t.Errorf("%s, %v", state(), err)
+		if got, err := work(); err != nil || got != want {
+			t.Errorf("Work returned the error %v and left %s, want %s", err, got, want)
 		}
 	}
 }
@@ -141,11 +120,11 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 func TestWork_MaintainsEventPartitions(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now().UTC()
-	w := pgtest.Open(t, func() time.Time { return now })
+	f := pgtest.Open(t, func() time.Time { return now })
 	var log bytes.Buffer
-	worker := upkeep.NewWorker(stores.Upkeep(w.Store), slog.New(slog.NewTextHandler(&log, nil)), w.Now)
+	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.NewTextHandler(&log, nil)), f.Now)
 	old := now.AddDate(0, 0, -50)
-	if _, err := w.Store.EnsureEventPartitions(ctx, old, old); err != nil {
+	if _, err := f.Store.EnsureEventPartitions(ctx, old, old); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -154,20 +133,21 @@ func TestWork_MaintainsEventPartitions(t *testing.T) {
 		}
 	}
 	if n := strings.Count(log.String(), "old events and deliveries were dropped"); n != 1 {
-		t.Errorf("dropped %d times: %s", n, &log)
+		t.Errorf("Work logged %d times that it dropped partitions, want once:\n%s", n, &log)
 	}
 	for _, table := range []string{"events", "webhook_deliveries"} {
 		// There are partitions for the weeks of 7 days ago, of today and of 7 days ahead.
-		if n := w.Count(`select count(*) from pg_class where relkind = 'r' and relname ~ ('^' || $1 || '_[0-9]{8}$')`, table); n != 3 {
-			t.Errorf("%s has %d weekly partitions", table, n)
-		}
+		f.WantCount(3, "weekly partitions of "+table, `select count(*) from pg_class where relkind = 'r' and relname ~ ('^' || $1 || '_[0-9]{8}$')`, table)
 	}
 	log.Reset()
-	w.Insert("events", pgtest.Row{
+	f.Insert("events", pgtest.Row{
 		"workspace_id": affiliate.NewID[affiliate.Workspace](now), "id": affiliate.NewID[affiliate.Event](now), "day": now.AddDate(0, 0, 20),
 		"mode": "live", "type": "payout.paid", "body": []byte("{}"), "created_at": now,
 	})
-	if err := worker.Run(ctx); err != nil || !strings.Contains(log.String(), "events or deliveries are in a default partition") {
-		t.Errorf("%v: %s", err, &log)
+	if err := worker.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if want := "events or deliveries are in a default partition"; !strings.Contains(log.String(), want) {
+		t.Errorf("Run with an event in three weeks logged %q, want a line with %q", &log, want)
 	}
 }
