@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,8 +16,8 @@ import (
 
 func TestCheck_UsesMessagesOfTheAPI(t *testing.T) {
 	for field, tc := range map[string]struct {
-		request proto.Message
-		message string
+		request     proto.Message
+		wantMessage string
 	}{
 		"event_type":     {&affiliatev1.ReportConversionRequest{}, "must be one of purchase, renewal, signup, lead, trial, custom"},
 		"outcome":        {&affiliatev1.ResolveFraudEventRequest{}, "must be one of confirmed, dismissed"},
@@ -36,11 +37,11 @@ func TestCheck_UsesMessagesOfTheAPI(t *testing.T) {
 				got = v.Message
 			}
 			if strings.Contains(v.Message, "value") || strings.Contains(v.Message, "UNSPECIFIED") {
-				t.Errorf("%s: %q is a message of the validation library", v.Field, v.Message)
+				t.Errorf("the message %q of the field %s is from the validation library", v.Message, v.Field)
 			}
 		}
-		if got != tc.message {
-			t.Errorf("%s: %q, want %q", field, got, tc.message)
+		if got != tc.wantMessage {
+			t.Errorf("the field %s has the message %q, want %q", field, got, tc.wantMessage)
 		}
 	}
 }
@@ -50,7 +51,7 @@ func TestCheck_UsesMessagesOfTheAPI(t *testing.T) {
 func TestAnnotationMessage_CoversGeneratedValidation(t *testing.T) {
 	files, err := filepath.Glob("../gen/affiliate/v1/*.pb.validate.go")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d generated files, %v", len(files), err)
+		t.Fatalf("found %d generated files, error %v, want some", len(files), err)
 	}
 	literal := regexp.MustCompile(`reason: +("(?:[^"\\]|\\.)*")`)
 	for _, file := range files {
@@ -68,30 +69,28 @@ func TestAnnotationMessage_CoversGeneratedValidation(t *testing.T) {
 				continue
 			}
 			if got := annotationMessage(reason, nil); got == notValid || strings.Contains(got, "value") {
-				t.Errorf("%s: %q becomes %q", filepath.Base(file), reason, got)
+				t.Errorf("annotationMessage of %q in %s returned %q, want a message of the API", reason, filepath.Base(file), got)
 			}
 		}
 	}
 }
 
 func TestCheck_ClearsBlankOptionalText(t *testing.T) {
-	report := &affiliatev1.ReportConversionRequest{
-		PromoCode: proto.String(" \t"), ClickId: proto.String("  "), CustomerId: proto.String("\n"), SubId: proto.String(" kept "),
-	}
-	reject := &affiliatev1.RejectCommissionRequest{Reason: proto.String("   ")}
-	rules := &affiliatev1.CreateProgramRequest{Name: " N ", Description: proto.String(" ")}
-	for _, request := range []proto.Message{report, reject, rules} {
-		found := check(nil, request)
-		for _, v := range found {
-			if v.Field == "reason" || v.Field == "promo_code" || v.Field == "click_id" || v.Field == "description" {
-				t.Errorf("%s %s", v.Field, v.Message)
+	for _, tc := range []struct{ request, want proto.Message }{
+		{
+			&affiliatev1.ReportConversionRequest{PromoCode: new(" \t"), ClickId: new("  "), CustomerId: new("\n"), SubId: new(" kept ")},
+			&affiliatev1.ReportConversionRequest{SubId: new(" kept ")},
+		},
+		{&affiliatev1.RejectCommissionRequest{Reason: new("   ")}, &affiliatev1.RejectCommissionRequest{}},
+		{&affiliatev1.CreateProgramRequest{Name: " N ", Description: new(" ")}, &affiliatev1.CreateProgramRequest{Name: "N"}},
+	} {
+		for _, v := range check(nil, tc.request) {
+			if slices.Contains([]string{"reason", "promo_code", "click_id", "customer_id", "description"}, v.Field) {
+				t.Errorf("check found the violation %q of the blank field %s, want none", v.Message, v.Field)
 			}
 		}
-	}
-	if report.PromoCode != nil || report.ClickId != nil || report.CustomerId != nil || reject.Reason != nil || rules.Description != nil {
-		t.Errorf("%v %v %v", report, reject, rules)
-	}
-	if strings.TrimSpace(report.GetSubId()) != "kept" {
-		t.Errorf("sub_id %q", report.GetSubId())
+		if !proto.Equal(tc.request, tc.want) {
+			t.Errorf("check changed the request to %v, want %v", tc.request, tc.want)
+		}
 	}
 }

@@ -19,24 +19,24 @@ func TestIdempotencyKeyFrom(t *testing.T) {
 	} {
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("Idempotency-Key", value))
 		if key, ok, present := IdempotencyKeyFrom(ctx); ok != want || !present || key != value {
-			t.Errorf("%q: %q, %v, %v", value, key, ok, present)
+			t.Errorf("IdempotencyKeyFrom with the key %q returned %q, %t, %t, want the key, %t, true", value, key, ok, present, want)
 		}
 	}
 	twice := metadata.NewIncomingContext(t.Context(), metadata.Pairs("idempotency-key", "a", "idempotency-key", "b"))
 	if _, ok, present := IdempotencyKeyFrom(twice); ok || !present {
-		t.Error("two keys were accepted")
+		t.Errorf("IdempotencyKeyFrom with two keys returned %t, %t, want false, true", ok, present)
 	}
 	for _, ctx := range []context.Context{t.Context(), metadata.NewIncomingContext(t.Context(), metadata.MD{})} {
 		if _, ok, present := IdempotencyKeyFrom(ctx); ok || present {
-			t.Error("a call without a key has one")
+			t.Errorf("IdempotencyKeyFrom without a key returned %t, %t, want false, false", ok, present)
 		}
 	}
 }
 
 func TestFingerprint_DependsOnTheRequest(t *testing.T) {
 	a := Fingerprint([]byte("key"), &affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}})
-	if !bytes.Equal(a, Fingerprint([]byte("key"), &affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}})) || len(a) != 32 {
-		t.Error("equal requests have different fingerprints")
+	if again := Fingerprint([]byte("key"), &affiliatev1.CreatePayoutBatchRequest{ProgramIds: []string{"x", "y"}}); !bytes.Equal(a, again) || len(a) != 32 {
+		t.Errorf("equal requests have the fingerprints %x and %x, want the same 32 bytes", a, again)
 	}
 	for _, other := range []*affiliatev1.CreatePayoutBatchRequest{{}, {ProgramIds: []string{"y", "x"}}, {ProgramIds: []string{"x", "y"}, Cutoff: proto.String("")}} {
 		if bytes.Equal(a, Fingerprint([]byte("key"), other)) {

@@ -103,8 +103,10 @@ func TestLists_CapTheirTotals(t *testing.T) {
 		participants = participant.New(participantStore{}, now)
 		workspaces   = workspace.New(workspaceStore{}, now)
 
-		programID, participantID, search, active = affiliate.NewID[affiliate.Program](at).String(), ptr(affiliate.NewID[affiliate.Participant](at).String()), ptr("a"), true
-		groupID                                  = ptr(affiliate.NewID[affiliate.Group](at).String())
+		programID     = affiliate.NewID[affiliate.Program](at).String()
+		participantID = new(affiliate.NewID[affiliate.Participant](at).String())
+		groupID       = new(affiliate.NewID[affiliate.Group](at).String())
+		search        = new("a")
 	)
 	const exact, capped, cappedSearch = counted, affiliate.MaxTotal, affiliate.MaxSearchTotal
 	for name, tc := range map[string]struct {
@@ -119,7 +121,7 @@ func TestLists_CapTheirTotals(t *testing.T) {
 		"a partner's links":           {totalOf(links.ListPartnerLinks, &affiliatev1.ListPartnerLinksRequest{}), capped},
 		"promo codes":                 {totalOf(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: programID}), exact},
 		"a participant's promo codes": {totalOf(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: programID, ParticipantId: participantID}), capped},
-		"active promo codes":          {totalOf(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: programID, Active: &active}), capped},
+		"active promo codes":          {totalOf(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: programID, Active: new(true)}), capped},
 		"search for promo codes":      {totalOf(codes.ListPromoCodes, &affiliatev1.ListPromoCodesRequest{ProgramId: programID, Search: search}), cappedSearch},
 		"a partner's promo codes":     {totalOf(codes.ListPartnerPromoCodes, &affiliatev1.ListPartnerPromoCodesRequest{}), capped},
 		"programmes":                  {totalOf(programs.ListPrograms, &affiliatev1.ListProgramsRequest{}), capped},
@@ -135,8 +137,11 @@ func TestLists_CapTheirTotals(t *testing.T) {
 		header := &responseHeader{}
 		ctx := server.WithPrincipal(grpc.NewContextWithServerTransportStream(t.Context(), header), server.Principal{Mode: affiliate.ModeLive})
 		total, err := tc.total(ctx)
-		if marked := len(header.md.Get("total-capped")) == 1; err != nil || total != tc.want || marked != (tc.want != exact) {
-			t.Errorf("%s: total %d, want %d, marked as capped %v, %v", name, total, tc.want, marked, err)
+		if err != nil || total != tc.want {
+			t.Errorf("%s: the total is %d, error %v, want %d", name, total, err, tc.want)
+		}
+		if marked, capped := len(header.md.Get("total-capped")) == 1, tc.want != exact; marked != capped {
+			t.Errorf("%s: the response has the header Total-Capped: %t, want %t", name, marked, capped)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -39,11 +40,11 @@ func TestChainOrder(t *testing.T) {
 	for _, l := range (&pipeline{}).chain() {
 		got = append(got, l.name)
 		if l.reason == "" {
-			t.Errorf("%s has no reason for its position", l.name)
+			t.Errorf("the interceptor %s has no reason for its position", l.name)
 		}
 	}
-	if strings.Join(got, ",") != strings.Join(want, ",") {
-		t.Errorf("order %v, want %v", got, want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the interceptors have the order %q, want %q", got, want)
 	}
 }
 
@@ -51,20 +52,20 @@ func TestChainOrder(t *testing.T) {
 // code and the message of the spec.
 func TestToStatus_FollowsTheErrorSpecs(t *testing.T) {
 	values := affiliatev1.ErrorReason(0).Descriptor().Values()
-	if len(errorspec.All()) != values.Len()-1 {
-		t.Errorf("%d of %d reasons have a spec", len(errorspec.All()), values.Len()-1)
+	if got, want := len(errorspec.All()), values.Len()-1; got != want {
+		t.Errorf("%d error codes have a spec, want %d", got, want)
 	}
 	for _, spec := range errorspec.All() {
 		reason := spec.Reason
 		if spec.HTTPStatus < 400 || spec.GRPCCode == 0 || spec.Message == "" {
-			t.Errorf("%s: %v", reason, spec)
+			t.Errorf("%s has the spec %v, want an HTTP status of an error, a gRPC code and a message", reason, spec)
 		}
 		st := toStatus(fmt.Errorf("wrapped: %w", affiliate.Refuse(reason)))
 		if uint32(st.Code()) != spec.GRPCCode || st.Message() != spec.Message {
-			t.Errorf("%s has the status %v", reason, st)
+			t.Errorf("%s has the status code %d and the message %q, want %d and %q", reason, st.Code(), st.Message(), spec.GRPCCode, spec.Message)
 		}
 		if info := errorInfo(st); info.GetReason() != string(reason) || info.GetDomain() != ErrorDomain {
-			t.Errorf("%s has the ErrorInfo %v", reason, info)
+			t.Errorf("%s has the ErrorInfo %v, want the same reason and the domain %s", reason, info, ErrorDomain)
 		}
 	}
 }
@@ -72,10 +73,11 @@ func TestToStatus_FollowsTheErrorSpecs(t *testing.T) {
 func TestToStatus_HidesTextOfInternalErrors(t *testing.T) {
 	st := toStatus(errors.New("pq: password of user tributary is hunter2"))
 	if st.Code() != codes.Internal || strings.Contains(st.String(), "hunter2") || errorInfo(st).GetReason() != "INTERNAL_ERROR" {
-		t.Errorf("got %v", st)
+		t.Errorf("toStatus returned %v, want INTERNAL_ERROR without the text of the error", st)
 	}
 }
 
+// sqlError is an error with an SQLSTATE.
 type sqlError string
 
 func (e sqlError) Error() string    { return string(e) }
@@ -88,12 +90,12 @@ func TestToStatus_OfLostDependencyIsServiceUnavailable(t *testing.T) {
 	} {
 		st := toStatus(fmt.Errorf("query: %w", lost))
 		if info := errorInfo(st); info.GetReason() != "SERVICE_UNAVAILABLE" || info.GetMetadata()["retry_after"] != "1" {
-			t.Errorf("%v becomes %v", lost, st)
+			t.Errorf("toStatus of %v returned %v, want SERVICE_UNAVAILABLE with retry_after = 1", lost, st)
 		}
 	}
 	for _, internal := range []error{sqlError("42601"), sqlError("23505"), errors.New("bug")} {
 		if st := toStatus(fmt.Errorf("query: %w", internal)); errorInfo(st).GetReason() != "INTERNAL_ERROR" {
-			t.Errorf("%v becomes %v", internal, st)
+			t.Errorf("toStatus of %v returned %v, want INTERNAL_ERROR", internal, st)
 		}
 	}
 }
@@ -121,7 +123,7 @@ func TestPolicies_MatchMethods(t *testing.T) {
 				full := fmt.Sprintf("/%s/%s", service.FullName(), service.Methods().Get(j).Name())
 				methods[full] = true
 				if _, ok := policies[full]; !ok && full != affiliatev1.GateService_Admit_FullMethodName {
-					t.Errorf("%s has no policy", full)
+					t.Errorf("the method %s has no policy", full)
 				}
 			}
 		}
@@ -132,26 +134,20 @@ func TestPolicies_MatchMethods(t *testing.T) {
 			t.Errorf("there is a policy for %s, which is not served", method)
 		}
 	}
-	err := checkPolicies([]*grpc.ServiceDesc{{
-		ServiceName: "affiliate.v1.ProgramService",
-		Methods:     []grpc.MethodDesc{{MethodName: "MethodWithoutPolicy"}},
-	}})
-	if err == nil {
-		t.Error("a method without a policy was accepted")
-	}
-	err = checkPolicies([]*grpc.ServiceDesc{{
-		ServiceName: "affiliate.v1.ProgramService",
-		Streams:     []grpc.StreamDesc{{StreamName: "StreamWithoutPolicy"}},
-	}})
-	if err == nil {
-		t.Error("a stream without a policy was accepted")
+	for name, service := range map[string]*grpc.ServiceDesc{
+		"method": {ServiceName: "affiliate.v1.ProgramService", Methods: []grpc.MethodDesc{{MethodName: "WithoutPolicy"}}},
+		"stream": {ServiceName: "affiliate.v1.ProgramService", Streams: []grpc.StreamDesc{{StreamName: "WithoutPolicy"}}},
+	} {
+		if err := checkPolicies([]*grpc.ServiceDesc{service}); err == nil {
+			t.Errorf("checkPolicies accepted a %s without a policy", name)
+		}
 	}
 	for method, policy := range policies {
 		if policy.Accept == 0 {
 			t.Errorf("%s accepts no kind of credential", method)
 		}
 		if policy.Accept&MerchantToken != 0 && len(roles[policy.Action]) == 0 {
-			t.Errorf("%s: action %q is not in the matrix", method, policy.Action)
+			t.Errorf("%s has the action %q, which no role may do", method, policy.Action)
 		}
 		if policy.Accept&NoCredential == 0 && policy.Refusal == "" {
 			t.Errorf("%s has no error code for a missing credential", method)
@@ -201,7 +197,7 @@ func TestTokenKeys_Verify(t *testing.T) {
 		return text
 	}
 	_, otherKey, _ := ed25519.GenerateKey(rand.Reader)
-	cases := []struct {
+	for _, tc := range []struct {
 		name, token string
 		after       time.Duration
 		ok, expired bool
@@ -224,16 +220,15 @@ func TestTokenKeys_Verify(t *testing.T) {
 		{"unknown account kind", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Type = "robot" }), 0, false, false},
 		{"no session", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Session = "" }), 0, false, false},
 		{"garbage", "a.b.c", 0, false, false},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			now = start.Add(c.after)
-			got, err := keys.verify(c.token)
-			if c.ok != (err == nil) || c.expired != errors.Is(err, errTokenExpired) {
-				t.Fatalf("verify: %v", err)
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			now = start.Add(tc.after)
+			got, err := keys.verify(tc.token)
+			if tc.ok != (err == nil) || tc.expired != errors.Is(err, errTokenExpired) {
+				t.Fatalf("verify returned the error %v, want success: %t, or that the token has expired: %t", err, tc.ok, tc.expired)
 			}
-			if c.ok && got != session {
-				t.Errorf("session %v, want %v", got, session)
+			if tc.ok && got != session {
+				t.Errorf("verify returned the session %v, want %v", got, session)
 			}
 		})
 	}
@@ -256,75 +251,90 @@ func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := both.verify(token); err != nil {
-		t.Errorf("the old key's token: %v", err)
+		t.Errorf("verify of a token of the old key: %v", err)
 	}
 	if both.signingKid != "new" || len(both.Public()) != 2 {
-		t.Errorf("signing %q, %d public", both.signingKid, len(both.Public()))
+		t.Errorf("the signing key is %q of %d public keys, want new of 2", both.signingKid, len(both.Public()))
 	}
 	for _, list := range []string{"", "k1", "k1:xx", "k1:" + base64.StdEncoding.EncodeToString([]byte("short")), "a:" + seed('a') + ",a:" + seed('b')} {
 		if _, err := ParseTokenKeys(list, time.Now); err == nil {
-			t.Errorf("%q was accepted", list)
+			t.Errorf("ParseTokenKeys accepted %q", list)
 		}
 	}
 }
 
 func TestEnumNames(t *testing.T) {
-	if w := EnumName(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES); w != string(affiliate.NetOfTaxShippingAndFee) {
-		t.Errorf("name %q", w)
+	if got, want := EnumName(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES), string(affiliate.NetOfTaxShippingAndFee); got != want {
+		t.Errorf("EnumName of NET_BASIS_NET_OF_TAX_SHIPPING_FEES returned %q, want %q", got, want)
 	}
-	if w := EnumName(affiliatev1.Mode_MODE_UNSPECIFIED); w != "" {
-		t.Errorf("the unspecified value has the name %q", w)
+	if got := EnumName(affiliatev1.Mode_MODE_UNSPECIFIED); got != "" {
+		t.Errorf("EnumName of MODE_UNSPECIFIED returned %q, want an empty name", got)
 	}
-	if e := EnumValue[affiliatev1.Role](affiliate.RoleFinance); e != affiliatev1.Role_ROLE_FINANCE {
-		t.Errorf("enum %v", e)
-	}
-	if e := EnumValue[affiliatev1.Role]("king"); e != affiliatev1.Role_ROLE_UNSPECIFIED {
-		t.Errorf("enum %v", e)
+	for name, want := range map[affiliate.Role]affiliatev1.Role{
+		affiliate.RoleFinance: affiliatev1.Role_ROLE_FINANCE, "unknown": affiliatev1.Role_ROLE_UNSPECIFIED,
+	} {
+		if got := EnumValue[affiliatev1.Role](name); got != want {
+			t.Errorf("EnumValue of %q returned %v, want %v", name, got, want)
+		}
 	}
 }
 
 func TestValidate_ReportsAllViolationsWithProtoPaths(t *testing.T) {
-	name := strings.Repeat("é", 101)
-	err := validate(nil, &affiliatev1.CreateProgramRequest{
-		Name:                  "  " + name + " ",
-		AttributionWindowDays: ptr(int32(366)),
-		CommissionRules:       &affiliatev1.CommissionRules{Percentage: ptr(100.5), HoldPeriodDays: ptr(int32(181))},
-	})
-	var refusal *affiliate.Error
-	if !errors.As(err, &refusal) || refusal.Reason != affiliate.ReasonValidation {
-		t.Fatalf("got %v", err)
+	conversion := func(change func(*affiliatev1.ReportConversionRequest)) proto.Message {
+		r := &affiliatev1.ReportConversionRequest{EventType: affiliatev1.EventType_EVENT_TYPE_LEAD, ExternalTransactionId: "x"}
+		change(r)
+		return r
 	}
-	var fields []string
-	for _, v := range refusal.Violations {
-		fields = append(fields, v.Field)
-	}
-	slices.Sort(fields)
-	want := "attribution_window_days,commission_rules.hold_period_days,commission_rules.percentage,name"
-	if strings.Join(fields, ",") != want {
-		t.Errorf("fields %v, want %s", fields, want)
-	}
-	conversion := &affiliatev1.ReportConversionRequest{
-		EventType: affiliatev1.EventType_EVENT_TYPE_LEAD, ExternalTransactionId: "x",
-		LineItems: []*affiliatev1.LineItem{{ProductId: "p"}, {ProductId: "p", AmountCents: -1}},
-	}
-	if err := validate(nil, conversion); !errors.As(err, &refusal) || refusal.Violations[0].Field != "line_items[1].amount_cents" {
-		t.Errorf("got %v", err)
-	}
-	direct := &affiliatev1.ApplyRequest{ReferralCode: ptr("anna"), Answers: map[string]string{"why": "be\x00cause"}}
-	if err := validate(nil, direct); !errors.As(err, &refusal) || len(refusal.Violations) != 1 || refusal.Violations[0].Field != "answers" {
-		t.Errorf("NUL in a map: %v", err)
-	}
-	conversion.LineItems, conversion.EventType, conversion.ProductIds = nil, 99, []string{"a", "b\x00"}
-	if err := validate(nil, conversion); !errors.As(err, &refusal) || len(refusal.Violations) != 2 {
-		t.Errorf("an unknown enum number and NUL in a list: %v", err)
-	}
-	trimmed := &affiliatev1.CreateApiKeyRequest{Name: "  shop \n"}
-	if err := validate(nil, trimmed); err != nil || trimmed.GetName() != "shop" {
-		t.Errorf("%v, name %q", err, trimmed.GetName())
+	for name, tc := range map[string]struct {
+		request    proto.Message
+		wantFields []string
+	}{
+		"several fields": {
+			&affiliatev1.CreateProgramRequest{
+				Name:                  "  " + strings.Repeat("é", 101) + " ",
+				AttributionWindowDays: new(int32(366)),
+				CommissionRules:       &affiliatev1.CommissionRules{Percentage: new(100.5), HoldPeriodDays: new(int32(181))},
+			},
+			[]string{"attribution_window_days", "commission_rules.hold_period_days", "commission_rules.percentage", "name"},
+		},
+		"item of a list": {
+			conversion(func(r *affiliatev1.ReportConversionRequest) {
+				r.LineItems = []*affiliatev1.LineItem{{ProductId: "p"}, {ProductId: "p", AmountCents: -1}}
+			}),
+			[]string{"line_items[1].amount_cents"},
+		},
+		"NUL in a map": {
+			&affiliatev1.ApplyRequest{ReferralCode: new("anna"), Answers: map[string]string{"why": "be\x00cause"}},
+			[]string{"answers"},
+		},
+		"unknown enum value and NUL in a list": {
+			conversion(func(r *affiliatev1.ReportConversionRequest) { r.EventType, r.ProductIds = 99, []string{"a", "b\x00"} }),
+			[]string{"event_type", "product_ids[1]"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var refusal *affiliate.Error
+			if err := validate(nil, tc.request); !errors.As(err, &refusal) || refusal.Reason != affiliate.ReasonValidation {
+				t.Fatalf("validate returned the error %v, want %s", err, affiliate.ReasonValidation)
+			}
+			var fields []string
+			for _, v := range refusal.Violations {
+				fields = append(fields, v.Field)
+			}
+			slices.Sort(fields)
+			if !slices.Equal(fields, tc.wantFields) {
+				t.Errorf("validate found violations of %q, want %q", fields, tc.wantFields)
+			}
+		})
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
+func TestValidate_TrimsText(t *testing.T) {
+	req := &affiliatev1.CreateApiKeyRequest{Name: "  shop \n"}
+	if err := validate(nil, req); err != nil || req.GetName() != "shop" {
+		t.Errorf("validate returned the error %v and changed the name to %q, want shop", err, req.GetName())
+	}
+}
 
 // countingLimiter allows every request and records the zone and the kind of subject.
 type countingLimiter struct{ calls []string }
@@ -339,7 +349,7 @@ func TestLimit_ZoneAndSubject(t *testing.T) {
 	user := Principal{Kind: MerchantToken, User: affiliate.NewID[affiliate.User](time.Now())}
 	conversions := policies[affiliatev1.ConversionService_ReportConversion_FullMethodName]
 	programs := policies[affiliatev1.ProgramService_ListPrograms_FullMethodName]
-	cases := []struct {
+	for _, tc := range []struct {
 		name   string
 		policy Policy
 		id     identity
@@ -352,14 +362,13 @@ func TestLimit_ZoneAndSubject(t *testing.T) {
 		{"list with a bad credential", programs, identity{fault: faultInvalid}, "general address"},
 		{"login", unauthenticated(ZoneAuth), identity{fault: faultMissing}, "auth address"},
 		{"health", unauthenticated(ZoneNone), identity{fault: faultMissing}, ""},
-	}
-	for _, c := range cases {
+	} {
 		l := &countingLimiter{}
-		if err := limit(t.Context(), l, c.policy, c.id); err != nil {
-			t.Errorf("%s: %v", c.name, err)
+		if err := limit(t.Context(), l, tc.policy, tc.id); err != nil {
+			t.Errorf("%s: limit: %v", tc.name, err)
 		}
-		if got := strings.Join(l.calls, ","); got != c.want {
-			t.Errorf("%s is counted as %q, want %q", c.name, got, c.want)
+		if got := strings.Join(l.calls, ","); got != tc.want {
+			t.Errorf("%s: limit counted %q, want %q", tc.name, got, tc.want)
 		}
 	}
 }
@@ -373,8 +382,8 @@ func TestPolicy_AuthoriseFollowsTheRoleMatrix(t *testing.T) {
 	for role, allowed := range allowedActions {
 		for letter, action := range letters {
 			err := merchant(action).authorise(identity{principal: Principal{Kind: MerchantToken, Role: role}})
-			if (err == nil) != strings.Contains(allowed, letter) {
-				t.Errorf("%s, %s: %v", role, action, err)
+			if want := strings.Contains(allowed, letter); (err == nil) != want {
+				t.Errorf("authorise of the role %s for the action %s returned the error %v, want success: %t", role, action, err, want)
 			}
 		}
 	}
@@ -385,11 +394,11 @@ func TestInterceptors_TurnPanicsIntoInternalErrors(t *testing.T) {
 	boom := func(context.Context, any) (any, error) { panic("boom") }
 	_, err := p.guard(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
 	if errorInfo(status.Convert(err)).GetReason() != "INTERNAL_ERROR" {
-		t.Errorf("guard: %v", err)
+		t.Errorf("guard returned the error %v, want INTERNAL_ERROR", err)
 	}
 	_, err = p.recover(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
 	if !errors.Is(err, affiliate.Refuse(affiliate.ReasonInternal)) {
-		t.Errorf("recovery: %v", err)
+		t.Errorf("recover returned the error %v, want %s", err, affiliate.ReasonInternal)
 	}
 }
 
@@ -400,6 +409,6 @@ func TestWithCaller_IgnoresMetadataOfUntrustedPeer(t *testing.T) {
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-client-ip", "203.0.113.9", "x-request-id", "chosen"))
 	c := callerFrom(p.withCaller(ctx))
 	if c.address.IsValid() || c.requestID == "chosen" {
-		t.Errorf("accepted %v, %q", c.address, c.requestID)
+		t.Errorf("withCaller took the address %v and the request id %q from an untrusted peer, want neither", c.address, c.requestID)
 	}
 }

@@ -19,18 +19,18 @@ type responseHeader struct {
 func (h *responseHeader) SetHeader(md metadata.MD) error { h.md = metadata.Join(h.md, md); return nil }
 
 func TestTotal_IsMarkedWhenCapped(t *testing.T) {
-	for _, tc := range []struct {
-		counted int64
-		search  *string // nil: a list without a search
-		total   int64
-		capped  bool
+	for name, tc := range map[string]struct {
+		counted    int64
+		search     *string // nil if the list has no search
+		wantTotal  int64
+		wantCapped bool
 	}{
-		{affiliate.MaxTotal, nil, affiliate.MaxTotal, false},
-		{affiliate.MaxTotal + 1, nil, affiliate.MaxTotal, true},
-		{affiliate.MaxTotal, new(string), affiliate.MaxTotal, false},
-		{affiliate.MaxTotal + 1, new(string), affiliate.MaxTotal, true},
-		{affiliate.MaxSearchTotal, ptr("a"), affiliate.MaxSearchTotal, false},
-		{affiliate.MaxSearchTotal + 1, ptr("a"), affiliate.MaxSearchTotal, true},
+		"list, at the limit":           {affiliate.MaxTotal, nil, affiliate.MaxTotal, false},
+		"list, over the limit":         {affiliate.MaxTotal + 1, nil, affiliate.MaxTotal, true},
+		"empty search, at the limit":   {affiliate.MaxTotal, new(""), affiliate.MaxTotal, false},
+		"empty search, over the limit": {affiliate.MaxTotal + 1, new(""), affiliate.MaxTotal, true},
+		"search, at the limit":         {affiliate.MaxSearchTotal, new("a"), affiliate.MaxSearchTotal, false},
+		"search, over the limit":       {affiliate.MaxSearchTotal + 1, new("a"), affiliate.MaxSearchTotal, true},
 	} {
 		header := &responseHeader{}
 		ctx := grpc.NewContextWithServerTransportStream(t.Context(), header)
@@ -40,10 +40,8 @@ func TestTotal_IsMarkedWhenCapped(t *testing.T) {
 		} else {
 			total = server.SearchTotal(ctx, tc.counted, *tc.search)
 		}
-		if capped := len(header.md.Get("total-capped")) == 1; total != tc.total || capped != tc.capped {
-			t.Errorf("count %d, search %v: total %d, capped %v", tc.counted, tc.search, total, capped)
+		if capped := len(header.md.Get("total-capped")) == 1; total != tc.wantTotal || capped != tc.wantCapped {
+			t.Errorf("%s: the total of %d rows is %d, capped: %t, want %d, capped: %t", name, tc.counted, total, capped, tc.wantTotal, tc.wantCapped)
 		}
 	}
 }
-
-func ptr(s string) *string { return &s }
