@@ -91,7 +91,7 @@ func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds
 func (s *Service) SweepRefunds(ctx context.Context, cursor affiliate.ParkedSale) (affiliate.ParkedSale, error) {
 	var failed error
 	for range sweepBatches {
-		recorded, next, err := s.store.RecordedParkedSales(ctx, cursor, sweepBatch)
+		recorded, next, err := s.store.SalesWithParkedRefunds(ctx, cursor, sweepBatch)
 		if err != nil {
 			return cursor, errors.Join(failed, err)
 		}

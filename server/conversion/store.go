@@ -49,10 +49,10 @@ type Store interface {
 	// ApplyParkedRefunds applies the parked refunds of a sale if the conversion with the
 	// sale's external id is recorded.
 	ApplyParkedRefunds(ctx context.Context, sale affiliate.ParkedSale, at time.Time) error
-	// RecordedParkedSales reads at most limit sales that have parked refunds and follow
+	// SalesWithParkedRefunds reads at most limit sales that have parked refunds and follow
 	// the sale in cursor. It returns those of the sales whose conversions are recorded.
 	// next is the cursor for the next call. It is zero if there are no more sales.
-	RecordedParkedSales(ctx context.Context, cursor affiliate.ParkedSale, limit int) (recorded []affiliate.ParkedSale, next affiliate.ParkedSale, err error)
+	SalesWithParkedRefunds(ctx context.Context, cursor affiliate.ParkedSale, limit int) (recorded []affiliate.ParkedSale, next affiliate.ParkedSale, err error)
 	// DropExpiredRefunds deletes at most limit parked refunds that have expired. It
 	// returns the number of deleted refunds.
 	DropExpiredRefunds(ctx context.Context, now time.Time, limit int) (int64, error)

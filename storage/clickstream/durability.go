@@ -39,12 +39,13 @@ func CheckDurability(ctx context.Context, client redis.UniversalClient, log *slo
 	}
 }
 
-// eachMaster calls do for each master of a Cluster, or for the only server.
-func eachMaster(ctx context.Context, client redis.UniversalClient, do func(context.Context, redis.UniversalClient) error) error {
+// eachMaster calls check for each master of a Cluster. If the client is not for a
+// Cluster, it calls check once with the client.
+func eachMaster(ctx context.Context, client redis.UniversalClient, check func(context.Context, redis.UniversalClient) error) error {
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return do(ctx, master) })
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return check(ctx, master) })
 	}
-	return do(ctx, client)
+	return check(ctx, client)
 }
 
 func checkDurability(ctx context.Context, server redis.UniversalClient, log *slog.Logger) error {

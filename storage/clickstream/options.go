@@ -21,9 +21,9 @@ const (
 	poolTimeout = 250 * time.Millisecond
 
 	// masterTimeout limits the time to find a master through its sentinels. The client
-	// makes two attempts with the last used sentinel before it tries another one. If this
-	// sentinel does not respond, the two attempts take two seconds. With a shorter
-	// timeout, the client would never try another sentinel.
+	// makes two attempts with the last used sentinel before it tries another sentinel. If
+	// the last used sentinel does not respond, the two attempts take two seconds. With a
+	// shorter timeout, the client would never try another sentinel.
 	masterTimeout = 2*ioTimeout + 2*dialTimeout
 
 	// maxRedirects is the maximum number of redirections of a command in a Cluster.

@@ -88,10 +88,10 @@ func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader
 func (r *Reader) Shards() int { return len(r.keys) }
 
 // Pending reads entries that were delivered to this consumer but not acknowledged. It
-// returns entries whose id is greater than after. For the first call, after is "0". If
+// returns entries whose id is greater than lastID, which is "0" in the first call. If
 // Pending returns fewer than Count entries, there are no more. Errors: ErrGroupLost.
-func (r *Reader) Pending(ctx context.Context, shard int, after string) ([]Entry, error) {
-	return r.read(ctx, r.client, shard, after, -1)
+func (r *Reader) Pending(ctx context.Context, shard int, lastID string) ([]Entry, error) {
+	return r.read(ctx, r.client, shard, lastID, -1)
 }
 
 // Next reads entries that have not been delivered to any consumer yet. If there are none,
@@ -311,8 +311,8 @@ func isMissing(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such key")
 }
 
-// before reports whether the stream id a is older than b. The format of a stream id is
-// "milliseconds-sequence".
+// before reports whether the stream id a is older than the stream id b. The format of a
+// stream id is "milliseconds-sequence".
 func before(a, b string) bool {
 	aMs, aSeq := splitID(a)
 	bMs, bSeq := splitID(b)

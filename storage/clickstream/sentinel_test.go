@@ -49,8 +49,9 @@ func TestSentinel_StreamWorksOnPromotedReplica(t *testing.T) {
 	}
 	p.Sentinels[0].Resume()
 
-	// The replica may not have received a group. The Reader creates such a group again.
-	// The new group delivers all entries of the stream again.
+	// If the replica has not received a group before the failover, the Reader creates the
+	// group again. The new group delivers all entries of the stream again. The test
+	// deletes a group to simulate this.
 	client := connect(t, endpoint)
 	eventually(t, func() error { return client.XGroupDestroy(ctx, clickstream.Key(3), clickstream.Group).Err() })
 	eventually(t, func() error {
@@ -69,7 +70,7 @@ func TestSentinel_StreamWorksOnPromotedReplica(t *testing.T) {
 }
 
 // If the sentinels do not know the master, a read must return an error. Without the
-// error, the caller would treat the stream as one without new entries.
+// error, the caller would conclude that the stream has no new entries.
 func TestSentinel_UnknownMasterIsAnError(t *testing.T) {
 	t.Parallel()
 	p := redistest.Sentinels(t)

@@ -25,8 +25,8 @@ const (
 	tailSkew = 6 * time.Minute
 )
 
-// Tail finds clicks in the newest entries of the streams. It can find a click before
-// ingestion has stored the click in the database.
+// Tail finds clicks in the newest entries (the tail) of the streams. It can find a click
+// before ingestion has stored the click in the database.
 type Tail struct {
 	client redis.UniversalClient
 	shards int

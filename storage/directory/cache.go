@@ -15,10 +15,10 @@ const (
 	maxCacheEntries = 50_000
 )
 
-// cache stores usable entries for at most maxCacheAge. If the cache is full, it evicts
-// the oldest entry. All entries have the same maximum age, so the oldest entry is also
-// the first to expire. Reads use Peek, which does not change the order of the entries and
-// therefore needs no exclusive lock.
+// cache stores usable entries (see Reader) for at most maxCacheAge. If the cache is full,
+// it evicts the oldest entry. All entries have the same maximum age, so the oldest entry
+// is also the first to expire. Reads use Peek, which does not change the order of the
+// entries and therefore needs no exclusive lock.
 type cache struct {
 	now func() time.Time
 

@@ -2,8 +2,12 @@
 // signing keys in Redis. With this copy, the collectors can process a click without the
 // database.
 //
-//	core (Writer) ── writes entries ─────▶ Redis ◀── reads entries ──── collector (Reader
-//	              ── publishes changes ──▶       ── sends changes ────▶  with a cache)
+//	core, Writer       ── writes an entry ──────────────────▶  Redis
+//	core, Writer       ── publishes the key of the entry ───▶  Redis
+//	collector, Reader  ◀── receives the key of the entry ────  Redis
+//	collector, Reader  ◀── reads the entry into its cache ───  Redis
+//
+// The core is the process that uses the database.
 //
 // Every entry has a version. The core obtains the version before it reads the state of
 // the entry from Postgres. A write has no effect if Redis already has the same or a newer
@@ -19,7 +23,8 @@
 //     not respond, the result is Unknown. The result is also Unknown for a missing entry
 //     while the directory is being rebuilt after a loss of data.
 //   - A new or activated entry works for every Reader as soon as its write is
-//     acknowledged, because Readers cache only usable entries.
+//     acknowledged. Readers cache only usable entries (active codes, active links and
+//     keys that are not revoked), so no cache can contain an older, unusable state.
 //   - A Reader that is connected to Redis uses the new state of an entry as soon as it
 //     receives the published change. Every other Reader uses it within 30 seconds.
 //
@@ -29,7 +34,7 @@
 //     maxmemory-policy must be noeviction.
 //   - If Redis loses its last second of writes, a deletion can be lost.
 //
-// A periodic job of the core repairs both faults.
+// A periodic job of the core repairs the directory after both faults.
 package directory
 
 import (
@@ -43,11 +48,11 @@ import (
 // The text in braces puts all keys into the same slot of a Cluster, so that one MGET can
 // read an entry and the marker at the same time.
 const (
-	keyPrefix     = "{directory}:"
-	markerKey     = keyPrefix + "complete"
-	rebuildKey    = keyPrefix + "rebuild"
-	signingKey    = keyPrefix + "signing-keys"
-	changeChannel = keyPrefix + "changed"
+	keyPrefix      = "{directory}:"
+	markerKey      = keyPrefix + "complete"
+	rebuildKey     = keyPrefix + "rebuild"
+	signingKeysKey = keyPrefix + "signing-keys"
+	changeChannel  = keyPrefix + "changed"
 	// dropAllMessage is a message on changeChannel. A Reader that receives this message
 	// drops its whole cache. Any other message is the key of one changed entry.
 	dropAllMessage = "*"

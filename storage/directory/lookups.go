@@ -23,9 +23,9 @@ type sharedLookup struct {
 
 func newLookups() *lookups { return &lookups{last: make(map[string]*sharedLookup)} }
 
-// do returns the result of a read that has started after the call of do. If the running
-// read fails, the waiting read is not made, and the requests that share the waiting read
-// fail too. Otherwise these requests would wait for a second timeout.
+// do returns the result of a read that starts after do was called. If the running read
+// fails, the waiting read is not made, and the requests that share the waiting read fail
+// too. Otherwise these requests would wait for a second timeout.
 func (l *lookups) do(key string, read func() (any, State)) (any, State) {
 	l.mu.Lock()
 	previous := l.last[key]

@@ -64,7 +64,7 @@ func (r *Reader) Link(ctx context.Context, key string) (*edgev1.LinkEntry, State
 
 // SigningKeys looks up the public keys that verify access tokens.
 func (r *Reader) SigningKeys(ctx context.Context) (*edgev1.SigningKeys, State) {
-	return lookup(ctx, r, signingKey, func(*edgev1.SigningKeys) bool { return true })
+	return lookup(ctx, r, signingKeysKey, func(*edgev1.SigningKeys) bool { return true })
 }
 
 // lookup reads an entry from the cache or from Redis. It caches the entry if usable

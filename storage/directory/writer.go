@@ -84,7 +84,7 @@ func (w *Writer) DeleteLink(ctx context.Context, version int64, key string) erro
 
 // PutSigningKeys writes the public keys that verify access tokens.
 func (w *Writer) PutSigningKeys(ctx context.Context, version int64, keys *edgev1.SigningKeys) error {
-	return w.put(ctx, version, signingKey, keys)
+	return w.put(ctx, version, signingKeysKey, keys)
 }
 
 func (w *Writer) put(ctx context.Context, version int64, key string, entry proto.Message) error {
@@ -193,7 +193,7 @@ func (b *Batch) DeleteLink(version int64, key string) {
 
 // PutSigningKeys adds the write of Writer.PutSigningKeys to the batch.
 func (b *Batch) PutSigningKeys(version int64, keys *edgev1.SigningKeys) {
-	b.add(version, signingKey, keys)
+	b.add(version, signingKeysKey, keys)
 }
 
 // Len returns the number of writes in the batch.

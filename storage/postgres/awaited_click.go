@@ -11,9 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// WaitingConversions returns up to limit conversions that wait for the given click,
-// ordered by id. They include the hashes of their buyers, because the fraud rules
-// compare these hashes.
+// WaitingConversions returns at most limit conversions that wait for the given click,
+// ordered by id. The conversions include the hashes of the buyers' data, because the
+// fraud rules compare these hashes.
 func (s *Store) WaitingConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error) {
 	const read = `
 		select ` + conversionColumns + `
@@ -121,8 +121,8 @@ func (s *Store) ArrivedClicks(ctx context.Context, cursor affiliate.AwaitedClick
 	return arrived, next, err
 }
 
-// DropExpiredAwaited deletes up to limit expired rows of awaited_clicks, of the whole
-// deployment, and returns how many it deleted.
+// DropExpiredAwaited deletes at most limit expired rows of awaited_clicks, of all
+// workspaces, and returns the number of deleted rows.
 func (s *Store) DropExpiredAwaited(ctx context.Context, now time.Time, limit int) (int64, error) {
 	const drop = `
 		delete from awaited_clicks a

@@ -45,7 +45,7 @@ type callGrouper[T comparable] struct {
 
 type call[T any] struct {
 	arg  T
-	err  error         // the error of the group
+	err  error         // the error of the call, or of its group
 	done chan struct{} // closed after err is set
 }
 
@@ -56,10 +56,10 @@ type exclusiveKey struct {
 	kind, name string
 }
 
-// do adds a call and returns the error of the call's group when the group is done. If
-// the context ends first, do returns the context's error. In this case, a call that is
-// still waiting for its group is never processed, and the outcome of a call that is
-// already being processed is unknown.
+// do adds a call, waits until the call is done, and returns its error. If the context
+// ends first, do returns the context's error. In this case, a call that is still waiting
+// for its group is never processed, and the outcome of a call that is already being
+// processed is unknown.
 func (g *callGrouper[T]) do(ctx context.Context, arg T) error {
 	c := &call[T]{arg: arg, done: make(chan struct{})}
 	g.mu.Lock()
@@ -207,6 +207,7 @@ func NewLookups[T comparable](db *DB, read func(ctx context.Context, pool *pgxpo
 	}}
 }
 
-// Do returns when the look-up has its result, or when the context ends. An error while
-// reading applies to all look-ups of the group.
+// Do returns when the look-up has its result, or when the context ends. If the database
+// cannot be reached, all look-ups of the group fail. After any other error, each look-up
+// of the group is repeated on its own.
 func (l *Lookups[T]) Do(ctx context.Context, lookup T) error { return l.grouper.do(ctx, lookup) }

@@ -54,7 +54,7 @@ var checks = []check{
 // and takes no row locks, so no writer waits for it. While the snapshot is open,
 // Postgres cannot remove dead rows. The statement timeout of the pool does not apply;
 // the deadline of ctx is the only time limit. The last result compares the database's
-// clock with now, the clock of this process.
+// clock with now, which is the clock of this process.
 func (s *Store) CheckAccounts(ctx context.Context, now func() time.Time) (results []affiliate.CheckResult, err error) {
 	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := setCheckLimits(ctx, tx); err != nil {
@@ -104,8 +104,8 @@ func (c check) run(ctx context.Context, tx pgx.Tx) (affiliate.CheckResult, error
 	return result, err
 }
 
-// checkClock reads the database's clock and compares it with now before and after the
-// query.
+// checkClock reads the database's clock and compares it with the clock of this process,
+// which it reads before and after the query.
 func checkClock(ctx context.Context, tx pgx.Tx, now func() time.Time) (affiliate.CheckResult, error) {
 	const query = `select clock_timestamp()`
 	result := affiliate.CheckResult{Name: "clock", Compares: "the clocks of this process and of the database", Compared: 1}

@@ -12,13 +12,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// earnerColumns are the fields of affiliate.Earner. They are selected from programs p
-// and participants t.
+// earnerColumns are the fields of affiliate.Earner: a participant who can earn a
+// commission, with the rules of the programme. They are selected from programs p and
+// participants t.
 //
-// The column brought holds the number of conversions and the revenue that a participant
-// has brought in so far. Only commission rules with tiers need it. The value is the sum
-// of the stored totals and of the deltas that are not yet added to the totals, read in
-// one snapshot. Conversions that were refunded in full are subtracted, because a refund
+// The column prior_totals holds the number of conversions and the revenue of the
+// participant so far. Only commission rules with tiers need it. The value is the sum of
+// the stored totals and of the deltas that are not yet added to the totals, read in one
+// snapshot. Conversions that were refunded in full are subtracted, because a refund
 // reduces the revenue in the totals but not the number of conversions.
 const earnerColumns = `
 	p.id as program_id, p.name as program_name, p.status as program_status, p.currency,
@@ -44,7 +45,7 @@ const earnerColumns = `
 			from stats_deltas d
 			where d.workspace_id = t.workspace_id and d.participant_id = t.id and d.mode = t.mode
 		) as n
-	) end as brought`
+	) end as prior_totals`
 
 // earnerOfX joins programs p and participants t to rows x that have the ids of both.
 // Each join is one search in the primary key. The lateral join with a limit keeps the
@@ -76,7 +77,7 @@ type earnerRow struct {
 	OverrideRateBps         *int64
 	OverrideFlatAmountCents *int64
 	Group                   *affiliate.GroupRate
-	Brought                 []int64 // conversions and revenue; nil if the rules have no tiers
+	PriorTotals             []int64 // conversions and revenue; nil if the rules have no tiers
 }
 
 func (r earnerRow) earner() affiliate.Earner {
@@ -91,8 +92,8 @@ func (r earnerRow) earner() affiliate.Earner {
 	if r.OverrideRateBps != nil || r.OverrideFlatAmountCents != nil {
 		earner.Rule.Override = &affiliate.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatAmountCents}
 	}
-	if len(r.Brought) == 2 {
-		earner.PriorTotals = affiliate.PriorTotals{Conversions: r.Brought[0], RevenueCents: r.Brought[1]}
+	if len(r.PriorTotals) == 2 {
+		earner.PriorTotals = affiliate.PriorTotals{Conversions: r.PriorTotals[0], RevenueCents: r.PriorTotals[1]}
 	}
 	return earner
 }
@@ -157,11 +158,11 @@ func findClicks(ctx context.Context, pool *pgxpool.Pool, lookups []*clickLookup)
 // covers.
 const spanDays = 32
 
-// eachSpan groups the indexes from 0 to n-1 by their times, into spans of spanDays
-// days. It calls do once per span with the indexes and with the first and the last of
-// their times. Without these groups, one old click would make a statement open all
-// partitions between its day and today.
-func eachSpan(n int, timeOf func(int) time.Time, do func(indexes []int, first, last time.Time)) {
+// eachSpan groups the indexes from 0 to n-1 by their times, into spans of spanDays days.
+// It calls onSpan once per span with the indexes and with the first and the last of their
+// times. Without these groups, one old click would make a statement open all partitions
+// between its day and today.
+func eachSpan(n int, timeOf func(int) time.Time, onSpan func(indexes []int, first, last time.Time)) {
 	spans := map[int64][]int{}
 	for i := range n {
 		span := timeOf(i).Unix() / (spanDays * 24 * 60 * 60)
@@ -169,7 +170,7 @@ func eachSpan(n int, timeOf func(int) time.Time, do func(indexes []int, first, l
 	}
 	for _, indexes := range spans {
 		byTime := func(a, b int) int { return timeOf(a).Compare(timeOf(b)) }
-		do(indexes, timeOf(slices.MinFunc(indexes, byTime)), timeOf(slices.MaxFunc(indexes, byTime)))
+		onSpan(indexes, timeOf(slices.MinFunc(indexes, byTime)), timeOf(slices.MaxFunc(indexes, byTime)))
 	}
 }
 

@@ -83,11 +83,11 @@ type purgePosition struct {
 	N           int64 // rows in the batch
 }
 
-// PurgeClicks removes the visitor data from all clicks with a time before the given
-// one: the hashes of the address and of the user agent, and the address prefix. It
-// processes the days in order, oldest first, in batches of retentionBatch clicks. Each
-// batch is a transaction. PurgeClicks calls more before each batch and stops when more
-// returns false. It returns the number of purged clicks. It is safe to repeat the call.
+// PurgeClicks removes the visitor data (the hashes of the address and of the user agent,
+// and the address prefix) from all clicks before the given time. It processes the days in
+// order, oldest first, in batches of retentionBatch clicks. Each batch is a transaction.
+// PurgeClicks calls mayContinue before each batch and stops when the result is false. It
+// returns the number of purged clicks. It is safe to repeat the call.
 //
 // PurgeClicks finds clicks by their address hash. A click has an address prefix only if
 // it has an address hash. A click whose address could not be parsed has only the user
@@ -97,13 +97,13 @@ type purgePosition struct {
 //
 // The time of a click is the time in its id. It differs from the time of receipt by at
 // most five minutes.
-func (s *Store) PurgeClicks(ctx context.Context, before time.Time, more func() bool) (int64, error) {
+func (s *Store) PurgeClicks(ctx context.Context, before time.Time, mayContinue func() bool) (int64, error) {
 	days, err := s.clickDays(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("read the partitions of clicks: %w", err)
 	}
 	before = before.UTC()
-	purged, err := s.purge(ctx, purgeStray, time.Time{}, before, more)
+	purged, err := s.purge(ctx, purgeStray, time.Time{}, before, mayContinue)
 	for _, day := range days {
 		if err != nil || !day.Before(before) {
 			break
@@ -113,14 +113,14 @@ func (s *Store) PurgeClicks(ctx context.Context, before time.Time, more func() b
 			end = before
 		}
 		var n int64
-		n, err = s.purge(ctx, purgeDay, day, end, more)
+		n, err = s.purge(ctx, purgeDay, day, end, mayContinue)
 		purged += n
 	}
 	return purged, err
 }
 
-func (s *Store) purge(ctx context.Context, sql string, first, end time.Time, more func() bool) (purged int64, err error) {
-	for at := (purgePosition{IPHash: []byte{}, N: retentionBatch}); at.N == retentionBatch && more(); {
+func (s *Store) purge(ctx context.Context, sql string, first, end time.Time, mayContinue func() bool) (purged int64, err error) {
+	for at := (purgePosition{IPHash: []byte{}, N: retentionBatch}); at.N == retentionBatch && mayContinue(); {
 		rows, _ := s.pool.Query(ctx, sql, planForArgs, first, end, at.WorkspaceID, at.IPHash, at.ClickedAt, retentionBatch)
 		at, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[purgePosition])
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -143,13 +143,14 @@ func (s *Store) clickDays(ctx context.Context) ([]time.Time, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[time.Time])
 }
 
-// RollClicks replaces old clicks by the daily sums in click_days, in one transaction.
-// Each call does one of three things. It processes all clicks of a day that ended at
-// least 13 months ago and drops the day's partition. If the partition is large, it
-// processes one piece of the partition. Or it processes one batch of old clicks whose
-// day has no partition. It returns the number of processed clicks. ok is false if there
-// was nothing to do, or if another process is already doing it. If a partition cannot
-// be locked within one second, RollClicks returns an error and changes nothing.
+// RollClicks replaces old clicks by the daily sums in click_days, in one transaction. Old
+// clicks are those of days that ended at least 13 months ago. A call replaces all clicks
+// of one day and drops the day's partition. If the partition is large, the call replaces
+// only one piece of the partition. If there is no partition with old clicks, the call
+// replaces one batch of old clicks from the default partition. It returns the number of
+// replaced clicks. ok is false if there was nothing to do, or if another process is
+// already doing it. If a partition cannot be locked within one second, RollClicks returns
+// an error and changes nothing.
 func (s *Store) RollClicks(ctx context.Context) (clicks int64, ok bool, err error) {
 	return s.rollClicks(ctx, rollBlocks)
 }
@@ -172,9 +173,9 @@ func (s *Store) rollClicks(ctx context.Context, blocks int) (clicks int64, ok bo
 	return *rolled, true, nil
 }
 
-// DropDeadLetters deletes up to limit dead letters that were created before the given
-// instant, and returns how many it deleted. Dead letters contain the same visitor data
-// as clicks, so they must be deleted too.
+// DropDeadLetters deletes at most limit dead letters that were created before the given
+// time, and returns the number of deleted dead letters. Dead letters contain the same
+// visitor data as clicks, so they must be deleted too.
 func (s *Store) DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, dropDeadLetters, before, limit)
 	return tag.RowsAffected(), err

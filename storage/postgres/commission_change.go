@@ -84,44 +84,44 @@ type historyRow struct {
 	Code         *string                     `db:"code"`
 }
 
-// settle stores changes of commissions and everything that follows from them except the
-// events: history, ledger entries, balances, counts and participants' totals. It does
-// not add new commissions to the totals, because the conversions of the new commissions
-// do this.
+// storeCommissionChanges stores changes of commissions and everything that follows from
+// them except the events: history, ledger entries, balances, counts and participants'
+// totals. It does not add a new commission to the totals, because the transaction that
+// attributes the conversion adds the commission together with the conversion.
 //
-// A transaction calls settle or queueSettlement once, with all its changes, after it
-// has locked all other rows that it needs. Many transactions update the same rows of
-// balances and counts. Because a transaction updates them in one call, it locks them in
-// a fixed order, and there is no deadlock. A transaction with too many changes for one
-// call uses a settlement.
-func settle(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
-	s := newSettlement()
+// A transaction calls storeCommissionChanges or queueCommissionChanges once, with all its
+// changes, after it has locked all other rows that it needs. Many transactions update the
+// same rows of balances and counts. Because a transaction updates them in one call, it
+// locks them in a fixed order, and there is no deadlock. A transaction with too many
+// changes for one call uses a commissionWriter.
+func storeCommissionChanges(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
+	s := newCommissionWriter()
 	if err := s.write(ctx, tx, changes...); err != nil {
 		return err
 	}
 	return s.end(ctx, tx)
 }
 
-// queueSettlement adds the statements of settle to a batch.
-func queueSettlement(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
-	s := newSettlement()
+// queueCommissionChanges adds the statements of storeCommissionChanges to a batch.
+func queueCommissionChanges(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
+	s := newCommissionWriter()
 	s.queue(batch, changes...)
 	s.queueEnd(batch)
 }
 
-// settlement does the work of settle in several steps: any number of calls of write and
-// then one call of end. Only end locks the rows of balances and counters, which many
-// transactions update.
-type settlement struct {
+// commissionWriter does the work of storeCommissionChanges in several steps: any number
+// of calls of write and then one call of end. Only end locks the rows of balances and
+// counters, which many transactions update.
+type commissionWriter struct {
 	entries []affiliate.LedgerEntry
 	counts  commissionCounts
 }
 
-func newSettlement() *settlement { return &settlement{counts: commissionCounts{}} }
+func newCommissionWriter() *commissionWriter { return &commissionWriter{counts: commissionCounts{}} }
 
 // queue adds the statements for the changes, the totals and the history to a batch. It
 // collects the ledger entries and counts for queueEnd.
-func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
+func (s *commissionWriter) queue(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
 	var updates []commissionUpdateRow
 	var history []historyRow
 	var deltas []affiliate.StatsDelta
@@ -134,7 +134,7 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 			from = &before.Status
 			// A statement can update a row only once. If there are several changes of
 			// one commission, they therefore become one update, from the state before
-			// the first change to the state after the last.
+			// the first change to the state after the last change.
 			if i, again := indexes[after.ID]; again {
 				updates[i] = updatedCommission(first[after.ID], after)
 			} else {
@@ -176,21 +176,21 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 // queueEnd adds the statements for the ledger, balances and counts to a batch. They
 // write their rows in a fixed order, because many transactions update the same balances
 // and counts.
-func (s *settlement) queueEnd(batch *pgx.Batch) {
-	slot := anySlot()
+func (s *commissionWriter) queueEnd(batch *pgx.Batch) {
+	slot := randomSlot()
 	queueLedger(batch, slot, s.entries...)
 	s.counts.queue(batch, slot)
 }
 
 // write runs queue in one round trip.
-func (s *settlement) write(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
+func (s *commissionWriter) write(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
 	batch := &pgx.Batch{}
 	s.queue(batch, changes...)
 	return send(ctx, tx, batch)
 }
 
 // end runs queueEnd in one round trip.
-func (s *settlement) end(ctx context.Context, tx *Tx) error {
+func (s *commissionWriter) end(ctx context.Context, tx *Tx) error {
 	batch := &pgx.Batch{}
 	s.queueEnd(batch)
 	return send(ctx, tx, batch)
@@ -201,7 +201,7 @@ func send(ctx context.Context, tx *Tx, batch *pgx.Batch) error {
 		return nil
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("settle commissions: %w", err)
+		return fmt.Errorf("store commission changes: %w", err)
 	}
 	return nil
 }
@@ -219,15 +219,15 @@ type countKey struct {
 
 type countSum struct{ n, cents int64 }
 
-// foreverStarts is the start of the counters that cover all time (grain "ever").
-var foreverStarts = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+// allTimeStart is the start of the counters that cover all time (grain "ever").
+var allTimeStart = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (counts commissionCounts) add(c affiliate.Commission, sign int64) {
 	group := c.CountGroup()
 	day := group.Day
 	group.Day = time.Time{}
 	month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)
-	for _, key := range []countKey{{"ever", foreverStarts, group}, {"month", month, group}, {"day", day, group}} {
+	for _, key := range []countKey{{"ever", allTimeStart, group}, {"month", month, group}, {"day", day, group}} {
 		sum := counts[key]
 		sum.n += sign
 		sum.cents += sign * c.AmountCents

@@ -28,7 +28,7 @@ import (
 // to affiliate.MaxSearchTotal.
 
 // grain is the length of the period that a counter in commission_counts covers. byRow
-// means that no counter is used and the rows of commissions are counted.
+// means that no counter is used and the rows of the table commissions are counted.
 type grain string
 
 const (
@@ -92,21 +92,20 @@ func spansOf(p affiliate.Period) []span {
 	if inverted(days) {
 		return nonEmpty(span{byRow, p})
 	}
-	// head and tail are the grains of the full days before and after the full months.
-	head, tail := byDay, byDay
 	months := byMonth.inner(days)
 	if inverted(months) {
-		// No month starts within the full days. They all belong to the head, and there
-		// are neither months nor a tail.
-		months, tail = affiliate.Period{From: days.Before, Before: days.Before}, byRow
+		// No month starts within the full days. All full days are therefore in the span
+		// before the months. The spans of the months and of the days after them are
+		// empty.
+		months = affiliate.Period{From: days.Before, Before: days.Before}
 	}
 	var spans []span
 	if p.From != nil {
-		spans = append(spans, span{byRow, affiliate.Period{From: p.From, Before: days.From}}, span{head, affiliate.Period{From: days.From, Before: months.From}})
+		spans = append(spans, span{byRow, affiliate.Period{From: p.From, Before: days.From}}, span{byDay, affiliate.Period{From: days.From, Before: months.From}})
 	}
 	spans = append(spans, span{byMonth, months})
 	if p.Before != nil {
-		spans = append(spans, span{tail, affiliate.Period{From: months.Before, Before: days.Before}}, span{byRow, affiliate.Period{From: days.Before, Before: p.Before}})
+		spans = append(spans, span{byDay, affiliate.Period{From: months.Before, Before: days.Before}}, span{byRow, affiliate.Period{From: days.Before, Before: p.Before}})
 	}
 	return nonEmpty(spans...)
 }
@@ -127,11 +126,11 @@ func nonEmpty(spans ...span) []span {
 	})
 }
 
-// spansSQL returns a statement that counts the commissions of the spans, and its
-// arguments. The conditions in where apply to both tables, commissions and
-// commission_counts, each with the alias c. selected returns the select list for a
-// span, and groups is the group by list.
-func spansSQL(where conditions, spans []span, selected func(i int, g grain) string, groups string) (string, []any) {
+// spansSQL returns a statement that counts the commissions of the spans, and the
+// arguments of the statement. The conditions in where apply to both tables, commissions
+// and commission_counts, each with the alias c. selectList returns the SELECT list for a
+// span. groupBy is the GROUP BY list.
+func spansSQL(where conditions, spans []span, selectList func(i int, g grain) string, groupBy string) (string, []any) {
 	var parts []string
 	for i, s := range spans {
 		table, column := "commission_counts c", "c.starts"
@@ -143,7 +142,7 @@ func spansSQL(where conditions, spans []span, selected func(i int, g grain) stri
 			part.add("c.grain = '" + string(s.Grain) + "'")
 		}
 		part.within(column, s.Period)
-		parts = append(parts, "select "+selected(i, s.Grain)+" from "+table+" where "+part.sql()+" group by "+groups)
+		parts = append(parts, "select "+selectList(i, s.Grain)+" from "+table+" where "+part.sql()+" group by "+groupBy)
 		where.args = part.args
 	}
 	return strings.Join(parts, " union all "), where.args

@@ -40,9 +40,9 @@ func commissionExportSQL(where conditions, order affiliate.CommissionOrder) stri
 const exportPlan = `set local enable_sort = off; set local enable_seqscan = off`
 
 // ExportCommissions returns every row of a list, in the list's order. It uses a
-// connection and an export slot as Export does. All elements of the sequence are the
-// same row value: the next element overwrites it. Errors: NOT_FOUND for the filter's
-// participant, SERVICE_UNAVAILABLE if too many exports are running.
+// connection and an export slot as Export does. All elements of the sequence point to the
+// same row value, which the next element overwrites. Errors: NOT_FOUND if the filter's
+// participant does not exist, SERVICE_UNAVAILABLE if too many exports are running.
 func (s *Store) ExportCommissions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder,
 ) iter.Seq2[*affiliate.CommissionRow, error] {

@@ -28,7 +28,7 @@ func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, ac
 	return s.InTx(ctx, func(tx *Tx) error {
 		batch := &pgx.Batch{}
 		queueCommissions(batch, c)
-		queueSettlement(batch, affiliate.NewCommissionChange(c, actor, nil))
+		queueCommissionChanges(batch, affiliate.NewCommissionChange(c, actor, nil))
 		return tx.SendBatch(ctx, batch).Close()
 	})
 }

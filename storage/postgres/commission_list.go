@@ -12,11 +12,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of commissions. In the default order, which is by time of creation, a page is
-// read from an index that has this order, with or without a filter. The counters in
-// commission_counts show on which day the page begins. The cost of a page is therefore
-// its size and its offset within one day. In any other order, the statement reads all
-// rows that match the filter. The total is a sum of counters.
+// Lists of commissions. The default order is by time of creation. In this order, a page
+// is read from an index that has the same order, both with and without a filter. The
+// counters in commission_counts show on which day the page begins. The statement
+// therefore skips only the rows of this day that are before the page. In any other order,
+// the statement reads all rows that match the filter. The total is a sum of counters.
 //
 // A search finds its rows through its own indexes (migration 0003). Its cost grows with
 // the number of matches. Its total stops at affiliate.MaxSearchTotal.
@@ -90,10 +90,12 @@ func listCommissions(
 	return items, total, err
 }
 
-// startOfPage counts the rows that match the filter. It also returns a filter and an
-// offset with which the page can be read, so that Postgres skips as few rows as
-// possible. In the order of creation, the returned filter begins with the day on which
-// the page begins, and the offset is the position of the page within this day.
+// startOfPage returns the number of rows that match the filter. It also returns a
+// narrowed filter and an offset: the page starts at this offset in the list of the
+// narrowed filter. If the list is ordered by creation, the list of the narrowed filter
+// starts with the day on which the page starts. Postgres therefore skips only rows of
+// this day. In any other case, the filter is not narrowed, and the offset is the offset
+// of the page.
 func startOfPage(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (narrowed affiliate.CommissionFilter, offset, total int64, err error) {
@@ -164,8 +166,8 @@ func countFound(ctx context.Context, tx pgx.Tx, where conditions) (total int64, 
 }
 
 // commissionTotalSQL returns the statement that counts commissions with CountUpTo.
-func commissionTotalSQL(where conditions, most int64) string {
-	return CountUpTo(most, `from commissions c where `+where.sql())
+func commissionTotalSQL(where conditions, limit int64) string {
+	return CountUpTo(limit, `from commissions c where `+where.sql())
 }
 
 func readCommissions(
@@ -186,9 +188,9 @@ func readCommissions(
 	return items, nil
 }
 
-// commissionPageSQL returns the statement for a page. After the arguments of where, the
-// statement has two more: the size and the offset of the page. It joins the names of
-// programmes and partners only to the rows of the page.
+// commissionPageSQL returns the statement for a page. The arguments of the statement are
+// the arguments of where, the size of the page and the offset of the page. The statement
+// joins the names of programmes and partners only to the rows of the page.
 func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string {
 	from, sort := "commissions c", commissionSortOf(order)
 	if order.By == affiliate.SortPartnerName {
@@ -209,8 +211,8 @@ type conditions struct {
 	args  []any
 }
 
-// add appends a term. Each ? in the term is replaced by a placeholder for the next
-// value of args.
+// add appends a term and its arguments. It replaces each ? in the term by the placeholder
+// of the next argument.
 func (c *conditions) add(term string, args ...any) {
 	for _, arg := range args {
 		term = strings.Replace(term, "?", c.placeholder(1), 1)
@@ -219,7 +221,7 @@ func (c *conditions) add(term string, args ...any) {
 	c.terms = append(c.terms, term)
 }
 
-// placeholder returns the placeholder for the nth of the arguments that follow c.args.
+// placeholder returns the placeholder of the nth argument after c.args.
 func (c *conditions) placeholder(n int) string { return fmt.Sprintf("$%d", len(c.args)+n) }
 
 func (c *conditions) sql() string { return strings.Join(c.terms, " and ") }
@@ -246,16 +248,16 @@ func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter)
 	}
 	if filter.Participant != nil {
 		// commission_counts has no column for the participant. If the filter has a
-		// participant, spansFor returns only spans for which the rows of commissions
-		// are counted.
+		// participant, spansFor therefore returns only spans with the grain byRow, which
+		// do not use commission_counts.
 		where.add("c.participant_id = ?", *filter.Participant)
 	}
 	if filter.Status != "" {
 		where.add("c.status = ?", filter.Status)
 	}
 	if filter.NeedsReview != nil {
-		// The term has no parameter, because Postgres uses the partial index of flagged
-		// rows only if the condition is a constant.
+		// The term has no placeholder, because Postgres uses the partial index of rows
+		// that need review only if the condition is a constant.
 		if *filter.NeedsReview {
 			where.add("c.needs_review")
 		} else {
@@ -305,10 +307,10 @@ func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope
 	return where, nil
 }
 
-// searchPartners returns the participants whose partner's name or email address starts
-// with the prefix, up to maxSearchPartners + 1 of them. It is a separate query because
-// Postgres can combine a list of ids with the other indexes of a search, but not a
-// subquery.
+// searchPartners returns at most maxSearchPartners + 1 participants whose partner's name
+// or email address matches the pattern. It is a separate query, because Postgres can
+// combine a list of ids with the other indexes of a search, but cannot combine a subquery
+// with them.
 func searchPartners(ctx context.Context, db Queryer, scope affiliate.Scope, pattern string, hideEmails bool) ([]affiliate.ParticipantID, error) {
 	const byName = `
 		select p.id from users u

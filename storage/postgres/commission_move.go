@@ -29,8 +29,8 @@ func (tx *Tx) LockCommission(
 }
 
 // TryLockCommission locks a pending commission without waiting. There is no payout to
-// lock, because a pending commission is never in a payout. Errors: NOT_FOUND, also if
-// another transaction has locked the commission.
+// lock, because a pending commission is never in a payout. Errors: NOT_FOUND if there is
+// no such commission, or if another transaction has locked it.
 func (tx *Tx) TryLockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.LockedCommission, error) {
@@ -86,7 +86,7 @@ func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...affiliate.C
 	if err := updatePayouts(ctx, tx, changes...); err != nil {
 		return err
 	}
-	if err := settle(ctx, tx, changes...); err != nil {
+	if err := storeCommissionChanges(ctx, tx, changes...); err != nil {
 		return err
 	}
 	var events []affiliate.Event
@@ -115,9 +115,9 @@ func (tx *Tx) CommissionDetail(
 }
 
 // selectDue reads one page of the commissions of all workspaces that are due for
-// automatic approval. A page starts after the last row of the previous page. Without
-// this condition, commissions that cannot be approved would fill every page, and later
-// rows would never be read.
+// automatic approval. A page starts after the last row of the previous page. If each page
+// started with the first due commission instead, commissions that cannot be approved
+// would fill every page, and later rows would never be read.
 const selectDue = `
 	select c.workspace_id as workspace, c.mode, c.program_id as program, c.id, c.auto_approve_at
 	from commissions c
@@ -131,8 +131,8 @@ const selectDue = `
 	order by c.auto_approve_at, c.id
 	limit $4`
 
-// DueCommissions returns up to limit commissions of all workspaces that are due for
-// automatic approval at the time now. They are ordered by AutoApproveAt and start after
+// DueCommissions returns at most limit commissions of all workspaces that are due for
+// automatic approval at the given time. They are ordered by AutoApproveAt and start after
 // the given commission. DueCommissions locks nothing, so the caller must lock each
 // commission and check it again.
 func (s *Store) DueCommissions(

@@ -11,7 +11,7 @@ import (
 
 // CommissionStats counts and sums the commissions that match a filter, in one snapshot.
 // If the filter has a search text, it counts at most affiliate.MaxSearchTotal
-// commissions. Errors: NOT_FOUND for the filter's programme and participant.
+// commissions. Errors: NOT_FOUND if the filter's programme or participant does not exist.
 func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (stats affiliate.CommissionStats, err error) {
 	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
 		return stats, err

@@ -25,8 +25,8 @@ type pendingReport struct {
 // error, or if a response is already stored under its idempotency key
 // (ReportResult.Replay).
 type reportState struct {
-	recorded affiliate.ReportResult
-	err      error
+	result affiliate.ReportResult
+	err    error
 
 	keyClaimed bool // this transaction inserted the idempotency key
 	duplicate  bool // the external id was already recorded
@@ -35,7 +35,7 @@ type reportState struct {
 	changes []affiliate.CommissionChange
 }
 
-func (r *pendingReport) dropped() bool { return r.err != nil || r.recorded.Replay != nil }
+func (r *pendingReport) dropped() bool { return r.err != nil || r.result.Replay != nil }
 
 // remaining returns the reports of a batch that are not dropped.
 func remaining(batch []*pendingReport) []*pendingReport {
@@ -103,8 +103,8 @@ func decideBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 }
 
 // countEarlierInBatch counts the earlier conversions of the same batch for the fraud
-// rules, which use the number of the participant's conversions in the last hour. These
-// conversions are not stored yet, so the database cannot count them.
+// rules. The rules use the number of the participant's conversions in the last hour. The
+// conversions of the batch are not stored yet, so the database cannot count them.
 func (r *pendingReport) countEarlierInBatch(before []*pendingReport) {
 	for _, other := range before {
 		if other.dropped() || other.duplicate || !other.decision.Attributed {
@@ -155,14 +155,14 @@ func queueDuplicates(batch *pgx.Batch, all []*pendingReport) {
 func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, onSelected func(*pendingReport)) {
 	var workspaces []affiliate.WorkspaceID
 	var modes []affiliate.Mode
-	var external []string
+	var externalIDs []string
 	var ids []affiliate.ConversionID
 	for _, r := range all {
 		c := r.Conversion
 		workspaces, modes = append(workspaces, c.Scope.Workspace), append(modes, c.Scope.Mode)
-		external, ids = append(external, c.ExternalTransactionID), append(ids, c.ID)
+		externalIDs, ids = append(externalIDs, c.ExternalTransactionID), append(ids, c.ID)
 	}
-	batch.Queue(statement, workspaces, modes, external, ids).Query(func(rows pgx.Rows) error {
+	batch.Queue(statement, workspaces, modes, externalIDs, ids).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
 		for _, r := range all {
 			if slices.Contains(found, r.Conversion.ID) {
@@ -201,7 +201,7 @@ func insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	}
 	for _, r := range batch {
 		c := r.Conversion
-		r.refunds = refundChanges{sale: c, decision: r.decision, at: c.CreatedAt}
+		r.refunds = refundChanges{conversion: c, decision: r.decision, at: c.CreatedAt}
 		switch {
 		case !inserted[c.ID]:
 			r.err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
@@ -216,10 +216,10 @@ func insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 			}
 		}
 		var err error
-		if r.changes, err = affiliate.BeginCommission(r.commission, r.refunds.sale, affiliate.System, nil, c.CreatedAt); err != nil {
+		if r.changes, err = affiliate.BeginCommission(r.commission, r.refunds.conversion, affiliate.System, nil, c.CreatedAt); err != nil {
 			return err
 		}
-		r.recorded = affiliate.ReportResult{Conversion: r.refunds.sale, Decision: r.decision, Commission: commissionAfter(r.changes)}
+		r.result = affiliate.ReportResult{Conversion: r.refunds.conversion, Decision: r.decision, Commission: commissionAfter(r.changes)}
 	}
 	return nil
 }
@@ -276,13 +276,13 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport)
 		if r.Key == nil {
 			continue
 		}
-		stored, err := r.recorded.Outcome().Encode()
+		stored, err := r.result.Outcome().Encode()
 		if err != nil {
 			return err
 		}
 		queueResponse(batch, r.Conversion.Scope, r.Key, stored)
 	}
-	queueSettlement(batch, changes...)
+	queueCommissionChanges(batch, changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("write conversion outcomes: %w", err)
 	}
@@ -307,7 +307,7 @@ type outcome struct {
 
 // queueOutcomes queues the statements that follow from decisions: they insert
 // commissions and fraud events, count redemptions, bind customers and update the stats.
-// The caller queues the statements for the conversions and calls queueSettlement for
+// The caller queues the statements for the conversions and calls queueCommissionChanges for
 // the commissions.
 func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 	var commissions []affiliate.Commission
@@ -357,8 +357,8 @@ func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 	}
 }
 
-// attributedEarner returns the participant to whom a decision attributes the
-// conversion.
+// attributedEarner returns the participant to whom a decision attributes the conversion,
+// with the rules of the programme.
 func attributedEarner(in affiliate.AttributionInputs, d affiliate.Decision) affiliate.Earner {
 	switch *d.Method {
 	case affiliate.ByClick:

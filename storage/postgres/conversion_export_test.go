@@ -17,7 +17,7 @@ const (
 	FindBindingSQL     = findBinding
 	FindPaymentsSQL    = findPayments
 	RecountPaymentsSQL = recountPayments
-	FindEarnedSQL      = findEarned
+	FindEarnedSQL      = findActiveCommission
 	FindParticipantSQL = findParticipant
 )
 

@@ -14,8 +14,8 @@ import (
 
 // Lists of conversions, newest first. For each condition of a filter there is an index
 // that starts with the column of the condition and then has the order of the list. If a
-// filter has several conditions, Postgres uses one of these indexes. It skips the rows
-// before the page in the index, without reading the table. It then reads the rows of
+// filter has several conditions, Postgres uses the index of one of them. It skips the
+// rows before the page in the index, without reading the table. It then reads the rows of
 // the page by their primary keys. The total is counted in the same index and stops at
 // affiliate.MaxTotal.
 //
@@ -94,8 +94,8 @@ func conversionListArgs(scope affiliate.Scope, filter affiliate.ConversionFilter
 }
 
 // Conversions returns one page of a mode's conversions, newest first, and the number of
-// rows on all pages, up to affiliate.MaxTotal. Errors: NOT_FOUND for the filter's
-// programme and participant.
+// rows on all pages, up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter's
+// programme or participant does not exist.
 func (s *Store) Conversions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page,
 ) ([]affiliate.ConversionItem, int64, error) {

@@ -29,17 +29,17 @@ type newCustomerRow struct {
 // queueCustomers queues the statements that lock the customers of conversions, in a
 // fixed order.
 func queueCustomers(batch *pgx.Batch, all []*signals) {
-	named := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.CustomerRef == nil })
-	slices.SortFunc(named, func(a, b *signals) int {
+	withCustomer := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.CustomerRef == nil })
+	slices.SortFunc(withCustomer, func(a, b *signals) int {
 		return cmp.Or(a.conversion.Scope.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.CustomerRef, *b.conversion.CustomerRef))
 	})
-	rows := make([]newCustomerRow, len(named))
-	for i, s := range named {
+	rows := make([]newCustomerRow, len(withCustomer))
+	for i, s := range withCustomer {
 		rows[i] = newCustomerRow{WorkspaceID: s.conversion.Scope.Workspace, Mode: s.conversion.Scope.Mode, Ref: s.conversion.CustomerRef, CreatedAt: s.conversion.CreatedAt}
 	}
 	for _, q := range lockCustomers.queue(batch, rows...) {
-		part := named[:q.n]
-		named = named[q.n:]
+		part := withCustomer[:q.n]
+		withCustomer = withCustomer[q.n:]
 		q.Query(func(rows pgx.Rows) error {
 			inserted, err := pgx.CollectRows(rows, pgx.RowTo[bool])
 			for i, isNew := range inserted {
@@ -68,8 +68,8 @@ const findPayments = `
 	from customer_payments
 	where workspace_id = $1 and mode = $2 and ref = $3`
 
-// queueCustomer queues the statements that read the binding and the payments of a
-// locked customer. They fill in the result.
+// queueCustomer queues the statements that read the binding and the payments of a locked
+// customer. The result is filled in when the batch is sent.
 func queueCustomer(batch *pgx.Batch, scope affiliate.Scope, ref string) *affiliate.FoundCustomer {
 	found := &affiliate.FoundCustomer{}
 	batch.Queue(findBinding, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
@@ -100,9 +100,9 @@ const bindCustomer = `
 	set program_id = $4, participant_id = $5, conversion_id = $6, bound_at = $7, signal_at = $8, window_ends_at = $9
 	where workspace_id = $1 and mode = $2 and ref = $3`
 
-func queueBinding(batch *pgx.Batch, c affiliate.Conversion, to affiliate.Binding) {
-	batch.Queue(bindCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, to.Earner.Program, to.Earner.Participant, c.ID,
-		to.BoundAt, to.SignalAt, to.WindowEndsAt)
+func queueBinding(batch *pgx.Batch, c affiliate.Conversion, binding affiliate.Binding) {
+	batch.Queue(bindCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, binding.Earner.Program, binding.Earner.Participant, c.ID,
+		binding.BoundAt, binding.SignalAt, binding.WindowEndsAt)
 }
 
 // paymentsBefore counts the payments that a customer had made to each programme before

@@ -11,8 +11,8 @@
 // unchanged. Events, jobs and audit records commit together with the change that causes
 // them.
 //
-// There is no guarantee about a lost connection: if it is lost during COMMIT, it is
-// unknown whether the transaction has committed.
+// If the connection is lost during COMMIT, it is unknown whether the transaction has
+// committed.
 package postgres
 
 import (
@@ -84,22 +84,20 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.MaxConns == 0 {
 		cfg.MaxConns = 20
 	}
-	bounded := map[string]string{
+	groupSettings := map[string]string{
 		"plan_cache_mode": "force_generic_plan",
 		// A generic plan that was made while a table was small must not scan the table
 		// once it has grown.
 		"enable_seqscan": "off",
-		// If a statement waits longer for a row lock, the whole group fails and its
-		// calls are repeated one by one. Then only the calls that need this row wait
-		// for it.
+		// If a statement waits longer than this for a row lock, the whole group fails and its calls are repeated one by one. Then only the calls that need this row wait for it.
 		"lock_timeout": "1s",
 		// If a process hangs inside a transaction, the transaction ends after this time
 		// and releases its locks.
 		"idle_in_transaction_session_timeout": "5s",
 	}
-	asynchronous := map[string]string{"synchronous_commit": "off"}
-	sending := maps.Clone(bounded)
-	maps.Copy(sending, asynchronous)
+	queueSettings := map[string]string{"synchronous_commit": "off"}
+	senderSettings := maps.Clone(groupSettings)
+	maps.Copy(senderSettings, queueSettings)
 
 	db := &DB{onDeliveries: func([]affiliate.EndpointKey) {}, onDirectoryChange: func(affiliate.SyncDirectory) {}}
 	for _, open := range []struct {
@@ -108,9 +106,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		settings map[string]string
 	}{
 		{&db.pool, cfg.MaxConns, nil},
-		{&db.groups, groupConns, bounded},
-		{&db.queue, queueConns, asynchronous},
-		{&db.sender, senderConns, sending},
+		{&db.groups, groupConns, groupSettings},
+		{&db.queue, queueConns, queueSettings},
+		{&db.sender, senderConns, senderSettings},
 	} {
 		var err error
 		if *open.pool, err = connect(ctx, cfg.URL, open.conns, open.settings); err != nil {
@@ -187,10 +185,11 @@ func (db *DB) Pool() *pgxpool.Pool { return db.pool }
 // transaction.
 func (db *DB) SendingPool() *pgxpool.Pool { return db.sender }
 
-// OnDeliveries registers a callback that runs after each commit with the endpoints that
-// received new deliveries. The callback must not block. It does not run for commits of
-// other processes, so the webhook sender also searches for new deliveries periodically.
-// The callback must be set before the first transaction.
+// OnDeliveries registers a callback that runs after each commit. Its argument contains
+// the endpoints for which the transaction has created deliveries. The callback must not
+// block. It does not run for commits of other processes, so the webhook sender also
+// searches for new deliveries periodically. The callback must be set before the first
+// transaction.
 func (db *DB) OnDeliveries(callback func([]affiliate.EndpointKey)) { db.onDeliveries = callback }
 
 // OnDirectoryChange registers a callback that runs after each commit that enqueued a
@@ -201,9 +200,9 @@ func (db *DB) OnDirectoryChange(callback func(affiliate.SyncDirectory)) {
 	db.onDirectoryChange = callback
 }
 
-// WorkerClient creates a River client that runs the jobs for which cfg has workers.
-// WorkerClient sets the schema and the indexes that River rebuilds from time to time.
-// The caller sets queues and workers.
+// WorkerClient creates a River client that runs the jobs for which cfg has workers. It
+// sets the schema in cfg, and the names of the indexes that River rebuilds from time to
+// time. The caller sets the queues and workers in cfg.
 func (db *DB) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
 	cfg.Schema = queueSchema
 	cfg.ReindexerIndexNames = slices.DeleteFunc(river.ReindexerIndexNamesDefault(), func(name string) bool {

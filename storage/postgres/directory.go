@@ -7,11 +7,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// These statements read the contents of the edge directory. The statements of a rebuild
-// read all workspaces and both modes, because all of them share one directory. The
-// statements of a job read the part of one workspace, programme or participant. They
-// need no condition on the mode, because a programme and a participant have only one
-// mode.
+// These statements read the contents of the edge directory (package directory) from the
+// database. The statements of a rebuild read all workspaces and both modes, because all
+// workspaces and modes share one directory. The statements of a job read the part of one
+// workspace, programme or participant. They need no condition on the mode, because a
+// programme and a participant have only one mode.
 
 // DirectoryVersion returns the next version number for writes to the edge directory.
 // The caller must get the number before it reads the data for the write. Otherwise
@@ -53,7 +53,7 @@ type directoryKeyRow struct {
 }
 
 // WorkspacePublicKeys returns all public keys of a workspace, including revoked and
-// expired ones.
+// expired keys.
 func (s *Store) WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.PublicKeyTarget, error) {
 	const query = selectDirectoryKeys + `
 			where workspace_id = $1 and kind = 'public'` + joinWorkspaces
@@ -65,9 +65,9 @@ const publicKeysAfter = selectDirectoryKeys + `
 			order by workspace_id, id
 			limit $3` + joinWorkspaces
 
-// PublicKeysAfter returns up to limit public keys of the deployment, including revoked
-// and expired ones. They are ordered by workspace and id and start after the given key.
-// The zero key starts from the beginning.
+// PublicKeysAfter returns at most limit public keys of the deployment, including revoked
+// and expired keys. The result is ordered by workspace and id and starts after the given
+// key. If this is the zero key, the result starts with the first key.
 func (s *Store) PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error) {
 	return s.directoryKeys(ctx, publicKeysAfter, after.Scope.Workspace, after.ID, limit)
 }
@@ -87,9 +87,10 @@ func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([
 }
 
 // The first part of the statement selects a page of codes, and only these codes are
-// joined with other tables. With plain joins, Postgres could join and sort all
-// remaining codes for a single page. The second part reads the newest usable promo code
-// of each participant once, even if the page has several codes of the participant.
+// joined with other tables. With plain joins, Postgres could join and sort all remaining
+// codes for a single page. The second part reads the newest promo code of each
+// participant that can still be used. It reads this promo code only once, even if the
+// page has several referral codes of the participant.
 const (
 	selectReferralTargets = `
 		with page as materialized (
@@ -184,9 +185,9 @@ func stillAllowed(domains []string, destination string) bool {
 	return ok && affiliate.AllowedHost(domains, host)
 }
 
-// ParticipantReferralTargets returns all referral codes of one participant. A
-// participant has few codes, because each code belongs to one of the participant's
-// links. The result includes a promo code only if it can be used at the given instant.
+// ParticipantReferralTargets returns all referral codes of one participant. A participant
+// has few codes, because each code belongs to one of the participant's links. The result
+// includes a promo code only if it can be used at the given time.
 func (s *Store) ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, at time.Time) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, participantReferralTargets, at, workspace, participant)
 }
@@ -203,9 +204,9 @@ const programReferralTargets = selectReferralTargets + `
 			order by code
 			limit $5` + joinLinks
 
-// ProgramReferralTargets returns up to limit referral codes of one programme. They are
-// ordered by code and start after the given code. The empty code starts from the
-// beginning.
+// ProgramReferralTargets returns at most limit referral codes of one programme. The
+// result is ordered by code and starts after the given code. If the given code is empty,
+// the result starts with the first code.
 func (s *Store) ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, at time.Time, after string, limit int) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, programReferralTargets, at, workspace, program, after, limit)
 }
@@ -215,9 +216,9 @@ const referralTargetsAfter = selectReferralTargets + `
 			order by workspace_id, mode, code
 			limit $5` + joinLinks
 
-// ReferralTargetsAfter returns up to limit referral codes of the deployment. They are
-// ordered by workspace, mode and code and start after the given target. The zero target
-// starts from the beginning.
+// ReferralTargetsAfter returns at most limit referral codes of the deployment. The result
+// is ordered by workspace, mode and code and starts after the given target. If this is
+// the zero target, the result starts with the first code.
 func (s *Store) ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, at time.Time, limit int) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, referralTargetsAfter, at, after.Scope.Workspace, after.Scope.Mode, after.Code, limit)
 }

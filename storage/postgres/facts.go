@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// readFacts reads the data that decisions need in addition to their signals, in one
-// round trip. It must run after lockSignals, because the data depends on the
-// participants to whom the signals lead.
+// readFacts reads the facts that decisions need in addition to their signals (click,
+// promo code and customer), in one round trip. It must run after lockSignals, because the
+// facts depend on the participants to whom the signals lead.
 func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueFacts(batch, all...)

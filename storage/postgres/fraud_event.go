@@ -32,13 +32,13 @@ func queueFraudEvent(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decis
 	if err != nil {
 		return fmt.Errorf("encode fraud signals: %w", err)
 	}
-	var earned *affiliate.CommissionID
+	var commissionID *affiliate.CommissionID
 	if commission != nil {
-		earned = &commission.ID
+		commissionID = &commission.ID
 	}
 	batch.Queue(insertFraudEvent, pgx.NamedArgs{
 		"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "conversion": c.ID, "decision": d.ID,
-		"program": d.Program, "participant": d.Participant, "commission": earned,
+		"program": d.Program, "participant": d.Participant, "commission": commissionID,
 		"score": affiliate.FraudScore(d.Fraud), "signals": signals, "action": d.FraudAction, "decided_at": d.DecidedAt,
 	})
 	return nil

@@ -21,9 +21,10 @@ import (
 // the buyers. n is the index of the conversion to which a candidate, network or device
 // belongs.
 //
-// For the rule conversion_velocity, the time at which conversions occurred counts in
-// addition to the time of their reports. A merchant may report a day's sales at once,
-// and this must not look like a burst of sales.
+// For the rule conversion_velocity, another conversion counts only if it was reported in
+// the hour before this conversion was reported, and also occurred in the hour before this
+// conversion occurred. Otherwise a merchant who reports all sales of a day at once would
+// seem to have a burst of sales.
 const findFraudFacts = `
 	select t.n, t.participant_id, hour.conversions, recent.conversions as recent, recent.refunded,
 		exists (
@@ -44,7 +45,7 @@ const findFraudFacts = `
 			select from conversions c
 			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.customer_email_hash = t.email_hash and c.program_id = t.program_id
 				and c.participant_id <> t.participant_id and c.created_at <= t.reported_at
-		) as brought_by_another
+		) as duplicate_customer
 	from unnest(
 		@n::integer[], @workspaces::uuid[], @modes::text[], @participants::uuid[], @programs::uuid[], @partners::uuid[],
 		@reported_at::timestamptz[], @occurred_at::timestamptz[], @customer_refs::text[], @email_hashes::bytea[])
@@ -69,10 +70,10 @@ const findFraudFacts = `
 		) as c
 	) as recent`
 
-// countFromAddress counts, for each given click, the clicks from the same address in
-// the hour before it. The time of a click is the time in its id. $6 is the start of the
-// earliest of these hours and $7 is the end of the latest. Postgres uses these bounds
-// to select the partitions.
+// countFromAddress counts, for each given click, the clicks from the same address in the
+// hour before the given click. The time of a click is the time in its id. $6 is the start
+// of the earliest of these hours and $7 is the end of the latest. Postgres uses these
+// bounds to select the partitions.
 const countFromAddress = `
 	select t.n, c.clicks
 	from unnest($1::integer[], $2::uuid[], $3::text[], $4::bytea[], $5::timestamptz[]) as t (n, workspace_id, mode, ip_hash, clicked_at)
@@ -222,24 +223,24 @@ func queueClicksFromAddress(batch *pgx.Batch, all []*signals) {
 
 func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 	type factsRow struct {
-		N                int
-		ParticipantID    affiliate.ParticipantID
-		Conversions      int
-		Recent           int
-		Refunded         int
-		SameNetwork      bool
-		SameDevice       bool
-		BroughtByAnother bool
+		N                 int
+		ParticipantID     affiliate.ParticipantID
+		Conversions       int
+		Recent            int
+		Refunded          int
+		SameNetwork       bool
+		SameDevice        bool
+		DuplicateCustomer bool
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[factsRow])
 	for _, row := range found {
-		into := all[row.N].inputs.FraudFacts
-		facts := into[row.ParticipantID]
+		factsOf := all[row.N].inputs.FraudFacts
+		facts := factsOf[row.ParticipantID]
 		facts.ConversionsInHour = row.Conversions + 1
 		facts.Recent, facts.Refunded = row.Recent, row.Refunded
 		facts.SameNetwork, facts.SameDevice = row.SameNetwork, row.SameDevice
-		facts.DuplicateCustomer = row.BroughtByAnother
-		into[row.ParticipantID] = facts
+		facts.DuplicateCustomer = row.DuplicateCustomer
+		factsOf[row.ParticipantID] = facts
 	}
 	return err
 }

@@ -68,11 +68,11 @@ func (s *Store) PutFraudPolicy(
 		if err != nil {
 			return err
 		}
-		was, is, err := affiliate.ChangedFields(auditedPolicy(before), auditedPolicy(policy))
+		oldValues, newValues, err := affiliate.ChangedFields(auditedPolicy(before), auditedPolicy(policy))
 		if err != nil {
 			return err
 		}
-		if was == nil {
+		if oldValues == nil {
 			after = before
 			return nil
 		}
@@ -88,7 +88,7 @@ func (s *Store) PutFraudPolicy(
 		if program.FraudPolicy != changed.FraudPolicy {
 			previous = map[string]affiliate.FraudPolicy{"fraud_policy": program.FraudPolicy}
 		}
-		if err := tx.Audit(ctx, programAudit(changed, "program.put_fraud_policy", policy.UpdatedAt, by, was, is)); err != nil {
+		if err := tx.Audit(ctx, programAudit(changed, "program.put_fraud_policy", policy.UpdatedAt, by, oldValues, newValues)); err != nil {
 			return err
 		}
 		return tx.Publish(ctx, affiliate.NewEvent(scope, affiliate.EventProgramUpdated, policy.UpdatedAt, changed.Object(), previous))

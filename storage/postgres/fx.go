@@ -16,7 +16,8 @@ import (
 // There are only a few base currencies. The recursive part steps from one base currency
 // to the next, so that each look-up reads one range of the primary key. The number of
 // stored rates does not matter. The limit of 8 only keeps the planner from joining the
-// whole table: the range has eight days, so the limit leaves out no rate.
+// whole table. The range has eight days with one rate each, so the limit leaves out no
+// rate.
 const findRates = `
 	with recursive bases as (
 		(select base from fx_rates order by base limit 1)

@@ -162,15 +162,15 @@ func (s *Store) UpdateGroup(
 		if after, err = before.Patch(patch); err != nil {
 			return err
 		}
-		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
-		if err != nil || was == nil {
+		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
+		if err != nil || oldValues == nil {
 			return err
 		}
 		after.Version, after.UpdatedAt = before.Version+1, at
 		if _, err := tx.Exec(ctx, update, groupArgs(after)); err != nil {
 			return groupRefusal(err)
 		}
-		return tx.Audit(ctx, groupAudit(after, "group.update", at, by, was, is))
+		return tx.Audit(ctx, groupAudit(after, "group.update", at, by, oldValues, newValues))
 	})
 	return after, err
 }

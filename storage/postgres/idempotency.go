@@ -87,7 +87,7 @@ func claimKeys(ctx context.Context, tx *Tx, all []*pendingReport) error {
 			continue
 		}
 		var err error
-		r.recorded.Replay, err = readResponse(ctx, tx, r.Conversion.Scope, *r.Key)
+		r.result.Replay, err = readResponse(ctx, tx, r.Conversion.Scope, *r.Key)
 		var refusal *affiliate.Error
 		switch {
 		case errors.As(err, &refusal):
@@ -170,8 +170,8 @@ const dropExpiredKeys = `
 		for update skip locked) as ended
 	where k.workspace_id = ended.workspace_id and k.mode = ended.mode and k.method = ended.method and k.key = ended.key`
 
-// DropExpiredIdempotencyKeys deletes up to limit expired keys and returns how many it
-// deleted. It skips a key that another transaction claims at the same time.
+// DropExpiredIdempotencyKeys deletes at most limit expired keys and returns the number of
+// deleted keys. It skips a key that another transaction claims at the same time.
 func (s *Store) DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, dropExpiredKeys, now, limit)
 	if err != nil {

@@ -54,7 +54,7 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 	if err := queueOutcomes(batch, outcome{signals{conversion: c, inputs: l.Inputs}, d, l.NewCommission}); err != nil {
 		return err
 	}
-	queueSettlement(batch, l.Changes...)
+	queueCommissionChanges(batch, l.Changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("apply late attribution: %w", err)
 	}

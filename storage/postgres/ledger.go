@@ -47,8 +47,8 @@ type balanceRow struct {
 	BalanceCents  int64                   `db:"balance_cents"`
 }
 
-// account identifies a balance: a participant and a currency.
-type account struct {
+// participantCurrency identifies the balance of a participant in one currency.
+type participantCurrency struct {
 	Participant affiliate.ParticipantID
 	Currency    string
 }
@@ -58,7 +58,7 @@ type account struct {
 func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry) {
 	type balance struct {
 		workspace affiliate.WorkspaceID
-		account
+		participantCurrency
 	}
 	sums := map[balance]int64{}
 	rows := make([]newLedgerEntryRow, len(entries))
@@ -79,7 +79,7 @@ func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry)
 			CreatedBy:     e.CreatedBy,
 			CreatedAt:     e.CreatedAt,
 		}
-		sums[balance{e.Scope.Workspace, account{e.Participant, e.Currency}}] += e.AmountCents
+		sums[balance{e.Scope.Workspace, participantCurrency{e.Participant, e.Currency}}] += e.AmountCents
 	}
 	insertLedgerEntries.queue(batch, rows...)
 	balances := make([]balanceRow, 0, len(sums))
@@ -125,7 +125,7 @@ func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (af
 			CreatedBy: e.By.String(), CreatedAt: e.At,
 		}
 		batch := &pgx.Batch{}
-		queueLedger(batch, anySlot(), entry)
+		queueLedger(batch, randomSlot(), entry)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 			return fmt.Errorf("write ledger entry: %w", err)
 		}

@@ -47,9 +47,9 @@ func linkArgs(l affiliate.Link) pgx.NamedArgs {
 }
 
 // CreateLink stores an additional link of a participant. If Code is empty, the code is
-// derived from the participant's code. Errors: NOT_FOUND for the programme,
-// VALIDATION_ERROR for the participant and the destination, PROGRAM_STATE_INVALID,
-// PARTICIPANT_ERASED, LINK_LIMIT_EXCEEDED, REFERRAL_CODE_TAKEN.
+// derived from the participant's code. Errors: NOT_FOUND if the programme does not exist,
+// VALIDATION_ERROR if the participant or the destination is not valid,
+// PROGRAM_STATE_INVALID, PARTICIPANT_ERASED, LINK_LIMIT_EXCEEDED, REFERRAL_CODE_TAKEN.
 func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.Actor) (affiliate.Link, error) {
 	var created affiliate.Link
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -101,9 +101,9 @@ func lockOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affi
 }
 
 // lockNewOwner locks the participant that will own a new link or promo code and returns
-// its referral code. Because of the lock, two requests at the same time cannot exceed
-// the maximum number of links. Errors: VALIDATION_ERROR, PARTICIPANT_ERASED,
-// PARTICIPANT_STATE_INVALID.
+// the participant's referral code. Because of the lock, two requests at the same time
+// cannot exceed the maximum number of links. Errors: VALIDATION_ERROR,
+// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
 func lockNewOwner(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (code string, err error) {
 	// FOR UPDATE would wait for transactions that store clicks and conversions, because
 	// these take key share locks on the row.
@@ -166,19 +166,19 @@ func reserveLinkCode(ctx context.Context, tx *Tx, l affiliate.Link, participantC
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7)
 		on conflict (workspace_id, mode, code) do nothing`
-	taken := func(code string) (bool, error) {
+	reserve := func(code string) (reserved bool, err error) {
 		tag, err := tx.Exec(ctx, insert, l.Scope.Workspace, l.Scope.Mode, code, l.Program, l.Participant, l.ID, l.CreatedAt)
-		return tag.RowsAffected() == 0, err
+		return tag.RowsAffected() != 0, err
 	}
 	if l.Code != "" {
-		isTaken, err := taken(l.Code)
-		if err == nil && isTaken {
+		reserved, err := reserve(l.Code)
+		if err == nil && !reserved {
 			err = affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
 		}
 		return l.Code, err
 	}
 	for code := range affiliate.LinkCodes(participantCode) {
-		if isTaken, err := taken(code); err != nil || !isTaken {
+		if reserved, err := reserve(code); err != nil || reserved {
 			return code, err
 		}
 	}
@@ -189,9 +189,9 @@ const ownerOfLink = `
 	select participant_id from links
 	where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id and deleted_at is null`
 
-// UpdateLink changes the fields that the patch contains. If nothing changes, it writes
-// no audit record and no event. Errors: NOT_FOUND, PARTICIPANT_ERASED,
-// PROGRAM_STATE_INVALID, VALIDATION_ERROR for the destination.
+// UpdateLink changes the fields that the patch contains. If nothing changes, it writes no
+// audit record and no event. Errors: NOT_FOUND, PARTICIPANT_ERASED,
+// PROGRAM_STATE_INVALID, VALIDATION_ERROR if the destination is not valid.
 func (s *Store) UpdateLink(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, patch affiliate.LinkPatch, at time.Time, by affiliate.Actor,
 ) (affiliate.Link, error) {
@@ -203,33 +203,33 @@ func (s *Store) UpdateLink(
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.Link
 	err := s.InTx(ctx, func(tx *Tx) error {
-		in, err := lockProgram(ctx, tx, scope, program)
+		lockedProgram, err := lockProgram(ctx, tx, scope, program)
 		if err != nil {
 			return err
 		}
-		if err := lockOwner(ctx, tx, ownerOfLink, linkID(scope, program, id)); err != nil {
+		if err := lockOwner(ctx, tx, ownerOfLink, linkKeyArgs(scope, program, id)); err != nil {
 			return err
 		}
-		if err := in.CheckNotArchived(); err != nil {
+		if err := lockedProgram.CheckNotArchived(); err != nil {
 			return err
 		}
 		before, err := readLink(ctx, tx, scope, program, id)
 		if err != nil {
 			return err
 		}
-		if after, err = before.Patch(patch, in.AllowedDomains); err != nil {
+		if after, err = before.Patch(patch, lockedProgram.AllowedDomains); err != nil {
 			return err
 		}
-		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
-		if err != nil || was == nil {
+		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
+		if err != nil || oldValues == nil {
 			return err
 		}
 		after.Version, after.UpdatedAt = before.Version+1, at
 		if _, err := tx.Exec(ctx, update, linkArgs(after)); err != nil {
 			return err
 		}
-		event := affiliate.NewEvent(scope, affiliate.EventLinkUpdated, at, after.Object(), was)
-		return s.linkChanged(ctx, tx, after, "link.update", at, by, was, is, event)
+		event := affiliate.NewEvent(scope, affiliate.EventLinkUpdated, at, after.Object(), oldValues)
+		return s.linkChanged(ctx, tx, after, "link.update", at, by, oldValues, newValues, event)
 	})
 	return after, err
 }
@@ -243,7 +243,7 @@ func (s *Store) DeleteLink(
 		update links set deleted_at = $4, version = version + 1, updated_at = $4
 		where workspace_id = $1 and mode = $2 and id = $3 and deleted_at is null`
 	return s.InTx(ctx, func(tx *Tx) error {
-		if err := lockOwner(ctx, tx, ownerOfLink, linkID(scope, program, id)); err != nil {
+		if err := lockOwner(ctx, tx, ownerOfLink, linkKeyArgs(scope, program, id)); err != nil {
 			return err
 		}
 		l, err := readLink(ctx, tx, scope, program, id)
@@ -267,11 +267,11 @@ func (s *Store) DeleteLink(
 // linkChanged stores everything that follows from a change of a link: the audit record,
 // the events, and the job that updates the edge directory.
 func (s *Store) linkChanged(
-	ctx context.Context, tx *Tx, l affiliate.Link, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
+	ctx context.Context, tx *Tx, l affiliate.Link, action string, at time.Time, by affiliate.Actor, oldValues, newValues any, events ...affiliate.Event,
 ) error {
 	err := tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: l.Scope.Workspace, Mode: &l.Scope.Mode, Actor: by, At: at,
-		Action: action, ResourceType: "link", ResourceID: l.ID, Before: was, After: is,
+		Action: action, ResourceType: "link", ResourceID: l.ID, Before: oldValues, After: newValues,
 	})
 	if err != nil {
 		return err

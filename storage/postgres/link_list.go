@@ -57,16 +57,17 @@ func (r linkRow) link() affiliate.Link {
 }
 
 // withTotals returns a statement that reads links with their clicks, conversions and
-// programme data. links is a statement that selects the links. The numbers are the
-// stored totals plus the deltas that are not yet added to the totals.
-func withTotals(links string) string {
+// programme data. It reads the links that the statement selectLinks selects. The numbers
+// of clicks and conversions are the stored totals plus the deltas that are not yet added
+// to the totals.
+func withTotals(selectLinks string) string {
 	return `
 		select l.id, l.workspace_id, l.mode, l.program_id, l.participant_id, l.code, l.short_key, l.destination_url,
 			coalesce(l.sub_id, '') as sub_id, coalesce(l.utm_source, '') as source, coalesce(l.utm_medium, '') as medium,
 			coalesce(l.utm_campaign, '') as campaign, coalesce(l.utm_term, '') as term, coalesce(l.utm_content, '') as content,
 			l.is_default, s.clicks + d.clicks as clicks, s.conversions + d.conversions as conversions, l.version,
 			l.created_at, l.updated_at, coalesce(p.landing_url, p.website_url, '') as page, p.link_param as param
-		from (` + links + `) l
+		from (` + selectLinks + `) l
 		join programs p on p.workspace_id = l.workspace_id and p.mode = l.mode and p.id = l.program_id
 		join link_totals s on s.workspace_id = l.workspace_id and s.link_id = l.id
 		cross join lateral (
@@ -77,7 +78,7 @@ func withTotals(links string) string {
 		order by l.created_at desc, l.id desc`
 }
 
-func linkID(scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) pgx.NamedArgs {
+func linkKeyArgs(scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) pgx.NamedArgs {
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id}
 }
 
@@ -87,7 +88,7 @@ func (s *Store) Link(ctx context.Context, scope affiliate.Scope, program affilia
 }
 
 func readLink(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (affiliate.Link, error) {
-	row, err := OneRow[linkRow](db.Query(ctx, withTotals(`select l.*`+whereLinks+` and l.id = @id`), linkID(scope, program, id)))
+	row, err := OneRow[linkRow](db.Query(ctx, withTotals(`select l.*`+whereLinks+` and l.id = @id`), linkKeyArgs(scope, program, id)))
 	return row.link(), err
 }
 
@@ -127,10 +128,10 @@ func linkListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter aff
 	}
 }
 
-// Links returns one page of a programme's links, newest first, and the number of links
-// on all pages. The number stops at affiliate.MaxSearchTotal if the filter has a search
-// text, and at affiliate.MaxTotal if it has a participant. Errors: NOT_FOUND for the
-// programme and the participant.
+// Links returns one page of a programme's links, newest first, and the number of links on
+// all pages. The number stops at affiliate.MaxSearchTotal if the filter has a search
+// text, and at affiliate.MaxTotal if it has a participant. Errors: NOT_FOUND if the
+// programme or the filter's participant does not exist.
 func (s *Store) Links(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page,
 ) ([]affiliate.Link, int64, error) {
@@ -161,8 +162,8 @@ func (s *Store) Links(
 
 // Lists of a partner's own links. A partner belongs to no workspace. The partner's
 // participants, found by partner and mode, determine the workspaces. There is no
-// condition on the mode of the links: links have the mode of their participant, and the
-// index of a participant's links does not contain the mode.
+// condition on the mode of the links. It is not needed, because links have the mode of
+// their participant. The index of a participant's links does not contain the mode.
 const (
 	wherePartnerLinks = `
 		from participants t

@@ -24,13 +24,13 @@ const (
 // is the number of one of these rows.
 const countSlots = 16
 
-// anySlot returns a random slot. It is used for changes whose slot is not determined by
+// randomSlot returns a random slot. It is used for changes whose slot is not determined by
 // an id.
-func anySlot() int16 { return rand.N(int16(countSlots)) } //nolint:gosec // not security relevant
+func randomSlot() int16 { return rand.N(int16(countSlots)) } //nolint:gosec // not security relevant
 
 // countChange is a change of a list's length by N. ID is the id of the added or removed
-// element. It determines the slot, so that all changes for one element update the same
-// row.
+// element. The id determines the slot, so that all changes for one element update the
+// same row.
 type countChange struct {
 	What string
 	ID   uuid.UUID

@@ -56,8 +56,7 @@ func Migrate(ctx context.Context, url string) error {
 	if err := migrateTables(ctx, pool); err != nil {
 		return err
 	}
-	// The core reads the schema version from goose's table. The core may connect as a
-	// user who does not own the table. This user has the privileges of appRole.
+	// The service reads the schema version from goose's table (CheckSchema). It may connect as a user who does not own the table but has the privileges of appRole.
 	if _, err := pool.Exec(ctx, "grant select on "+goose.DefaultTablename+" to "+appRole); err != nil {
 		return fmt.Errorf("migrate tables: %w", err)
 	}

@@ -10,10 +10,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// publishEvents inserts events, and a delivery for each endpoint that subscribes to
-// them. It does not lock the endpoints, so it does not wait for a transaction that
-// disables an endpoint. If a delivery is created while its endpoint is being disabled,
-// it has an old epoch of the endpoint and is never sent.
+// publishEvents inserts events, and a delivery for each endpoint that subscribes to them.
+// It does not lock the endpoints, so it does not wait for a transaction that disables an
+// endpoint. The epoch of an endpoint is a number that increases when the endpoint is
+// disabled. A delivery that is created while its endpoint is being disabled has the old
+// epoch and is never sent.
 var publishEvents = rowsOf[newEventRow](`
 	with written as (
 		insert into events (%[1]s)
@@ -42,7 +43,8 @@ type newEventRow struct {
 const eventBlock = 500
 
 // Publish stores events, and a delivery for each endpoint that subscribes to them. It
-// serialises the body of each event. This body is later sent unchanged.
+// serialises the body of each event. The webhook sender later sends this body unchanged,
+// unless RedactEvents has changed it.
 func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 	for from := 0; from < len(events); from += eventBlock {
 		batch := &pgx.Batch{}
@@ -65,9 +67,9 @@ func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 		if err != nil {
 			return fmt.Errorf("event %s: %w", event.Name, err)
 		}
-		createdAt, _ := event.ID.Time()
+		idTime, _ := event.ID.Time()
 		rows[i] = newEventRow{
-			WorkspaceID: event.Scope.Workspace, ID: event.ID, Day: createdAt.Truncate(24 * time.Hour), Mode: event.Scope.Mode,
+			WorkspaceID: event.Scope.Workspace, ID: event.ID, Day: idTime.Truncate(24 * time.Hour), Mode: event.Scope.Mode,
 			Type: event.Name, SubjectID: event.Subject(), Body: body, CreatedAt: event.At,
 		}
 	}

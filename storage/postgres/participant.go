@@ -107,17 +107,15 @@ func refuseIfNone(tag pgconn.CommandTag, err error, reason affiliate.Reason) err
 	return err
 }
 
-// MoveParticipant approves, rejects, suspends or reinstates a participant. reason may
-// be nil. When a participant is no longer rejected or suspended, the time and the
-// reason of that status are cleared; the audit log keeps them. Errors: NOT_FOUND,
+// MoveParticipant approves, rejects, suspends or reinstates a participant. reason may be
+// nil. When a participant is no longer rejected or suspended, the time and the reason of
+// the rejection or suspension are cleared; the audit log keeps them. Errors: NOT_FOUND,
 // PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
 func (s *Store) MoveParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
-	// A separate statement locks the row. If the update itself locked the row, then
-	// after waiting once it would have to wait again, after all other waiting
-	// transactions.
+	// A separate statement locks the row first. If the update itself waited for the lock, it would find that the row has changed, and would have to wait again behind all other waiting transactions.
 	const lock = `
 		select from participants
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id
@@ -167,10 +165,10 @@ func (s *Store) MoveParticipant(
 				return err
 			}
 		}
-		was := map[string]affiliate.ParticipantStatus{"status": row.Previous}
-		is := map[string]any{"status": after.Status, "reason": after.Object().Reason}
-		event := affiliate.NewEvent(scope, move.Event(), at, after.Object(), was)
-		if err := s.participantChanged(ctx, tx, after, "participant."+string(move), at, by, was, is, event); err != nil {
+		oldValues := map[string]affiliate.ParticipantStatus{"status": row.Previous}
+		newValues := map[string]any{"status": after.Status, "reason": after.Object().Reason}
+		event := affiliate.NewEvent(scope, move.Event(), at, after.Object(), oldValues)
+		if err := s.participantChanged(ctx, tx, after, "participant."+string(move), at, by, oldValues, newValues, event); err != nil {
 			return err
 		}
 		if err := changeCounts(ctx, tx, scope.Workspace, program,
@@ -197,9 +195,9 @@ func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, p
 	return p.RefuseMove()
 }
 
-// deactivateSyncedCodes deactivates the promo codes of a suspended participant that
-// also exist at the payment processor, because the processor does not check the
-// participant's status.
+// deactivateSyncedCodes deactivates those promo codes of a suspended participant that
+// also exist at the payment processor. This is necessary because the processor does not
+// check the participant's status.
 func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
 	// Conversions lock promo codes in the same order.
 	const lock = `
@@ -224,18 +222,18 @@ func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.P
 	if err != nil {
 		return err
 	}
-	was, is := map[string]bool{"active": true}, map[string]bool{"active": false}
+	oldValues, newValues := map[string]bool{"active": true}, map[string]bool{"active": false}
 	events := make([]affiliate.Event, len(codes))
 	for i, code := range codes {
 		code.Scope, code.Program, code.Participant = p.Scope, p.Program, p.ID
 		err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at,
-			Action: "promo_code.deactivate", ResourceType: "promo_code", ResourceID: code.ID, Before: was, After: is,
+			Action: "promo_code.deactivate", ResourceType: "promo_code", ResourceID: code.ID, Before: oldValues, After: newValues,
 		})
 		if err != nil {
 			return err
 		}
-		events[i] = affiliate.NewEvent(p.Scope, affiliate.EventPromoCodeDeactivated, at, code.Object(), was)
+		events[i] = affiliate.NewEvent(p.Scope, affiliate.EventPromoCodeDeactivated, at, code.Object(), oldValues)
 	}
 	return tx.Publish(ctx, events...)
 }
@@ -244,9 +242,9 @@ func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.P
 // audit record, the events, and the job that updates the edge directory.
 func (s *Store) participantChanged(
 	ctx context.Context, tx *Tx, p affiliate.Participant, action string, at time.Time, by affiliate.Actor,
-	was, is any, events ...affiliate.Event,
+	oldValues, newValues any, events ...affiliate.Event,
 ) error {
-	if err := tx.Audit(ctx, participantAudit(p, action, at, by, was, is)); err != nil {
+	if err := tx.Audit(ctx, participantAudit(p, action, at, by, oldValues, newValues)); err != nil {
 		return err
 	}
 	if err := tx.Publish(ctx, events...); err != nil {
@@ -255,9 +253,9 @@ func (s *Store) participantChanged(
 	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: p.Scope.Workspace, Participant: &p.ID})
 }
 
-func participantAudit(p affiliate.Participant, action string, at time.Time, by affiliate.Actor, was, is any) affiliate.AuditLine {
+func participantAudit(p affiliate.Participant, action string, at time.Time, by affiliate.Actor, oldValues, newValues any) affiliate.AuditLine {
 	return affiliate.AuditLine{
 		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at,
-		Action: action, ResourceType: "participant", ResourceID: p.ID, Before: was, After: is,
+		Action: action, ResourceType: "participant", ResourceID: p.ID, Before: oldValues, After: newValues,
 	}
 }

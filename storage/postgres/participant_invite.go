@@ -47,15 +47,14 @@ type participantInviteDetails struct {
 	Program      affiliate.ProgramID `json:"program_id"`
 	Group        *affiliate.GroupID  `json:"group_id"`
 	ReferralCode string              `json:"referral_code"`
-	// Replaces is the earlier invitation to the same address, if the new invitation has
-	// ended one.
+	// Replaces is the earlier invitation to the same address that the new invitation has ended. It is nil if there was no earlier invitation.
 	Replaces *affiliate.InviteID `json:"replaces,omitempty"`
 }
 
-func participantInviteAudit(i affiliate.ParticipantInvite, action string, at time.Time, by affiliate.Actor, was, is any) affiliate.AuditLine {
+func participantInviteAudit(i affiliate.ParticipantInvite, action string, at time.Time, by affiliate.Actor, oldValues, newValues any) affiliate.AuditLine {
 	return affiliate.AuditLine{
 		Workspace: i.Scope.Workspace, Mode: &i.Scope.Mode, Actor: by, At: at,
-		Action: action, ResourceType: "participant_invite", ResourceID: i.ID, Before: was, After: is,
+		Action: action, ResourceType: "participant_invite", ResourceID: i.ID, Before: oldValues, After: newValues,
 	}
 }
 
@@ -80,13 +79,13 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 		if err := checkInvite(ctx, tx, i); err != nil {
 			return err
 		}
-		is := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
+		newValues := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
 		for inserted := false; !inserted; {
 			var earlier affiliate.InviteID
 			err := tx.QueryRow(ctx, end, i.Scope.Workspace, i.Scope.Mode, i.Program, i.Email, i.CreatedAt).Scan(&earlier)
 			switch {
 			case err == nil:
-				is.Replaces = &earlier
+				newValues.Replaces = &earlier
 			case !errors.Is(err, pgx.ErrNoRows):
 				return err
 			}
@@ -103,7 +102,7 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 			}
 			inserted = tag.RowsAffected() == 1
 		}
-		return tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, is))
+		return tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, newValues))
 	})
 }
 
@@ -155,9 +154,9 @@ const (
 
 var countParticipantInvites = CountUpTo(affiliate.MaxTotal, openParticipantInvites)
 
-// ListParticipantInvites returns one page of the invitations that can still be
-// accepted, newest first, and the number of invitations on all pages, up to
-// affiliate.MaxTotal. Errors: NOT_FOUND for the programme.
+// ListParticipantInvites returns one page of the invitations that can still be accepted,
+// newest first, and the number of invitations on all pages, up to affiliate.MaxTotal.
+// Errors: NOT_FOUND if the programme does not exist.
 func (s *Store) ListParticipantInvites(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, at time.Time, page affiliate.Page,
 ) ([]affiliate.ParticipantInvite, int64, error) {
@@ -192,7 +191,7 @@ func (s *Store) RevokeParticipantInvite(
 			return err
 		}
 		i := row.invite()
-		was := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
-		return tx.Audit(ctx, participantInviteAudit(i, "participant_invite.revoke", at, by, was, nil))
+		oldValues := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
+		return tx.Audit(ctx, participantInviteAudit(i, "participant_invite.revoke", at, by, oldValues, nil))
 	})
 }

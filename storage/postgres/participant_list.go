@@ -10,18 +10,19 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of participants. For each order of a list there is an index that has this
-// order, and a page is read from this index. Its cost is its offset and its size, not
-// the size of the programme. The total is stored in list_counts.
+// Lists of participants. For each order of a list there is an index that has this order,
+// and a page is read from this index. The cost of a page is its offset and its size, not
+// the size of the programme. The total is stored in list_counts, unless the filter has a
+// group or a search text.
 //
 // The default order also has an index for a filter by status or group. For other orders
 // with such a filter, Postgres reads the programme's rows in order and skips those that
 // do not match, until the page is full. That is slow if few rows match.
 //
-// A search finds its rows through its own indexes. Its cost is its number of matches.
-// If there are more than affiliate.MaxSearchTotal matches, the total stops after that
-// number. The pages are then read in the order of the list, and the search is one more
-// condition for each row.
+// A search finds its rows through its own indexes. Its cost is its number of matches. If
+// there are more than affiliate.MaxSearchTotal matches, the total stops after that
+// number. A page is then read from the index in the order of the list, and Postgres
+// checks for each row whether it matches the search.
 //
 // A page and its total are read by two statements. A participant that joins between
 // them is missing from the page but included in the total.
@@ -46,9 +47,10 @@ func (r participantStatsRow) participant() affiliate.Participant {
 }
 
 // withStats returns a statement that reads participants t with their stats and balance.
-// participants is a statement that selects the participants. The stats are the stored
-// totals plus the deltas that are not yet added to the totals, read in one snapshot.
-func withStats(participants string) string {
+// It reads the participants that the statement selectParticipants selects. The stats are
+// the stored totals plus the deltas that are not yet added to the totals, read in one
+// snapshot.
+func withStats(selectParticipants string) string {
 	return `
 		select ` + participantColumns + `,
 			coalesce(s.clicks, 0) + d.clicks as clicks,
@@ -56,7 +58,7 @@ func withStats(participants string) string {
 			coalesce(s.revenue_cents, 0) + d.revenue_cents as revenue_cents,
 			coalesce(s.commission_cents, 0) + d.commission_cents as commission_cents,
 			b.balance_cents
-		from (` + participants + `) t
+		from (` + selectParticipants + `) t
 		join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id
 		left join participant_totals s on s.workspace_id = t.workspace_id and s.participant_id = t.id
 		cross join lateral (
@@ -106,8 +108,8 @@ var participantSorts = map[affiliate.ParticipantSort]struct{ descending, ascendi
 
 // ListParticipants returns one page of a programme's participants and the number of
 // participants on all pages. The number stops at affiliate.MaxSearchTotal if the filter
-// has a search text, and at affiliate.MaxTotal if it has a group. Errors: NOT_FOUND for
-// the programme and the filter's group.
+// has a search text, and at affiliate.MaxTotal if it has a group. Errors: NOT_FOUND if
+// the programme or the filter's group does not exist.
 func (s *Store) ListParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID,
 	filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder, page affiliate.Page,

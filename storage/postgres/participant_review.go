@@ -125,7 +125,7 @@ func (s *Store) reviewNextChunk(ctx context.Context, tx *Tx, job affiliate.Revie
 		changes = append(changes, change)
 		events = append(events, change.Events()...)
 	}
-	if err := settle(ctx, tx, changes...); err != nil {
+	if err := storeCommissionChanges(ctx, tx, changes...); err != nil {
 		return err
 	}
 	if err := tx.Publish(ctx, events...); err != nil {

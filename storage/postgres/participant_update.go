@@ -43,11 +43,11 @@ func (s *Store) UpdateParticipant(
 			return affiliate.Refuse(affiliate.ReasonParticipantErased)
 		}
 		after = before.Patch(patch)
-		was, is, err := before.ChangeTo(after)
+		oldValues, newValues, err := before.ChangeTo(after)
 		if err != nil {
 			return err
 		}
-		if was != nil {
+		if oldValues != nil {
 			after.Version, after.UpdatedAt = before.Version+1, at
 			if err := lockGroup(ctx, tx, after.Scope, program, patch.Group.Value); err != nil {
 				return err
@@ -62,7 +62,7 @@ func (s *Store) UpdateParticipant(
 			if _, err := tx.Exec(ctx, update, args); err != nil {
 				return err
 			}
-			if err := s.participantUpdated(ctx, tx, before, after, by, was, is); err != nil {
+			if err := s.participantUpdated(ctx, tx, before, after, by, oldValues, newValues); err != nil {
 				return err
 			}
 		}
@@ -74,14 +74,14 @@ func (s *Store) UpdateParticipant(
 
 // participantUpdated stores everything that follows from an update of a participant.
 // Only a change of the referral code affects the edge directory and causes an event.
-func (s *Store) participantUpdated(ctx context.Context, tx *Tx, before, after affiliate.Participant, by affiliate.Actor, was, is any) error {
+func (s *Store) participantUpdated(ctx context.Context, tx *Tx, before, after affiliate.Participant, by affiliate.Actor, oldValues, newValues any) error {
 	if after.ReferralCode == before.ReferralCode {
-		return tx.Audit(ctx, participantAudit(after, "participant.update", after.UpdatedAt, by, was, is))
+		return tx.Audit(ctx, participantAudit(after, "participant.update", after.UpdatedAt, by, oldValues, newValues))
 	}
 	if err := s.replaceCode(ctx, tx, after, before.ReferralCode); err != nil {
 		return err
 	}
-	return s.participantChanged(ctx, tx, after, "participant.update", after.UpdatedAt, by, was, is)
+	return s.participantChanged(ctx, tx, after, "participant.update", after.UpdatedAt, by, oldValues, newValues)
 }
 
 // lockGroup checks that the group belongs to the programme, and prevents its deletion

@@ -75,8 +75,8 @@ func (s *Store) UpdatePartnerProfile(
 		if after, err = before.Patch(patch); err != nil {
 			return err
 		}
-		_, is, err := affiliate.ChangedFields(before.Object(), after.Object())
-		if err != nil || is == nil {
+		_, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
+		if err != nil || newValues == nil {
 			return err
 		}
 		after.Version = before.Version + 1
@@ -90,7 +90,7 @@ func (s *Store) UpdatePartnerProfile(
 		}
 		// The audit record contains the names of the changed fields, but not their
 		// values, because an erasure could not remove the values from the log.
-		changed := map[string][]string{"changed": slices.Sorted(maps.Keys(is))}
+		changed := map[string][]string{"changed": slices.Sorted(maps.Keys(newValues))}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
 			User: id, Actor: by, At: at, Action: "profile.update", After: changed,
 		})

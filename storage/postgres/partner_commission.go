@@ -31,8 +31,8 @@ const partnerCommissionColumns = `
 
 // PartnerCommissions returns one page of a partner's commissions in the mode, and the
 // number of rows on all pages, up to affiliate.MaxTotal. The page can be ordered by
-// creation, amount or status. Errors: NOT_FOUND for a programme in which the partner
-// does not take part.
+// creation, amount or status. Errors: NOT_FOUND if the partner does not take part in the
+// filter's programme.
 func (s *Store) PartnerCommissions(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode,
 	filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
@@ -63,8 +63,8 @@ func (s *Store) PartnerCommissions(
 }
 
 // partnerCommissionConditions returns the conditions for the rows of commissions c that
-// match the filter. Errors: NOT_FOUND for a programme in which the partner does not
-// take part.
+// match the filter. Errors: NOT_FOUND if the partner does not take part in the filter's
+// programme.
 func (s *Store) partnerCommissionConditions(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerCommissionFilter,
 ) (where conditions, err error) {

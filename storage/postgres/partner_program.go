@@ -12,8 +12,9 @@ import (
 )
 
 // A partner's call contains no workspace. The partner's own programmes are found by the
-// account and the mode. Public programmes are found by the column is_public. The data
-// of a participation is then read with its workspace, only for the rows of the page.
+// account and the mode. Public programmes are found by the column is_public. The data of
+// the partner's participation is then read only for the programmes of the page, whose
+// workspaces are known.
 //
 // For the partner's own programmes, the cost of a page and of the total is the number
 // of the partner's participations, which is small. A page of public programmes is read
@@ -55,8 +56,8 @@ const (
 )
 
 // withParticipation returns a statement that reads the programmes of a page and the
-// partner's participation in each. The stats are the stored totals plus the deltas that
-// are not yet added to the totals. The balance is the sum of its rows in
+// partner's participation in each programme. The stats are the stored totals plus the
+// deltas that are not yet added to the totals. The balance is the sum of its slots in
 // ledger_balances.
 func withParticipation(page string) string {
 	return ownParticipations + `

@@ -31,8 +31,8 @@ func (r payoutRow) payout(workspace affiliate.WorkspaceID) affiliate.Payout {
 	return p
 }
 
-// lockPayouts locks and returns the payouts of a locked batch that have one of the
-// statuses, in the order of their ids.
+// lockPayouts locks and returns those payouts that are in a locked batch and have one of
+// the given statuses, in the order of their ids.
 func lockPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, statuses ...affiliate.PayoutStatus) ([]affiliate.Payout, error) {
 	const lock = `
 		select ` + payoutColumns + `
@@ -71,8 +71,8 @@ func insertPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, pay
 	return nil
 }
 
-// payoutArgs returns the arguments of statements that write payouts of one batch. It
-// has an array for each column.
+// payoutArgs returns the arguments of statements that write payouts of one batch. The
+// arguments contain one array for each column.
 func payoutArgs(batch affiliate.PayoutBatch, at time.Time, payouts []affiliate.Payout) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace":       batch.Scope.Workspace,
@@ -156,7 +156,7 @@ func movePayouts(
 		return batch, err
 	}
 	ledger := &pgx.Batch{}
-	queueLedger(ledger, anySlot(), entries...)
+	queueLedger(ledger, randomSlot(), entries...)
 	if err := tx.SendBatch(ctx, ledger).Close(); err != nil {
 		return batch, fmt.Errorf("write ledger entries: %w", err)
 	}

@@ -152,9 +152,9 @@ func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, bat
 		AmountCents int64
 	}
 	ids := make([]affiliate.PayoutBatchID, len(batches))
-	at := map[affiliate.PayoutBatchID]int{}
+	indexOf := map[affiliate.PayoutBatchID]int{}
 	for i := range batches {
-		ids[i], at[batches[i].ID] = batches[i].ID, i
+		ids[i], indexOf[batches[i].ID] = batches[i].ID, i
 		batches[i].Counts, batches[i].Totals = affiliate.PayoutCounts{}, nil
 	}
 	rows, _ := db.Query(ctx, sumBatches, scope.Workspace, scope.Mode, ids)
@@ -163,7 +163,7 @@ func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, bat
 		return fmt.Errorf("count payouts: %w", err)
 	}
 	for _, sum := range sums {
-		b := &batches[at[sum.Batch]]
+		b := &batches[indexOf[sum.Batch]]
 		b.Counts[sum.Status] += sum.N
 		if sum.Status == affiliate.PayoutCanceled {
 			continue
@@ -178,9 +178,9 @@ func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, bat
 	return nil
 }
 
-// ConfirmPayoutBatch confirms a draft batch. It first removes commissions that are no
-// longer payable from their payouts and computes amounts and adjustments again. If the
-// new amount of a payout cannot be paid, it cancels the payout. Errors: NOT_FOUND,
+// ConfirmPayoutBatch confirms a draft batch. It first removes those commissions from
+// their payouts that are no longer payable, and computes amounts and adjustments again.
+// If the new amount of a payout cannot be paid, it cancels the payout. Errors: NOT_FOUND,
 // PAYOUT_STATE_INVALID.
 func (s *Store) ConfirmPayoutBatch(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
@@ -233,7 +233,7 @@ func recheckPayouts(
 	if err != nil {
 		return nil, err
 	}
-	due, err := dueByAccount(ctx, tx, batch.Scope, batch.Cutoff, participants)
+	due, err := dueAmounts(ctx, tx, batch.Scope, batch.Cutoff, participants)
 	if err != nil {
 		return nil, err
 	}
@@ -244,18 +244,17 @@ func recheckPayouts(
 		}
 	}
 	var changes []affiliate.PayoutChange
-	var continuing []affiliate.PayoutID
+	var stillOpen []affiliate.PayoutID
 	canceled := map[affiliate.PayoutID]bool{}
 	for _, p := range payouts {
-		d := due[account{p.Participant, p.Currency}].WithCommissions(stillPayable[p.ID])
-		// The amount due leaves out the adjustments of all open payouts. This payout is
-		// one of them, so its own adjustment is added again.
+		d := due[participantCurrency{p.Participant, p.Currency}].WithCommissions(stillPayable[p.ID])
+		// The amount due does not contain the adjustments of open payouts. This payout is open too, so its own adjustment is added again.
 		d.AdjustmentCents += p.AdjustmentCents
 		t := affiliate.PayoutTransition{Move: move, Actor: by, At: at}
 		if d.Exclusion() != "" {
 			t.Move, canceled[p.ID] = affiliate.MoveCancel, true
 		} else {
-			continuing = append(continuing, p.ID)
+			stillOpen = append(stillOpen, p.ID)
 		}
 		change, refusal := t.Apply(p)
 		if refusal != nil {
@@ -266,19 +265,19 @@ func recheckPayouts(
 		}
 		changes = append(changes, change)
 	}
-	var kept, left []affiliate.HeldCommission
+	var kept, released []affiliate.HeldCommission
 	for _, c := range held {
 		if c.Payable && !canceled[*c.Payout] {
 			kept = append(kept, c)
 		} else {
-			left = append(left, c)
+			released = append(released, c)
 		}
 	}
-	if err := releaseCommissions(ctx, tx, batch.Scope, left, at); err != nil {
+	if err := releaseCommissions(ctx, tx, batch.Scope, released, at); err != nil {
 		return nil, err
 	}
 	// A canceled payout keeps its amount and its list of commissions.
-	if err := pruneContents(ctx, tx, batch.Scope, continuing, kept); err != nil {
+	if err := pruneContents(ctx, tx, batch.Scope, stillOpen, kept); err != nil {
 		return nil, err
 	}
 	return changes, recordContents(ctx, tx, batch.Scope, kept)
@@ -294,8 +293,8 @@ func (s *Store) CancelPayoutBatch(
 		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
 			return err
 		}
-		was := batch.Status
-		if was != affiliate.BatchDraft && was != affiliate.BatchConfirmed {
+		oldStatus := batch.Status
+		if oldStatus != affiliate.BatchDraft && oldStatus != affiliate.BatchConfirmed {
 			return batch.Refuse()
 		}
 		open, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft, affiliate.PayoutPending)
@@ -319,7 +318,7 @@ func (s *Store) CancelPayoutBatch(
 		if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
 			return err
 		}
-		return auditBatch(ctx, tx, batch, "cancel", at, by, map[string]any{"status": was}, map[string]any{"status": batch.Status})
+		return auditBatch(ctx, tx, batch, "cancel", at, by, map[string]any{"status": oldStatus}, map[string]any{"status": batch.Status})
 	})
 	return batch, err
 }

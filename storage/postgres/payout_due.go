@@ -14,15 +14,16 @@ import (
 )
 
 // The amount due to a participant has two parts. The first part is the payable
-// commissions. The second part is the adjustment, which is the rest of the ledger
-// balance that no open payout contains yet:
+// commissions that are in no payout. The second part is the adjustment, which is the rest
+// of the ledger balance, without the adjustments of open payouts (draft, pending or
+// processing):
 //
 //	balance + processing payouts − approved commissions − adjustments of open payouts
 //
-// The adjustment consists of bonuses and debts. The ledger contains a commission once
-// it is approved, and a payout once it is sent. The formula therefore removes approved
-// commissions and processing payouts from the balance. The adjustment does not change
-// when a commission is approved, rejected, or paid in full.
+// The adjustment consists of bonuses and debts. When a commission is approved, the ledger
+// adds it to the balance. When a payout is sent (status processing), the ledger subtracts
+// it from the balance. The formula reverses both. Therefore the adjustment does not
+// change when a commission is approved, rejected, or paid in full.
 
 // payableCondition is the condition under which an approved commission c of a programme
 // p can be paid. It does not check whether the commission is already in a payout.
@@ -31,8 +32,8 @@ const payableCondition = `(
 	and c.approved_at <= @cutoff::timestamptz - p.payout_term_days * interval '24 hours')`
 
 // selectPayoutsDue reads all amounts due in one statement, and so in one snapshot. Its
-// arguments can restrict it to some programmes and participants. If @settled is false,
-// it leaves out participants to whom nothing is due.
+// arguments can restrict it to some programmes and participants. If @include_zero is
+// false, it leaves out participants to whom nothing is due.
 //
 // The sums over commissions are index-only scans (commissions_payable,
 // commissions_unpaid). They are computed in a materialized CTE, and the other tables
@@ -75,14 +76,14 @@ const selectPayoutsDue = `
 	join programs p on p.workspace_id = @workspace and p.id = t.program_id
 	left join payout_methods m on m.user_id = t.partner_id
 	where (@programs::uuid[] is null or t.program_id = any(@programs))
-		and (@settled or s.commission_cents <> 0 or s.adjustment_cents <> 0)`
+		and (@include_zero or s.commission_cents <> 0 or s.adjustment_cents <> 0)`
 
 // dueArgs returns the arguments of selectPayoutsDue. If participants is nil, the
 // statement reads all participants.
 func dueArgs(selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": selection.Scope.Workspace, "mode": selection.Scope.Mode, "programs": nilIfEmpty(selection.Programs), "cutoff": selection.Cutoff,
-		"participants": participants, "settled": participants != nil,
+		"participants": participants, "include_zero": participants != nil,
 	}
 }
 
@@ -93,9 +94,9 @@ func nilIfEmpty[T any](list []T) []T {
 	return list
 }
 
-// payoutsDue reads the amounts due. For given participants, the result also contains
-// amounts of zero. If participants is nil, it reads all participants and leaves out
-// those to whom nothing is due.
+// payoutsDue reads the amounts due to the given participants, including amounts of zero.
+// If participants is nil, it reads the amounts due to all participants and leaves out
+// amounts of zero.
 func payoutsDue(ctx context.Context, db Queryer, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) ([]affiliate.PayoutDue, error) {
 	rows, _ := db.Query(ctx, selectPayoutsDue, planForArgs, dueArgs(selection, participants))
 	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutDue])
@@ -105,18 +106,18 @@ func payoutsDue(ctx context.Context, db Queryer, selection affiliate.PayoutSelec
 	return due, nil
 }
 
-// dueByAccount reads the amounts due to participants that the caller has locked, by
+// dueAmounts reads the amounts due to participants that the caller has locked, by
 // participant and currency.
-func dueByAccount(
+func dueAmounts(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, cutoff time.Time, participants []affiliate.ParticipantID,
-) (map[account]affiliate.PayoutDue, error) {
+) (map[participantCurrency]affiliate.PayoutDue, error) {
 	due, err := payoutsDue(ctx, tx, affiliate.PayoutSelection{Scope: scope, Cutoff: cutoff}, participants)
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[account]affiliate.PayoutDue, len(due))
+	found := make(map[participantCurrency]affiliate.PayoutDue, len(due))
 	for _, d := range due {
-		found[account{d.Participant, d.Currency}] = d
+		found[participantCurrency{d.Participant, d.Currency}] = d
 	}
 	return found, nil
 }
@@ -135,9 +136,9 @@ func lockParticipants(ctx context.Context, tx *Tx, scope affiliate.Scope, ids []
 	return nil
 }
 
-// PayoutsDue returns the payouts that a new batch would contain, ordered by partner
-// name. After them it returns the payouts that the batch would leave out, in the same
-// order. Errors: NOT_FOUND for a programme.
+// PayoutsDue returns the payouts that a new batch would contain, ordered by partner name.
+// After these payouts it returns the payouts that the batch would leave out, in the same
+// order. Errors: NOT_FOUND if a programme of the selection does not exist.
 func (s *Store) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
 	due, err := payoutsDueOfAll(ctx, s.pool, selection)
 	if err != nil {
@@ -158,8 +159,8 @@ func (s *Store) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelect
 }
 
 // PayoutsDue returns the payouts that a new batch would contain and the payouts that it
-// would leave out, in no particular order and without locks. Errors: NOT_FOUND for a
-// programme.
+// would leave out, in no particular order and without locks. Errors: NOT_FOUND if a
+// programme of the selection does not exist.
 func (tx *Tx) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
 	return payoutsDueOfAll(ctx, tx, selection)
 }

@@ -66,11 +66,11 @@ func lockForPayout(ctx context.Context, tx *Tx, lock string, args pgx.NamedArgs)
 // reaches the timeout.
 const rowsPerStatement = 10_000
 
-// inChunks divides the range from 0 to n into consecutive parts and calls do for each
+// inChunks divides the range from 0 to n into consecutive parts and calls process for each
 // part.
-func inChunks(n int, do func(from, to int) error) error {
+func inChunks(n int, process func(from, to int) error) error {
 	for from := 0; from < n; from += rowsPerStatement {
-		if err := do(from, min(from+rowsPerStatement, n)); err != nil {
+		if err := process(from, min(from+rowsPerStatement, n)); err != nil {
 			return err
 		}
 	}
@@ -156,8 +156,8 @@ func heldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.T
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "payouts": payouts, "cutoff": cutoff}
 }
 
-// pruneContents deletes the records of recordContents for the given payouts, except
-// those of the commissions in kept.
+// pruneContents deletes the commissions of the given payouts from payout_commissions,
+// except the commissions in kept.
 func pruneContents(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []affiliate.HeldCommission) error {
 	const remove = `
 		delete from payout_commissions h
@@ -172,9 +172,9 @@ func pruneContents(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts [
 	return nil
 }
 
-// listedCommissions returns the commissions that each payout contains, ordered by id,
-// up to affiliate.MaxEventCommissions per payout. Events contain no more than that
-// number.
+// listedCommissions returns the commissions that each payout contains, ordered by id. It
+// returns at most affiliate.MaxEventCommissions commissions per payout, because events
+// contain no more than this number.
 func listedCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID) (map[affiliate.PayoutID][]affiliate.CommissionID, error) {
 	const read = `
 		select t.id as payout, h.commission_id as commission

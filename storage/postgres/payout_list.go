@@ -9,11 +9,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of payouts. All lists have the same order. There is an index with this order
-// for the payouts of a mode, and one each for a status, a programme, a participant and
-// a partner. A page is read from one of these indexes. For a page of one batch,
-// Postgres reads all payouts of the batch. Postgres skips the rows that do not match
-// the other conditions of the filter. A total stops at affiliate.MaxTotal.
+// Lists of payouts. All lists have the same order. Five indexes have this order: the
+// index of a mode, of a status, of a programme, of a participant and of a partner. A page
+// is read from one of these indexes, except a page of one batch, for which Postgres reads
+// all payouts of the batch. Postgres skips the rows that do not match the other
+// conditions of the filter. A total stops at affiliate.MaxTotal.
 
 // payoutItemRow is a payout with the names of its programme and partner.
 type payoutItemRow struct {
@@ -85,8 +85,8 @@ func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID,
 }
 
 // Payouts returns one page of payouts, newest first, and the number of payouts on all
-// pages, up to affiliate.MaxTotal. Errors: NOT_FOUND for the filter's programme,
-// participant and batch.
+// pages, up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter's programme,
+// participant or batch does not exist.
 func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
 	if err := s.checkFilter(ctx, scope, filter.Program, filter.Participant, filter.Batch); err != nil {
 		return nil, 0, err
@@ -100,7 +100,8 @@ func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affil
 
 // PartnerPayouts returns one page of a partner's payouts in the mode, newest first, and
 // the number of payouts on all pages, up to affiliate.MaxTotal. Partners do not see
-// payouts that were never confirmed. Errors: NOT_FOUND for the filter's programme.
+// payouts that were never confirmed. Errors: NOT_FOUND if the partner does not take part
+// in the filter's programme.
 func (s *Store) PartnerPayouts(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PayoutFilter, page affiliate.Page,
 ) ([]affiliate.PayoutItem, int64, error) {

@@ -11,8 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// payoutMethodObject has the fields of a payout method that the account's audit log
-// contains. The payment account itself is never in the audit log.
+// payoutMethodObject has the fields of a payout method that are stored in the audit log
+// of the partner. The bank account (or other account) to which the partner is paid is
+// never stored in the audit log.
 type payoutMethodObject struct {
 	Method affiliate.PayoutMethod `json:"method"`
 	Hint   *string                `json:"account_hint"`
@@ -21,7 +22,7 @@ type payoutMethodObject struct {
 // SetPayoutMethod sets how a partner is paid. If nothing changes, it writes no audit
 // record. Errors: NOT_FOUND.
 func (s *Store) SetPayoutMethod(
-	ctx context.Context, user affiliate.UserID, account affiliate.SealedPayoutAccount, at time.Time, by affiliate.Actor,
+	ctx context.Context, user affiliate.UserID, payoutAccount affiliate.SealedPayoutAccount, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutDetails, error) {
 	// The lock is on the user, because a user without a payout method has no row in
 	// payout_methods.
@@ -40,25 +41,25 @@ func (s *Store) SetPayoutMethod(
 		} else if err != nil {
 			return err
 		}
-		var was any
+		var oldValues any
 		var stored []byte
 		err := tx.QueryRow(ctx, current, user).Scan(&details.Method, &stored, &details.Hint, &details.UpdatedAt)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 		case err != nil:
 			return err
-		case details.Method == account.Method && account.Same(stored):
+		case details.Method == payoutAccount.Method && payoutAccount.Same(stored):
 			details.UpdatedAt = details.UpdatedAt.UTC()
 			return nil
 		default:
-			was = payoutMethodObject{details.Method, details.Hint}
+			oldValues = payoutMethodObject{details.Method, details.Hint}
 		}
-		details = affiliate.PayoutDetails{Method: account.Method, Hint: account.Hint, UpdatedAt: at}
-		if _, err := tx.Exec(ctx, set, user, details.Method, account.Sealed, details.Hint, at); err != nil {
+		details = affiliate.PayoutDetails{Method: payoutAccount.Method, Hint: payoutAccount.Hint, UpdatedAt: at}
+		if _, err := tx.Exec(ctx, set, user, details.Method, payoutAccount.Sealed, details.Hint, at); err != nil {
 			return fmt.Errorf("set payout method: %w", err)
 		}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
-			User: user, Actor: by, At: at, Action: "payout_method.set", Before: was, After: payoutMethodObject{details.Method, details.Hint},
+			User: user, Actor: by, At: at, Action: "payout_method.set", Before: oldValues, After: payoutMethodObject{details.Method, details.Hint},
 		})
 	})
 	return details, err

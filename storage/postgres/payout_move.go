@@ -28,10 +28,10 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		if refusal != nil {
 			return refusal
 		}
-		commissionSettlement := newSettlement()
+		writer := newCommissionWriter()
 		switch t.Move {
 		case affiliate.MoveMarkPaid:
-			err = s.payCommissions(ctx, tx, p, t, commissionSettlement)
+			err = s.payCommissions(ctx, tx, p, t, writer)
 		case affiliate.MoveRetry:
 			change, err = retryPayout(ctx, tx, change)
 		default:
@@ -49,7 +49,7 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		if item, err = readPayout(ctx, tx, scope, id); err != nil {
 			return err
 		}
-		return commissionSettlement.end(ctx, tx)
+		return writer.end(ctx, tx)
 	})
 	return item, err
 }
@@ -88,10 +88,11 @@ const payChunk = 1000
 
 // payCommissions marks the commissions of a payout as paid and publishes their events.
 // The actor of these changes is the system, not the user who marks the payout as paid.
-// The caller must call end of the settlement at the end of the transaction. A
-// commission that has been rejected or refunded since the payout was sent does not
-// change. Its ledger entry is a debt, which the next payout subtracts.
-func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, t affiliate.PayoutTransition, commissionSettlement *settlement) error {
+// The changes are stored with the given writer. The caller must call the writer's method
+// end at the end of the transaction. A commission that has been rejected or refunded
+// since the payout was sent does not change. Its ledger entry is a debt, which the next
+// payout subtracts.
+func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, t affiliate.PayoutTransition, writer *commissionWriter) error {
 	const held = `
 		select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id`
 	rows, _ := tx.Query(ctx, held, p.Scope.Workspace, p.Scope.Mode, p.ID)
@@ -121,7 +122,7 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 			}
 			changes, events = append(changes, change), append(events, change.Events()...)
 		}
-		if err := commissionSettlement.write(ctx, tx, changes...); err != nil {
+		if err := writer.write(ctx, tx, changes...); err != nil {
 			return err
 		}
 		if err := tx.Publish(ctx, events...); err != nil {
@@ -131,9 +132,10 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 	return nil
 }
 
-// retryPayout adds commissions to a failed payout again. These are the commissions that
-// it had before, that are still payable and that are in no other payout. The payout
-// gets their current amounts and the adjustment that is due now.
+// retryPayout adds commissions to a failed payout again. It adds a commission if the
+// payout contained it before, it is still payable, and it is in no other payout. The
+// payout gets the current amounts of these commissions and the adjustment that is due
+// now.
 func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (affiliate.PayoutChange, error) {
 	p, at := change.After, change.Transition.At
 	participants := []affiliate.ParticipantID{p.Participant}
@@ -144,11 +146,11 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 	if err != nil {
 		return change, err
 	}
-	due, err := dueByAccount(ctx, tx, p.Scope, at, participants)
+	due, err := dueAmounts(ctx, tx, p.Scope, at, participants)
 	if err != nil {
 		return change, err
 	}
-	d := due[account{p.Participant, p.Currency}].WithCommissions(released)
+	d := due[participantCurrency{p.Participant, p.Currency}].WithCommissions(released)
 	if d.Exclusion() != "" || len(released) == 0 && p.CommissionCount > 0 {
 		return change, change.Before.Refuse()
 	}
@@ -162,11 +164,11 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 	return change, assignCommissions(ctx, tx, p.Scope, released, at)
 }
 
-// SendPayouts changes the pending payouts of a batch to processing. If method is not
-// nil, it changes only the payouts of this method. It checks each payout again, as
-// ConfirmPayoutBatch does, and sets the payout's method to the current one of the
-// partner. Errors: NOT_FOUND, PAYOUT_STATE_INVALID for a batch that is neither
-// confirmed nor processing.
+// SendPayouts changes the pending payouts of a batch to processing. If method is not nil,
+// it changes only the payouts of this method. It checks each payout again, as
+// ConfirmPayoutBatch does, and sets the payout's method to the partner's current method.
+// Errors: NOT_FOUND, PAYOUT_STATE_INVALID if the batch is neither confirmed nor
+// processing.
 func (s *Store) SendPayouts(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor,
 ) error {

@@ -129,10 +129,10 @@ func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affil
 	return created, err
 }
 
-// lockSlugs makes sure that only one transaction of a workspace chooses a slug at a
-// time. A slug that the transaction has found free therefore stays free until it
-// commits. lockSlugs returns the workspace's currency. Other transactions may have to
-// wait, which is acceptable because slugs are rarely chosen.
+// lockSlugs makes sure that only one transaction of a workspace chooses a slug at a time.
+// A slug that is free when the transaction looks for it therefore stays free until the
+// transaction commits. lockSlugs returns the workspace's currency. Other transactions may
+// have to wait, which is acceptable because slugs are rarely chosen.
 func lockSlugs(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (currency string, err error) {
 	// FOR UPDATE would wait for each transaction that inserts a row of the workspace,
 	// because each insert takes a key share lock on the workspace's row.
@@ -238,13 +238,14 @@ func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter 
 	return programs, total, err
 }
 
-// UpdateProgram changes the fields that the patch contains. If nothing changes, it
-// writes no audit record and no event. Errors: NOT_FOUND, VALIDATION_ERROR, SLUG_TAKEN,
-// PROGRAM_STATE_INVALID for a change of the currency of a programme with commissions.
+// UpdateProgram changes the fields that the patch contains. If nothing changes, it writes
+// no audit record and no event. Errors: NOT_FOUND, VALIDATION_ERROR, SLUG_TAKEN,
+// PROGRAM_STATE_INVALID if the patch changes the currency of a programme that has
+// commissions.
 func (s *Store) UpdateProgram(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, patch affiliate.ProgramPatch, at time.Time, by affiliate.Actor,
 ) (affiliate.Program, error) {
-	// The statement does not write the status. MoveProgram does.
+	// The statement does not write the status, which only MoveProgram changes.
 	const update = `
 		update programs
 		set name = @name, slug = @slug, description = @description, website_url = @website_url,
@@ -281,8 +282,8 @@ func (s *Store) UpdateProgram(
 				return err
 			}
 		}
-		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
-		if err != nil || was == nil {
+		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
+		if err != nil || oldValues == nil {
 			return err
 		}
 		after.Version, after.UpdatedAt = before.Version+1, at
@@ -294,7 +295,7 @@ func (s *Store) UpdateProgram(
 				return err
 			}
 		}
-		return s.programChanged(ctx, tx, after, "program.update", at, by, was, is)
+		return s.programChanged(ctx, tx, after, "program.update", at, by, oldValues, newValues)
 	})
 	return after, err
 }
@@ -302,12 +303,12 @@ func (s *Store) UpdateProgram(
 // checkCurrencyChange checks that the programme has no commissions, because a
 // commission keeps the currency in which it was earned. Errors: PROGRAM_STATE_INVALID.
 func checkCurrencyChange(ctx context.Context, tx *Tx, p affiliate.Program) error {
-	const earned = `select exists (select from commissions c where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3)`
-	var has bool
-	if err := tx.QueryRow(ctx, earned, p.Scope.Workspace, p.Scope.Mode, p.ID).Scan(&has); err != nil {
+	const hasCommissions = `select exists (select from commissions c where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3)`
+	var found bool
+	if err := tx.QueryRow(ctx, hasCommissions, p.Scope.Workspace, p.Scope.Mode, p.ID).Scan(&found); err != nil {
 		return fmt.Errorf("read commissions of the programme: %w", err)
 	}
-	if has {
+	if found {
 		return p.CurrencyFixed()
 	}
 	return nil
@@ -340,11 +341,11 @@ func (s *Store) MoveProgram(
 		if _, err := tx.Exec(ctx, move, programArgs(after)); err != nil {
 			return err
 		}
-		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
+		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil {
 			return err
 		}
-		return s.programChanged(ctx, tx, after, programVerbs[to], at, by, was, is)
+		return s.programChanged(ctx, tx, after, programVerbs[to], at, by, oldValues, newValues)
 	})
 	return after, err
 }
@@ -352,12 +353,12 @@ func (s *Store) MoveProgram(
 // programChanged stores everything that follows from a change of a programme: the audit
 // record, the event, and the job that updates the edge directory.
 func (s *Store) programChanged(
-	ctx context.Context, tx *Tx, p affiliate.Program, action string, at time.Time, by affiliate.Actor, was, is any,
+	ctx context.Context, tx *Tx, p affiliate.Program, action string, at time.Time, by affiliate.Actor, oldValues, newValues any,
 ) error {
-	if err := tx.Audit(ctx, programAudit(p, action, at, by, was, is)); err != nil {
+	if err := tx.Audit(ctx, programAudit(p, action, at, by, oldValues, newValues)); err != nil {
 		return err
 	}
-	if err := tx.Publish(ctx, affiliate.NewEvent(p.Scope, affiliate.EventProgramUpdated, at, p.Object(), was)); err != nil {
+	if err := tx.Publish(ctx, affiliate.NewEvent(p.Scope, affiliate.EventProgramUpdated, at, p.Object(), oldValues)); err != nil {
 		return err
 	}
 	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: p.Scope.Workspace, Program: &p.ID})

@@ -58,9 +58,10 @@ func (r promoCodeRow) promoCode() affiliate.PromoCode {
 }
 
 // CreatePromoCode stores a promo code of a participant. If a fixed discount has no
-// currency, it gets the programme's currency. A unique index makes sure that no two
-// promo codes have the same code. Errors: NOT_FOUND for the programme, VALIDATION_ERROR
-// for the participant, PROGRAM_STATE_INVALID, PARTICIPANT_ERASED, PROMO_CODE_TAKEN.
+// currency, it gets the programme's currency. A unique index makes sure that no two promo
+// codes have the same code. Errors: NOT_FOUND if the programme does not exist,
+// VALIDATION_ERROR if the participant is not valid, PROGRAM_STATE_INVALID,
+// PARTICIPANT_ERASED, PROMO_CODE_TAKEN.
 func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by affiliate.Actor) (affiliate.PromoCode, error) {
 	const insert = `
 		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, currency,
@@ -113,13 +114,13 @@ const (
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id`
 )
 
-func promoCodeID(scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) pgx.NamedArgs {
+func promoCodeKeyArgs(scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) pgx.NamedArgs {
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id}
 }
 
 // PromoCode returns one promo code. Errors: NOT_FOUND.
 func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) (affiliate.PromoCode, error) {
-	row, err := OneRow[promoCodeRow](s.pool.Query(ctx, selectPromoCode, promoCodeID(scope, program, id)))
+	row, err := OneRow[promoCodeRow](s.pool.Query(ctx, selectPromoCode, promoCodeKeyArgs(scope, program, id)))
 	return row.promoCode(), err
 }
 
@@ -129,7 +130,7 @@ func (s *Store) UpdatePromoCode(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID,
 	patch affiliate.PromoCodePatch, at time.Time, by affiliate.Actor,
 ) (affiliate.PromoCode, error) {
-	// The statement does not write the number of redemptions. Conversions do.
+	// The statement does not write the number of redemptions, which only conversions change.
 	const update = `
 		update promo_codes
 		set active = @active, max_redemptions = @max_redemptions, expires_at = @expires_at, sync_to_processor = @sync,
@@ -137,7 +138,7 @@ func (s *Store) UpdatePromoCode(
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.PromoCode
 	err := s.InTx(ctx, func(tx *Tx) error {
-		args := promoCodeID(scope, program, id)
+		args := promoCodeKeyArgs(scope, program, id)
 		if err := lockOwner(ctx, tx, ownerOfPromoCode, args); err != nil {
 			return err
 		}
@@ -147,8 +148,8 @@ func (s *Store) UpdatePromoCode(
 		}
 		before := row.promoCode()
 		after = before.Patch(patch)
-		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
-		if err != nil || was == nil {
+		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
+		if err != nil || oldValues == nil {
 			return err
 		}
 		after.Version, after.UpdatedAt = before.Version+1, at
@@ -157,9 +158,9 @@ func (s *Store) UpdatePromoCode(
 		}
 		var events []affiliate.Event
 		if before.Active && !after.Active {
-			events = append(events, affiliate.NewEvent(scope, affiliate.EventPromoCodeDeactivated, at, after.Object(), was))
+			events = append(events, affiliate.NewEvent(scope, affiliate.EventPromoCodeDeactivated, at, after.Object(), oldValues))
 		}
-		return s.promoCodeChanged(ctx, tx, after, "promo_code.update", at, by, was, is, events...)
+		return s.promoCodeChanged(ctx, tx, after, "promo_code.update", at, by, oldValues, newValues, events...)
 	})
 	return after, err
 }
@@ -175,7 +176,7 @@ func (s *Store) DeletePromoCode(
 		where c.workspace_id = @workspace and c.mode = @mode and c.program_id = @program and c.id = @id
 		returning ` + promoCodeColumns
 	return s.InTx(ctx, func(tx *Tx) error {
-		row, err := OneRow[promoCodeRow](tx.Query(ctx, remove, promoCodeID(scope, program, id)))
+		row, err := OneRow[promoCodeRow](tx.Query(ctx, remove, promoCodeKeyArgs(scope, program, id)))
 		if err != nil {
 			return err
 		}
@@ -188,8 +189,8 @@ func (s *Store) DeletePromoCode(
 		var events []affiliate.Event
 		if c.Active {
 			c.Active, c.Version = false, c.Version+1
-			was := map[string]bool{"active": true}
-			events = append(events, affiliate.NewEvent(scope, affiliate.EventPromoCodeDeactivated, at, c.Object(), was))
+			oldValues := map[string]bool{"active": true}
+			events = append(events, affiliate.NewEvent(scope, affiliate.EventPromoCodeDeactivated, at, c.Object(), oldValues))
 		}
 		return s.promoCodeChanged(ctx, tx, c, "promo_code.delete", at, by, before, nil, events...)
 	})
@@ -199,11 +200,11 @@ func (s *Store) DeletePromoCode(
 // audit record, the events, and the job that updates the participant's promo code in
 // the edge directory.
 func (s *Store) promoCodeChanged(
-	ctx context.Context, tx *Tx, c affiliate.PromoCode, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
+	ctx context.Context, tx *Tx, c affiliate.PromoCode, action string, at time.Time, by affiliate.Actor, oldValues, newValues any, events ...affiliate.Event,
 ) error {
 	err := tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: c.Scope.Workspace, Mode: &c.Scope.Mode, Actor: by, At: at,
-		Action: action, ResourceType: "promo_code", ResourceID: c.ID, Before: was, After: is,
+		Action: action, ResourceType: "promo_code", ResourceID: c.ID, Before: oldValues, After: newValues,
 	})
 	if err != nil {
 		return err

@@ -53,10 +53,10 @@ func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filte
 	}
 }
 
-// PromoCodes returns one page of a programme's promo codes, newest first, and the
-// number of codes on all pages. The number stops at affiliate.MaxSearchTotal if the
-// filter has a search text, and at affiliate.MaxTotal if it has other conditions.
-// Errors: NOT_FOUND for the programme and the participant.
+// PromoCodes returns one page of a programme's promo codes, newest first, and the number
+// of codes on all pages. The number stops at affiliate.MaxSearchTotal if the filter has a
+// search text, and at affiliate.MaxTotal if it has other conditions. Errors: NOT_FOUND if
+// the programme or the filter's participant does not exist.
 func (s *Store) PromoCodes(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page,
 ) ([]affiliate.PromoCode, int64, error) {

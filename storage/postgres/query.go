@@ -47,10 +47,10 @@ func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error)
 }
 
 // CountUpTo returns a statement that counts rows. from is a FROM clause and its
-// conditions. The statement stops after most+1 rows, so a result greater than most
-// means that there are more than most rows.
-func CountUpTo(most int64, from string) string {
-	return fmt.Sprintf(`select count(*) from (select %s limit %d) counted`, from, most+1)
+// conditions. The statement stops after limit+1 rows. A result greater than limit
+// therefore means that there are more rows than limit.
+func CountUpTo(limit int64, from string) string {
+	return fmt.Sprintf(`select count(*) from (select %s limit %d) counted`, from, limit+1)
 }
 
 // UTC returns an optional instant in UTC.

@@ -34,19 +34,20 @@ const findParticipant = `
 		where t.workspace_id = $1 and t.mode = $2 and t.id = $3
 	) as x` + earnerOfX
 
-// findEarned selects the commission that belongs to the decision in force, unless the
+// findActiveCommission selects the commission that belongs to the decision in force, unless the
 // commission was rejected or refunded.
-const findEarned = `
+const findActiveCommission = `
 	select m.id
 	from conversions c
 	join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and m.status in ('pending', 'approved', 'paid')`
 
 // LockAttribution locks a conversion that a member assigns to a participant, and
-// everything that changes with it. It locks the customer first, as lockSignals does,
-// then the conversion, and then its commission. Errors: NOT_FOUND for the conversion.
+// everything that changes with it. It locks the customer first, as lockSignals does, then
+// the conversion, and then its commission. Errors: NOT_FOUND if the conversion does not
+// exist.
 func (tx *Tx) LockAttribution(
-	ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID,
+	ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, participant affiliate.ParticipantID,
 ) (affiliate.LockedAttribution, error) {
 	var a affiliate.LockedAttribution
 	batch := &pgx.Batch{}
@@ -58,7 +59,7 @@ func (tx *Tx) LockAttribution(
 		}
 		return err
 	})
-	batch.Queue(findParticipant, scope.Workspace, scope.Mode, to).Query(func(rows pgx.Rows) error {
+	batch.Queue(findParticipant, scope.Workspace, scope.Mode, participant).Query(func(rows pgx.Rows) error {
 		earners, err := pgx.CollectRows(rows, pgx.RowToStructByName[earnerRow])
 		for _, row := range earners {
 			earner := row.earner()
@@ -66,15 +67,15 @@ func (tx *Tx) LockAttribution(
 		}
 		return err
 	})
-	var earned []affiliate.CommissionID
-	batch.Queue(findEarned, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
-		earned, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+	var commissions []affiliate.CommissionID
+	batch.Queue(findActiveCommission, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
+		commissions, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 		return err
 	})
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return a, fmt.Errorf("lock attribution: %w", err)
 	}
-	locked, err := lockCommissionsAndPayouts(ctx, tx, scope, earned)
+	locked, err := lockCommissionsAndPayouts(ctx, tx, scope, commissions)
 	if err != nil {
 		return a, err
 	}
@@ -138,7 +139,7 @@ func (tx *Tx) ApplyReattribution(ctx context.Context, r affiliate.Reattribution)
 	if err := updatePayouts(ctx, tx, r.Changes...); err != nil {
 		return err
 	}
-	if err := settle(ctx, tx, r.Changes...); err != nil {
+	if err := storeCommissionChanges(ctx, tx, r.Changes...); err != nil {
 		return err
 	}
 	if err := tx.Publish(ctx, r.Events()...); err != nil {

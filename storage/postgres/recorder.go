@@ -37,7 +37,7 @@ func (s *Store) RecordConversion(ctx context.Context, report affiliate.Report) (
 	if err := s.recorder.do(ctx, r); err != nil {
 		return affiliate.ReportResult{}, err
 	}
-	return r.recorded, r.err
+	return r.result, r.err
 }
 
 // exclusiveKeys returns the keys of a report. No other report of the same batch may

@@ -46,7 +46,7 @@ func useCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliat
 
 // replaceCode makes p.ReferralCode the code of a locked participant and of the
 // participant's default link. The code can be one that the link had before.
-func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant, before string) error {
+func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant, oldCode string) error {
 	// There is no condition on the mode, because a participant has only one mode.
 	const find = `select id from links where workspace_id = $1 and participant_id = $2 and is_default`
 	const useEarlier = `
@@ -68,12 +68,12 @@ func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant
 	if err != nil {
 		return err
 	}
-	return s.renameDefaultLink(ctx, tx, p, link, before)
+	return s.renameDefaultLink(ctx, tx, p, link, oldCode)
 }
 
 // renameDefaultLink sets the code of the participant's default link to p.ReferralCode
 // and publishes an event.
-func (s *Store) renameDefaultLink(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, before string) error {
+func (s *Store) renameDefaultLink(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, oldCode string) error {
 	const rename = `
 		update links l
 		set code = $4, version = l.version + 1, updated_at = $5
@@ -98,6 +98,6 @@ func (s *Store) renameDefaultLink(ctx context.Context, tx *Tx, p affiliate.Parti
 		ID: row.ID, Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: row.Code, Destination: row.Destination,
 		SubID: row.SubID, UTM: row.UTM, IsDefault: row.IsDefault, Version: row.Version,
 	}
-	was := map[string]string{"code": before}
-	return tx.Publish(ctx, affiliate.NewEvent(p.Scope, affiliate.EventLinkUpdated, p.UpdatedAt, renamed.Object(), was))
+	oldValues := map[string]string{"code": oldCode}
+	return tx.Publish(ctx, affiliate.NewEvent(p.Scope, affiliate.EventLinkUpdated, p.UpdatedAt, renamed.Object(), oldValues))
 }

@@ -16,9 +16,13 @@ import (
 // yet. A transaction that has locked the refund's conversion then applies it. If the
 // conversion exists, the transaction that stores the refund also applies it. Otherwise
 // the transaction that later records the conversion applies it. When a refund and its
-// conversion are stored at the same time, neither transaction sees the uncommitted row
-// of the other. A periodic job finds such refunds with RecordedParkedSales and applies
+// conversion are stored at the same time, neither transaction sees the uncommitted row of
+// the other. A periodic job finds such refunds with SalesWithParkedRefunds and applies
 // them.
+//
+// A sale is identified by its external transaction id, which is the merchant's own id.
+// The conversion is the record of the sale. A sale whose conversion was not reported yet
+// can already have parked refunds.
 
 // parkedBatch is the maximum number of parked refunds that one transaction applies. The
 // periodic job applies the rest.
@@ -31,15 +35,14 @@ const insertRefund = `
 	values (@workspace, @id, @mode, @external_refund_id, @external_transaction_id, @asked_cents, @reason, @created_at, @expires_at)
 	on conflict (workspace_id, mode, external_refund_id) do nothing`
 
-const lockSale = `
+const lockConversionByExternalID = `
 	select ` + conversionColumns + `
 	from conversions c
 	where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3
 	for no key update`
 
-// lockParkedSQL locks the parked refunds of a sale, except the refund with the id $4.
-// The sale is given by its external transaction id, because its conversion may not
-// exist yet.
+// lockParkedSQL locks the parked refunds of a sale, except the refund with the id $4. It
+// finds them by the external transaction id of the sale.
 const lockParkedSQL = `
 	select id, external_refund_id, external_transaction_id, asked_cents as requested_cents, reason, created_at, expires_at
 	from refunds
@@ -68,26 +71,26 @@ const selectParkedFor = `
 		limit 1) as r`
 
 // RefundConversion stores a refund and applies it to its conversion. If the conversion
-// does not exist, the refund stays parked. Refunds of one conversion are applied one
-// after another, parked refunds first. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
-// In these cases nothing is stored.
+// does not exist, the refund stays parked. The refunds of one conversion are applied one
+// after another, first the parked refunds. Errors: REFUND_DUPLICATE,
+// REFUND_EXCEEDS_AMOUNT. In these cases nothing is stored.
 func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (affiliate.RefundOutcome, error) {
 	var outcome affiliate.RefundOutcome
 	err := s.InTx(ctx, func(tx *Tx) error {
 		outcome = affiliate.RefundOutcome{Refund: refund}
-		sale, err := lockRefundedSale(ctx, tx, refund.Scope, refund.ExternalTransactionID, &refund)
-		if err != nil || sale == nil {
+		conversion, err := lockRefundedConversion(ctx, tx, refund.Scope, refund.ExternalTransactionID, &refund)
+		if err != nil || conversion == nil {
 			return err
 		}
-		refunds := sale.refundChanges(refund.CreatedAt)
-		for _, parked := range sale.parked {
+		refunds := conversion.refundChanges(refund.CreatedAt)
+		for _, parked := range conversion.parked {
 			refunds.applyParked(parked)
 		}
 		if outcome.Refund, err = refunds.apply(refund); err != nil {
 			return err
 		}
-		outcome.Commission, err = s.writeRefunds(ctx, tx, sale, refunds)
-		outcome.Conversion = &refunds.sale
+		outcome.Commission, err = s.writeRefunds(ctx, tx, conversion, refunds)
+		outcome.Conversion = &refunds.conversion
 		return err
 	})
 	return outcome, err
@@ -95,61 +98,61 @@ func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (
 
 // ApplyParkedRefunds applies the parked refunds of a sale if its conversion exists now.
 // Even if several calls run at the same time, each refund is applied only once.
-func (s *Store) ApplyParkedRefunds(ctx context.Context, waiting affiliate.ParkedSale, at time.Time) error {
-	scope := affiliate.Scope{Workspace: waiting.Workspace, Mode: waiting.Mode}
+func (s *Store) ApplyParkedRefunds(ctx context.Context, sale affiliate.ParkedSale, at time.Time) error {
+	scope := affiliate.Scope{Workspace: sale.Workspace, Mode: sale.Mode}
 	return s.InTx(ctx, func(tx *Tx) error {
-		sale, err := lockRefundedSale(ctx, tx, scope, waiting.ExternalTransactionID, nil)
-		if err != nil || sale == nil || len(sale.parked) == 0 {
+		conversion, err := lockRefundedConversion(ctx, tx, scope, sale.ExternalTransactionID, nil)
+		if err != nil || conversion == nil || len(conversion.parked) == 0 {
 			return err
 		}
-		refunds := sale.refundChanges(at)
-		for _, parked := range sale.parked {
+		refunds := conversion.refundChanges(at)
+		for _, parked := range conversion.parked {
 			refunds.applyParked(parked)
 		}
-		_, err = s.writeRefunds(ctx, tx, sale, refunds)
+		_, err = s.writeRefunds(ctx, tx, conversion, refunds)
 		return err
 	})
 }
 
-// refundedSale is a conversion to which refunds are applied, and its parked refunds.
-// All these rows are locked.
-type refundedSale struct {
+// refundedConversion is a conversion to which refunds are applied, and its parked
+// refunds. The conversion and the refunds are locked.
+type refundedConversion struct {
 	affiliate.StoredConversion
-	decision affiliate.Decision          // the decision in force
-	parked   []affiliate.Refund          // oldest first
-	earned   *affiliate.LockedCommission // the commission of this decision, in any status; nil if there is none
+	decision   affiliate.Decision          // the decision in force
+	parked     []affiliate.Refund          // oldest first
+	commission *affiliate.LockedCommission // the commission of this decision, in any status; nil if there is none
 }
 
-// lockRefundedSale locks the conversion of a sale, stores the new refund, and locks the
+// lockRefundedConversion locks the conversion of a sale, stores the new refund, and locks the
 // parked refunds, in this order. If refund is nil, there is no new refund. If the
-// conversion does not exist, lockRefundedSale returns nil. It needs two round trips.
+// conversion does not exist, lockRefundedConversion returns nil. It needs two round trips.
 // Errors: REFUND_DUPLICATE.
-func lockRefundedSale(
+func lockRefundedConversion(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, external string, refund *affiliate.Refund,
-) (*refundedSale, error) {
-	var sale *refundedSale
+) (*refundedConversion, error) {
+	var conversion *refundedConversion
 	var parked []affiliate.Refund
 	var decisions []decisionSummary
-	var earned []affiliate.CommissionID
-	var except affiliate.RefundID
+	var commissions []affiliate.CommissionID
+	var newRefund affiliate.RefundID
 	batch := &pgx.Batch{}
-	batch.Queue(lockSale, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) error {
+	batch.Queue(lockConversionByExternalID, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) error {
 		stored, err := pgx.CollectExactlyOneRow(rows, scanConversion)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
-		sale = &refundedSale{StoredConversion: stored}
+		conversion = &refundedConversion{StoredConversion: stored}
 		return err
 	})
 	if refund != nil {
-		except = refund.ID
+		newRefund = refund.ID
 		batch.Queue(insertRefund, pgx.NamedArgs{
 			"workspace": scope.Workspace, "id": refund.ID, "mode": scope.Mode, "external_refund_id": refund.ExternalRefundID,
 			"external_transaction_id": external, "asked_cents": refund.RequestedCents, "reason": refund.Reason,
 			"created_at": refund.CreatedAt, "expires_at": refund.ExpiresAt,
 		}).Exec(func(tag pgconn.CommandTag) error { return refuseIfNone(tag, nil, affiliate.ReasonRefundDuplicate) })
 	}
-	queueParked(batch, scope, external, except, &parked)
+	queueParked(batch, scope, external, newRefund, &parked)
 	const decisionInForce = `
 		select d.id, d.method, d.reason_code as reason, d.explanation, d.clicked_at, d.expires_at
 		from conversions c
@@ -165,27 +168,27 @@ func lockRefundedSale(
 		join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
 		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
 	batch.Queue(commissionInForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
-		earned, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+		commissions, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 		return err
 	})
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("lock the refunded conversion: %w", err)
 	}
-	if sale == nil {
+	if conversion == nil {
 		return nil, nil
 	}
 	if len(decisions) != 1 {
-		return nil, fmt.Errorf("conversion %s has %d decisions in force", sale.ID, len(decisions))
+		return nil, fmt.Errorf("conversion %s has %d decisions in force", conversion.ID, len(decisions))
 	}
-	sale.decision, sale.parked = decisions[0].decision(sale.StoredConversion), parked
-	locked, err := lockCommissionsAndPayouts(ctx, tx, scope, earned)
+	conversion.decision, conversion.parked = decisions[0].decision(conversion.StoredConversion), parked
+	locked, err := lockCommissionsAndPayouts(ctx, tx, scope, commissions)
 	if err != nil {
 		return nil, err
 	}
 	if len(locked) > 0 {
-		sale.earned = &locked[0]
+		conversion.commission = &locked[0]
 	}
-	return sale, nil
+	return conversion, nil
 }
 
 // decisionSummary has the fields of a decision that events contain.
@@ -198,17 +201,17 @@ type decisionSummary struct {
 	ExpiresAt   *time.Time
 }
 
-func (r decisionSummary) decision(of affiliate.StoredConversion) affiliate.Decision {
+func (r decisionSummary) decision(c affiliate.StoredConversion) affiliate.Decision {
 	return affiliate.Decision{
-		ID: r.ID, Conversion: of.ID, Attributed: of.Attributed, Method: r.Method, Reason: r.Reason, Explanation: r.Explanation,
-		Program: of.Program, Participant: of.Participant, Link: of.Link, ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
+		ID: r.ID, Conversion: c.ID, Attributed: c.Attributed, Method: r.Method, Reason: r.Reason, Explanation: r.Explanation,
+		Program: c.Program, Participant: c.Participant, Link: c.Link, ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
 	}
 }
 
 // queueParked queues the statement that locks the parked refunds of a sale and returns
 // them, oldest first.
-func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, except affiliate.RefundID, parked *[]affiliate.Refund) {
-	batch.Queue(lockParkedSQL, scope.Workspace, scope.Mode, external, except, parkedBatch).Query(func(rows pgx.Rows) (err error) {
+func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, excluded affiliate.RefundID, parked *[]affiliate.Refund) {
+	batch.Queue(lockParkedSQL, scope.Workspace, scope.Mode, external, excluded, parkedBatch).Query(func(rows pgx.Rows) (err error) {
 		*parked, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.Refund])
 		for i := range *parked {
 			(*parked)[i].Scope = scope
@@ -230,23 +233,23 @@ func lockParked(ctx context.Context, tx *Tx, scope affiliate.Scope, external str
 // refundChanges collects the changes that refunds make to a conversion, in memory. It
 // leaves out the change of the commission, which depends on the total of all refunds.
 type refundChanges struct {
-	sale     affiliate.Conversion // the conversion after all refunds in applied
-	decision affiliate.Decision   // the decision in force
-	at       time.Time
+	conversion affiliate.Conversion // the conversion after all refunds in applied
+	decision   affiliate.Decision   // the decision in force
+	at         time.Time
 
 	applied []affiliate.Refund
 	deltas  []affiliate.StatsDelta
 	events  []affiliate.Event
 }
 
-func (s *refundedSale) refundChanges(at time.Time) *refundChanges {
-	return &refundChanges{sale: s.Conversion, decision: s.decision, at: at}
+func (s *refundedConversion) refundChanges(at time.Time) *refundChanges {
+	return &refundChanges{conversion: s.Conversion, decision: s.decision, at: at}
 }
 
 // apply adds a new refund to the changes. Errors: REFUND_EXCEEDS_AMOUNT if the refund
 // exceeds the remaining amount.
 func (r *refundChanges) apply(refund affiliate.Refund) (affiliate.Refund, error) {
-	after, cents, refusal := r.sale.Refund(refund.RequestedCents)
+	after, cents, refusal := r.conversion.Refund(refund.RequestedCents)
 	if refusal != nil {
 		return refund, refusal
 	}
@@ -256,7 +259,7 @@ func (r *refundChanges) apply(refund affiliate.Refund) (affiliate.Refund, error)
 // applyParked adds a parked refund to the changes. If the refund exceeds the remaining
 // amount, only the remaining amount is refunded.
 func (r *refundChanges) applyParked(refund affiliate.Refund) {
-	after, cents := r.sale.RefundParked(refund.RequestedCents)
+	after, cents := r.conversion.RefundParked(refund.RequestedCents)
 	r.record(refund, after, cents)
 }
 
@@ -264,8 +267,8 @@ func (r *refundChanges) applyParked(refund affiliate.Refund) {
 // the stats of the current hour. The number of conversions in the stats does not
 // change.
 func (r *refundChanges) record(refund affiliate.Refund, after affiliate.Conversion, cents int64) affiliate.Refund {
-	before := r.sale
-	r.sale = after
+	before := r.conversion
+	r.conversion = after
 	refund.Conversion, refund.AmountCents, refund.AppliedAt = &after.ID, &cents, &r.at
 	r.applied = append(r.applied, refund)
 	if after.Version == before.Version {
@@ -287,7 +290,7 @@ func (r *refundChanges) queue(batch *pgx.Batch) {
 	if len(r.applied) == 0 {
 		return
 	}
-	c := r.sale
+	c := r.conversion
 	batch.Queue(updateRefunded, c.Scope.Workspace, c.Scope.Mode, c.ID, c.RefundedAmountCents, c.Status, c.Version)
 	for _, refund := range r.applied {
 		batch.Queue(applyRefund, c.Scope.Workspace, c.Scope.Mode, refund.ID, c.ID, refund.AmountCents, refund.AppliedAt).
@@ -303,22 +306,22 @@ func (r *refundChanges) queue(batch *pgx.Batch) {
 
 // writeRefunds stores applied refunds and everything that follows from them, including
 // the events. It returns the commission after the refunds.
-func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, refunds *refundChanges) (*affiliate.Commission, error) {
+func (s *Store) writeRefunds(ctx context.Context, tx *Tx, conversion *refundedConversion, refunds *refundChanges) (*affiliate.Commission, error) {
 	var changes []affiliate.CommissionChange
 	var commission *affiliate.Commission
-	if sale.earned != nil {
+	if conversion.commission != nil {
 		var err error
-		if changes, err = sale.earned.FollowRefunds(refunds.sale, refunds.at); err != nil {
+		if changes, err = conversion.commission.FollowRefunds(refunds.conversion, refunds.at); err != nil {
 			return nil, err
 		}
-		commission = &sale.earned.Commission
+		commission = &conversion.commission.Commission
 	}
 	if err := updatePayouts(ctx, tx, changes...); err != nil {
 		return nil, err
 	}
 	batch := &pgx.Batch{}
 	refunds.queue(batch)
-	queueSettlement(batch, changes...)
+	queueCommissionChanges(batch, changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("write refunds: %w", err)
 	}
@@ -349,13 +352,13 @@ const pageParked = `
 	) as c on true
 	order by p.workspace_id, p.mode, p.external_transaction_id`
 
-// RecordedParkedSales returns sales of the whole deployment that have parked refunds
-// and whose conversions exist now. One call checks up to limit sales with parked
-// refunds, starting after the given sale. next is the position for the next call. It is
-// the zero value when no sales are left to check.
-func (s *Store) RecordedParkedSales(
+// SalesWithParkedRefunds returns sales of all workspaces that have parked refunds and
+// whose conversions exist now. One call checks at most limit sales with parked refunds,
+// in the order of their keys, starting after the given sale. next is the sale after which
+// the next call starts. It is the zero value when no sales are left to check.
+func (s *Store) SalesWithParkedRefunds(
 	ctx context.Context, after affiliate.ParkedSale, limit int,
-) (known []affiliate.ParkedSale, next affiliate.ParkedSale, err error) {
+) (sales []affiliate.ParkedSale, next affiliate.ParkedSale, err error) {
 	type parkedRow struct {
 		affiliate.ParkedSale
 		Known bool
@@ -367,13 +370,13 @@ func (s *Store) RecordedParkedSales(
 	}
 	for _, row := range page {
 		if row.Known {
-			known = append(known, row.ParkedSale)
+			sales = append(sales, row.ParkedSale)
 		}
 	}
 	if len(page) == limit {
 		next = page[limit-1].ParkedSale
 	}
-	return known, next, nil
+	return sales, next, nil
 }
 
 const dropExpiredRefunds = `
@@ -386,8 +389,8 @@ const dropExpiredRefunds = `
 		for update skip locked) as expired
 	where r.workspace_id = expired.workspace_id and r.id = expired.id`
 
-// DropExpiredRefunds deletes up to limit parked refunds of the whole deployment that
-// have expired, and returns how many it deleted.
+// DropExpiredRefunds deletes at most limit expired parked refunds, of all workspaces, and
+// returns the number of deleted refunds.
 func (s *Store) DropExpiredRefunds(ctx context.Context, now time.Time, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, dropExpiredRefunds, now, limit)
 	return tag.RowsAffected(), err

@@ -5,7 +5,7 @@ const (
 	SelectParkedForSQL    = selectParkedFor
 	SelectDuplicatesSQL   = selectDuplicates
 	LockParkedSQL         = lockParkedSQL
-	LockSaleSQL           = lockSale
+	LockSaleSQL           = lockConversionByExternalID
 	PageParkedSQL         = pageParked
 	DropExpiredRefundsSQL = dropExpiredRefunds
 )

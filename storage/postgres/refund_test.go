@@ -76,7 +76,7 @@ func TestRefundStatements_UseIndexes(t *testing.T) {
 	}
 }
 
-func TestRecordedParkedSales_ReadsAllPages(t *testing.T) {
+func TestSalesWithParkedRefunds_ReadsAllPages(t *testing.T) {
 	s := newSales(t)
 	for i := range 25 {
 		for j := range 2 {
@@ -97,13 +97,13 @@ func TestRecordedParkedSales_ReadsAllPages(t *testing.T) {
 	found := map[string]int{}
 	var cursor affiliate.ParkedSale
 	for pages := 1; ; pages++ {
-		known, next, err := s.store.RecordedParkedSales(t.Context(), cursor, 10)
+		known, next, err := s.store.SalesWithParkedRefunds(t.Context(), cursor, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, sale := range known {
 			if sale.Workspace != s.scope.Workspace || sale.Mode != s.scope.Mode {
-				t.Errorf("RecordedParkedSales returned %+v, want a sale in the scope %v", sale, s.scope)
+				t.Errorf("SalesWithParkedRefunds returned %+v, want a sale in the scope %v", sale, s.scope)
 			}
 			found[sale.ExternalTransactionID]++
 		}

@@ -28,7 +28,8 @@ type multiRow[T any] struct {
 // rowsOf builds the statements from a text. In the text, %[1]s stands for the column
 // names and %[2]s for the rows: (…), (…). The tag db of a field is the name of its
 // column. The tag sql is the type of the column. In an INSERT … VALUES, Postgres infers
-// the types itself. In any other VALUES list it cannot, so the fields need the tag sql.
+// the types, and the fields do not need the tag sql. In any other VALUES list, Postgres
+// cannot infer the types, and the fields need the tag.
 func rowsOf[T any](statement string) multiRow[T] {
 	row := reflect.TypeFor[T]()
 	names, types := make([]string, row.NumField()), make([]string, row.NumField())

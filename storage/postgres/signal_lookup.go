@@ -13,17 +13,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// lockPromoCode locks a promo code. It must run before findPromoCode, for the same
-// reason that findBinding gives.
+// lockPromoCode locks a promo code. It must be a separate statement that runs before
+// findPromoCode. Otherwise findPromoCode, after it has waited for the lock, would still
+// see other rows as they were before the wait.
 const lockPromoCode = `
 	select from promo_codes
 	where workspace_id = $1 and mode = $2 and code = $3
 	for no key update`
 
-// findPromoCode returns the promo code in the conversion's mode. If there is none, it
-// returns the promo code of the other mode, because the decision must distinguish a
-// code of the other mode from an unknown code. A promo code of the other mode is never
-// locked.
+// findPromoCode returns the promo code in the conversion's mode. If this mode has no such
+// promo code, it returns the promo code of the other mode, because the decision must
+// distinguish a code of the other mode from an unknown code. A promo code of the other
+// mode is never locked.
 const findPromoCode = `
 	select x.id, x.mode, x.active, x.expires_at, x.max_redemptions, x.redemptions, ` + earnerColumns + `
 	from promo_codes x` + earnerOfX + `
@@ -31,8 +32,8 @@ const findPromoCode = `
 	order by x.mode = $2 desc
 	limit 1`
 
-// signals has a conversion and the inputs of the decision about it. These inputs are
-// found by the conversion's signals: click, promo code and customer.
+// signals has a conversion and the inputs of the decision about the conversion. These
+// inputs are found by the conversion's signals: click, promo code and customer.
 type signals struct {
 	conversion  affiliate.Conversion
 	inputs      affiliate.AttributionInputs
@@ -72,9 +73,9 @@ func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
 }
 
 // queuePromoCode queues the statement that reads the promo code of a conversion.
-func queuePromoCode(batch *pgx.Batch, c affiliate.Conversion, into *affiliate.AttributionInputs) {
+func queuePromoCode(batch *pgx.Batch, c affiliate.Conversion, inputs *affiliate.AttributionInputs) {
 	batch.Queue(findPromoCode, c.Scope.Workspace, c.Scope.Mode, c.PromoCode).Query(func(rows pgx.Rows) (err error) {
-		into.FoundPromoCode, err = collectPromoCode(rows)
+		inputs.FoundPromoCode, err = collectPromoCode(rows)
 		return err
 	})
 }

@@ -79,10 +79,10 @@ const foldStats = `
 	)
 	select count(*) from taken`
 
-// FoldStats adds up to limit deltas to the totals and returns the number of these
+// FoldStats adds at most limit deltas to the totals and returns the number of these
 // deltas. If the number is less than limit, no other deltas exist, or other calls have
-// locked them. Any number of processes can call FoldStats at the same time. A call can
-// be interrupted at any time, because it is a single statement.
+// locked them. Any number of processes can call FoldStats at the same time. A call can be
+// interrupted at any time, because it is a single statement.
 func (s *Store) FoldStats(ctx context.Context, limit int) (folded int64, err error) {
 	return foldDeltas(ctx, s.pool, limit)
 }

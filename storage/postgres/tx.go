@@ -15,8 +15,8 @@ import (
 )
 
 // maxTxAttempts is the maximum number of attempts of a transaction. A transaction is
-// repeated after a serialization failure or a deadlock, because it has had no effect
-// then.
+// repeated after a serialization failure or a deadlock. In these cases it has had no
+// effect.
 const maxTxAttempts = 4
 
 // Tx is one transaction. In addition to running statements, it can write events, jobs
@@ -66,8 +66,8 @@ func (db *DB) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) erro
 	}
 }
 
-// isRetryable reports whether Postgres has rolled the transaction back, and whether it
-// can succeed if it runs again.
+// isRetryable reports whether err means that Postgres has rolled the transaction back and
+// that a new attempt can succeed.
 func isRetryable(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && (pgErr.Code == codeSerializationFailure || pgErr.Code == codeDeadlock)
@@ -83,7 +83,7 @@ func (db *DB) inSnapshot(ctx context.Context, fn func(ctx context.Context, tx pg
 // AfterCommit registers a callback that runs after the commit and before InTx returns.
 // Callbacks run in the order of registration. They do not run after a rollback. If the
 // process crashes after the commit, the callback never runs. A job or a periodic search
-// must then do its work.
+// must then do the work of the callback.
 func (tx *Tx) AfterCommit(callback func()) { tx.afterCommit = append(tx.afterCommit, callback) }
 
 // DeliveriesAdded records endpoints that receive deliveries from this transaction.

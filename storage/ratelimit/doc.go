@@ -9,10 +9,10 @@
 //
 // The package has two implementations:
 //
-//	Limiter: makes one call of Redis before each request. It is for limits that must be
+//	Limiter: makes one call to Redis before each request. It is for limits that must be
 //	         exact. Simultaneous requests of a subject share a call.
 //	Lease:   takes tokens from the shared window in blocks. A token admits one request,
-//	         so most requests need no call of Redis. It is for clicks.
+//	         so most requests need no call to Redis. It is for clicks.
 //
 // Both also count the requests that this process has admitted in a local window. If Redis
 // does not respond within 50 ms (Options.Timeout), the local window decides. Therefore a
@@ -51,7 +51,7 @@ type Result struct {
 	Allowed bool
 	Limit   int64
 	// Remaining is the number of further requests that the window allows. Other processes
-	// may have admitted some of these requests since the last call of Redis.
+	// may have admitted some of these requests since the last call to Redis.
 	Remaining int64
 	// RetryAfter is set if the request was refused. After this time a new request
 	// succeeds, unless other requests are admitted first. The value is in whole seconds,
@@ -66,7 +66,7 @@ const (
 	// span is the length of a window in seconds: 60 full seconds and the current one.
 	span           = 61
 	defaultTimeout = 50 * time.Millisecond
-	// redisPause is the time for which a Lease makes no call of Redis after a failure.
+	// redisPause is the time for which a Lease makes no call to Redis after a failure.
 	redisPause = 250 * time.Millisecond
 	// maxSubjects is the maximum number of local windows of a Limiter or Lease.
 	maxSubjects = 100_000
@@ -84,8 +84,8 @@ type Options struct {
 	Log *slog.Logger
 	// Fallback is called for every decision that was made without Redis. It may be nil.
 	Fallback func(zone string)
-	// Timeout is the timeout of a call of Redis. 0 means 50 ms. A request waits at most
-	// for the end of a running call and for one more call.
+	// Timeout is the timeout of a call to Redis. 0 means 50 ms. A request waits at most
+	// for the end of a running call and then for one more call.
 	Timeout time.Duration
 }
 

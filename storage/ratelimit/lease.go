@@ -58,7 +58,7 @@ const (
 	blockLifetime = time.Second
 	// blockPermille is the size of a block in thousandths of the limit.
 	blockPermille = 12
-	// refusalLifetime is the time for which a refusal is repeated without a call of
+	// refusalLifetime is the time for which a refusal is repeated without a call to
 	// Redis. It is short, because other processes may return tokens.
 	refusalLifetime = 50 * time.Millisecond
 	// sweepInterval is the time between two searches for expired blocks.
@@ -86,9 +86,9 @@ type subject struct {
 	blockSecond  int64
 	blockExpires time.Time
 
-	// unsettled is true if the row in the shared window may differ from the tokens of
-	// this process, so that it must be written again.
-	unsettled bool
+	// rowOutdated is true if the row in the shared window may differ from the tokens of
+	// this process. The row must then be written again.
+	rowOutdated bool
 	// calls is the number of calls. It is sent with each call, so that the script can
 	// ignore a call that arrives after a later call.
 	calls int64
@@ -149,30 +149,30 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 // request, the other three hold at most 3.6 percent of the limit in unused tokens.
 func blockSize(limit int64) int64 { return max(1, limit*blockPermille/1000) }
 
-// call requests a block of want tokens and writes the row of s to the shared window. If
-// want is 0, it only writes the row. The caller must have locked s.mu. call unlocks s.mu
-// while it waits for Redis.
-func (l *Lease) call(ctx context.Context, s *subject, now time.Time, want int64) {
+// call requests a block with the given number of tokens and writes the row of s to the
+// shared window. If tokens is 0, it only writes the row. The caller must have locked
+// s.mu. call unlocks s.mu while it waits for Redis.
+func (l *Lease) call(ctx context.Context, s *subject, now time.Time, tokens int64) {
 	returned := make(chan struct{})
 	s.callDone = returned
 	// expire sets unsettled again if the block expires during the call.
-	s.unsettled = false
+	s.rowOutdated = false
 	s.calls++
 	limit, row := s.zone.Limit, s.row()
 	s.mu.Unlock()
-	granted, sum, retry, reset, err := l.opt.acquire(ctx, l.client, s.key, now.UnixMilli(), limit, want, leaseSpan, s.holder, row)
+	granted, sum, retry, reset, err := l.opt.acquire(ctx, l.client, s.key, now.UnixMilli(), limit, tokens, leaseSpan, s.holder, row)
 	s.mu.Lock()
 	s.callDone = nil
 	close(returned)
 	if err != nil {
 		// It is unknown whether the row was written and whether a block was granted.
-		s.unsettled = true
+		s.rowOutdated = true
 		l.pause(now, s.zone.Name, err)
 		return
 	}
 	s.sum, s.reset = sum, reset
 	switch {
-	case want == 0:
+	case tokens == 0:
 	case granted == 0:
 		s.refusal = Result{Limit: limit, RetryAfter: seconds(retry), ResetAfter: seconds(reset)}
 		s.refusedUntil = now.Add(refusalLifetime)
@@ -206,7 +206,7 @@ func appendUint32(row []byte, n int64) []byte {
 func (s *subject) expire(now time.Time) {
 	if s.unused > 0 && !now.Before(s.blockExpires) {
 		s.unused = 0
-		s.unsettled = true
+		s.rowOutdated = true
 	}
 }
 
@@ -222,7 +222,7 @@ func (l *Lease) decideLocally(s *subject, now time.Time) Result {
 		return s.refuse(now, limit)
 	}
 	s.used.add(now.Unix(), 1)
-	s.unsettled = true
+	s.rowOutdated = true
 	return Result{Allowed: true, Limit: limit, Remaining: limit - s.used.total, ResetAfter: seconds(s.used.emptyIn(now.UnixMilli()))}
 }
 
@@ -296,10 +296,10 @@ func (l *Lease) sweep(ctx context.Context) {
 		s.mu.Lock()
 		s.expire(now)
 		s.used.removeOld(now.Unix())
-		if s.unsettled && s.callDone == nil {
+		if s.rowOutdated && s.callDone == nil {
 			l.call(ctx, s, now, 0)
 		}
-		idle := s.unused == 0 && s.used.total == 0 && !s.unsettled && s.callDone == nil
+		idle := s.unused == 0 && s.used.total == 0 && !s.rowOutdated && s.callDone == nil
 		s.mu.Unlock()
 		if idle {
 			l.mu.Lock()
@@ -325,9 +325,9 @@ func (l *Lease) returnTokens(ctx context.Context) {
 		s.mu.Lock()
 		if s.unused > 0 {
 			s.unused = 0
-			s.unsettled = true
+			s.rowOutdated = true
 		}
-		if s.unsettled && s.callDone == nil && !l.paused(now) {
+		if s.rowOutdated && s.callDone == nil && !l.paused(now) {
 			l.call(ctx, s, now, 0)
 		}
 		s.mu.Unlock()

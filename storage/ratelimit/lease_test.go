@@ -173,7 +173,7 @@ func TestLease_CountsLocallyWithoutRedis(t *testing.T) {
 		s, _ := lease.subjects.Peek(subjectKey{"tracking", "a"})
 		lease.mu.Unlock()
 		s.mu.Lock()
-		settled := !s.unsettled
+		settled := !s.rowOutdated
 		s.mu.Unlock()
 		if settled {
 			break

@@ -23,7 +23,7 @@ type Limiter struct {
 	calls map[string]*sharedCall // the newest unfinished call of each key
 }
 
-// sharedCall is a call of Redis for several requests of one subject. Requests that arrive
+// sharedCall is a call to Redis for several requests of one subject. Requests that arrive
 // while a call is running wait for the end of this call and then share the next call. If
 // no call is running, a request starts its call at once. Therefore at most one call per
 // subject is running.
@@ -85,7 +85,7 @@ func (l *Limiter) join(key string) (call *sharedCall, position int64) {
 }
 
 // makeCall waits until the previous call has ended and then makes the given call. If the
-// previous call has failed, the given call fails without a call of Redis. Otherwise its
+// previous call has failed, the given call fails without a call to Redis. Otherwise its
 // requests would wait for a second timeout.
 func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sharedCall) {
 	// The function is deferred, so that the other requests do not wait forever after a
@@ -119,7 +119,7 @@ func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sha
 
 var (
 	errNoRedis   = errors.New("no Redis is configured")
-	errAbandoned = errors.New("the call of Redis was abandoned")
+	errAbandoned = errors.New("the call to Redis was abandoned")
 )
 
 // acquire runs acquireScript on the shared window with the given key. The caller passes

@@ -10,10 +10,10 @@ type window struct {
 
 type bucket struct{ second, count int64 }
 
-// removeOld removes the buckets that are no longer in the window at second now.
-func (w *window) removeOld(now int64) {
+// removeOld removes the buckets that are no longer in the window at nowSecond.
+func (w *window) removeOld(nowSecond int64) {
 	old := 0
-	for old < len(w.buckets) && w.buckets[old].second <= now-w.span {
+	for old < len(w.buckets) && w.buckets[old].second <= nowSecond-w.span {
 		w.total -= w.buckets[old].count
 		old++
 	}

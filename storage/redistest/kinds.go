@@ -14,10 +14,10 @@ type Behaviour struct {
 // with its sentinels, so a test must not stop a server.
 func OnEachKind(t *testing.T, behaviours ...Behaviour) {
 	t.Helper()
-	runAll := func(t *testing.T, kind string, empty func(t *testing.T) string) {
+	runAll := func(t *testing.T, kind string, emptyDeployment func(t *testing.T) (url string)) {
 		t.Helper()
 		for _, behaviour := range behaviours {
-			t.Run(behaviour.Name, func(t *testing.T) { behaviour.Test(t, empty(t), kind) })
+			t.Run(behaviour.Name, func(t *testing.T) { behaviour.Test(t, emptyDeployment(t), kind) })
 		}
 	}
 	t.Run("single", func(t *testing.T) {

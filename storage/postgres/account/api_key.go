@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// keyUseResolution is the precision of an API key's last_used_at. Because of it, a key
-// that is used all the time causes at most one write per minute.
+// keyUseResolution is the precision of an API key's last_used_at. Therefore a key that is
+// used all the time causes at most one write per minute.
 const keyUseResolution = time.Minute
 
 const keyColumns = `
@@ -47,7 +47,7 @@ func (r keyRow) key() affiliate.APIKey {
 	}
 }
 
-// ActiveKeys returns the API keys of a scope that are active at the time now, newest
+// ActiveKeys returns the API keys of a scope that are active at the given time, newest
 // first. A key that was rolled is included until its grace period ends.
 func (s *Store) ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error) {
 	const query = `
@@ -59,14 +59,14 @@ func (s *Store) ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.
 	return postgres.AllRows(rows, err, keyRow.key)
 }
 
-// CountSecretKeys counts the secret keys of a scope that are active at the time now.
-func (tx *Tx) CountSecretKeys(ctx context.Context, scope affiliate.Scope, now time.Time) (live int, err error) {
+// CountSecretKeys counts the secret keys of a scope that are active at the given time.
+func (tx *Tx) CountSecretKeys(ctx context.Context, scope affiliate.Scope, now time.Time) (active int, err error) {
 	const count = `
 		select count(*) from api_keys
 		where workspace_id = $1 and mode = $2 and kind = 'secret'
 		  and revoked_at is null and (expires_at is null or expires_at > $3)`
-	err = tx.QueryRow(ctx, count, scope.Workspace, scope.Mode, now).Scan(&live)
-	return live, err
+	err = tx.QueryRow(ctx, count, scope.Workspace, scope.Mode, now).Scan(&active)
+	return active, err
 }
 
 // LockKey locks an API key and returns it. Errors: NOT_FOUND.
@@ -112,8 +112,8 @@ type keyLookup struct {
 	found  bool
 }
 
-// ActiveKey returns the API key with the given digest if the key is active at the time
-// now, and stores the time of its use. The search covers all workspaces, because the key
+// ActiveKey returns the API key with the given digest if the key is active at the given
+// time, and stores the time of its use. The search covers all workspaces, because the key
 // determines the workspace. Look-ups that run at the same time share one round trip.
 func (s *Store) ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, found bool, err error) {
 	const touch = `

@@ -17,8 +17,8 @@ import (
 
 // Three indexes contain the audit log in the order of the lists, newest first: one by
 // workspace, one by actor and one by resource. Each of them also contains the columns
-// that Postgres needs to count a list of this kind, also for a period. Other conditions
-// of a filter are checked row by row.
+// that Postgres needs to count the entries of such a list, with or without a condition on
+// the time. Other conditions of a filter are checked row by row.
 
 // auditColumns selects an entry l and the current name of its actor. The actor is an id
 // or the word "system". Three kinds of actors have a name: members of the workspace,
@@ -70,8 +70,8 @@ func (r auditRow) entry() affiliate.AuditEntry {
 // depends on the conditions of the filter and on how common their values are.
 const planForArgs = pgx.QueryExecModeCacheDescribe
 
-// auditQuery holds the statements for one filter. page selects a page, count counts
-// the entries up to affiliate.MaxTotal, and all selects every entry.
+// auditQuery holds the statements for one filter. page selects a page. count counts the
+// entries and stops after affiliate.MaxTotal. all selects every entry.
 type auditQuery struct {
 	page, count, all string
 	args             pgx.NamedArgs
@@ -119,7 +119,7 @@ func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQue
 }
 
 // AuditLog returns one page of the entries that match a filter, newest first, and the
-// number of all matching entries up to affiliate.MaxTotal. Errors: NOT_FOUND if the
+// number of all matching entries, up to affiliate.MaxTotal. Errors: NOT_FOUND if the
 // filter contains an unknown id.
 func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error) {
 	if err := s.checkAuditFilter(ctx, scope, filter); err != nil {

@@ -46,8 +46,8 @@ const (
 
 var countInvites = postgres.CountUpTo(affiliate.MaxTotal, openInvites)
 
-// OpenInvites returns one page of a workspace's invitations that are open at the time
-// now, newest first, and the number of open invitations up to affiliate.MaxTotal.
+// OpenInvites returns one page of a workspace's invitations that are open at the given
+// time, newest first, and the number of open invitations, up to affiliate.MaxTotal.
 func (s *Store) OpenInvites(
 	ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page,
 ) ([]affiliate.MemberInvite, int64, error) {
@@ -120,14 +120,14 @@ func (tx *Tx) EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id
 // EndInvitesBy ends the open invitations that a member has sent for any of the given
 // roles. It returns their ids.
 func (tx *Tx) EndInvitesBy(
-	ctx context.Context, workspace affiliate.WorkspaceID, by affiliate.UserID, roles []affiliate.Role, at time.Time,
+	ctx context.Context, workspace affiliate.WorkspaceID, inviter affiliate.UserID, roles []affiliate.Role, at time.Time,
 ) ([]affiliate.InviteID, error) {
 	const end = `
 		update member_invites set ended_at = @at
 		where workspace_id = @workspace and invited_by = @by and ended_at is null and expires_at > @at
 		  and role = any(@roles)
 		returning id`
-	rows, err := tx.Query(ctx, end, pgx.NamedArgs{"workspace": workspace, "by": by, "at": at, "roles": roles})
+	rows, err := tx.Query(ctx, end, pgx.NamedArgs{"workspace": workspace, "by": inviter, "at": at, "roles": roles})
 	if err != nil {
 		return nil, err
 	}

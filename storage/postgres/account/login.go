@@ -10,20 +10,20 @@ import (
 // AddLoginAttempt stores a login attempt as a failure before its password is checked.
 // It commits before it returns. If two attempts run at the same time, at least one of
 // them therefore counts the other.
-func (s *Store) AddLoginAttempt(ctx context.Context, try affiliate.LoginAttempt) error {
+func (s *Store) AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAttempt) error {
 	const insert = `insert into login_failures (id, subject, failed_at) values ($1, $2, $3)`
-	_, err := s.db.Pool().Exec(ctx, insert, try.ID, try.Subject, try.At)
+	_, err := s.db.Pool().Exec(ctx, insert, attempt.ID, attempt.Subject, attempt.At)
 	return err
 }
 
-// OtherLoginFailures counts the failed login attempts for the subject of try after the
-// given time. It does not count try itself. It also returns the time of the last
-// failure.
-func (s *Store) OtherLoginFailures(ctx context.Context, try affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error) {
+// OtherLoginFailures counts the failed login attempts after the given time that have the
+// same subject as the given attempt. It does not count this attempt itself. It also
+// returns the time of the last failure.
+func (s *Store) OtherLoginFailures(ctx context.Context, attempt affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error) {
 	const query = `
 		select count(*), coalesce(max(failed_at), to_timestamp(0))
 		from login_failures where subject = $1 and failed_at > $2 and id <> $3`
-	err = s.db.Pool().QueryRow(ctx, query, try.Subject, since, try.ID).Scan(&count, &last)
+	err = s.db.Pool().QueryRow(ctx, query, attempt.Subject, since, attempt.ID).Scan(&count, &last)
 	return count, last, err
 }
 

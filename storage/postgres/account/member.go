@@ -30,8 +30,8 @@ func (r memberRow) member() affiliate.TeamMember {
 	return affiliate.TeamMember{ID: r.ID, Name: r.Name, Email: r.Email, Role: r.Role, CreatedAt: r.CreatedAt.UTC()}
 }
 
-// Members returns one page of the members of a workspace, oldest first, and the
-// number of members up to affiliate.MaxTotal.
+// Members returns one page of the members of a workspace, oldest first, and the number of
+// members, up to affiliate.MaxTotal.
 func (s *Store) Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]affiliate.TeamMember, int64, error) {
 	const list = selectMembers + `
 		order by m.created_at, m.user_id

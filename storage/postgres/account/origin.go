@@ -32,7 +32,7 @@ const deleteOldOrigins = `
 		for update skip locked) as old
 	where o.user_id = old.user_id and o.ip_prefix = old.ip_prefix and o.ua_hash = old.ua_hash`
 
-// DeleteOldOrigins deletes up to limit origins that were last seen before the given
+// DeleteOldOrigins deletes at most limit origins that were last seen before the given
 // time. It returns the number of deleted rows.
 func (s *Store) DeleteOldOrigins(ctx context.Context, before time.Time, limit int) (int64, error) {
 	tag, err := s.db.Pool().Exec(ctx, deleteOldOrigins, before, limit)

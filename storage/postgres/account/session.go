@@ -45,8 +45,8 @@ func (r refreshTokenRow) token() affiliate.RefreshToken {
 }
 
 // LockRefreshToken locks a refresh token and its session and returns them. If two
-// transactions use the same token at the same time, the second one waits and then reads
-// the changes of the first.
+// transactions use the same token at the same time, the second transaction waits and then
+// reads the changes of the first transaction.
 func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error) {
 	const lock = `
 		select t.session_id, s.user_id, s.created_at, s.idle_expires_at, s.expires_at, s.revoked_at, t.used_at
@@ -112,9 +112,9 @@ func (s *Store) ActiveSession(
 	return account.User, account.Member, found, err
 }
 
-// DeleteEndedSessions deletes up to limit sessions that expired before the given time,
-// with their refresh tokens. It also deletes all login failures before this time. It
-// returns the number of deleted sessions.
+// DeleteEndedSessions deletes at most limit sessions that expired before the given time,
+// together with their refresh tokens. It also deletes all login failures before this
+// time. It returns the number of deleted sessions.
 func (s *Store) DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error) {
 	const deleteTokens = `
 		delete from refresh_tokens where session_id in (select id from sessions where expires_at < $1 order by expires_at limit $2)`

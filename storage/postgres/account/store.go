@@ -1,7 +1,7 @@
-// Package account has the SQL of users, sessions, failed logins, workspaces,
-// members, invitations, API keys and the audit log.
+// Package account has the SQL for users, sessions, failed logins, workspaces, members,
+// invitations, API keys and the audit log.
 //
-// The package reads and locks rows, and it stores values that its callers have decided.
+// The package reads, locks and stores rows. Its callers decide which values it stores.
 // The methods of Tx run in the caller's transaction. Each method of Store runs on its
 // own.
 package account
