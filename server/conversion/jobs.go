@@ -150,7 +150,7 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AwaitedClic
 			return cursor, err
 		}
 		for _, click := range arrived {
-			failed = errors.Join(failed, s.AttributeAwaited(ctx, affiliate.AttributeLateClick{AwaitedClick: click}))
+			failed = errors.Join(failed, s.AttributeAwaited(ctx, click))
 		}
 		if cursor = next; cursor == (affiliate.AwaitedClick{}) {
 			break

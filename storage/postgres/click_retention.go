@@ -143,9 +143,9 @@ func (s *Store) clickDays(ctx context.Context) ([]time.Time, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[time.Time])
 }
 
-// RollClicks replaces old clicks by the daily sums in click_days, in one transaction. Old
-// clicks are those of days that ended at least 13 months ago. A call replaces all clicks
-// of one day and drops the day's partition. If the partition is large, the call replaces
+// RollClicks replaces old clicks by the daily sums in click_days, in one transaction. A
+// click is old if its day ended at least 13 months ago. A call replaces all clicks of one
+// day and drops the day's partition. If the partition is large, the call replaces
 // only one piece of the partition. If there is no partition with old clicks, the call
 // replaces one batch of old clicks from the default partition. It returns the number of
 // replaced clicks. ok is false if there was nothing to do, or if another process is

@@ -305,10 +305,10 @@ type outcome struct {
 	commission *affiliate.Commission // nil if the conversion earns nothing
 }
 
-// queueOutcomes queues the statements that follow from decisions: they insert
-// commissions and fraud events, count redemptions, bind customers and update the stats.
-// The caller queues the statements for the conversions and calls queueCommissionChanges for
-// the commissions.
+// queueOutcomes queues the statements that follow from decisions: they insert commissions
+// and fraud events, count redemptions, bind customers and update the stats. The caller
+// queues the statements for the conversions and calls queueCommissionChanges for the
+// commissions.
 func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 	var commissions []affiliate.Commission
 	var deltas []affiliate.StatsDelta

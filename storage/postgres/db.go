@@ -89,7 +89,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		// A generic plan that was made while a table was small must not scan the table
 		// once it has grown.
 		"enable_seqscan": "off",
-		// If a statement waits longer than this for a row lock, the whole group fails and its calls are repeated one by one. Then only the calls that need this row wait for it.
+		// If a statement waits longer than this for a row lock, the whole group fails and
+		// its calls are repeated one by one. Then only the calls that need this row wait
+		// for it.
 		"lock_timeout": "1s",
 		// If a process hangs inside a transaction, the transaction ends after this time
 		// and releases its locks.

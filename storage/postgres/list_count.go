@@ -24,8 +24,8 @@ const (
 // is the number of one of these rows.
 const countSlots = 16
 
-// randomSlot returns a random slot. It is used for changes whose slot is not determined by
-// an id.
+// randomSlot returns a random slot. It is used for changes whose slot is not determined
+// by an id.
 func randomSlot() int16 { return rand.N(int16(countSlots)) } //nolint:gosec // not security relevant
 
 // countChange is a change of a list's length by N. ID is the id of the added or removed

@@ -56,7 +56,8 @@ func Migrate(ctx context.Context, url string) error {
 	if err := migrateTables(ctx, pool); err != nil {
 		return err
 	}
-	// The service reads the schema version from goose's table (CheckSchema). It may connect as a user who does not own the table but has the privileges of appRole.
+	// The service reads the schema version from goose's table (CheckSchema). It may
+	// connect as a user who does not own the table but has the privileges of appRole.
 	if _, err := pool.Exec(ctx, "grant select on "+goose.DefaultTablename+" to "+appRole); err != nil {
 		return fmt.Errorf("migrate tables: %w", err)
 	}

@@ -115,7 +115,9 @@ func (s *Store) MoveParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
-	// A separate statement locks the row first. If the update itself waited for the lock, it would find that the row has changed, and would have to wait again behind all other waiting transactions.
+	// A separate statement locks the row first. If the update itself waited for the lock,
+	// it would find that the row has changed, and would have to wait again behind all
+	// other waiting transactions.
 	const lock = `
 		select from participants
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id

@@ -248,7 +248,8 @@ func recheckPayouts(
 	canceled := map[affiliate.PayoutID]bool{}
 	for _, p := range payouts {
 		d := due[participantCurrency{p.Participant, p.Currency}].WithCommissions(stillPayable[p.ID])
-		// The amount due does not contain the adjustments of open payouts. This payout is open too, so its own adjustment is added again.
+		// The amount due does not contain the adjustments of open payouts. This payout is
+		// open too, so its own adjustment is added again.
 		d.AdjustmentCents += p.AdjustmentCents
 		t := affiliate.PayoutTransition{Move: move, Actor: by, At: at}
 		if d.Exclusion() != "" {

@@ -66,8 +66,8 @@ func lockForPayout(ctx context.Context, tx *Tx, lock string, args pgx.NamedArgs)
 // reaches the timeout.
 const rowsPerStatement = 10_000
 
-// inChunks divides the range from 0 to n into consecutive parts and calls process for each
-// part.
+// inChunks divides the range from 0 to n into consecutive parts and calls process for
+// each part.
 func inChunks(n int, process func(from, to int) error) error {
 	for from := 0; from < n; from += rowsPerStatement {
 		if err := process(from, min(from+rowsPerStatement, n)); err != nil {

@@ -130,7 +130,8 @@ func (s *Store) UpdatePromoCode(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID,
 	patch affiliate.PromoCodePatch, at time.Time, by affiliate.Actor,
 ) (affiliate.PromoCode, error) {
-	// The statement does not write the number of redemptions, which only conversions change.
+	// The statement does not write the number of redemptions, which only conversions
+	// change.
 	const update = `
 		update promo_codes
 		set active = @active, max_redemptions = @max_redemptions, expires_at = @expires_at, sync_to_processor = @sync,

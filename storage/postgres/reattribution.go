@@ -34,8 +34,8 @@ const findParticipant = `
 		where t.workspace_id = $1 and t.mode = $2 and t.id = $3
 	) as x` + earnerOfX
 
-// findActiveCommission selects the commission that belongs to the decision in force, unless the
-// commission was rejected or refunded.
+// findActiveCommission selects the commission that belongs to the decision in force,
+// unless the commission was rejected or refunded.
 const findActiveCommission = `
 	select m.id
 	from conversions c

@@ -123,10 +123,10 @@ type refundedConversion struct {
 	commission *affiliate.LockedCommission // the commission of this decision, in any status; nil if there is none
 }
 
-// lockRefundedConversion locks the conversion of a sale, stores the new refund, and locks the
-// parked refunds, in this order. If refund is nil, there is no new refund. If the
-// conversion does not exist, lockRefundedConversion returns nil. It needs two round trips.
-// Errors: REFUND_DUPLICATE.
+// lockRefundedConversion locks the conversion of a sale, stores the new refund, and locks
+// the parked refunds, in this order. If refund is nil, there is no new refund. If the
+// conversion does not exist, lockRefundedConversion returns nil. It needs two round
+// trips. Errors: REFUND_DUPLICATE.
 func lockRefundedConversion(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, external string, refund *affiliate.Refund,
 ) (*refundedConversion, error) {

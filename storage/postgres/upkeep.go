@@ -21,8 +21,8 @@ func (s *Store) EnsureClickPartitions(ctx context.Context, first, last time.Time
 // enough for an alarm; the exact number does not matter.
 const maxStrayCount = 1000
 
-// StrayClicks returns the number of clicks in the default partition, up to
-// maxStrayCount. A click is stored there if its day has no partition.
+// StrayClicks returns the number of clicks in the default partition, but at most
+// maxStrayCount. A click is stored in the default partition if its day has no partition.
 func (s *Store) StrayClicks(ctx context.Context) (int, error) {
 	const query = `select count(*) from (select from clicks_default limit $1) as stray`
 	var n int
@@ -40,8 +40,8 @@ func (s *Store) EnsureEventPartitions(ctx context.Context, first, last time.Time
 	return created, err
 }
 
-// StrayEvents returns the number of events and deliveries in the default partitions, up
-// to maxStrayCount for each table.
+// StrayEvents returns the number of events and deliveries in the default partitions. It
+// counts at most maxStrayCount rows of each table.
 func (s *Store) StrayEvents(ctx context.Context) (int, error) {
 	const query = `
 		select (select count(*) from (select from events_default limit $1) as stray)
@@ -51,18 +51,18 @@ func (s *Store) StrayEvents(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// DropOldEvents drops the weekly partitions of events and deliveries that are too old
-// for the API to return them. From each default partition it deletes up to the given
-// number of rows of the same age. It returns the number of dropped partitions and
-// deleted rows. Deliveries are dropped first, so that every delivery has its event.
-// Each table has its own transaction. A transaction that locks one table while it waits
-// for the other would make readers and writers wait too.
-func (s *Store) DropOldEvents(ctx context.Context, rows int) (int64, error) {
+// DropOldEvents drops the weekly partitions of events and deliveries that are so old that
+// the API no longer returns them. From each default partition it deletes rows that are
+// equally old, at most maxRows of them. It returns the number of dropped partitions and
+// deleted rows. Deliveries are dropped first, so that every delivery has its event. Each
+// table has its own transaction. A transaction that locks one table while it waits for
+// the other would make readers and writers wait too.
+func (s *Store) DropOldEvents(ctx context.Context, maxRows int) (int64, error) {
 	const call = `select drop_old_events($1, $2)`
 	var dropped int64
 	for _, table := range []string{"webhook_deliveries", "events"} {
 		var n int64
-		if err := s.pool.QueryRow(ctx, call, table, rows).Scan(&n); err != nil {
+		if err := s.pool.QueryRow(ctx, call, table, maxRows).Scan(&n); err != nil {
 			return dropped, fmt.Errorf("drop old rows of %s: %w", table, err)
 		}
 		dropped += n

@@ -366,12 +366,12 @@ create index commissions_due on commissions (auto_approve_at) where status = 'pe
 create table commission_history (
   workspace_id  uuid not null,
   commission_id uuid not null,
-  seq           integer not null,               -- the commission's version after the move
+  seq           integer not null,               -- the commission's version after the change
   at            timestamptz not null,
   actor         text not null,                  -- user id, or system
   from_status   text,
   to_status     text not null,
-  amount_cents  bigint not null,                -- after the move
+  amount_cents  bigint not null,                -- after the change
   reason        text,
   primary key (workspace_id, commission_id, seq),
   foreign key (workspace_id, commission_id) references commissions (workspace_id, id)

@@ -27,9 +27,9 @@ create index ledger_entries_by_commission on ledger_entries (workspace_id, commi
 create index ledger_entries_by_payout on ledger_entries (workspace_id, payout_id) where payout_id is not null;
 
 -- Balances. The transactions that add ledger entries update them. Each balance is
--- distributed over several rows (slots), so that these transactions rarely wait for
--- each other. The balance is the sum of its slots. The command core check compares
--- balances with entries.
+-- distributed over several rows (slots), so that these transactions rarely wait for each
+-- other. The balance is the sum of its slots. The command "core check" compares balances
+-- with entries.
 create table ledger_balances (
   workspace_id   uuid not null,
   participant_id uuid not null,

@@ -4,12 +4,13 @@
 -- browser and system, the place, and the ad platform. Adds a flag for unique clicks.
 --
 -- The previous release keeps working during and after this migration. No table is
--- rewritten or scanned. The tables are locked in the order in which the service writes
--- to them when it stores clicks and adds deltas to the totals. A transaction that reads
--- one of the tables for a long time would make the migration wait, and all later
--- transactions would wait for the migration. lock_timeout limits this wait. If the
--- migration fails for this reason, run it again. While cores of the previous release
--- are running, the unique clicks of the deltas that they add to the totals are lost.
+-- rewritten or scanned. The tables are locked in the order in which the service writes to
+-- them when it stores clicks and adds deltas to the totals. A transaction that reads one
+-- of the tables for a long time would make the migration wait, and all later transactions
+-- would wait for the migration. lock_timeout limits this wait. If the migration fails for
+-- this reason, run it again. While cores of the previous release are running, they ignore
+-- the numbers of unique clicks when they add deltas to the totals, so these numbers are
+-- lost.
 set local lock_timeout = '5s';
 
 -- is_unique gets a check constraint instead of NOT NULL. The previous release stores

@@ -40,12 +40,13 @@ create table click_rolls (
 create index click_dead_letters_by_age on click_dead_letters (created_at);
 
 -- +goose StatementBegin
--- Replaces the clicks of the oldest day by sums in click_days and drops the day's
--- partition. If no partition is old enough, the function replaces up to most clicks of
--- the default partition. If a day's partition has more than the given number of blocks,
--- the function processes it in pieces of this size. It deletes the clicks of each
--- piece. With the last piece, it drops the partition. It returns the number of clicks,
--- or null if there is nothing to do or another session is doing it.
+-- Replaces the clicks of the oldest day by sums in click_days and
+-- drops the day's partition. If no partition is old enough, the function replaces old
+-- clicks of the default partition, at most the number in the argument most. If a day's
+-- partition has more blocks than the argument blocks, each call processes one piece of
+-- this size and deletes the clicks of the piece. The call that processes the last piece
+-- drops the partition. The function returns the number of replaced clicks, or null if
+-- there is nothing to do or another session is doing it.
 --
 -- The caller cannot choose which days are old enough. These are the days that ended at
 -- least 13 months ago by the database's clock. A click is deleted in the transaction
@@ -66,7 +67,7 @@ declare
   oldest text;
   source text;
   first  bigint;
-  whole  boolean := true;                       -- the partition has no other clicks
+  whole  boolean := true;                       -- this call processes all remaining blocks of the partition
   rolled bigint;
 begin
   if not pg_try_advisory_xact_lock(7305804402567017332) then

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Deliveries are now inserted together with their events. The separate step that found
--- new events is therefore not needed any more.
+-- Deliveries are now inserted together with their events. The earlier separate step,
+-- which searched for new events and inserted their deliveries, is not needed any more.
 alter table clicks drop column converted_at;
 
 -- Events and deliveries are in weekly partitions, by the UTC day in their ids. Old
@@ -40,8 +40,8 @@ create table webhook_endpoints (
   subscriptions        text[] not null,         -- event names, patterns like commission.*, and *
   active               boolean not null,
   disabled_reason      text,                    -- null: active
-  secret               bytea,                   -- sealed; null: deleted
-  previous_secret      bytea,                   -- sealed; signs too until previous_until
+  secret               bytea,                   -- encrypted; null: deleted
+  previous_secret      bytea,                   -- encrypted; deliveries are also signed with it until previous_until
   previous_until       timestamptz,
   -- Incremented each time the endpoint is disabled. Deliveries of an earlier epoch are
   -- not sent any more. Therefore it is not necessary to change the deliveries when the
@@ -142,14 +142,14 @@ end $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Drops the weekly partitions of one of the two tables that ended at least 34 days ago.
--- The API returns events and deliveries for 30 days. A delivery that is recovered on
--- the last of these days can take four more days. From the default partition the
--- function deletes up to most rows of the same age. The database's clock decides what
--- is old enough, not the caller. The function returns the number of dropped partitions
--- and deleted rows. Dropping a partition needs an exclusive lock on the table for a
--- moment. If the lock is not available within one second, the function fails with
--- lock_not_available.
+-- Drops the weekly partitions of one of the two tables that ended
+-- at least 34 days ago. The API returns events and deliveries for 30 days. A delivery
+-- that is recovered on the last of these days can take four more days. From the default
+-- partition the function deletes rows that are equally old, at most the number in the
+-- argument most. The database's clock decides what is old enough, not the caller. The
+-- function returns the number of dropped partitions and deleted rows. Dropping a
+-- partition needs an exclusive lock on the table for a moment. If the lock is not
+-- available within one second, the function fails with lock_not_available.
 create function drop_old_events(parent text, most integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare

@@ -11,7 +11,8 @@ type Clock struct {
 	offset atomic.Int64 // nanoseconds
 }
 
-// NewClock returns a clock that shows start until Advance moves it.
+// NewClock returns a clock that does not run. It shows start until Advance or Set moves
+// it.
 func NewClock(start time.Time) *Clock { return &Clock{start: start} }
 
 // NewRunningClock returns a clock that shows the current time, plus the durations that
@@ -30,5 +31,5 @@ func (c *Clock) Now() time.Time {
 // Advance moves the clock by d. If d is negative, the clock moves back.
 func (c *Clock) Advance(d time.Duration) { c.offset.Add(int64(d)) }
 
-// Set makes the clock show t. A running clock runs on from t.
+// Set makes the clock show t. If the clock runs, it continues from t.
 func (c *Clock) Set(t time.Time) { c.Advance(t.Sub(c.Now())) }

@@ -90,8 +90,8 @@ func (f *Fixture) Texts(sql string, args ...any) []string {
 	return texts
 }
 
-// Insert inserts one row into a table. The row has the columns of all values. If several
-// of them contain the same column, the last of these has precedence.
+// Insert inserts one row into a table. The row has the columns of all the given values.
+// If several of them contain the same column, the last of them is used.
 func (f *Fixture) Insert(table string, values ...Row) {
 	f.Helper()
 	row := merged(values...)
@@ -111,8 +111,8 @@ func merged(values ...Row) Row {
 	return row
 }
 
-// StartWorkers starts the job workers of config and stops them when the test ends. Jobs without
-// a worker in config stay in the queue.
+// StartWorkers starts the job workers of config and stops them when the test ends. Jobs
+// without a worker in config stay in the queue.
 func (f *Fixture) StartWorkers(config *river.Config) {
 	f.Helper()
 	config.SkipUnknownJobCheck, config.Logger = true, slog.New(slog.DiscardHandler)
@@ -146,10 +146,10 @@ func ReasonOf(t testing.TB, err error) affiliate.Reason {
 	return ""
 }
 
-// RequireRefusal ends the test unless err has the error code reason. It returns the
-// metadata of err. fields are the expected fields of the first violations in err. An
-// empty string means that the violation at this position can have any field, or be
-// missing.
+// RequireRefusal ends the test unless err has the error code reason. fields are the
+// expected fields of the first violations in err. If an element of fields is empty, the
+// violation at its position may have any field or may be missing. RequireRefusal returns
+// the metadata of the error.
 func RequireRefusal(t testing.TB, err error, reason affiliate.Reason, fields ...string) map[string]string {
 	t.Helper()
 	var refusal *affiliate.Error

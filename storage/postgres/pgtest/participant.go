@@ -55,8 +55,8 @@ func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.Progra
 	return p
 }
 
-// NewLink lets the store create a link of a participant. The destination of the link is
-// https://shop.example/. change changes the link before it is stored.
+// NewLink creates a link of a participant to https://shop.example/, through the store.
+// The functions in change modify the link before it is stored.
 func (f *Fixture) NewLink(p Participant, code string, change ...func(*affiliate.Link)) affiliate.Link {
 	f.Helper()
 	now, page := f.Now().UTC().Truncate(time.Millisecond), "https://shop.example/"
@@ -72,8 +72,9 @@ func (f *Fixture) NewLink(p Participant, code string, change ...func(*affiliate.
 	return created
 }
 
-// NewPromoCode lets the store create an active promo code of a participant with a
-// discount of 10 percent. change changes the code before it is stored.
+// NewPromoCode creates an active promo code of a participant, through the store. Its
+// discount is 10 percent. The functions in change modify the promo code before it is
+// stored.
 func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*affiliate.PromoCode)) affiliate.PromoCode {
 	f.Helper()
 	now := f.Now().UTC().Truncate(time.Millisecond)

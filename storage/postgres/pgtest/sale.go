@@ -7,8 +7,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// UnstoredClick returns a click on the default link of a participant, received now. Its
-// attribution window is 30 days. It is not stored.
+// UnstoredClick returns a click on the default link of a participant, received now,
+// without storing it. Its attribution window is 30 days. The functions in change modify
+// the click.
 func (f *Fixture) UnstoredClick(p Participant, change ...func(*affiliate.Click)) affiliate.Click {
 	now := f.Now().UTC().Truncate(time.Millisecond)
 	c := affiliate.Click{
@@ -19,8 +20,8 @@ func (f *Fixture) UnstoredClick(p Participant, change ...func(*affiliate.Click))
 	return c
 }
 
-// NewClick stores a click on the default link of a participant, received now. change
-// changes the click before it is stored.
+// NewClick stores a click on the default link of a participant, received now. The
+// functions in change modify the click before it is stored.
 func (f *Fixture) NewClick(p Participant, change ...func(*affiliate.Click)) affiliate.Click {
 	f.Helper()
 	c := f.UnstoredClick(p, change...)
@@ -30,8 +31,8 @@ func (f *Fixture) NewClick(p Participant, change ...func(*affiliate.Click)) affi
 	return c
 }
 
-// NewConversion records a purchase of 10.00 EUR that no signal attributes to a participant.
-// change changes the conversion before it is recorded.
+// NewConversion records a purchase of 10.00 EUR that is not attributed to any
+// participant. The functions in change modify the conversion before it is recorded.
 func (f *Fixture) NewConversion(scope affiliate.Scope, change ...func(*affiliate.Conversion)) affiliate.Conversion {
 	f.Helper()
 	now := f.Now()
@@ -42,27 +43,27 @@ func (f *Fixture) NewConversion(scope affiliate.Scope, change ...func(*affiliate
 }
 
 // NewCommission records a purchase of 10.00 EUR of which a participant earns 20 percent,
-// and returns the commission. The commission is pending and has no hold period. change
-// changes it before it is recorded. If change sets another status than pending or
-// approved, totals and the ledger are wrong, because the store expects new commissions to
-// have one of these two.
+// and returns the commission. The commission is pending and has no hold period. The
+// functions in change modify the commission before it is recorded. They may set the
+// status to approved. With any other status, the totals and the ledger would be wrong,
+// because the store expects a new commission to be pending or approved.
 func (f *Fixture) NewCommission(p Participant, change ...func(*affiliate.Commission)) affiliate.Commission {
 	f.Helper()
 	now := f.Now()
-	sale, rate := f.purchase(p.Scope, now), int64(2000)
+	conversion, rate := f.purchase(p.Scope, now), int64(2000)
 	c := affiliate.Commission{
 		ID: affiliate.NewID[affiliate.Commission](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
-		Conversion: sale.ID, Decision: affiliate.NewID[affiliate.Decision](now), ExternalTransactionID: sale.ExternalTransactionID,
-		Status: affiliate.CommissionPending, Type: affiliate.Percentage, EventType: sale.EventType, RateBps: &rate,
+		Conversion: conversion.ID, Decision: affiliate.NewID[affiliate.Decision](now), ExternalTransactionID: conversion.ExternalTransactionID,
+		Status: affiliate.CommissionPending, Type: affiliate.Percentage, EventType: conversion.EventType, RateBps: &rate,
 		AmountCents: 200, OriginalAmountCents: 200, Currency: "EUR", BaseAmountCents: 1000, SaleAmountCents: 1000, SaleCurrency: "EUR",
 		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Rule: affiliate.RuleSnapshot{Version: 1, Rules: affiliate.DefaultRules()},
 		Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&c, change)
-	sale.ExternalTransactionID, sale.CustomerRef = c.ExternalTransactionID, c.CustomerRef
-	sale.Sale.Paid = affiliate.Money{Cents: c.SaleAmountCents, Currency: c.SaleCurrency}
+	conversion.ExternalTransactionID, conversion.CustomerRef = c.ExternalTransactionID, c.CustomerRef
+	conversion.Sale.Paid = affiliate.Money{Cents: c.SaleAmountCents, Currency: c.SaleCurrency}
 	method := affiliate.ByClick
-	f.record(sale, affiliate.Decision{
+	f.record(conversion, affiliate.Decision{
 		ID: c.Decision, Attributed: true, Method: &method, Reason: affiliate.WhyClickMatched, Explanation: "A click.",
 		Program: &c.Program, Participant: &c.Participant, Click: c.Click, PromoCode: c.PromoCode, ClickedAt: &now,
 	}, &c)
@@ -70,7 +71,8 @@ func (f *Fixture) NewCommission(p Participant, change ...func(*affiliate.Commiss
 }
 
 // NewLedgerEntry adds an adjustment of the given amount to a participant's ledger, in the
-// currency of the programme. change changes the entry before it is stored.
+// currency of the programme. The functions in change modify the entry before it is
+// stored.
 func (f *Fixture) NewLedgerEntry(p Participant, cents int64, change ...func(*affiliate.ManualEntry)) {
 	f.Helper()
 	e := affiliate.ManualEntry{
@@ -124,9 +126,9 @@ func apply[T any](record *T, changes []func(*T)) {
 	}
 }
 
-// MoveCommission applies the transition t to a commission and returns the changed
-// commission. The actor is the system, and the fixture's clock shows the time. t needs
-// only the field Move and the fields that this move uses.
+// MoveCommission applies a transition to a commission and returns the commission after
+// the transition. The caller sets only the move and the fields that belong to the move.
+// The actor is the system and the time is now.
 func (f *Fixture) MoveCommission(c affiliate.Commission, t affiliate.CommissionTransition) affiliate.Commission {
 	f.Helper()
 	t.Scope, t.Program, t.Commission, t.Actor, t.At = c.Scope, c.Program, c.ID, affiliate.System, f.Now()

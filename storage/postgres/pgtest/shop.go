@@ -15,8 +15,8 @@ type Shop struct {
 	Program affiliate.ProgramID
 }
 
-// NewShop creates a workspace and its owner, and a programme in the given mode. program
-// changes the columns of the programme.
+// NewShop creates a workspace and its owner, and a programme in the given mode. The
+// values in program replace default values of the programme's columns.
 func (f *Fixture) NewShop(mode affiliate.Mode, program ...Row) *Shop {
 	f.Helper()
 	s := &Shop{Fixture: f, Scope: affiliate.Scope{Workspace: f.NewWorkspace(), Mode: mode}}
@@ -33,8 +33,8 @@ func (s *Shop) InOtherMode(program ...Row) *Shop {
 	return other
 }
 
-// Join creates a partner and makes it an approved participant in the shop's programme.
-// changes change the columns of the participant.
+// Join creates a partner and makes the partner an approved participant in the shop's
+// programme. The values in changes replace default values of the participant's columns.
 func (s *Shop) Join(name string, changes ...Row) Participant {
 	s.Helper()
 	return s.NewParticipant(s.Scope, s.Program, s.NewPartner(name), changes...)
@@ -94,8 +94,8 @@ func (f *Fixture) NewMerchant(name string, changes ...Row) affiliate.UserID {
 	return f.newUser("merchant", name, changes)
 }
 
-// NewMember inserts the account of a merchant who is a member of a workspace. changes
-// change the columns of the account.
+// NewMember inserts the account of a merchant who is a member of a workspace. The values
+// in changes replace default values of the account's columns.
 func (f *Fixture) NewMember(workspace affiliate.WorkspaceID, role affiliate.Role, changes ...Row) affiliate.UserID {
 	f.Helper()
 	id := f.NewMerchant("Mara", changes...)

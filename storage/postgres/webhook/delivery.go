@@ -71,25 +71,25 @@ func (r detailRow) detail(epoch int) affiliate.Delivery {
 }
 
 // firstDelivery returns the lowest id that a delivery can have if its event was created
-// in the millisecond of at or later.
-func firstDelivery(at time.Time) (id affiliate.DeliveryID) {
+// at the given time or later. The time is rounded down to a millisecond.
+func firstDelivery(since time.Time) (id affiliate.DeliveryID) {
 	// Set the time, version and variant of a UUIDv7. Its random bits are zero.
-	binary.BigEndian.PutUint64(id.UUID[:8], uint64(max(0, at.UnixMilli()))<<16|0x7000) //nolint:gosec // not negative
+	binary.BigEndian.PutUint64(id.UUID[:8], uint64(max(0, since.UnixMilli()))<<16|0x7000) //nolint:gosec // not negative
 	id.UUID[8] = 0x80
 	return id
 }
 
-// listQuery is the part that the two statements for a list of deliveries have in
-// common.
+// listQuery has the conditions and arguments of the two statements for a list of
+// deliveries: page and count.
 type listQuery struct {
 	where string
 	args  pgx.NamedArgs
 }
 
-// newListQuery returns the query for an endpoint's deliveries of events since the given
-// time. The filter compares the stored status. If a delivery is shown as canceled but
-// the cancellation job has not processed it yet, the filter therefore finds it by its
-// former status.
+// newListQuery returns the query for those deliveries of an endpoint whose events were
+// created at the given time or later. The filter compares the stored status. If a
+// delivery is shown as canceled but the cancellation job has not processed it yet, the
+// filter therefore finds the delivery only by its former status.
 func newListQuery(scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter) listQuery {
 	first := firstDelivery(since)
 	q := listQuery{
@@ -151,9 +151,10 @@ func (s *Store) checkEvent(ctx context.Context, scope affiliate.Scope, endpoint 
 	return nil
 }
 
-// Deliveries returns one page of an endpoint's deliveries of events since the given
-// time, newest first, and the number of these deliveries up to affiliate.MaxTotal.
-// Errors: WEBHOOK_NOT_FOUND for the endpoint; NOT_FOUND for the filter's event.
+// Deliveries returns one page of those deliveries of an endpoint whose events were
+// created at the given time or later, newest first, and the number of these deliveries,
+// up to affiliate.MaxTotal. Errors: WEBHOOK_NOT_FOUND if the endpoint does not exist;
+// NOT_FOUND if the filter's event does not exist.
 func (s *Store) Deliveries(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time,
 	filter affiliate.DeliveryFilter, page affiliate.Page,

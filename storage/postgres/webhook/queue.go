@@ -26,15 +26,16 @@ const claim = `
 	where e.workspace_id = w.workspace_id and e.id = w.id
 	returning e.workspace_id as workspace, e.id`
 
-// Claim acquires or renews a sender's leases of endpoints. Only the sender that holds
-// the lease of an endpoint may send its deliveries. The new leases end at the time
-// until. Claim returns the keys of the endpoints whose lease was granted. The other
-// endpoints are leased to another sender, are not active, are deleted, or are locked.
+// Claim acquires or renews a sender's leases of endpoints. Only the sender that holds the
+// lease of an endpoint may send the endpoint's deliveries. The new leases end at
+// leaseEnd. Claim returns the keys of the endpoints whose lease was granted. Each of the
+// other endpoints is leased to another sender, not active, deleted, or locked by another
+// transaction.
 func (s *Store) Claim(
-	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time,
+	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, leaseEnd time.Time,
 ) ([]affiliate.EndpointKey, error) {
 	args := senderArgs(sender, endpoints, now)
-	args["until"] = until
+	args["until"] = leaseEnd
 	rows, _ := s.db.SendingPool().Query(ctx, claim, args)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
 }
@@ -67,15 +68,15 @@ const unclaimed = `
 			where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch = e.epoch and d.due_at <= $1)
 	limit $2`
 
-// Unclaimed returns up to limit endpoints that have due deliveries but no lease.
+// Unclaimed returns at most limit endpoints that have due deliveries but no lease.
 func (s *Store) Unclaimed(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error) {
 	rows, _ := s.db.SendingPool().Query(ctx, unclaimed, now, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
 }
 
-// targets selects endpoints, and dueDeliveries selects their due deliveries. Both read
-// the index webhook_deliveries_due from its beginning and read only the entries that
-// they return. Their cost therefore does not depend on the number of waiting
+// targets selects endpoints, and dueDeliveries selects the due deliveries of these
+// endpoints. Both statements read only those entries of the index webhook_deliveries_due
+// that they return. Their cost therefore does not depend on the number of waiting
 // deliveries. They skip deliveries of earlier epochs, which are canceled.
 const (
 	targets = `

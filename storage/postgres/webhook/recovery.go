@@ -12,11 +12,11 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Recovery and cancellation process the deliveries of an endpoint in blocks. A
-// processed delivery no longer matches the condition of the statement, so a job that
-// runs twice does not process the delivery twice. The endpoint is not locked. If its
-// epoch ends while a block is being processed, the block's deliveries still have the
-// ended epoch and are never sent.
+// Recovery and cancellation process the deliveries of an endpoint in blocks, one
+// block in each transaction. A processed delivery no longer matches the condition of the
+// statement, so a job that runs twice does not process the delivery twice. The endpoint
+// is not locked. If its epoch ends while a block is being processed, the block's
+// deliveries still have the ended epoch and are never sent.
 
 // recoverable is the condition for the deliveries of a recovery. It selects a delivery
 // if the delivery had one of the requested statuses when the recovery was requested.
@@ -82,16 +82,16 @@ func (tx *Tx) CountRecoverable(ctx context.Context, job affiliate.RecoverDeliver
 	return count, nil
 }
 
-// RecoverBlock restarts up to limit deliveries of a recovery and makes them due at the
-// time at. It returns the number of restarted deliveries. If the number is less than
-// limit, no deliveries of the recovery are left except those that other transactions
-// have locked. The sender is notified after the commit.
-func (tx *Tx) RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, epoch int, at time.Time, limit int) (int, error) {
+// RecoverBlock restarts at most limit deliveries of a recovery and makes them due at
+// dueAt. It returns the number of restarted deliveries. If the number is less than limit,
+// no deliveries of the recovery are left except those that other transactions have
+// locked. The sender is notified after the commit.
+func (tx *Tx) RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, epoch int, dueAt time.Time, limit int) (int, error) {
 	if _, err := tx.Exec(ctx, blockPlan); err != nil {
 		return 0, err
 	}
 	args := recoverableArgs(job, epoch)
-	args["at"], args["limit"] = at, limit
+	args["at"], args["limit"] = dueAt, limit
 	tag, err := tx.Exec(ctx, recoverBlock, planForArgs, args)
 	if err != nil {
 		return 0, fmt.Errorf("recover deliveries: %w", err)
@@ -140,9 +140,9 @@ const (
 		where d.workspace_id = block.workspace_id and d.endpoint_id = block.endpoint_id and d.id = block.id and d.day = block.day`
 )
 
-// CancelBlock cancels up to limit waiting deliveries of an endpoint whose epoch is
-// lower than the given one. endedAt becomes their completion time. It returns the
-// number of canceled deliveries. If the number is less than limit, no such deliveries
+// CancelBlock cancels at most limit waiting deliveries of an endpoint that belong to an
+// earlier epoch than the given epoch. endedAt becomes their completion time. It returns
+// the number of canceled deliveries. If the number is less than limit, no such deliveries
 // are left except those that other transactions have locked. CancelRemaining cancels
 // these later.
 func (tx *Tx) CancelBlock(
@@ -160,8 +160,8 @@ func (tx *Tx) CancelBlock(
 	return int(tag.RowsAffected()), nil
 }
 
-// CancelRemaining cancels up to limit waiting deliveries of earlier epochs, for all
-// endpoints. It reads one index entry for each endpoint that has no such deliveries.
+// CancelRemaining cancels at most limit waiting deliveries of earlier epochs, of all
+// endpoints. For each endpoint without such deliveries it reads one index entry.
 func (s *Store) CancelRemaining(ctx context.Context, now time.Time, limit int) (canceled int64, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if _, err := tx.Exec(ctx, blockPlan); err != nil {
