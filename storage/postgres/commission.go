@@ -75,9 +75,9 @@ type newCommissionRow struct {
 	UpdatedAt             time.Time                  `db:"updated_at"`
 }
 
-// queueCommissions adds the inserts of new commissions to a batch of the transaction
-// that stores their conversions. New commissions are pending or approved. The caller
-// also calls queueSettlement for them, which adds their histories, ledger entries and
+// queueCommissions adds the inserts of new commissions to a batch of the transaction that
+// stores their conversions. New commissions are pending or approved. The caller also
+// calls queueCommissionChanges for them, which adds their histories, ledger entries and
 // counts, and queues their events.
 func queueCommissions(batch *pgx.Batch, commissions ...affiliate.Commission) {
 	rows := make([]newCommissionRow, len(commissions))
