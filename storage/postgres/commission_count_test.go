@@ -13,6 +13,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // randomPeriod returns a period with random bounds in the given number of days before
@@ -94,23 +95,19 @@ func TestSpansOf_CoverPeriodWithoutGaps(t *testing.T) {
 	}
 }
 
-// insertRandom stores n random commissions of the last 100 days, in the fixture's
-// programme and in a second programme, which it creates. Some have equal times, and some
-// belong to the other mode. inScope contains the commissions of the fixture's mode.
-func (f *commissionFixture) insertRandom(r *rand.Rand, n int) (inScope []affiliate.Commission, second affiliate.ProgramID) {
-	f.t.Helper()
-	second = affiliate.NewID[affiliate.Program](f.now)
-	f.exec(`
-		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
-			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
-		select workspace_id, $2, mode, 'Second', 'second', status, allowed_domains, 'USD', attribution_window_days,
-			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at
-		from programs where id = $1`, f.program, second)
-	participant, partner := f.participant(affiliate.ParticipantApproved, false)
+// insertRandom creates n random commissions of the last 100 days in three programmes: the
+// fixture's programme, a second programme, and a programme in the other mode. Some
+// commissions have equal times. inScope contains the commissions of the fixture's mode.
+func (f *fixture) insertRandom(r *rand.Rand, n int) (inScope []affiliate.Commission, second affiliate.ProgramID) {
+	f.Helper()
+	second = f.NewProgram(f.Scope, pgtest.Row{"name": "Second", "currency": "USD"})
+	participants := []pgtest.Participant{
+		f.Join("Paula"), f.Join("Paula"), f.NewParticipant(f.Scope, second, f.NewPartner("Paula")), f.InOtherMode().Join("Paula"),
+	}
 	pick := func(values ...string) string { return values[r.IntN(len(values))] }
 	for range n {
-		c := f.commission(participant, partner, func(c *affiliate.Commission) {
-			at := f.now.Add(-time.Duration(r.Int64N(int64(100 * 24 * time.Hour)))).Truncate(time.Millisecond)
+		c := f.newDue(participants[r.IntN(len(participants))], func(c *affiliate.Commission) {
+			at := f.Now().Add(-time.Duration(r.Int64N(int64(100 * 24 * time.Hour)))).Truncate(time.Millisecond)
 			switch r.IntN(4) {
 			case 0:
 				at = at.Truncate(24 * time.Hour) // equal times at the boundary between two days
@@ -122,14 +119,8 @@ func (f *commissionFixture) insertRandom(r *rand.Rand, n int) (inScope []affilia
 			c.NeedsReview = r.IntN(4) == 0
 			c.Currency = pick("EUR", "EUR", "USD", "JPY")
 			c.AmountCents = r.Int64N(200)
-			if r.IntN(3) == 0 {
-				c.Program = second
-			}
-			if r.IntN(8) == 0 {
-				c.Scope.Mode = affiliate.ModeTest
-			}
 		})
-		if c.Scope == f.scope {
+		if c.Scope == f.Scope {
 			inScope = append(inScope, c)
 		}
 	}
@@ -145,13 +136,13 @@ func matches(f affiliate.CommissionFilter, c affiliate.Commission) bool {
 // from all commissions.
 func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 	t.Parallel()
-	f := newCommissionFixture(t)
+	f := newFixture(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	all, second := f.insertRandom(r, 250)
 	for range 80 {
-		filter := affiliate.CommissionFilter{Created: randomPeriod(r, f.now, 100)}
+		filter := affiliate.CommissionFilter{Created: randomPeriod(r, f.Now(), 100)}
 		if r.IntN(3) == 0 {
-			filter.Program = []*affiliate.ProgramID{&f.program, &second}[r.IntN(2)]
+			filter.Program = []*affiliate.ProgramID{&f.Program, &second}[r.IntN(2)]
 		}
 		if r.IntN(3) == 0 {
 			filter.Status = affiliate.CommissionPending
@@ -184,7 +175,7 @@ func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 
 		size := 1 + r.IntN(40)
 		for number := 1; number <= len(want)/size+2; number++ {
-			items, total, err := f.store.Commissions(t.Context(), f.scope, filter, order, affiliate.Page{Number: number, Size: size})
+			items, total, err := f.Store.Commissions(t.Context(), f.Scope, filter, order, affiliate.Page{Number: number, Size: size})
 			if err != nil || total != int64(len(want)) {
 				t.Fatalf("%s: the total is %d, %v, want %d", what, total, err, len(want))
 			}
@@ -199,12 +190,12 @@ func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 	}
 }
 
-func (f *commissionFixture) checkStats(what string, filter affiliate.CommissionFilter, rows []affiliate.Commission) {
-	f.t.Helper()
+func (f *fixture) checkStats(what string, filter affiliate.CommissionFilter, rows []affiliate.Commission) {
+	f.Helper()
 	want := affiliate.CommissionStats{
 		Currency: "EUR", ByStatus: map[affiliate.CommissionStatus]affiliate.CommissionSum{}, ByCurrency: map[string]affiliate.CommissionSum{},
 	}
-	if filter.Program != nil && *filter.Program != f.program {
+	if filter.Program != nil && *filter.Program != f.Program {
 		want.Currency = "USD"
 	}
 	for _, c := range rows {
@@ -221,31 +212,31 @@ func (f *commissionFixture) checkStats(what string, filter affiliate.CommissionF
 		want.ByStatus[c.Status] = status
 	}
 	want.InCurrency = want.ByCurrency[want.Currency]
-	if got, err := f.store.CommissionStats(f.t.Context(), f.scope, filter); err != nil || !reflect.DeepEqual(got, want) {
-		f.t.Fatalf("%s: CommissionStats returned %+v, %v, want %+v", what, got, err, want)
+	if got, err := f.Store.CommissionStats(f.Context(), f.Scope, filter); err != nil || !reflect.DeepEqual(got, want) {
+		f.Fatalf("%s: CommissionStats returned %+v, %v, want %+v", what, got, err, want)
 	}
 }
 
-func (f *commissionFixture) checkExport(what string, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, rows []affiliate.Commission) {
-	f.t.Helper()
+func (f *fixture) checkExport(what string, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, rows []affiliate.Commission) {
+	f.Helper()
 	n := 0
-	for row, err := range f.store.ExportCommissions(f.t.Context(), f.scope, filter, order) {
+	for row, err := range f.Store.ExportCommissions(f.Context(), f.Scope, filter, order) {
 		if err != nil {
-			f.t.Fatalf("%s: the export returned the error %v", what, err)
+			f.Fatalf("%s: the export returned the error %v", what, err)
 		}
 		if n == len(rows) || row.ID != rows[n].ID || !row.CreatedAt.Equal(rows[n].CreatedAt) || string(row.Status) != string(rows[n].Status) ||
 			row.AmountCents != rows[n].AmountCents || string(row.Currency) != rows[n].Currency || row.PromoCode != nil || row.Payout != nil {
-			f.t.Fatalf("%s: row %d of the export is %+v, which is not row %d of the %d expected commissions", what, n, row, n, len(rows))
+			f.Fatalf("%s: row %d of the export is %+v, which is not row %d of the %d expected commissions", what, n, row, n, len(rows))
 		}
 		n++
 	}
 	if n != len(rows) {
-		f.t.Fatalf("%s: the export has %d rows, want %d", what, n, len(rows))
+		f.Fatalf("%s: the export has %d rows, want %d", what, n, len(rows))
 	}
 }
 
 func TestCommissionStats_FiltersBySearch(t *testing.T) {
-	f := newCommissionFixture(t)
+	f := newFixture(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	all, _ := f.insertRandom(r, 40)
 	for _, c := range []struct {
@@ -254,19 +245,17 @@ func TestCommissionStats_FiltersBySearch(t *testing.T) {
 	}{{all[7].ExternalTransactionID, all[7:8]}, {"paula", all}, {"nobody", nil}} {
 		f.checkStats(c.search, affiliate.CommissionFilter{Search: c.search}, c.want)
 	}
-	unknown := affiliate.NewID[affiliate.Program](f.now)
-	if _, err := f.store.CommissionStats(t.Context(), f.scope, affiliate.CommissionFilter{Program: &unknown}); !isRefusal(err, affiliate.ReasonNotFound) {
-		t.Errorf("CommissionStats of an unknown programme returned %v, want the reason %s", err, affiliate.ReasonNotFound)
-	}
+	_, err := f.Store.CommissionStats(t.Context(), f.Scope, affiliate.CommissionFilter{Program: new(affiliate.NewID[affiliate.Program](f.Now()))})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
 // A page and its total must be read from one snapshot. While new commissions are
 // inserted, the number of rows on a page must match the total in the same response.
 func TestCommissions_PageAndTotalAreFromOneSnapshot(t *testing.T) {
-	f := newCommissionFixture(t)
-	participant, partner := f.participant(affiliate.ParticipantApproved, false)
+	f := newFixture(t)
+	p := f.Join("Paula")
 	for range 15 {
-		f.commission(participant, partner, nil)
+		f.newDue(p)
 	}
 	done := make(chan struct{})
 	var readers sync.WaitGroup
@@ -281,7 +270,7 @@ func TestCommissions_PageAndTotalAreFromOneSnapshot(t *testing.T) {
 				}
 				page := affiliate.Page{Number: 1 + r.IntN(6), Size: 10}
 				order := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: r.IntN(2) == 0}
-				items, total, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{}, order, page)
+				items, total, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{}, order, page)
 				if want := min(max(total-page.Offset(), 0), int64(page.Size)); err != nil || int64(len(items)) != want {
 					t.Errorf("page %d has %d rows and the total is %d, %v, want %d rows", page.Number, len(items), total, err, want)
 					return
@@ -290,7 +279,7 @@ func TestCommissions_PageAndTotalAreFromOneSnapshot(t *testing.T) {
 		})
 	}
 	for range 40 {
-		f.commission(participant, partner, nil)
+		f.newDue(p)
 	}
 	close(done)
 	readers.Wait()

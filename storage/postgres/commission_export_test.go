@@ -23,16 +23,6 @@ func UpdateCommissionsSQL(before, after affiliate.Commission) (sql string, args 
 	return batch.QueuedQueries[0].SQL, batch.QueuedQueries[0].Arguments
 }
 
-// InsertCommission stores a new commission in its own transaction.
-func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, actor affiliate.Actor) error {
-	return s.InTx(ctx, func(tx *Tx) error {
-		batch := &pgx.Batch{}
-		queueCommissions(batch, c)
-		queueCommissionChanges(batch, affiliate.NewCommissionChange(c, actor, nil))
-		return tx.SendBatch(ctx, batch).Close()
-	})
-}
-
 // CommissionSQL contains the statements for a filter and their arguments.
 type CommissionSQL struct {
 	Page, Total, Stats, Export                 string

@@ -3,24 +3,8 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-// CreateCommission stores a commission with its history entry, ledger entry and events.
-// The caller must have stored the conversion of the commission.
-func (s *Store) CreateCommission(ctx context.Context, c affiliate.Commission) error {
-	return s.InTx(ctx, func(tx *Tx) error {
-		batch := &pgx.Batch{}
-		queueCommissions(batch, c)
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return err
-		}
-		change := affiliate.NewCommissionChange(c, affiliate.System, nil)
-		return tx.ApplyCommissionChanges(ctx, change)
-	})
-}
 
 // MoveTogether makes several moves in one transaction, as payouts and refunds do. It
 // locks all commissions with one statement and applies all changes together. All moves

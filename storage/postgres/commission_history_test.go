@@ -19,15 +19,11 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// modelFixture is a database with commissions. For each commission, it has the state that
-// the model in package commissiontest predicts.
+// modelFixture is a shop with an endpoint that receives all events. For each commission, it
+// has the state that the model in package commissiontest predicts.
 type modelFixture struct {
-	*pgtest.Fixture
-	t       *testing.T
-	scope   affiliate.Scope
-	program affiliate.ProgramID
-	now     time.Time
-	all     map[affiliate.CommissionID]*modelCommission
+	*fixture
+	all map[affiliate.CommissionID]*modelCommission
 }
 
 // modelCommission is the state that the model predicts for one commission and for the
@@ -38,46 +34,25 @@ type modelCommission struct {
 	entries []string // type and cents
 	events  []string // "version: name"
 	audited []string // actions in the audit log
-	earned  int64    // change of the partner's earnings since the creation, in cents
+	earned  int64    // earnings of the partner in cents
 }
 
 func newModelFixture(t *testing.T) *modelFixture {
 	t.Helper()
-	f := &modelFixture{t: t, now: time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC), all: map[affiliate.CommissionID]*modelCommission{}}
-	f.Fixture = pgtest.Open(t, func() time.Time { return f.now })
-	f.scope = affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeLive}
-	f.program = f.NewProgram(f.scope)
-	f.NewEndpoint(f.scope)
+	f := &modelFixture{newFixture(t), map[affiliate.CommissionID]*modelCommission{}}
+	f.NewEndpoint(f.Scope)
 	return f
 }
 
-// participant creates an approved participant.
-func (f *modelFixture) participant() pgtest.Participant {
-	f.t.Helper()
-	return f.NewParticipant(f.scope, f.program, f.NewPartner("Jane"))
-}
-
-// create stores a commission together with its conversion and decision.
-func (f *modelFixture) create(c affiliate.Commission, of pgtest.Participant) *modelCommission {
-	f.t.Helper()
-	c.ID, c.Conversion = affiliate.NewID[affiliate.Commission](c.CreatedAt), affiliate.NewID[affiliate.Conversion](c.CreatedAt)
-	c.Decision, c.ExternalTransactionID = affiliate.NewID[affiliate.Decision](c.CreatedAt), c.ID.String()
-	c.Scope, c.Program, c.Participant, c.Partner = f.scope, f.program, of.ID, of.Partner
-	f.Insert("conversions", pgtest.Row{
-		"workspace_id": f.scope.Workspace, "id": c.Conversion, "mode": f.scope.Mode, "external_transaction_id": c.ExternalTransactionID,
-		"event_type": "purchase", "amount_cents": c.SaleAmountCents, "currency": c.SaleCurrency, "tax_cents": 0, "shipping_cents": 0, "fee_cents": 0,
-		"discount_cents": 0, "occurred_at": c.CreatedAt, "created_at": c.CreatedAt, "source": "api", "status": "recorded", "attributed": true,
-		"reason_code": "CLICK_MATCHED", "decision_id": c.Decision, "product_ids": []string{}, "is_recurring": false, "fraud_score": 0,
-		"fraud_signals": "[]", "version": 1,
+// create creates a commission with the given status, amounts and times.
+func (f *modelFixture) create(initial affiliate.Commission, of pgtest.Participant) *modelCommission {
+	f.Helper()
+	c := f.NewCommission(of, func(c *affiliate.Commission) {
+		initial.ID, initial.Conversion, initial.Decision, initial.ExternalTransactionID = c.ID, c.Conversion, c.Decision, c.ExternalTransactionID
+		initial.Scope, initial.Program, initial.Participant, initial.Partner = c.Scope, c.Program, c.Participant, c.Partner
+		*c = initial
 	})
-	f.Insert("attribution_decisions", pgtest.Row{
-		"workspace_id": f.scope.Workspace, "id": c.Decision, "conversion_id": c.Conversion, "mode": f.scope.Mode, "attributed": true,
-		"method": "click", "reason_code": "CLICK_MATCHED", "explanation": "A click.", "engine_version": "1", "trace": "{}", "decided_at": c.CreatedAt,
-	})
-	if err := f.Store.CreateCommission(f.t.Context(), c); err != nil {
-		f.t.Fatal(err)
-	}
-	stored := &modelCommission{Commission: c}
+	stored := &modelCommission{Commission: c, earned: commissiontest.Earned(c)}
 	stored.history = append(stored.history, fmt.Sprintf("1: → %s, %d, system, ", c.Status, c.AmountCents))
 	if cents := commissiontest.Owed(c); cents != 0 {
 		stored.entries = append(stored.entries, fmt.Sprintf("commission_approved %d", cents))
@@ -120,7 +95,7 @@ func (c *modelCommission) apply(step affiliate.CommissionTransition) affiliate.R
 
 // check compares the database with the model.
 func (f *modelFixture) check() {
-	f.t.Helper()
+	f.Helper()
 	balances, deltas := map[string]int64{}, map[string]int64{}
 	counts := map[string][2]int64{}
 	for _, c := range f.all {
@@ -135,30 +110,30 @@ func (f *modelFixture) check() {
 	}
 	checkSameElements(f, "balances", lines(balances), f.Texts(`
 		select participant_id || ' ' || currency || ': ' || sum(balance_cents) from ledger_balances
-		where workspace_id = $1 group by participant_id, currency having sum(balance_cents) <> 0`, f.scope.Workspace))
+		where workspace_id = $1 group by participant_id, currency having sum(balance_cents) <> 0`, f.Scope.Workspace))
 	checkSameElements(f, "earnings", lines(deltas), f.Texts(`
 		select participant_id || ' ' || currency || ': ' || sum(commission_cents) from stats_deltas
-		where workspace_id = $1 and mode = $2 group by participant_id, currency having sum(commission_cents) <> 0`, f.scope.Workspace, f.scope.Mode))
+		where workspace_id = $1 and mode = $2 group by participant_id, currency having sum(commission_cents) <> 0`, f.Scope.Workspace, f.Scope.Mode))
 	checkSameElements(f, "counts", lines(counts), f.Texts(`
 		select grain || ' ' || starts || ' ' || status || ' ' || needs_review || ' ' || currency || ': [' || sum(n) || ' ' || sum(amount_cents) || ']'
 		from commission_counts where workspace_id = $1 and mode = $2 and program_id = $3
-		group by grain, starts, status, needs_review, currency having sum(n) <> 0 or sum(amount_cents) <> 0`, f.scope.Workspace, f.scope.Mode, f.program))
+		group by grain, starts, status, needs_review, currency having sum(n) <> 0 or sum(amount_cents) <> 0`, f.Scope.Workspace, f.Scope.Mode, f.Program))
 	if n := f.Count(`select count(*) from events e where not exists (select from webhook_deliveries d where d.event_id = e.id)`); n != 0 {
-		f.t.Errorf("%d events have no delivery", n)
+		f.Errorf("%d events have no delivery", n)
 	}
 }
 
 // checkOne compares one commission and its rows with the model.
 func (f *modelFixture) checkOne(c *modelCommission) {
-	f.t.Helper()
-	stored, err := f.Store.Commission(f.t.Context(), c.Scope, c.Program, c.ID)
+	f.Helper()
+	stored, err := f.Store.Commission(f.Context(), c.Scope, c.Program, c.ID)
 	if err != nil {
-		f.t.Fatal(err)
+		f.Fatal(err)
 	}
 	want, got := reflect.ValueOf(inUTC(c.Commission)), reflect.ValueOf(inUTC(stored.Commission))
 	for i := range want.NumField() {
 		if !reflect.DeepEqual(want.Field(i).Interface(), got.Field(i).Interface()) {
-			f.t.Errorf("commission %s: the field %s is %+v, want %+v", c.ID, want.Type().Field(i).Name, got.Field(i).Interface(), want.Field(i).Interface())
+			f.Errorf("commission %s: the field %s is %+v, want %+v", c.ID, want.Type().Field(i).Name, got.Field(i).Interface(), want.Field(i).Interface())
 		}
 	}
 	checkSameElements(f, "history", c.history, f.Texts(`
@@ -176,11 +151,11 @@ func (f *modelFixture) checkOne(c *modelCommission) {
 }
 
 // checkSameElements checks that two lists have the same elements, in any order.
-func checkSameElements(f *modelFixture, what string, want, got []string) {
-	f.t.Helper()
+func checkSameElements(t testing.TB, what string, want, got []string) {
+	t.Helper()
 	want, got = slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))
 	if !slices.Equal(want, got) {
-		f.t.Errorf("%s: got\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("%s: got\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -221,7 +196,7 @@ func inUTC(c affiliate.Commission) affiliate.Commission {
 func TestMove_FollowsModel(t *testing.T) {
 	t.Parallel()
 	f := newModelFixture(t)
-	participants := []pgtest.Participant{f.participant(), f.participant()}
+	participants := []pgtest.Participant{f.Join("Jane"), f.Join("Jane")}
 	seed := rand.IntN(1 << 30)
 	t.Logf("seed %d", seed)
 	refused := map[affiliate.Reason]int{}
@@ -231,7 +206,7 @@ func TestMove_FollowsModel(t *testing.T) {
 		c := f.create(drawn.Initial, of)
 		for _, step := range drawn.Steps {
 			if step.Move == affiliate.MoveAutoApprove {
-				f.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, of.ID, step.ParticipantStatus, step.ParticipantErased, f.now)
+				f.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, of.ID, step.ParticipantStatus, step.ParticipantErased, f.Now())
 			}
 			detail, err := commissionservice.Move(t.Context(), stores.Commission(f.Store), c.transition(step))
 			want := c.apply(step)
@@ -256,7 +231,7 @@ func TestMove_FollowsModel(t *testing.T) {
 func TestMoveTogether_FollowsModel(t *testing.T) {
 	t.Parallel()
 	f := newModelFixture(t)
-	participants := []pgtest.Participant{f.participant(), f.participant()}
+	participants := []pgtest.Participant{f.Join("Jane"), f.Join("Jane")}
 	seed := rand.IntN(1 << 30)
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // random test data
@@ -333,9 +308,8 @@ func clone(c modelCommission) modelCommission {
 }
 
 func TestHistoryLedgerAndAuditLog_AreAppendOnly(t *testing.T) {
-	f := newModelFixture(t)
-	initial := commissiontest.Scenarios(0).Example(1).Initial
-	c := f.create(initial, f.participant())
+	f := newFixture(t)
+	c := f.newApproved(f.Join("Jane"))
 	for table, key := range map[string]string{"commission_history": "commission_id", "ledger_entries": "commission_id", "audit_log": "resource_id"} {
 		for _, sql := range []string{"update " + table + " set " + key + " = " + key, "delete from " + table} {
 			err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
@@ -356,11 +330,8 @@ func TestHistoryLedgerAndAuditLog_AreAppendOnly(t *testing.T) {
 // the read, the result must not have the commission from before the move together with
 // the history from after the move.
 func TestCommission_AndItsHistoryAreFromOneSnapshot(t *testing.T) {
-	f := newModelFixture(t)
-	c := f.create(affiliate.Commission{
-		Status: affiliate.CommissionPending, Type: affiliate.Flat, FlatCents: new(int64), EventType: affiliate.Purchase, Currency: "EUR", SaleCurrency: "EUR",
-		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Version: 1, CreatedAt: f.now, UpdatedAt: f.now,
-	}, f.participant())
+	f := newFixture(t)
+	c := f.NewCommission(f.Join("Jane"))
 	// The store has one connection. Its statements are prepared before the table is
 	// locked.
 	store := f.Store.WithTracer(t, f.URL, nil)
@@ -380,14 +351,13 @@ func TestCommission_AndItsHistoryAreFromOneSnapshot(t *testing.T) {
 			detail, err := store.Commission(t.Context(), c.Scope, c.Program, c.ID)
 			results <- read{detail, err}
 		}()
-		for f.Count(`select count(*) from pg_locks where database = (select oid from pg_database where datname = current_database()) and not granted`) == 0 {
-		}
+		awaitLock(f.Fixture)
 		if _, err := tx.Exec(t.Context(), `update commissions set status = 'rejected', version = 2 where id = $1`, c.ID); err != nil {
 			return err
 		}
 		_, err := tx.Exec(t.Context(), `
 			insert into commission_history (workspace_id, commission_id, seq, at, actor, from_status, to_status, amount_cents)
-			values ($1, $2, 2, $3, 'system', 'pending', 'rejected', 0)`, c.Scope.Workspace, c.ID, f.now)
+			values ($1, $2, 2, $3, 'system', 'pending', 'rejected', 0)`, c.Scope.Workspace, c.ID, f.Now())
 		return err
 	})
 	if err != nil {

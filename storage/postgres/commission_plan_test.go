@@ -23,27 +23,15 @@ const (
 	otherRows = 20_000
 )
 
-func newLargeCommissionFixture(t *testing.T) *commissionFixture {
+func newLargeCommissionFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := newCommissionFixture(t)
-	// Disable foreign keys, so that the fixture does not need the rows that they refer
-	// to.
-	f.exec(`set session_replication_role = replica`)
-	f.exec(`
-		insert into users (id, kind, email, password_hash, name, created_at)
-		select ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'partner', 'mail' || n || '@example.com', 'x', 'Partner ' || n, $1
-		from generate_series(0, 999) n`, f.now)
-	fill := func(workspace affiliate.WorkspaceID, mode affiliate.Mode, program affiliate.ProgramID, rows int) {
-		f.exec(`
-			insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
-				attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
-			select $1, case when n = 1 then $2 else gen_random_uuid() end, $3, 'Programme', 'slug-' || n, 'active', '{}', 'EUR', 30,
-				'last_click', 'via', true, true, '{}', 1, $4, $4
-			from generate_series(1, 10) n on conflict do nothing`, workspace, program, mode, f.now)
-		f.exec(`
-			insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
-			select $1, gen_random_uuid(), $2, $3, id, name, email, 'approved', id::text, '{}', $4, $4, $4 from users`, workspace, program, mode, f.now)
-		f.exec(`
+	f := newFixture(t)
+	fill := func(s *pgtest.Shop, rows int) {
+		for range 9 {
+			f.NewProgram(s.Scope)
+		}
+		joinMany(s, 1000)
+		f.ExecWithoutForeignKeys(`
 			with p as (
 				select array_agg(id) as ids, array_agg(partner_id) as partners,
 					(select array_agg(id order by id <> $2) from programs where workspace_id = $1 and mode = $3) as programs
@@ -58,8 +46,8 @@ func newLargeCommissionFixture(t *testing.T) *commissionFixture {
 				'Order-' || n, case when n % 100 = 0 then 'Spring' || n end, case when n % 20 = 0 then 'pending' else 'approved' end,
 				'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', n % 1000 = 0, '{}', 'none',
 				$4::timestamptz + (n - 1000) * interval '1 minute', '{}', 1, $4::timestamptz - n * interval '1 minute', $4
-			from p, generate_series(1, $5::integer) n`, workspace, program, mode, f.now, rows)
-		f.exec(`
+			from p, generate_series(1, $5::integer) n`, s.Scope.Workspace, s.Program, s.Scope.Mode, f.Now(), rows)
+		f.Exec(`
 			insert into commission_counts (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot, n, amount_cents)
 			select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, amount_cents % 16, count(*), sum(amount_cents)
 			from commissions c
@@ -68,52 +56,13 @@ func newLargeCommissionFixture(t *testing.T) *commissionFixture {
 				('month', date_trunc('month', c.created_at at time zone 'UTC')::date),
 				('day', (c.created_at at time zone 'UTC')::date)) as g (grain, starts)
 			where workspace_id = $1 and mode = $2
-			group by 1, 2, 3, 4, 5, 6, 7, 8, 9`, workspace, mode)
+			group by 1, 2, 3, 4, 5, 6, 7, 8, 9`, s.Scope.Workspace, s.Scope.Mode)
 	}
-	fill(f.scope.Workspace, affiliate.ModeLive, f.program, ownRows)
-	fill(f.scope.Workspace, affiliate.ModeTest, affiliate.NewID[affiliate.Program](f.now), otherRows)
-	fill(affiliate.NewID[affiliate.Workspace](f.now), affiliate.ModeLive, affiliate.NewID[affiliate.Program](f.now), otherRows)
-	f.exec(`set session_replication_role = origin`)
-	pgtest.VacuumAnalyze(t, f.owner)
+	fill(f.Shop, ownRows)
+	fill(f.InOtherMode(), otherRows)
+	fill(f.NewShop(affiliate.ModeLive), otherRows)
+	f.VacuumAnalyze()
 	return f
-}
-
-func (f *commissionFixture) plan(sql string, args ...any) string {
-	f.t.Helper()
-	rows, _ := f.owner.Query(f.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		f.t.Fatalf("explain %s: %v", sql, err)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// exportPlan returns the plan of an export with the settings of its transaction.
-func (f *commissionFixture) exportPlan(sql postgres.CommissionSQL) string {
-	f.t.Helper()
-	f.exec("begin")
-	defer f.exec("rollback")
-	for setting := range strings.SplitSeq(postgres.ExportPlan, ";") {
-		f.exec(setting)
-	}
-	return f.plan(sql.Export, sql.ExportArgs...)
-}
-
-// checkPlan checks that the plan contains all texts of has and none of hasNot.
-func (f *commissionFixture) checkPlan(what, explained string, has, hasNot []string) {
-	f.t.Helper()
-	// The plan on one line, so that a test can look for a node followed by its child.
-	plan := strings.Join(strings.Fields(explained), " ")
-	for _, part := range has {
-		if !strings.Contains(plan, part) {
-			f.t.Errorf("%s: the plan does not contain %q\n%s", what, part, explained)
-		}
-	}
-	for _, part := range hasNot {
-		if strings.Contains(plan, part) {
-			f.t.Errorf("%s: the plan contains %q\n%s", what, part, explained)
-		}
-	}
 }
 
 // The checks share one fixture, because its creation takes a long time.
@@ -125,20 +74,16 @@ func TestCommissions_PlansAndTotals(t *testing.T) {
 	checkPendingPlans(t, f)
 }
 
-func checkCommissionPlans(t *testing.T, f *commissionFixture) {
+func checkCommissionPlans(t *testing.T, f *fixture) {
 	t.Helper()
 	yes := true
 	// The period starts and ends at noon, so the first and the last day are incomplete.
-	from, before := f.now.AddDate(0, 0, -9), f.now
+	from, before := f.Now().AddDate(0, 0, -9), f.Now()
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
 	oldest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: true}
 	first := affiliate.Page{Number: 1, Size: 20}
-	scans := []string{"Seq Scan on commissions", "Seq Scan on commission_counts"}
-	var participant affiliate.ParticipantID
-	if err := f.owner.QueryRow(t.Context(), `select id from participants where workspace_id = $1 and mode = $2 limit 1`,
-		f.scope.Workspace, f.scope.Mode).Scan(&participant); err != nil {
-		t.Fatal(err)
-	}
+	scans := scansOf("commissions", "commission_counts")
+	participant := anyParticipant(f.Shop).ID
 	sortingScans := append([]string{"Bitmap"}, scans...)
 	counts := []string{"commission_counts_pkey"}
 
@@ -184,7 +129,7 @@ func checkCommissionPlans(t *testing.T, f *commissionFixture) {
 		},
 		{
 			"one programme",
-			affiliate.CommissionFilter{Program: &f.program},
+			affiliate.CommissionFilter{Program: &f.Program},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_program on commissions c"},
 			sortingScans, counts, counts,
@@ -234,7 +179,7 @@ func checkCommissionPlans(t *testing.T, f *commissionFixture) {
 		},
 		{
 			"search for a partner",
-			affiliate.CommissionFilter{Search: "partner 777"},
+			affiliate.CommissionFilter{Search: "jane 777"},
 			newest, first,
 			[]string{"commissions_by_external", "commissions_by_promo_code", "commissions_by_participant"},
 			scans,
@@ -251,62 +196,62 @@ func checkCommissionPlans(t *testing.T, f *commissionFixture) {
 			[]string{"commissions_pkey"},
 		},
 	} {
-		sql, err := f.store.CommissionSQL(t.Context(), f.scope, c.filter, c.order, c.page)
+		sql, err := f.Store.CommissionSQL(t.Context(), f.Scope, c.filter, c.order, c.page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.checkPlan(c.name, f.plan(sql.Page, sql.PageArgs...), c.has, c.hasNot)
-		f.checkPlan(c.name+", total", f.plan(sql.Total, sql.TotalArgs...), c.total, scans)
-		f.checkPlan(c.name+", stats", f.plan(sql.Stats, sql.StatsArgs...), c.stats, scans)
+		checkPlan(t, c.name, f.Plan(sql.Page, sql.PageArgs...), c.has, c.hasNot)
+		checkPlan(t, c.name+", total", f.Plan(sql.Total, sql.TotalArgs...), c.total, scans)
+		checkPlan(t, c.name+", stats", f.Plan(sql.Stats, sql.StatsArgs...), c.stats, scans)
 		if c.filter.Search != "" {
 			indexes := slices.DeleteFunc(slices.Clone(c.total), func(index string) bool { return !strings.HasPrefix(index, "commissions_") })
-			f.checkPlan(c.name+", export", f.plan(sql.Export, sql.ExportArgs...), indexes, []string{"Seq Scan on commissions", "commissions_by_age"})
+			checkPlan(t, c.name+", export", f.Plan(sql.Export, sql.ExportArgs...), indexes, []string{"Seq Scan on commissions", "commissions_by_age"})
 			continue
 		}
 		// An export reads all matching rows. It may use any plan without a scan of the
 		// whole table.
-		f.checkPlan(c.name+", export", f.exportPlan(sql), nil, scans)
+		checkPlan(t, c.name+", export", f.PlanWith(postgres.ExportPlan, sql.Export, sql.ExportArgs...), nil, scans)
 	}
 
 	// A deep page must skip fewer rows than a day has.
-	sql, err := f.store.CommissionSQL(t.Context(), f.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
+	sql, err := f.Store.CommissionSQL(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
 	if offset, ok := sql.PageArgs[len(sql.PageArgs)-1].(int64); err != nil || !ok || offset >= 24*60 {
 		t.Errorf("a deep page skips %d rows, %v, want fewer than %d", offset, err, 24*60)
 	}
 
 	// An export must return its first row before it has read the last row, so the plan
 	// must not sort.
-	sql, err = f.store.CommissionSQL(t.Context(), f.scope, affiliate.CommissionFilter{}, newest, first)
+	sql, err = f.Store.CommissionSQL(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.checkPlan("export of everything", f.exportPlan(sql), []string{"Index Scan using commissions_by_age on commissions c"}, []string{"Sort"})
+	checkPlan(t, "export of everything", f.PlanWith(postgres.ExportPlan, sql.Export, sql.ExportArgs...), []string{"Index Scan using commissions_by_age on commissions c"}, []string{"Sort"})
 
 	// All commissions match this search. An index in the order of the list is then
 	// cheaper than the indexes for searches. The plan must not sort all matching rows.
-	sql, err = f.store.CommissionSQL(t.Context(), f.scope, affiliate.CommissionFilter{Search: "order"}, newest, first)
+	sql, err = f.Store.CommissionSQL(t.Context(), f.Scope, affiliate.CommissionFilter{Search: "order"}, newest, first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.checkPlan("search for everything", f.plan(sql.Page, sql.PageArgs...), []string{"Limit -> Index Scan using commissions_by_age on commissions c"}, sortingScans)
+	checkPlan(t, "search for everything", f.Plan(sql.Page, sql.PageArgs...), []string{"Limit -> Index Scan using commissions_by_age on commissions c"}, sortingScans)
 
-	f.checkPlan("sweep", f.plan(postgres.SelectDue, f.now, time.Time{}, affiliate.CommissionID{}, 1000),
+	checkPlan(t, "sweep", f.Plan(postgres.SelectDue, f.Now(), time.Time{}, affiliate.CommissionID{}, 1000),
 		[]string{"commissions_due"}, scans)
-	f.checkPlan("lock", f.plan(postgres.LockCommissionsSQL, f.scope.Workspace, f.scope.Mode, []affiliate.CommissionID{{}}),
+	checkPlan(t, "lock", f.Plan(postgres.LockCommissionsSQL, f.Scope.Workspace, f.Scope.Mode, []affiliate.CommissionID{{}}),
 		[]string{"Index Scan using commissions_pkey on commissions"}, scans)
-	update, args := postgres.UpdateCommissionsSQL(affiliate.Commission{Scope: f.scope}, affiliate.Commission{})
-	f.checkPlan("change", f.plan(update, args...), []string{"Nested Loop -> Values Scan on \"*VALUES*\" -> Index Scan using commissions_pkey on commissions"}, sortingScans)
+	update, args := postgres.UpdateCommissionsSQL(affiliate.Commission{Scope: f.Scope}, affiliate.Commission{})
+	checkPlan(t, "change", f.Plan(update, args...), []string{"Nested Loop -> Values Scan on \"*VALUES*\" -> Index Scan using commissions_pkey on commissions"}, sortingScans)
 }
 
-func checkCommissionTotals(t *testing.T, f *commissionFixture) {
+func checkCommissionTotals(t *testing.T, f *fixture) {
 	t.Helper()
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
-	items, total, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 1, Size: 20})
+	items, total, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(items) != 20 {
 		t.Fatalf("the search returned %d items and the total %d, %v, want 20 and %d", len(items), total, err, affiliate.MaxSearchTotal+1)
 	}
-	all, exact, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 1, Size: 20})
-	if err != nil || exact <= affiliate.MaxSearchTotal || exact != int64(f.count(`select count(*) from commissions where workspace_id = $1 and mode = 'live'`, f.scope.Workspace)) {
+	all, exact, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 1, Size: 20})
+	if err != nil || exact <= affiliate.MaxSearchTotal || exact != int64(f.Count(`select count(*) from commissions where workspace_id = $1 and mode = 'live'`, f.Scope.Workspace)) {
 		t.Fatalf("the total without a search is %d, %v, want the number of rows", exact, err)
 	}
 	for i := range all {
@@ -314,35 +259,28 @@ func checkCommissionTotals(t *testing.T, f *commissionFixture) {
 			t.Fatal("the first page of the search does not have the newest commissions")
 		}
 	}
-	_, beyond, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
+	_, beyond, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
 	if err != nil || beyond != affiliate.MaxSearchTotal+1 {
 		t.Errorf("a page after the end has the total %d, %v, want %d", beyond, err, affiliate.MaxSearchTotal+1)
 	}
 }
 
-// checkPendingPlans must run last, because it changes plan_cache_mode of the connection.
-func checkPendingPlans(t *testing.T, f *commissionFixture) {
+func checkPendingPlans(t *testing.T, f *fixture) {
 	t.Helper()
-	var participant affiliate.ParticipantID
-	var partner affiliate.UserID
-	if err := f.owner.QueryRow(t.Context(), `select id, partner_id from participants where workspace_id = $1 and mode = $2 limit 1`,
-		f.scope.Workspace, f.scope.Mode).Scan(&participant, &partner); err != nil {
-		t.Fatal(err)
-	}
-	f.exec(`
+	p := anyParticipant(f.Shop)
+	f.Exec(`
 		insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
 		select workspace_id, id, 1, created_at, 'system', status, amount_cents from commissions limit 20000`)
-	pgtest.VacuumAnalyze(t, f.owner, "commission_history")
+	f.VacuumAnalyze("commission_history")
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-		f.exec(`set plan_cache_mode = ` + mode)
-		plan := f.plan(postgres.SelectPendingOfSQL, pgx.NamedArgs{
-			"workspace": f.scope.Workspace, "mode": f.scope.Mode, "participant": participant, "partner": partner,
+		plan := f.PlanWith(`set local plan_cache_mode = `+mode, postgres.SelectPendingOfSQL, pgx.NamedArgs{
+			"workspace": f.Scope.Workspace, "mode": f.Scope.Mode, "participant": p.ID, "partner": p.Partner,
 			"review_reason": affiliate.ReviewParticipantSuspended, "flagged": false,
-			"after": f.now.AddDate(0, -1, 0), "after_id": affiliate.CommissionID{}, "since": f.now,
+			"after": f.Now().AddDate(0, -1, 0), "after_id": affiliate.CommissionID{}, "since": f.Now(),
 			"code": "participant_suspended", "limit": postgres.ReviewChunk,
 		})
 		// A chunk must start where the previous chunk ended, without reading the earlier
 		// rows again.
-		f.checkPlan(mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
+		checkPlan(t, mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
 	}
 }

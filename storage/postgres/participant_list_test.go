@@ -20,10 +20,6 @@ var participantSorts = []affiliate.ParticipantSort{
 	affiliate.ParticipantsByConversions, affiliate.ParticipantsByRevenue, affiliate.ParticipantsByCommission,
 }
 
-// inOneLine returns a plan on one line, so that a test can look for a node followed by
-// its child.
-func inOneLine(plan string) string { return strings.Join(strings.Fields(plan), " ") }
-
 func TestListParticipants_UsesIndexes(t *testing.T) {
 	t.Parallel()
 	f := newProgramFixture(t)

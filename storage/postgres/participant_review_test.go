@@ -13,10 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// moveParticipant makes a move of a participant. The actor is a new user.
-func (f *commissionFixture) moveParticipant(id affiliate.ParticipantID, move affiliate.ParticipantMove) error {
-	user := affiliate.NewID[affiliate.User](f.now)
-	_, err := f.store.MoveParticipant(f.t.Context(), f.scope, f.program, id, move, nil, f.now, affiliate.Actor{User: &user})
+// moveParticipant makes a move of a participant. The actor is the owner.
+func (f *fixture) moveParticipant(id affiliate.ParticipantID, move affiliate.ParticipantMove) error {
+	_, err := f.Store.MoveParticipant(f.Context(), f.Scope, f.Program, id, move, nil, f.Now(), by(f.Owner))
 	return err
 }
 
@@ -28,12 +27,12 @@ type reviewState struct {
 	Version       int
 }
 
-func (f *commissionFixture) review(id affiliate.CommissionID) reviewState {
-	f.t.Helper()
-	rows, _ := f.owner.Query(f.t.Context(), `select review_reasons, needs_review, version from commissions where id = $1`, id)
+func (f *fixture) review(id affiliate.CommissionID) reviewState {
+	f.Helper()
+	rows, _ := f.SQL.Query(f.Context(), `select review_reasons, needs_review, version from commissions where id = $1`, id)
 	state, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[reviewState])
 	if err != nil {
-		f.t.Fatal(err)
+		f.Fatal(err)
 	}
 	return state
 }
@@ -41,13 +40,13 @@ func (f *commissionFixture) review(id affiliate.CommissionID) reviewState {
 // While a participant is suspended, its pending commissions must be flagged for review.
 // The suspension must not change other commissions and other review reasons.
 func TestSuspend_FlagsPendingCommissions(t *testing.T) {
-	f := newCommissionFixture(t)
-	participant, partner := f.participant(affiliate.ParticipantApproved, false)
-	other, otherPartner := f.participant(affiliate.ParticipantApproved, false)
-	pending := f.commission(participant, partner, nil)
-	flagged := f.commission(participant, partner, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
-	approved := f.commission(participant, partner, func(c *affiliate.Commission) { c.Status = affiliate.CommissionApproved })
-	others := f.commission(other, otherPartner, nil)
+	f := newFixture(t)
+	p := f.Join("Paula")
+	other := f.Join("Paula")
+	pending := f.newDue(p)
+	flagged := f.newDue(p, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
+	approved := f.newDue(p, func(c *affiliate.Commission) { c.Status = affiliate.CommissionApproved })
+	others := f.newDue(other)
 
 	check := func(when string, want map[affiliate.CommissionID]reviewState) {
 		t.Helper()
@@ -58,7 +57,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 			}
 		}
 	}
-	if err := f.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {
+	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
 	suspended := []string{"participant_suspended"}
@@ -66,74 +65,72 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 		pending.ID: {suspended, true, 2}, flagged.ID: {[]string{"fx_rate_missing", "participant_suspended"}, true, 2},
 		approved.ID: {[]string{}, false, 1}, others.ID: {[]string{}, false, 1},
 	})
-	if n := f.count(`select count(*) from events where type = 'commission.review_required'`); n != 2 {
-		t.Errorf("%d events commission.review_required were created, want 2", n)
+	if n := f.Count(`select count(*) from events where type = 'commission.review_required' and convert_from(body, 'utf8')::jsonb #>> '{data,object,version}' = '2'`); n != 2 {
+		t.Errorf("%d events commission.review_required of version 2 were created, want 2", n)
 	}
-	if err := f.moveParticipant(participant, affiliate.ReinstateParticipant); err != nil {
+	if err := f.moveParticipant(p.ID, affiliate.ReinstateParticipant); err != nil {
 		t.Fatal(err)
 	}
 	check("reinstated", map[affiliate.CommissionID]reviewState{
 		pending.ID: {[]string{}, false, 3}, flagged.ID: {[]string{"fx_rate_missing"}, true, 3},
 		approved.ID: {[]string{}, false, 1}, others.ID: {[]string{}, false, 1},
 	})
-	if n := f.count(`select count(*) from events where type = 'commission.updated'`); n != 2 {
+	if n := f.Count(`select count(*) from events where type = 'commission.updated'`); n != 2 {
 		t.Errorf("%d events commission.updated were created, want 2", n)
 	}
-	if n := f.count(`select count(*) from commission_history where commission_id = $1`, pending.ID); n != 3 {
+	if n := f.Count(`select count(*) from commission_history where commission_id = $1`, pending.ID); n != 3 {
 		t.Errorf("the commission has %d history entries, want 3", n)
 	}
 	// The audit log must contain only the moves of the participant, because commissions
 	// have their own history.
-	if n := f.count(`select count(*) from audit_log where resource_type = 'commission'`); n != 0 {
+	if n := f.Count(`select count(*) from audit_log where resource_type = 'commission'`); n != 0 {
 		t.Errorf("the audit log has %d entries of commissions, want 0", n)
 	}
 }
 
 // copies inserts n copies of a commission with their history and counts. Three copies
 // each have the same creation time.
-func (f *commissionFixture) copies(of affiliate.Commission, n int) {
-	f.t.Helper()
-	f.exec(`set session_replication_role = replica`)
-	f.exec(`
+func (f *fixture) copies(of affiliate.Commission, n int) {
+	f.Helper()
+	f.ExecWithoutForeignKeys(`
 		insert into commissions
 		select copy.*
 		from commissions c, generate_series(1, $2::integer) n,
 			jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(), 'decision_id', gen_random_uuid(),
 				'external_transaction_id', 'copy-' || n, 'created_at', c.created_at + n / 3 * interval '1 second')) copy
 		where c.id = $1`, of.ID, n)
-	f.exec(`
+	f.Exec(`
 		insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
 		select workspace_id, id, 1, created_at, 'system', status, amount_cents from commissions where external_transaction_id like 'copy-%'`)
-	f.exec(`update commission_counts set n = n * ($1 + 1), amount_cents = amount_cents * ($1 + 1)`, n)
-	f.exec(`set session_replication_role = origin`)
+	f.Exec(`update commission_counts set n = n * ($1 + 1), amount_cents = amount_cents * ($1 + 1)`, n)
 }
 
 // reviewJobs removes the waiting jobs that flag or unflag commissions from the queue and
 // returns them.
-func (f *commissionFixture) reviewJobs() []affiliate.ReviewPending {
-	f.t.Helper()
-	rows, _ := f.owner.Query(f.t.Context(), `delete from river.river_job where kind = $1 returning args`, affiliate.ReviewPending{}.Kind())
+func (f *fixture) reviewJobs() []affiliate.ReviewPending {
+	f.Helper()
+	rows, _ := f.SQL.Query(f.Context(), `delete from river.river_job where kind = $1 returning args`, affiliate.ReviewPending{}.Kind())
 	jobs, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ReviewPending])
 	if err != nil {
-		f.t.Fatal(err)
+		f.Fatal(err)
 	}
 	return jobs
 }
 
 // work runs jobs.
-func (f *commissionFixture) work(jobs ...affiliate.ReviewPending) {
-	f.t.Helper()
+func (f *fixture) work(jobs ...affiliate.ReviewPending) {
+	f.Helper()
 	for _, job := range jobs {
-		if err := f.store.ReviewPending(f.t.Context(), job, f.now); err != nil {
-			f.t.Fatal(err)
+		if err := f.Store.ReviewPending(f.Context(), job, f.Now()); err != nil {
+			f.Fatal(err)
 		}
 	}
 }
 
 // checkReview checks the number of flagged commissions and the numbers of events. It also
 // checks that deliveries, history and counts match the commissions.
-func (f *commissionFixture) checkReview(when string, flagged, requiredEvents, updatedEvents int) {
-	f.t.Helper()
+func (f *fixture) checkReview(when string, flagged, requiredEvents, updatedEvents int) {
+	f.Helper()
 	for what, c := range map[string]struct {
 		sql  string
 		want int
@@ -142,13 +139,13 @@ func (f *commissionFixture) checkReview(when string, flagged, requiredEvents, up
 		"inconsistent flags":      {`select count(*) from commissions where review_reasons <> '{}' and not needs_review or review_reasons = '{}' and needs_review`, 0},
 		"events of flags":         {`select count(*) from events where type = 'commission.review_required'`, requiredEvents},
 		"events of removed flags": {`select count(*) from events where type = 'commission.updated'`, updatedEvents},
-		"deliveries":              {`select count(*) from webhook_deliveries d join events e on e.id = d.event_id and e.type = d.event_type`, f.count(`select count(*) from events`)},
+		"deliveries":              {`select count(*) from webhook_deliveries d join events e on e.id = d.event_id and e.type = d.event_type`, f.Count(`select count(*) from events`)},
 		"inconsistent histories": {`select count(*) from commissions c
 			where version <> (select count(*) from commission_history h where h.commission_id = c.id)`, 0},
 		"approved commissions": {`select count(*) from commissions where status <> 'pending'`, 0},
 	} {
-		if n := f.count(c.sql); n != c.want {
-			f.t.Errorf("%s: the number of %s is %d, want %d", when, what, n, c.want)
+		if n := f.Count(c.sql); n != c.want {
+			f.Errorf("%s: the number of %s is %d, want %d", when, what, n, c.want)
 		}
 	}
 	f.checkTotals()
@@ -160,17 +157,17 @@ func (f *commissionFixture) checkReview(when string, flagged, requiredEvents, up
 func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	t.Parallel()
 	const n = 1200
-	f := newCommissionFixture(t)
-	f.subscribeToEverything()
-	participant, partner := f.participant(affiliate.ParticipantApproved, false)
-	oldest := f.commission(participant, partner, nil)
+	f := newFixture(t)
+	f.NewEndpoint(f.Scope)
+	p := f.Join("Paula")
+	oldest := f.newDue(p)
 	f.copies(oldest, n-1)
 
-	if err := f.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {
+	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
 	f.checkReview("suspended", postgres.ReviewChunk, postgres.ReviewChunk, 0)
-	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now.AddDate(0, 1, 0), n); err != nil || sweep != (affiliate.CommissionSweep{}) {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now().AddDate(0, 1, 0), n); err != nil || sweep != (affiliate.CommissionSweep{}) {
 		t.Errorf("during the suspension, ApproveDue returned %+v, %v, want no approvals", sweep, err)
 	}
 	first := f.reviewJobs()
@@ -203,11 +200,11 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	if jobs := f.reviewJobs(); len(jobs) != 0 {
 		t.Errorf("jobs that had nothing to do enqueued the jobs %+v, want none", jobs)
 	}
-	if by := f.count(`select count(distinct actor) from commission_history where seq = 2 and reason = 'The partner was suspended.'`); by != 1 {
+	if by := f.Count(`select count(distinct actor) from commission_history where seq = 2 and reason = 'The partner was suspended.'`); by != 1 {
 		t.Errorf("%d actors have flagged commissions, want 1", by)
 	}
 
-	if err := f.moveParticipant(participant, affiliate.ReinstateParticipant); err != nil {
+	if err := f.moveParticipant(p.ID, affiliate.ReinstateParticipant); err != nil {
 		t.Fatal(err)
 	}
 	f.checkReview("reinstated", n-1-postgres.ReviewChunk, n, 1+postgres.ReviewChunk)
@@ -225,12 +222,12 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 func TestReinstate_BeforeTheJobsOfTheSuspension(t *testing.T) {
 	t.Parallel()
 	const n, chunk = 1200, postgres.ReviewChunk
-	f := newCommissionFixture(t)
-	f.subscribeToEverything()
-	participant, partner := f.participant(affiliate.ParticipantApproved, false)
-	f.copies(f.commission(participant, partner, nil), n-1)
+	f := newFixture(t)
+	f.NewEndpoint(f.Scope)
+	p := f.Join("Paula")
+	f.copies(f.newDue(p), n-1)
 	for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
-		if err := f.moveParticipant(participant, move); err != nil {
+		if err := f.moveParticipant(p.ID, move); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -246,12 +243,12 @@ func TestReinstate_BeforeTheJobsOfTheSuspension(t *testing.T) {
 // jobs of the suspension must still flag the commission.
 func TestSuspend_FlagsCommissionWithTheSameNote(t *testing.T) {
 	t.Parallel()
-	f := newCommissionFixture(t)
-	participant, partner := f.participant(affiliate.ParticipantApproved, false)
-	f.copies(f.commission(participant, partner, nil), postgres.ReviewChunk)
-	f.exec(`update commissions set created_at = created_at - interval '1 day'`)
-	newest := f.commission(participant, partner, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
-	if err := f.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {
+	f := newFixture(t)
+	p := f.Join("Paula")
+	f.copies(f.newDue(p), postgres.ReviewChunk)
+	f.Exec(`update commissions set created_at = created_at - interval '1 day'`)
+	newest := f.newDue(p, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
+	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
 	note := "The partner was suspended."
@@ -269,22 +266,22 @@ func TestSuspend_FlagsCommissionWithTheSameNote(t *testing.T) {
 // A job of an earlier suspension must do nothing during the next suspension.
 func TestSuspend_JobsOfAnEarlierSuspensionDoNothing(t *testing.T) {
 	t.Parallel()
-	f := newCommissionFixture(t)
-	participant, partner := f.participant(affiliate.ParticipantApproved, false)
-	f.copies(f.commission(participant, partner, nil), 2*postgres.ReviewChunk)
+	f := newFixture(t)
+	p := f.Join("Paula")
+	f.copies(f.newDue(p), 2*postgres.ReviewChunk)
 	for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
-		if err := f.moveParticipant(participant, move); err != nil {
+		if err := f.moveParticipant(p.ID, move); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := f.reviewJobs()
-	f.now = f.now.Add(time.Second)
-	if err := f.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {
+	f.clock.Advance(time.Second)
+	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
-	flagged := f.count(`select count(*) from commissions where needs_review`)
+	flagged := f.Count(`select count(*) from commissions where needs_review`)
 	f.work(before...)
-	if n := f.count(`select count(*) from commissions where needs_review`); len(before) == 0 || n != flagged {
+	if n := f.Count(`select count(*) from commissions where needs_review`); len(before) == 0 || n != flagged {
 		t.Errorf("%d jobs of the earlier suspension flagged %d more commissions, want at least one job and 0", len(before), n-flagged)
 	}
 }
@@ -293,11 +290,11 @@ func TestSuspend_JobsOfAnEarlierSuspensionDoNothing(t *testing.T) {
 // them at once and enqueue no job.
 func TestSuspend_FewCommissionsNeedNoJob(t *testing.T) {
 	t.Parallel()
-	f := newCommissionFixture(t)
-	f.subscribeToEverything()
-	participant, partner := f.participant(affiliate.ParticipantApproved, false)
-	f.copies(f.commission(participant, partner, nil), postgres.ReviewChunk-2)
-	if err := f.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {
+	f := newFixture(t)
+	f.NewEndpoint(f.Scope)
+	p := f.Join("Paula")
+	f.copies(f.newDue(p), postgres.ReviewChunk-2)
+	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
 	f.checkReview("suspended", postgres.ReviewChunk-1, postgres.ReviewChunk-1, 0)
@@ -309,19 +306,18 @@ func TestSuspend_FewCommissionsNeedNoJob(t *testing.T) {
 // Members approve commissions while the participant is being suspended. Each commission
 // may be approved before or after it is flagged, but no change may be lost.
 func TestSuspend_ConcurrentApprovalsAreNotLost(t *testing.T) {
-	f := newCommissionFixture(t)
-	participant, partner := f.participant(affiliate.ParticipantApproved, false)
-	user := affiliate.NewID[affiliate.User](f.now)
+	f := newFixture(t)
+	p := f.Join("Paula")
 	var all []affiliate.Commission
 	for range 30 {
-		all = append(all, f.commission(participant, partner, func(c *affiliate.Commission) { c.HoldUntil = nil }))
+		all = append(all, f.newDue(p, func(c *affiliate.Commission) { c.HoldUntil = nil }))
 	}
 	done := make(chan error, len(all)+1)
-	go func() { done <- f.moveParticipant(participant, affiliate.SuspendParticipant) }()
+	go func() { done <- f.moveParticipant(p.ID, affiliate.SuspendParticipant) }()
 	for _, c := range slices.Backward(all) {
 		go func() {
-			_, err := commissionservice.Move(t.Context(), stores.Commission(f.store), affiliate.CommissionTransition{
-				Scope: f.scope, Program: f.program, Commission: c.ID, Move: affiliate.MoveApprove, Actor: affiliate.Actor{User: &user}, At: f.now,
+			_, err := commissionservice.Move(t.Context(), stores.Commission(f.Store), affiliate.CommissionTransition{
+				Scope: f.Scope, Program: f.Program, Commission: c.ID, Move: affiliate.MoveApprove, Actor: by(f.Owner), At: f.Now(),
 			})
 			done <- err
 		}()
@@ -332,10 +328,10 @@ func TestSuspend_ConcurrentApprovalsAreNotLost(t *testing.T) {
 		}
 	}
 	// An approval by a member removes the flag.
-	if n := f.count(`select count(*) from commissions where status = 'approved' and not needs_review`); n != len(all) {
+	if n := f.Count(`select count(*) from commissions where status = 'approved' and not needs_review`); n != len(all) {
 		t.Errorf("%d commissions are approved without a flag, want %d", n, len(all))
 	}
-	if n := f.count(`select count(*) from commissions c where version <> (select count(*) from commission_history h where h.commission_id = c.id)`); n != 0 {
+	if n := f.Count(`select count(*) from commissions c where version <> (select count(*) from commission_history h where h.commission_id = c.id)`); n != 0 {
 		t.Errorf("%d commissions have a history that does not match their version, want 0", n)
 	}
 }

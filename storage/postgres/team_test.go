@@ -50,9 +50,6 @@ func (f *team) join(workspace affiliate.WorkspaceID, user affiliate.UserID, role
 	f.Insert("members", pgtest.Row{"workspace_id": workspace, "user_id": user, "role": role, "created_at": f.now})
 }
 
-// by returns the actor for a user.
-func by(user affiliate.UserID) affiliate.Actor { return affiliate.Actor{User: &user} }
-
 // lastEntry returns the newest audit log entry of an action as "before → after".
 func (f *team) lastEntry(action string) string {
 	f.t.Helper()

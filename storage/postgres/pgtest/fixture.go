@@ -61,6 +61,54 @@ func (f *Fixture) Exec(sql string, args ...any) {
 	}
 }
 
+// ExecWithoutForeignKeys runs a statement like Exec, but Postgres does not check foreign
+// keys and runs no triggers. A test can insert many rows of a table without the rows that
+// they refer to.
+func (f *Fixture) ExecWithoutForeignKeys(sql string, args ...any) {
+	f.Helper()
+	f.inTx("set local session_replication_role = replica", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(f.Context(), sql, args...); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+		return nil
+	})
+}
+
+// Plan returns the query plan of a statement.
+func (f *Fixture) Plan(sql string, args ...any) string {
+	f.Helper()
+	return f.PlanWith("", sql, args...)
+}
+
+// PlanWith returns the query plan of a statement in a transaction that runs the statement
+// settings first. settings changes planner settings.
+func (f *Fixture) PlanWith(settings, sql string, args ...any) (plan string) {
+	f.Helper()
+	f.inTx(settings, func(tx pgx.Tx) error {
+		lines, err := texts(f.Context(), tx, "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+		if err != nil {
+			return fmt.Errorf("explain %s: %w", sql, err)
+		}
+		plan = strings.Join(lines, "\n")
+		return nil
+	})
+	return plan
+}
+
+// inTx runs the statement settings and the function run in one transaction.
+func (f *Fixture) inTx(settings string, run func(pgx.Tx) error) {
+	f.Helper()
+	err := pgx.BeginFunc(f.Context(), f.SQL, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(f.Context(), settings); err != nil {
+			return err
+		}
+		return run(tx)
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
 // Count returns the number that a query selects.
 func (f *Fixture) Count(sql string, args ...any) (n int) {
 	f.Helper()

@@ -1,0 +1,105 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// noon is the time at which most tests create their data.
+var noon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+
+// fixture is a shop with a clock that starts at noon.
+type fixture struct {
+	*pgtest.Shop
+	clock *pgtest.Clock
+}
+
+// newFixture creates a shop. program changes the columns of its programme.
+func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
+	t.Helper()
+	clock := pgtest.NewClock(noon)
+	return &fixture{pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, program...), clock}
+}
+
+// by returns the actor for a user.
+func by(user affiliate.UserID) affiliate.Actor { return affiliate.Actor{User: &user} }
+
+// newDue creates a pending commission that was created an hour ago and that is due for
+// approval. change changes it before it is stored.
+func (f *fixture) newDue(p pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.Commission {
+	f.Helper()
+	due := func(c *affiliate.Commission) {
+		now := f.Now()
+		c.CreatedAt, c.UpdatedAt, c.AutoApproveAt, c.HoldUntil = now.Add(-time.Hour), now.Add(-time.Hour), &now, &now
+	}
+	return f.NewCommission(p, append([]func(*affiliate.Commission){due}, change...)...)
+}
+
+// checkPlan checks that a query plan contains all texts of has and none of hasNot. It
+// compares them with the plan on one line, so that a text can be a node followed by its
+// child.
+func checkPlan(t testing.TB, what, plan string, has, hasNot []string) {
+	t.Helper()
+	flat := inOneLine(plan)
+	for _, part := range has {
+		if !strings.Contains(flat, part) {
+			t.Errorf("%s: the plan does not contain %q\n%s", what, part, plan)
+		}
+	}
+	for _, part := range hasNot {
+		if strings.Contains(flat, part) {
+			t.Errorf("%s: the plan contains %q\n%s", what, part, plan)
+		}
+	}
+}
+
+// scansOf returns the texts of plans that scan one of the tables completely.
+func scansOf(tables ...string) []string {
+	scans := make([]string, len(tables))
+	for i, table := range tables {
+		scans[i] = "Seq Scan on " + table + " "
+	}
+	return scans
+}
+
+// inOneLine returns a query plan on one line.
+func inOneLine(plan string) string { return strings.Join(strings.Fields(plan), " ") }
+
+// awaitLock waits until a transaction of the database waits for a lock.
+func awaitLock(f *pgtest.Fixture) {
+	f.Helper()
+	pgtest.Eventually(f, "a transaction waits for a lock", func() bool {
+		return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) > 0
+	})
+}
+
+// joinMany makes n new partners approved participants in the programme of a shop. Their
+// names are Jane 1, Jane 2 and so on. They have no links and no totals.
+func joinMany(s *pgtest.Shop, n int) {
+	s.Helper()
+	s.Exec(`
+		with people as (
+			insert into users (id, kind, email, password_hash, name, created_at)
+			select gen_random_uuid(), 'partner', gen_random_uuid() || '@example.com', '', 'Jane ' || n, $4 from generate_series(1, $5::integer) n
+			returning id, name, email
+		)
+		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+			application_answers, applied_at, created_at, updated_at)
+		select $1, gen_random_uuid(), $2, $3, id, name, email, 'approved', id::text, '{}', $4, $4, $4 from people`,
+		s.Scope.Workspace, s.Program, s.Scope.Mode, s.Now(), n)
+}
+
+// anyParticipant returns a participant in a programme that many participants have joined.
+func anyParticipant(s *pgtest.Shop) pgtest.Participant {
+	s.Helper()
+	p := pgtest.Participant{Scope: s.Scope, Program: s.Program}
+	err := s.SQL.QueryRow(s.Context(), `select id, partner_id, referral_code from participants where program_id = $1 limit 1`, s.Program).Scan(&p.ID, &p.Partner, &p.Code)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return p
+}
