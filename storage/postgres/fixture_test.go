@@ -61,7 +61,7 @@ func checkPlan(t testing.TB, what, plan string, has, hasNot []string) {
 func scansOf(tables ...string) []string {
 	scans := make([]string, len(tables))
 	for i, table := range tables {
-		scans[i] = "Seq Scan on " + table + " "
+		scans[i] = "Seq Scan on " + table
 	}
 	return scans
 }
@@ -84,13 +84,25 @@ func joinMany(s *pgtest.Shop, n int) {
 	s.Exec(`
 		with people as (
 			insert into users (id, kind, email, password_hash, name, created_at)
-			select gen_random_uuid(), 'partner', gen_random_uuid() || '@example.com', '', 'Jane ' || n, $4 from generate_series(1, $5::integer) n
+			select gen_random_uuid(), 'partner', 'jane-' || gen_random_uuid() || '@example.com', '', 'Jane ' || n, $4 from generate_series(1, $5::integer) n
 			returning id, name, email
 		)
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
 			application_answers, applied_at, created_at, updated_at)
 		select $1, gen_random_uuid(), $2, $3, id, name, email, 'approved', id::text, '{}', $4, $4, $4 from people`,
 		s.Scope.Workspace, s.Program, s.Scope.Mode, s.Now(), n)
+}
+
+// copyProgram inserts n copies of a shop's programme with the names Copy 1, Copy 2 and so
+// on. Each copy is one second newer than the copy before it.
+func copyProgram(s *pgtest.Shop, n int) {
+	s.Helper()
+	s.Exec(`
+		insert into programs
+		select copy.*
+		from programs p, generate_series(1, $2::integer) n, jsonb_populate_record(p, jsonb_build_object('id', gen_random_uuid(),
+			'name', 'Copy ' || n, 'slug', 'copy-' || n, 'created_at', p.created_at + n * interval '1 second')) copy
+		where p.id = $1`, s.Program, n)
 }
 
 // anyParticipant returns a participant in a programme that many participants have joined.

@@ -9,45 +9,43 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (f *programFixture) newGroup(p affiliate.Program, name string) affiliate.Group {
-	f.t.Helper()
-	rate := int64(1500)
+func (f *fixture) newGroup(program affiliate.ProgramID, name string) affiliate.Group {
+	f.Helper()
 	g := affiliate.Group{
-		ID: affiliate.NewID[affiliate.Group](f.now), Scope: p.Scope, Program: p.ID, Name: name,
-		Rate: affiliate.Rate{Bps: &rate}, Version: 1, CreatedAt: f.now, UpdatedAt: f.now,
+		ID: affiliate.NewID[affiliate.Group](f.Now()), Scope: f.Scope, Program: program, Name: name,
+		Rate: affiliate.Rate{Bps: new(int64(1500))}, Version: 1, CreatedAt: f.Now(), UpdatedAt: f.Now(),
 	}
-	if err := f.store.CreateGroup(f.t.Context(), g, affiliate.Actor{User: &f.user}); err != nil {
-		f.t.Fatal(err)
+	if err := f.Store.CreateGroup(f.Context(), g, by(f.Owner)); err != nil {
+		f.Fatal(err)
 	}
 	return g
 }
 
 func TestGroupsAndRules_UseIndexes(t *testing.T) {
 	t.Parallel()
-	f := newProgramFixture(t)
-	p, other := f.program(affiliate.ProgramActive), f.program(affiliate.ProgramActive)
-	gold := f.newGroup(p, "Gold")
-	f.crowd(p, 3000)
+	f := newFixture(t)
+	other := f.NewProgram(f.Scope)
+	gold := f.newGroup(f.Program, "Gold")
+	f.crowd(f.Program, 3000)
 	f.crowd(other, 3000)
-	f.exec(`
+	f.Exec(`
 		insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at)
 		select $1, gen_random_uuid(), case when n % 10 = 0 then $2::uuid else $3::uuid end, 'G' || n, 100, $4, $4 from generate_series(1, 3000) n`,
-		f.scope.Workspace, p.ID, other.ID, f.now)
-	f.exec(`
+		f.Scope.Workspace, f.Program, other, f.Now())
+	f.Exec(`
 		update participants t set group_id = g.id
 		from (select id, row_number() over () as n from groups where program_id = $1) g
-		where t.program_id = $1 and g.n = 1 + abs(hashtext(t.id::text)) % 300`, p.ID)
-	f.exec(`
+		where t.program_id = $1 and g.n = 1 + abs(hashtext(t.id::text)) % 300`, f.Program)
+	f.Exec(`
 		insert into program_rules (workspace_id, program_id, version, rules, at, by)
 		select $1, p, n, '{}', $4, $5 from generate_series(2, 2000) n, unnest(array[$2, $3]::uuid[]) p`,
-		f.scope.Workspace, p.ID, other.ID, f.now, f.user)
-	pgtest.VacuumAnalyze(t, f.owner)
+		f.Scope.Workspace, f.Program, other, f.Now(), f.Owner)
+	f.VacuumAnalyze()
 
 	args := pgx.NamedArgs{
-		"workspace": f.scope.Workspace, "mode": f.scope.Mode, "program": p.ID, "limit": 20, "offset": 40, "groups": []affiliate.GroupID{gold.ID},
+		"workspace": f.Scope.Workspace, "mode": f.Scope.Mode, "program": f.Program, "limit": 20, "offset": 40, "groups": []affiliate.GroupID{gold.ID},
 	}
 	for name, tc := range map[string]struct {
 		sql, index string
@@ -58,7 +56,7 @@ func TestGroupsAndRules_UseIndexes(t *testing.T) {
 		"members of groups": {postgres.CountGroupMembersSQL, "Index Only Scan using participants_by_group", false},
 		"versions of rules": {postgres.ListRulesSQL, "Backward using program_rules_pkey", true},
 	} {
-		plan := f.plan(tc.sql, args)
+		plan := f.Plan(tc.sql, args)
 		if !strings.Contains(plan, tc.index) || strings.Contains(plan, "Seq Scan on groups") || tc.sorted && strings.Contains(plan, "Sort Key") {
 			t.Errorf("%s: the plan does not use %s, or it sorts\n%s", name, tc.index, plan)
 		}
@@ -67,26 +65,23 @@ func TestGroupsAndRules_UseIndexes(t *testing.T) {
 
 // If the audit log entry of a change cannot be stored, the change must be rolled back.
 func TestGroups_ChangeAndAuditEntryCommitTogether(t *testing.T) {
-	f := newProgramFixture(t)
-	p := f.program(affiliate.ProgramActive)
-	g := f.newGroup(p, "G")
-	by := affiliate.Actor{User: &f.user}
-	f.exec(`revoke insert on audit_log from tributary_app`)
+	f := newFixture(t)
+	g := f.newGroup(f.Program, "G")
+	f.Exec(`revoke insert on audit_log from tributary_app`)
 	other := g
-	other.ID, other.Name = affiliate.NewID[affiliate.Group](f.now), "H"
-	_, updated := f.store.UpdateGroup(t.Context(), f.scope, p.ID, g.ID, affiliate.GroupPatch{Name: affiliate.Set("I")}, f.now, by)
+	other.ID, other.Name = affiliate.NewID[affiliate.Group](f.Now()), "H"
+	_, updated := f.Store.UpdateGroup(t.Context(), f.Scope, f.Program, g.ID, affiliate.GroupPatch{Name: affiliate.Set("I")}, f.Now(), by(f.Owner))
 	for what, err := range map[string]error{
-		"CreateGroup": f.store.CreateGroup(t.Context(), other, by),
+		"CreateGroup": f.Store.CreateGroup(t.Context(), other, by(f.Owner)),
 		"UpdateGroup": updated,
-		"DeleteGroup": f.store.DeleteGroup(t.Context(), f.scope, p.ID, g.ID, f.now, by),
+		"DeleteGroup": f.Store.DeleteGroup(t.Context(), f.Scope, f.Program, g.ID, f.Now(), by(f.Owner)),
 	} {
 		var refusal *affiliate.Error
 		if err == nil || errors.As(err, &refusal) {
 			t.Errorf("%s without an audit log returned %v, want an internal error", what, err)
 		}
 	}
-	f.exec(`grant insert on audit_log to tributary_app`)
-	groups, total, err := f.store.ListGroups(t.Context(), f.scope, p.ID, affiliate.Page{Number: 1, Size: 20})
+	groups, total, err := f.Store.ListGroups(t.Context(), f.Scope, f.Program, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != 1 || groups[0].Name != "G" || groups[0].Version != 1 {
 		t.Errorf("after the failed changes, the groups are %v, %v, want version 1 of the group G", groups, err)
 	}

@@ -9,18 +9,26 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
+// lastEntry returns the newest audit log entry of an action as "before → after".
+func (f *fixture) lastEntry(action string) string {
+	f.Helper()
+	lines := f.Texts(`
+		select coalesce(before::text, 'null') || ' → ' || coalesce(after::text, 'null') from audit_log
+		where workspace_id = $1 and action = $2 order by at desc, id desc limit 1`, f.Scope.Workspace, action)
+	return strings.Join(lines, "")
+}
+
 func TestAuditLog_OmitsNotes(t *testing.T) {
-	f := newTeam(t)
-	program := f.NewProgram(f.scope)
-	p := f.NewParticipant(f.scope, program, f.NewPartner("Jane"))
+	f := newFixture(t)
+	p := f.Join("Jane")
 	for _, tc := range []struct{ note, want string }{
 		{"a secret", `{"note": null, "tags": []} → {"note": "(changed)", "tags": ["a secret"]}`},
 		{"another secret", `{"note": "(changed)", "tags": ["a secret"]} → {"note": "(changed)", "tags": ["another secret"]}`},
 		{"", `{"note": "(changed)", "tags": ["another secret"]} → {"note": null, "tags": [""]}`},
 	} {
-		f.now = f.now.Add(time.Millisecond)
-		got, err := f.Store.UpdateParticipant(t.Context(), f.scope, program, p.ID,
-			affiliate.ParticipantPatch{Note: affiliate.Set(tc.note), Tags: affiliate.Set([]string{tc.note})}, f.now, by(f.owner))
+		f.clock.Advance(time.Millisecond)
+		got, err := f.Store.UpdateParticipant(t.Context(), f.Scope, f.Program, p.ID,
+			affiliate.ParticipantPatch{Note: affiliate.Set(tc.note), Tags: affiliate.Set([]string{tc.note})}, f.Now(), by(f.Owner))
 		if err != nil || (got.Note == nil) != (tc.note == "") || got.Note != nil && *got.Note != tc.note {
 			t.Fatalf("UpdateParticipant returned the note %v, %v, want %q", got.Note, err, tc.note)
 		}
@@ -29,8 +37,8 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 		}
 	}
 	// The entry of a patch without a note must not mention the note.
-	if _, err := f.Store.UpdateParticipant(t.Context(), f.scope, program, p.ID,
-		affiliate.ParticipantPatch{Tags: affiliate.Set([]string{})}, f.now.Add(time.Millisecond), by(f.owner)); err != nil {
+	if _, err := f.Store.UpdateParticipant(t.Context(), f.Scope, f.Program, p.ID,
+		affiliate.ParticipantPatch{Tags: affiliate.Set([]string{})}, f.Now().Add(time.Millisecond), by(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	if line, want := f.lastEntry("participant.update"), `{"tags": [""]} → {"tags": []}`; line != want {
@@ -39,54 +47,53 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 }
 
 func TestAuditLog_OmitsPartnerNames(t *testing.T) {
-	f := newTeam(t)
-	program := f.NewProgram(f.scope)
+	f := newFixture(t)
 	applicant, invited := f.NewPartner("Secretia"), f.NewPartner("Secretius")
 	p, err := f.Store.Apply(t.Context(), affiliate.Application{
-		Program: program, Partner: applicant, Mode: f.scope.Mode, ReferralCode: "first", Answers: map[string]string{},
-	}, f.now, by(applicant))
+		Program: f.Program, Partner: applicant, Mode: f.Scope.Mode, ReferralCode: "first", Answers: map[string]string{},
+	}, f.Now(), by(applicant))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if line, want := f.lastEntry("participant.apply"), `null → {"id": "`+p.ID.String()+`", "status": "pending", "version": 1, "partner_id": "`+
-		applicant.String()+`", "program_id": "`+program.String()+`", "referral_code": "first"}`; line != want {
+		applicant.String()+`", "program_id": "`+f.Program.String()+`", "referral_code": "first"}`; line != want {
 		t.Errorf("the audit log has %s, want %s", line, want)
 	}
 	if object, _ := f.LastEvent(affiliate.EventParticipantApplied); object["partner_name"] != "Secretia" {
 		t.Errorf("the event contains %v, want the partner_name Secretia", object)
 	}
-	if _, err := f.Store.MoveParticipant(t.Context(), f.scope, program, p.ID, affiliate.ApproveParticipant, nil, f.now, by(f.owner)); err != nil {
+	if _, err := f.Store.MoveParticipant(t.Context(), f.Scope, f.Program, p.ID, affiliate.ApproveParticipant, nil, f.Now(), by(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 
 	invite := func(email, code string) (affiliate.InviteID, [32]byte) {
 		t.Helper()
 		_, digest := affiliate.NewInviteToken()
-		i := affiliate.ParticipantInvite{Scope: f.scope, Program: program, ReferralCode: code, Invite: affiliate.Invite{
-			ID: affiliate.NewID[affiliate.Invite](f.now), Email: email, InvitedBy: f.owner, CreatedAt: f.now, ExpiresAt: f.now.Add(affiliate.InviteLife),
+		i := affiliate.ParticipantInvite{Scope: f.Scope, Program: f.Program, ReferralCode: code, Invite: affiliate.Invite{
+			ID: affiliate.NewID[affiliate.Invite](f.Now()), Email: email, InvitedBy: f.Owner, CreatedAt: f.Now(), ExpiresAt: f.Now().Add(affiliate.InviteLife),
 		}}
-		if err := f.Store.InviteParticipant(t.Context(), i, digest, by(f.owner)); err != nil {
+		if err := f.Store.InviteParticipant(t.Context(), i, digest, by(f.Owner)); err != nil {
 			t.Fatal(err)
 		}
 		return i.ID, digest
 	}
-	details := `null → {"group_id": null, "program_id": "` + program.String() + `", "referral_code": ""`
-	f.now = f.now.Add(time.Millisecond)
+	details := `null → {"group_id": null, "program_id": "` + f.Program.String() + `", "referral_code": ""`
+	f.clock.Advance(time.Millisecond)
 	earlier, _ := invite("secret@example.com", "")
 	if line := f.lastEntry("participant_invite.create"); line != details+`}` {
 		t.Errorf("the audit log has %s for the first invitation, want %s", line, details+`}`)
 	}
-	f.now = f.now.Add(time.Millisecond)
+	f.clock.Advance(time.Millisecond)
 	later, _ := invite("secret@example.com", "")
 	want := strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1) + `}`
 	if line := f.lastEntry("participant_invite.create"); line != want {
 		t.Errorf("the audit log has %s for the second invitation, want %s", line, want)
 	}
-	if err := f.Store.RevokeParticipantInvite(t.Context(), f.scope, program, later, f.now, by(f.owner)); err != nil {
+	if err := f.Store.RevokeParticipantInvite(t.Context(), f.Scope, f.Program, later, f.Now(), by(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	_, token := invite("secret@example.com", "second")
-	if _, err := f.Store.AcceptParticipantInvite(t.Context(), token, f.scope.Mode, invited, true, f.now, by(invited)); err != nil {
+	if _, err := f.Store.AcceptParticipantInvite(t.Context(), token, f.Scope.Mode, invited, true, f.Now(), by(invited)); err != nil {
 		t.Fatal(err)
 	}
 	if n := f.Count(`select count(*) from audit_log where action = 'participant.accept_invite'`); n != 1 {
@@ -98,15 +105,15 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 }
 
 func TestAccountAuditLog_OmitsValues(t *testing.T) {
-	f := newTeam(t)
+	f := newFixture(t)
 	user := f.NewPartner("Secretia")
 	for _, patch := range []affiliate.PartnerProfilePatch{
 		{Name: affiliate.Set("Secretina"), Country: affiliate.Set("DE"), CompanyName: affiliate.Set("Secret Inc.")},
 		{Name: affiliate.Set("Secretina"), WebsiteURL: affiliate.Set("https://secret.example/")},
 		{Name: affiliate.Set("Secretina")},
 	} {
-		f.now = f.now.Add(time.Millisecond)
-		if _, err := f.Store.UpdatePartnerProfile(t.Context(), user, patch, f.now, by(user)); err != nil {
+		f.clock.Advance(time.Millisecond)
+		if _, err := f.Store.UpdatePartnerProfile(t.Context(), user, patch, f.Now(), by(user)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,23 +10,21 @@ import (
 // transaction of the first application. If this transaction is rolled back, the second
 // application must succeed.
 func TestApply_SucceedsAfterAnotherApplicationIsRolledBack(t *testing.T) {
-	f := newProgramFixture(t)
-	p := f.program(affiliate.ProgramActive)
-	partner := affiliate.NewID[affiliate.User](f.now)
-	f.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', 'jane@example.com', '', 'Jane', $2)`, partner, f.now)
+	f := newFixture(t)
+	partner := f.NewPartner("Jane")
 
-	earlier, err := f.owner.Begin(t.Context())
+	earlier, err := f.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := earlier.Exec(t.Context(), `
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
-		values ($1, gen_random_uuid(), $2, 'live', $3, 'Jane', 'jane@example.com', 'pending', 'jane', '{}', $4, $4, $4)`, f.scope.Workspace, p.ID, partner, f.now); err != nil {
+		values ($1, gen_random_uuid(), $2, 'live', $3, 'Jane', 'jane@example.com', 'pending', 'jane', '{}', $4, $4, $4)`, f.Scope.Workspace, f.Program, partner, f.Now()); err != nil {
 		t.Fatal(err)
 	}
 	result := make(chan error, 1)
 	go func() {
-		_, err := f.store.Apply(t.Context(), affiliate.Application{Program: p.ID, Partner: partner, Mode: f.scope.Mode}, f.now, affiliate.Actor{User: &partner})
+		_, err := f.Store.Apply(t.Context(), affiliate.Application{Program: f.Program, Partner: partner, Mode: f.Scope.Mode}, f.Now(), by(partner))
 		result <- err
 	}()
 	if err := earlier.Rollback(t.Context()); err != nil {

@@ -6,57 +6,33 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // newSearchFixture stores n programmes and n participants. Each participant has a link, a
 // promo code and a commission. All rows of a table have the same prefix, so that a search
 // can match all of them.
-func newSearchFixture(t *testing.T, n int) *linkFixture {
+func newSearchFixture(t *testing.T, n int) *fixture {
 	t.Helper()
-	f := newLinkFixture(t)
-	f.exec(`
-		insert into users (id, kind, email, password_hash, name, created_at)
-		select gen_random_uuid(), 'partner', 'jane' || n || '@example.com', '', 'Jane ' || n, $1 from generate_series(1, $2::integer) n`, f.now, n)
-	f.fill(f.scope, f.program, n)
-	f.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
+	f := newFixture(t)
+	fillWithLinks(f.Shop, n)
+	f.Exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
 	// 6,000 participants have two referral codes with the prefix "twin".
-	f.exec(`
+	f.Exec(`
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select workspace_id, mode, 'twin-' || id || n, program_id, id, gen_random_uuid(), $1 from (
 			select * from participants where program_id = $2 order by id limit 6000
-		) p, generate_series(1, 2) n`, f.now, f.program)
-	f.exec(`
-		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
-			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
-		select $1, gen_random_uuid(), $2, 'Crowd ' || n, 'crowd-' || n, 'active', '{}', 'EUR', 30, 'last_click', 'via', false, true, '{}', 1,
-			$3::timestamptz + n * interval '1 second', $3
-		from generate_series(1, $4::integer) n`, f.scope.Workspace, f.scope.Mode, f.now, n)
-	f.exec(`set session_replication_role = replica`) // disable foreign keys, because the conversions do not exist
-	f.exec(`
+		) p, generate_series(1, 2) n`, f.Now(), f.Program)
+	copyProgram(f.Shop, n)
+	f.ExecWithoutForeignKeys(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id, external_transaction_id, status,
 			commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency, base_amount_cents, sale_amount_cents, sale_currency,
 			needs_review, review_reasons, dispute_status, rule_snapshot, version, created_at, updated_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, gen_random_uuid(), gen_random_uuid(), 'order-' || row_number() over (order by id),
 			'pending', 'percentage', 'purchase', 1000, 1, 1, 'EUR', 1, 1, 'EUR', false, '{}', 'none', '{}', 1, $1::timestamptz - random() * interval '90 days', $1
-		from participants where program_id = $2`, f.now, f.program)
-	f.exec(`set session_replication_role = origin`)
-	pgtest.VacuumAnalyze(t, f.owner)
+		from participants where program_id = $2`, f.Now(), f.Program)
+	f.VacuumAnalyze()
 	return f
-}
-
-// texts returns the rows of a statement that selects one text column.
-func (f *linkFixture) texts(sql string, args ...any) []string {
-	f.t.Helper()
-	rows, _ := f.owner.Query(f.t.Context(), sql, args...)
-	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return texts
 }
 
 // idsOf returns the ids of a page as texts.
@@ -77,30 +53,30 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
 	commissions := func(search string) func(affiliate.Page) ([]string, int64, error) {
 		return func(page affiliate.Page) ([]string, int64, error) {
-			found, total, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{Search: search}, newest, page)
+			found, total, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{Search: search}, newest, page)
 			return idsOf(found, func(c affiliate.CommissionItem) fmt.Stringer { return c.ID }), total, err
 		}
 	}
 	participants := func(search string, order affiliate.ParticipantOrder) func(affiliate.Page) ([]string, int64, error) {
 		return func(page affiliate.Page) ([]string, int64, error) {
-			found, total, err := f.store.ListParticipants(t.Context(), f.scope, f.program, affiliate.ParticipantFilter{Search: search}, order, page)
+			found, total, err := f.Store.ListParticipants(t.Context(), f.Scope, f.Program, affiliate.ParticipantFilter{Search: search}, order, page)
 			return idsOf(found, func(p affiliate.Participant) fmt.Stringer { return p.ID }), total, err
 		}
 	}
 	programs := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.store.ListPrograms(t.Context(), f.scope, affiliate.ProgramFilter{Search: "crowd"}, page)
+		found, total, err := f.Store.ListPrograms(t.Context(), f.Scope, affiliate.ProgramFilter{Search: "copy"}, page)
 		return idsOf(found, func(p affiliate.Program) fmt.Stringer { return p.ID }), total, err
 	}
 	public := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.store.PartnerPrograms(t.Context(), f.partner, f.scope.Mode, affiliate.PartnerProgramFilter{Public: true, Search: "crowd"}, page)
+		found, total, err := f.Store.PartnerPrograms(t.Context(), f.NewPartner("Joe"), f.Scope.Mode, affiliate.PartnerProgramFilter{Public: true, Search: "copy"}, page)
 		return idsOf(found, func(p affiliate.PartnerProgram) fmt.Stringer { return p.ID }), total, err
 	}
 	links := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.store.Links(t.Context(), f.scope, f.program, affiliate.LinkFilter{Search: "code"}, page)
+		found, total, err := f.Store.Links(t.Context(), f.Scope, f.Program, affiliate.LinkFilter{Search: "code"}, page)
 		return idsOf(found, func(l affiliate.Link) fmt.Stringer { return l.ID }), total, err
 	}
 	codes := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.store.PromoCodes(t.Context(), f.scope, f.program, affiliate.PromoCodeFilter{Search: "promo"}, page)
+		found, total, err := f.Store.PromoCodes(t.Context(), f.Scope, f.Program, affiliate.PromoCodeFilter{Search: "promo"}, page)
 		return idsOf(found, func(c affiliate.PromoCode) fmt.Stringer { return c.ID }), total, err
 	}
 	byAge := `select id::text from %s where workspace_id = $1 and %s order by created_at desc, id desc`
@@ -117,13 +93,13 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 		},
 		"links":                  {links, fmt.Sprintf(byAge, "links", "code like 'code%'")},
 		"promo codes":            {codes, fmt.Sprintf(byAge, "promo_codes", "true")},
-		"programmes":             {programs, fmt.Sprintf(byAge, "programs", "name like 'Crowd%'")},
-		"public programmes":      {public, fmt.Sprintf(byAge, "programs", "name like 'Crowd%'")},
+		"programmes":             {programs, fmt.Sprintf(byAge, "programs", "name like 'Copy%'")},
+		"public programmes":      {public, fmt.Sprintf(byAge, "programs", "name like 'Copy%'")},
 		"commissions by order":   {commissions("order-"), fmt.Sprintf(byAge, "commissions", "true")},
 		"commissions by partner": {commissions("jane"), fmt.Sprintf(byAge, "commissions", "true")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := f.texts(tc.order, f.scope.Workspace)
+			all := f.Texts(tc.order, f.Scope.Workspace)
 			for _, number := range []int{1, affiliate.MaxSearchTotal/size + 1, (len(all)-1)/size + 1, (len(all)-1)/size + 2} {
 				page := affiliate.Page{Number: number, Size: size}
 				got, total, err := tc.read(page)
@@ -153,7 +129,7 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 	t.Run("stats", func(t *testing.T) {
 		stats := func(search string) affiliate.CommissionStats {
 			t.Helper()
-			stats, err := f.store.CommissionStats(t.Context(), f.scope, affiliate.CommissionFilter{Search: search})
+			stats, err := f.Store.CommissionStats(t.Context(), f.Scope, affiliate.CommissionFilter{Search: search})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,11 +141,11 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 			}
 		}
 		exact := `update commissions set external_transaction_id = 'exact' where id in (select id from commissions where external_transaction_id <> 'exact' limit $1)`
-		f.exec(exact, affiliate.MaxSearchTotal)
+		f.Exec(exact, affiliate.MaxSearchTotal)
 		if got := stats("exact"); got.Capped || got.Count != affiliate.MaxSearchTotal {
 			t.Errorf("CommissionStats with as many matches as the limit returned %+v, want the count %d, not capped", got, affiliate.MaxSearchTotal)
 		}
-		f.exec(exact, 1)
+		f.Exec(exact, 1)
 		if got := stats("exact"); !got.Capped || got.Count != affiliate.MaxSearchTotal {
 			t.Errorf("CommissionStats with one match more than the limit returned %+v, want the count %d, capped", got, affiliate.MaxSearchTotal)
 		}
