@@ -101,7 +101,7 @@ func TestEnsureClickPartitions_MovesClicksFromDefaultPartition(t *testing.T) {
 }
 
 // asService returns a connection that has the role of the service.
-func asService(t *testing.T, url string) *pgx.Conn {
+func asService(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {

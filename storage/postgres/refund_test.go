@@ -2,21 +2,18 @@ package postgres_test
 
 import (
 	"fmt"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // refundOf returns a refund of the full amount of a sale.
 func (s *sales) refundOf(external, id string) affiliate.Refund {
 	return affiliate.Refund{
-		ID: affiliate.NewID[affiliate.Refund](salesDay), Scope: s.scope, ExternalRefundID: id, ExternalTransactionID: external,
-		CreatedAt: salesDay, ExpiresAt: salesDay.Add(affiliate.ParkedRefundLifetime),
+		ID: affiliate.NewID[affiliate.Refund](noon), Scope: s.Scope, ExternalRefundID: id, ExternalTransactionID: external,
+		CreatedAt: noon, ExpiresAt: noon.Add(affiliate.ParkedRefundLifetime),
 	}
 }
 
@@ -24,12 +21,12 @@ func (s *sales) refundOf(external, id string) affiliate.Refund {
 // workspace. One in ten refunds is parked: it waits for its sale, which is not recorded.
 func (s *sales) manyRefunds(n int) {
 	s.Helper()
-	for _, workspace := range []affiliate.WorkspaceID{s.scope.Workspace, affiliate.NewID[affiliate.Workspace](salesDay)} {
-		s.exec(`
+	for _, workspace := range []affiliate.WorkspaceID{s.Scope.Workspace, affiliate.NewID[affiliate.Workspace](noon)} {
+		s.Exec(`
 			insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, conversion_id, amount_cents, created_at, applied_at, expires_at)
 			select $1, gen_random_uuid(), $2, 'refund-' || n, 'order-' || n, case when n % 10 > 0 then gen_random_uuid() end, case when n % 10 > 0 then n end,
 				$3, case when n % 10 > 0 then $3::timestamptz end, $3::timestamptz + n * interval '1 minute'
-			from generate_series(1, $4::integer) n`, workspace, s.scope.Mode, salesDay, n)
+			from generate_series(1, $4::integer) n`, workspace, s.Scope.Mode, noon, n)
 	}
 }
 
@@ -38,17 +35,17 @@ func TestRefundStatements_UseIndexes(t *testing.T) {
 	s := newSales(t)
 	s.manyRefunds(20_000)
 	// The conversions have no decisions, because the statements do not read decisions.
-	s.exec(`
+	s.Exec(`
 		insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
 			fee_cents, discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, product_ids, is_recurring,
 			fraud_score, fraud_signals, version)
 		select $1, gen_random_uuid(), $2, 'order-' || n, 'purchase', n, 'EUR', 0, 0, 0, 0, $3, $3, 'api', 'recorded', false, 'CLICK_UNKNOWN',
 			gen_random_uuid(), '{}', false, 0, '[]', 1
-		from generate_series(1, 20000) n`, s.scope.Workspace, s.scope.Mode, salesDay)
-	pgtest.VacuumAnalyze(t, s.asOwner())
-	key := fmt.Sprintf("'%s', 'test', ", s.scope.Workspace)
-	about := fmt.Sprintf(`'{%s}', '{test}', '{order-10}', '{%s}'`, s.scope.Workspace, s.scope.Workspace)
-	at := salesDay.Add(time.Hour).Format(time.RFC3339)
+		from generate_series(1, 20000) n`, s.Scope.Workspace, s.Scope.Mode, noon)
+	s.VacuumAnalyze()
+	key := fmt.Sprintf("'%s', 'live', ", s.Scope.Workspace)
+	about := fmt.Sprintf(`'{%s}', '{live}', '{order-10}', '{%s}'`, s.Scope.Workspace, s.Scope.Workspace)
+	at := noon.Add(time.Hour).Format(time.RFC3339)
 	for name, tc := range map[string]struct {
 		sql, args string
 		want      []string
@@ -60,18 +57,8 @@ func TestRefundStatements_UseIndexes(t *testing.T) {
 		"page":    {postgres.PageParkedSQL, key + `'order-3', 100`, []string{`Index Only Scan using refunds_parked on refunds`, `using conversions_external on conversions`}},
 		"expired": {postgres.DropExpiredRefundsSQL, `'` + at + `', 100`, []string{`Index Scan using refunds_parked_by_expiry on refunds`, `Index Scan using refunds_pkey on refunds`}},
 	} {
-		s.exec(`prepare "` + name + `" as ` + tc.sql)
-		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-			s.exec(`set plan_cache_mode = ` + mode)
-			plan := strings.Join(s.explain(fmt.Sprintf(`"%s"(%s)`, name, tc.args)), "\n")
-			for _, want := range tc.want {
-				if !strings.Contains(plan, want) {
-					t.Errorf("%s, %s: the plan does not contain %q\n%s", name, mode, want, plan)
-				}
-			}
-			if regexp.MustCompile(`Seq Scan on (refunds|conversions)`).MatchString(plan) {
-				t.Errorf("%s, %s: the plan scans a whole table\n%s", name, mode, plan)
-			}
+		for mode, plan := range s.executedPlans(tc.sql, tc.args) {
+			checkPlan(t, name+", "+mode, plan, tc.want, scansOf("refunds", "conversions"))
 		}
 	}
 }
@@ -80,30 +67,30 @@ func TestSalesWithParkedRefunds_ReadsAllPages(t *testing.T) {
 	s := newSales(t)
 	for i := range 25 {
 		for j := range 2 {
-			if _, err := s.store.RefundConversion(t.Context(), s.refundOf(fmt.Sprint("order-", i), fmt.Sprint("refund-", i, "-", j))); err != nil {
+			if _, err := s.Store.RefundConversion(t.Context(), s.refundOf(fmt.Sprint("order-", i), fmt.Sprint("refund-", i, "-", j))); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	// Record every fifth sale. Before that, change the transaction ids of the refunds, so
 	// that the refunds stay parked. Then restore the ids.
-	s.exec(`update refunds set external_transaction_id = 'hidden-' || external_transaction_id`)
+	s.Exec(`update refunds set external_transaction_id = 'hidden-' || external_transaction_id`)
 	for i := 0; i < 25; i += 5 {
-		if err := s.record(fmt.Sprint("order-", i), s.click(salesDay.Add(-time.Hour))); err != nil {
+		if err := s.record(fmt.Sprint("order-", i), s.click(noon.Add(-time.Hour))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.exec(`update refunds set external_transaction_id = substr(external_transaction_id, 8)`)
+	s.Exec(`update refunds set external_transaction_id = substr(external_transaction_id, 8)`)
 	found := map[string]int{}
 	var cursor affiliate.ParkedSale
 	for pages := 1; ; pages++ {
-		known, next, err := s.store.SalesWithParkedRefunds(t.Context(), cursor, 10)
+		known, next, err := s.Store.SalesWithParkedRefunds(t.Context(), cursor, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, sale := range known {
-			if sale.Workspace != s.scope.Workspace || sale.Mode != s.scope.Mode {
-				t.Errorf("SalesWithParkedRefunds returned %+v, want a sale in the scope %v", sale, s.scope)
+			if sale.Workspace != s.Scope.Workspace || sale.Mode != s.Scope.Mode {
+				t.Errorf("SalesWithParkedRefunds returned %+v, want a sale in the scope %v", sale, s.Scope)
 			}
 			found[sale.ExternalTransactionID]++
 		}
@@ -127,16 +114,16 @@ func TestSalesWithParkedRefunds_ReadsAllPages(t *testing.T) {
 func TestDropExpiredRefunds_RespectsLimit(t *testing.T) {
 	s := newSales(t)
 	for i := range 5 {
-		if _, err := s.store.RefundConversion(t.Context(), s.refundOf("order-1", fmt.Sprint("refund-", i))); err != nil {
+		if _, err := s.Store.RefundConversion(t.Context(), s.refundOf("order-1", fmt.Sprint("refund-", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	end := salesDay.Add(affiliate.ParkedRefundLifetime)
+	end := noon.Add(affiliate.ParkedRefundLifetime)
 	for _, step := range []struct {
 		at      time.Time
 		dropped int64
 	}{{end.Add(-time.Millisecond), 0}, {end, 3}, {end, 2}} {
-		if n, err := s.store.DropExpiredRefunds(t.Context(), step.at, 3); err != nil || n != step.dropped {
+		if n, err := s.Store.DropExpiredRefunds(t.Context(), step.at, 3); err != nil || n != step.dropped {
 			t.Errorf("DropExpiredRefunds dropped %d refunds, %v, want %d", n, err, step.dropped)
 		}
 	}
@@ -149,33 +136,33 @@ func TestApplyParkedRefunds_WorksInBatches(t *testing.T) {
 	one := int64(1)
 	for i := range 120 {
 		refund := s.refundOf("order-1", fmt.Sprint("refund-", i))
-		refund.RequestedCents, refund.CreatedAt = &one, salesDay.Add(time.Duration(i)*time.Millisecond)
+		refund.RequestedCents, refund.CreatedAt = &one, noon.Add(time.Duration(i)*time.Millisecond)
 		if i == 119 {
 			refund.RequestedCents = nil
 		}
-		if _, err := s.store.RefundConversion(t.Context(), refund); err != nil {
+		if _, err := s.Store.RefundConversion(t.Context(), refund); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.record("order-1", s.click(salesDay.Add(-time.Hour))); err != nil {
+	if err := s.record("order-1", s.click(noon.Add(-time.Hour))); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count(`refunds where conversion_id is null`); n != 20 {
+	if n := s.Count(`select count(*) from refunds where conversion_id is null`); n != 20 {
 		t.Errorf("%d refunds are parked, want 20", n)
 	}
-	sale := affiliate.ParkedSale{Workspace: s.scope.Workspace, Mode: s.scope.Mode, ExternalTransactionID: "order-1"}
+	sale := affiliate.ParkedSale{Workspace: s.Scope.Workspace, Mode: s.Scope.Mode, ExternalTransactionID: "order-1"}
 	for range 2 {
-		if err := s.store.ApplyParkedRefunds(t.Context(), sale, salesDay); err != nil {
+		if err := s.Store.ApplyParkedRefunds(t.Context(), sale, noon); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := s.count(`refunds where conversion_id is not null`); n != 120 {
+	if n := s.Count(`select count(*) from refunds where conversion_id is not null`); n != 120 {
 		t.Errorf("%d refunds are applied, want 120", n)
 	}
-	if n := s.count(`conversions where refunded_amount_cents = 100 and status = 'refunded' and version = 101`); n != 1 {
+	if n := s.Count(`select count(*) from conversions where refunded_amount_cents = 100 and status = 'refunded' and version = 101`); n != 1 {
 		t.Errorf("%d sales are fully refunded in version 101, want 1", n)
 	}
-	if n := s.count(`events where type = 'conversion.refunded'`); n != 100 {
+	if n := s.Count(`select count(*) from events where type = 'conversion.refunded'`); n != 100 {
 		t.Errorf("%d events conversion.refunded were created, want 100", n)
 	}
 }
