@@ -18,94 +18,71 @@ import (
 
 const pseudonym = "erased-0a1b2c3d"
 
-// redactionFixture is a workspace with one programme. Tests add partners with events.
-type redactionFixture struct {
-	*pgtest.Fixture
-	t       *testing.T
-	now     time.Time
-	scope   affiliate.Scope
-	program affiliate.ProgramID
-	by      affiliate.Actor
-}
-
-func newRedactionFixture(t *testing.T) *redactionFixture {
+// newRedactionFixture returns a fixture whose events of the first week have their own
+// partition. Later events are in the default partition.
+func newRedactionFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &redactionFixture{t: t, now: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}
-	f.Fixture = pgtest.Open(t, func() time.Time { return f.now })
-	f.scope = affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeTest}
-	f.program = f.NewProgram(f.scope)
-	user := f.NewMerchant("Merchant")
-	f.by = affiliate.Actor{User: &user}
-	// The events of the first week have their own partition. Later events are in the
-	// default partition.
-	f.Exec(`select ensure_event_partitions($1::date, $1::date)`, f.now)
+	f := newFixture(t)
+	f.Exec(`select ensure_event_partitions($1::date, $1::date)`, f.Now())
 	return f
 }
 
 // partnerWithEvents stores a partner and one event of each type that contains personal
 // data. The personal data in these events contains name. Some of the events are two weeks
 // later.
-func (f *redactionFixture) partnerWithEvents(name string) affiliate.ParticipantID {
-	f.t.Helper()
-	ctx, text := f.t.Context(), func(what string) *string { text := what + " of " + name; return &text }
+func (f *fixture) partnerWithEvents(name string) pgtest.Participant {
+	f.Helper()
+	ctx, text := f.Context(), func(what string) *string { return new(what + " of " + name) }
 	must := func(err error) {
-		f.t.Helper()
+		f.Helper()
 		if err != nil {
-			f.t.Fatal(err)
+			f.Fatal(err)
 		}
 	}
 	p, err := f.Store.Apply(ctx, affiliate.Application{
-		Program: f.program, Partner: f.NewPartner(name), Mode: f.scope.Mode, ReferralCode: name, AcceptTerms: true,
-	}, f.now, f.by)
+		Program: f.Program, Partner: f.NewPartner(name), Mode: f.Scope.Mode, ReferralCode: name, AcceptTerms: true,
+	}, f.Now(), by(f.Owner))
 	must(err)
 	move := func(move affiliate.ParticipantMove) {
-		f.t.Helper()
-		_, err := f.Store.MoveParticipant(ctx, f.scope, f.program, p.ID, move, text("reason"), f.now, f.by)
+		f.Helper()
+		_, err := f.Store.MoveParticipant(ctx, f.Scope, f.Program, p.ID, move, text("reason"), f.Now(), by(f.Owner))
 		must(err)
 	}
 	move(affiliate.ApproveParticipant)
-	page := "https://shop.example/" + name
-	link, err := f.Store.CreateLink(ctx, affiliate.Link{
-		ID: affiliate.NewID[affiliate.Link](f.now), Scope: f.scope, Program: f.program, Participant: p.ID, ShortKey: affiliate.NewShortKey(),
-		Destination: &page, SubID: *text("sub id"), UTM: affiliate.UTM{Source: name}, CreatedAt: f.now,
-	}, f.by)
-	must(err)
-	code, err := f.Store.CreatePromoCode(ctx, affiliate.PromoCode{
-		ID: affiliate.NewID[affiliate.PromoCode](f.now), Scope: f.scope, Program: f.program, Participant: p.ID, Code: name + "10",
-		DiscountType: affiliate.DiscountPercentage, DiscountValue: 1000, Active: true, SyncStatus: affiliate.SyncNone, CreatedAt: f.now,
-	}, f.by)
-	must(err)
+	participant := pgtest.Participant{Scope: f.Scope, Program: f.Program, ID: p.ID, Partner: p.Partner}
+	link := f.NewLink(participant, name+"-link", func(l *affiliate.Link) { l.SubID, l.UTM.Source = *text("sub id"), name })
+	code := f.NewPromoCode(participant, name+"10")
 
-	first := f.now
-	f.now = first.AddDate(0, 0, 14)
-	defer func() { f.now = first }()
-	_, err = f.Store.UpdateLink(ctx, f.scope, f.program, link.ID, affiliate.LinkPatch{SubID: affiliate.Set(*text("other sub id"))}, f.now, f.by)
+	const later = 14 * 24 * time.Hour
+	f.clock.Advance(later)
+	defer f.clock.Advance(-later)
+	_, err = f.Store.UpdateLink(ctx, f.Scope, f.Program, link.ID, affiliate.LinkPatch{SubID: affiliate.Set(*text("other sub id"))}, f.Now(), by(f.Owner))
 	must(err)
-	must(f.Store.DeletePromoCode(ctx, f.scope, f.program, code.ID, f.now, f.by))
+	must(f.Store.DeletePromoCode(ctx, f.Scope, f.Program, code.ID, f.Now(), by(f.Owner)))
 	move(affiliate.SuspendParticipant)
-	return p.ID
+	return participant
 }
 
 // bodies returns the stored event bodies by event id.
-func (f *redactionFixture) bodies() map[affiliate.EventID]string {
-	f.t.Helper()
-	rows, _ := f.SQL.Query(f.t.Context(), `select id, convert_from(body, 'UTF8') from events`)
+func (f *fixture) bodies() map[affiliate.EventID]string {
+	f.Helper()
+	rows, _ := f.SQL.Query(f.Context(), `select id, convert_from(body, 'UTF8') from events`)
 	all := map[affiliate.EventID]string{}
 	var (
 		id   affiliate.EventID
 		body string
 	)
 	if _, err := pgx.ForEachRow(rows, []any{&id, &body}, func() error { all[id] = body; return nil }); err != nil {
-		f.t.Fatal(err)
+		f.Fatal(err)
 	}
 	return all
 }
 
-func (f *redactionFixture) redact(p affiliate.ParticipantID) int {
-	f.t.Helper()
-	n, err := f.Store.RedactEvents(f.t.Context(), f.scope, p, pseudonym)
+func (f *fixture) redact(p pgtest.Participant) int {
+	f.Helper()
+	n, err := f.Store.RedactEvents(f.Context(), p.Scope, p.ID, pseudonym)
 	if err != nil {
-		f.t.Fatal(err)
+		f.Fatal(err)
 	}
 	return n
 }
@@ -114,7 +91,7 @@ func TestRedactEvents_RewritesOnlyTheParticipantsEvents(t *testing.T) {
 	t.Parallel()
 	f := newRedactionFixture(t)
 	erased, other := f.partnerWithEvents("anna"), f.partnerWithEvents("bert")
-	if n := f.Count(`select count(distinct tableoid) from events where subject_id = $1`, erased); n != 2 {
+	if n := f.Count(`select count(distinct tableoid) from events where subject_id = $1`, erased.ID); n != 2 {
 		t.Fatalf("the events are in %d partitions, want 2", n)
 	}
 	const otherColumns = `select id::text || day || mode || type || coalesce(subject_id::text, '') || created_at from events order by id`
@@ -162,10 +139,10 @@ func TestRedactEvents_StaysInScope(t *testing.T) {
 	participant := f.partnerWithEvents("anna")
 	before := f.bodies()
 	for _, scope := range []affiliate.Scope{
-		{Workspace: f.scope.Workspace, Mode: f.scope.Mode.Other()},
-		{Workspace: affiliate.NewID[affiliate.Workspace](f.now), Mode: f.scope.Mode},
+		{Workspace: f.Scope.Workspace, Mode: f.Scope.Mode.Other()},
+		{Workspace: affiliate.NewID[affiliate.Workspace](f.Now()), Mode: f.Scope.Mode},
 	} {
-		if n, err := f.Store.RedactEvents(t.Context(), scope, participant, pseudonym); n != 0 || err != nil {
+		if n, err := f.Store.RedactEvents(t.Context(), scope, participant.ID, pseudonym); n != 0 || err != nil {
 			t.Errorf("RedactEvents in the scope %v rewrote %d bodies, %v, want 0", scope, n, err)
 		}
 	}
@@ -180,7 +157,7 @@ func TestRedactEvents_IsRolledBackWithItsTransaction(t *testing.T) {
 	participant := f.partnerWithEvents("anna")
 	before := f.bodies()
 	errLater := errors.New("a later step of the transaction failed")
-	err := f.Store.RedactEventsThen(t.Context(), f.scope, participant, pseudonym, func() error { return errLater })
+	err := f.Store.RedactEventsThen(t.Context(), f.Scope, participant.ID, pseudonym, func() error { return errLater })
 	if !errors.Is(err, errLater) {
 		t.Errorf("RedactEventsThen returned %v, want %v", err, errLater)
 	}
@@ -190,19 +167,19 @@ func TestRedactEvents_IsRolledBackWithItsTransaction(t *testing.T) {
 }
 
 // manyEvents stores n more copies of a subject's first event.
-func (f *redactionFixture) manyEvents(subject affiliate.ParticipantID, n int) {
-	f.t.Helper()
+func (f *fixture) manyEvents(subject pgtest.Participant, n int) {
+	f.Helper()
 	f.Exec(`
 		insert into events (workspace_id, id, day, mode, type, subject_id, body, created_at)
 		select e.workspace_id, overlay(gen_random_uuid()::text placing lpad(to_hex(n), 8, '0') from 1)::uuid, e.day, e.mode, e.type, e.subject_id, e.body, e.created_at
-		from (select * from events where subject_id = $1 order by id limit 1) e, generate_series(1, $2) n`, subject, n)
+		from (select * from events where subject_id = $1 order by id limit 1) e, generate_series(1, $2) n`, subject.ID, n)
 }
 
 func TestRedactEvents_WorksInBatches(t *testing.T) {
 	t.Parallel()
 	f := newRedactionFixture(t)
 	participant := f.partnerWithEvents("anna")
-	known := f.Count(`select count(*) from events where subject_id = $1`, participant)
+	known := f.Count(`select count(*) from events where subject_id = $1`, participant.ID)
 	f.manyEvents(participant, 2*postgres.RedactionBatch+1)
 	if n := f.redact(participant); n != known+2*postgres.RedactionBatch+1 {
 		t.Errorf("%d bodies were rewritten, want %d", n, known+2*postgres.RedactionBatch+1)
@@ -224,12 +201,7 @@ func TestRedactEvents_WaitsForConcurrentEvents(t *testing.T) {
 			t.Parallel()
 			f := newRedactionFixture(t)
 			participant := f.partnerWithEvents("anna")
-			if _, err := f.Store.CreatePromoCode(t.Context(), affiliate.PromoCode{
-				ID: affiliate.NewID[affiliate.PromoCode](f.now), Scope: f.scope, Program: f.program, Participant: participant, Code: "code",
-				DiscountType: affiliate.DiscountPercentage, DiscountValue: 1, Active: true, SyncStatus: affiliate.SyncNone, CreatedAt: f.now,
-			}, f.by); err != nil {
-				t.Fatal(err)
-			}
+			f.NewPromoCode(participant, "code")
 			tx, err := f.SQL.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -241,23 +213,17 @@ func TestRedactEvents_WaitsForConcurrentEvents(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			run(lock, participant)
+			run(lock, participant.ID)
 			done := make(chan error, 1)
 			go func() {
-				_, err := f.Store.RedactEvents(t.Context(), f.scope, participant, pseudonym)
+				_, err := f.Store.RedactEvents(t.Context(), f.Scope, participant.ID, pseudonym)
 				done <- err
 			}()
-			for f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == 0 {
-				select {
-				case err := <-done:
-					t.Fatalf("the redaction did not wait for the transaction: %v", err)
-				case <-time.After(10 * time.Millisecond):
-				}
-			}
+			awaitLock(f.Fixture)
 			run(`
 				insert into events (workspace_id, id, day, mode, type, subject_id, body, created_at)
 				select workspace_id, gen_random_uuid(), day, mode, type, subject_id, body, created_at
-				from events where subject_id = $1 limit 1`, participant)
+				from events where subject_id = $1 limit 1`, participant.ID)
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -279,20 +245,11 @@ func TestRedactEvents_UsesIndexes(t *testing.T) {
 	f.Exec(`
 		insert into events (workspace_id, id, day, mode, type, subject_id, body, created_at)
 		select e.workspace_id, gen_random_uuid(), e.day, e.mode, e.type, case when n % 2 = 0 then gen_random_uuid() end, e.body, e.created_at
-		from (select distinct on (day) * from events where subject_id = $1) e, generate_series(1, 20000) n`, other)
+		from (select distinct on (day) * from events where subject_id = $1) e, generate_series(1, 20000) n`, other.ID)
 	f.VacuumAnalyze("events")
 
-	plan := func(sql string, args pgx.NamedArgs) string {
-		t.Helper()
-		rows, _ := f.SQL.Query(t.Context(), "explain (costs off) "+sql, pgx.QueryExecModeCacheDescribe, args)
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Join(lines, "\n")
-	}
-	read := plan(postgres.SelectEventsOfSubjectSQL, pgx.NamedArgs{
-		"workspace": f.scope.Workspace, "mode": f.scope.Mode, "subject": participant, "after": affiliate.EventID{}, "most": postgres.RedactionBatch,
+	read := f.Plan(postgres.SelectEventsOfSubjectSQL, pgx.NamedArgs{
+		"workspace": f.Scope.Workspace, "mode": f.Scope.Mode, "subject": participant.ID, "after": affiliate.EventID{}, "most": postgres.RedactionBatch,
 	})
 	if strings.Count(read, "_workspace_id_subject_id_idx") < 2 || strings.Contains(read, "Seq Scan") {
 		t.Errorf("the plan of the read does not use the index on subject_id in both partitions\n%s", read)
@@ -314,10 +271,10 @@ func TestRedactEvents_UsesIndexes(t *testing.T) {
 		}
 	}
 	for range ids {
-		days, bodies = append(days, f.now), append(bodies, []byte("{}"))
+		days, bodies = append(days, f.Now()), append(bodies, []byte("{}"))
 	}
-	write := plan(postgres.RewriteEventsSQL, pgx.NamedArgs{
-		"workspace": f.scope.Workspace, "mode": f.scope.Mode, "ids": ids, "days": days, "bodies": bodies,
+	write := f.Plan(postgres.RewriteEventsSQL, pgx.NamedArgs{
+		"workspace": f.Scope.Workspace, "mode": f.Scope.Mode, "ids": ids, "days": days, "bodies": bodies,
 	})
 	if strings.Count(write, "_pkey") < 2 || strings.Contains(write, "Seq Scan") {
 		t.Errorf("the plan of the write does not use the primary key in both partitions\n%s", write)

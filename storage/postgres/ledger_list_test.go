@@ -9,17 +9,13 @@ import (
 // A total counts at most affiliate.MaxTotal+1 entries. Pages with later entries can still
 // be read.
 func TestLedger_TotalIsLimited(t *testing.T) {
-	f := newPayoutFixture(t, 1, 1, 0)
-	var participant affiliate.ParticipantID
-	var partner affiliate.UserID
-	if err := f.SQL.QueryRow(t.Context(), `select id, partner_id from participants`).Scan(&participant, &partner); err != nil {
-		t.Fatal(err)
-	}
+	f := newFixture(t)
+	p := f.Join("Jane")
 	f.Exec(`
 		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, reason, created_by, created_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, case when n % 100 = 0 then 'adjustment' else 'bonus' end, 1, 'EUR', 'x', 'system',
 			$1::timestamptz + n * interval '1 second'
-		from participants, generate_series(1, $2::integer) n`, f.now, affiliate.MaxTotal+149)
+		from participants, generate_series(1, $2::integer) n`, f.Now(), affiliate.MaxTotal+150)
 	for _, tc := range []struct {
 		kind   affiliate.LedgerEntryType
 		number int
@@ -33,11 +29,11 @@ func TestLedger_TotalIsLimited(t *testing.T) {
 		{affiliate.EntryAdjustment, 11, 1, 1001},
 	} {
 		filter, page := affiliate.LedgerFilter{Type: tc.kind}, affiliate.Page{Number: tc.number, Size: 100}
-		entries, total, _, err := f.Store.Ledger(t.Context(), f.scope, f.program, participant, filter, page)
+		entries, total, _, err := f.Store.Ledger(t.Context(), f.Scope, f.Program, p.ID, filter, page)
 		if err != nil || len(entries) != tc.rows || total != tc.total {
 			t.Errorf("Ledger with the type %q returned %d entries on page %d and the total %d, %v, want %d and %d", tc.kind, len(entries), tc.number, total, err, tc.rows, tc.total)
 		}
-		own, total, _, err := f.Store.PartnerLedger(t.Context(), partner, f.scope.Mode, filter, page)
+		own, total, _, err := f.Store.PartnerLedger(t.Context(), p.Partner, f.Scope.Mode, filter, page)
 		if err != nil || len(own) != tc.rows || total != tc.total {
 			t.Errorf("PartnerLedger with the type %q returned %d entries on page %d and the total %d, %v, want %d and %d", tc.kind, len(own), tc.number, total, err, tc.rows, tc.total)
 		}

@@ -8,34 +8,36 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func succeed() error { return nil }
 
 // Publish must create one delivery of an event for each subscribed endpoint.
 func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
-	f := newWebhookFixture(t)
-	endpoints := map[string]affiliate.Endpoint{
-		"all":         f.create(f.scope, "*"),
-		"a group":     f.create(f.scope, "payout.*"),
-		"the name":    f.create(f.scope, "link.created", "payout.paid"),
-		"three times": f.create(f.scope, "*", "payout.*", "payout.paid"),
-		"disabled":    f.create(f.scope, "*"),
-		"deleted":     f.create(f.scope, "*"),
-		"other names": f.create(f.scope, "commission.*", "payout.failed", "promo_code.*"),
+	f := newFixture(t)
+	endpoints := map[string]affiliate.EndpointKey{}
+	for name, tc := range map[string]struct {
+		scope   affiliate.Scope
+		columns pgtest.Row
+	}{
+		"all":               {f.Scope, nil},
+		"a group":           {f.Scope, pgtest.Row{"subscriptions": []string{"payout.*"}}},
+		"the name":          {f.Scope, pgtest.Row{"subscriptions": []string{"link.created", "payout.paid"}}},
+		"three times":       {f.Scope, pgtest.Row{"subscriptions": []string{"*", "payout.*", "payout.paid"}}},
+		"other names":       {f.Scope, pgtest.Row{"subscriptions": []string{"commission.*", "payout.failed", "promo_code.*"}}},
+		"disabled":          {f.Scope, pgtest.Row{"active": false, "epoch": 2}},
+		"enabled again":     {f.Scope, pgtest.Row{"epoch": 2}},
+		"deleted":           {f.Scope, pgtest.Row{"active": false, "epoch": 2, "deleted_at": f.Now()}},
+		"another mode":      {f.InOtherMode().Scope, nil},
+		"another workspace": {f.NewShop(affiliate.ModeLive).Scope, nil},
+	} {
+		endpoints[name] = affiliate.EndpointKey{Workspace: tc.scope.Workspace, ID: f.NewEndpoint(tc.scope, tc.columns)}
 	}
-	for what, scope := range f.others() {
-		endpoints[what] = f.create(scope, "*")
-	}
-	f.setActive(endpoints["disabled"], false)
-	f.remove(endpoints["deleted"])
-	again := f.create(f.scope, "*")
-	f.setActive(again, false)
-	endpoints["enabled again"] = f.setActive(again, true)
 
 	var notified []affiliate.EndpointKey
 	f.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { notified = append(notified, endpoints...) })
-	event := affiliate.NewEvent(f.scope, "payout.paid", f.now, map[string]string{"id": "1"}, nil)
+	event := affiliate.NewEvent(f.Scope, "payout.paid", f.Now(), map[string]string{"id": "1"}, nil)
 	if err := f.Store.Publish(t.Context(), succeed, event); err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +48,10 @@ func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 			select count(*) from webhook_deliveries d join webhook_endpoints e on e.workspace_id = d.workspace_id and e.id = d.endpoint_id and e.mode = d.mode
 			join events v on v.workspace_id = d.workspace_id and v.id = d.event_id and v.day = d.day and v.mode = d.mode and v.type = d.event_type
 			where d.endpoint_id = $1 and d.event_id = $2 and d.id = delivery_id(d.event_id, d.endpoint_id) and d.status = 'pending' and d.due_at = $3
-				and d.created_at = $3 and d.epoch = e.epoch and d.day = '2026-03-18'`, e.ID, event.ID, f.now)
+				and d.created_at = $3 and d.epoch = e.epoch and d.day = '2026-03-10'`, e.ID, event.ID, f.Now())
 		if n == 1 {
 			got = append(got, name)
-			key := affiliate.EndpointKey{Workspace: e.Scope.Workspace, ID: e.ID}
-			if !slices.Contains(notified, key) {
+			if !slices.Contains(notified, e) {
 				t.Errorf("the callback did not receive the endpoint %q", name)
 			}
 		}
@@ -64,22 +65,22 @@ func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 // A pattern like promo.* must match only if the part of the event name before the dot is
 // equal to promo. promo_code.created must not match.
 func TestPublish_MatchesWholeEventGroups(t *testing.T) {
-	f := newWebhookFixture(t)
-	promo := f.create(f.scope, "promo_code.*")
-	f.create(f.scope, "promo.*")
-	if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.scope, affiliate.EventPromoCodeCreated, f.now, nil, nil)); err != nil {
+	f := newFixture(t)
+	promo := f.NewEndpoint(f.Scope, pgtest.Row{"subscriptions": []string{"promo_code.*"}})
+	f.NewEndpoint(f.Scope, pgtest.Row{"subscriptions": []string{"promo.*"}})
+	if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.Scope, affiliate.EventPromoCodeCreated, f.Now(), nil, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.text(`select endpoint_id::text from webhook_deliveries`); got != promo.ID.String() {
-		t.Errorf("the delivery is for the endpoints %s, want %s", got, promo.ID)
+	if got := f.Texts(`select endpoint_id::text from webhook_deliveries`); !slices.Equal(got, []string{promo.String()}) {
+		t.Errorf("the deliveries are for the endpoints %s, want one for %s", got, promo)
 	}
 }
 
 func TestPublish_StoresEventsWithoutSubscribers(t *testing.T) {
-	f := newWebhookFixture(t)
+	f := newFixture(t)
 	notified := false
 	f.Store.OnDeliveries(func([]affiliate.EndpointKey) { notified = true })
-	if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.scope, "payout.paid", f.now, nil, nil)); err != nil {
+	if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.Scope, "payout.paid", f.Now(), nil, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if n := f.Count(`select count(*) from events`); n != 1 || notified || f.Count(`select count(*) from webhook_deliveries`) != 0 {
@@ -90,8 +91,8 @@ func TestPublish_StoresEventsWithoutSubscribers(t *testing.T) {
 // If a transaction is rolled back, its events and deliveries must not be stored, and the
 // callback must not run. If it commits, the callback must run after the commit.
 func TestPublish_CommitsWithItsTransaction(t *testing.T) {
-	f := newWebhookFixture(t)
-	e := f.create(f.scope)
+	f := newFixture(t)
+	key := affiliate.EndpointKey{Workspace: f.Scope.Workspace, ID: f.NewEndpoint(f.Scope)}
 	var notified []affiliate.EndpointKey
 	f.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) {
 		notified = append(notified, endpoints...)
@@ -100,7 +101,7 @@ func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 		}
 	})
 	events := []affiliate.Event{
-		affiliate.NewEvent(f.scope, "payout.paid", f.now, nil, nil), affiliate.NewEvent(f.scope, "payout.failed", f.now, nil, nil),
+		affiliate.NewEvent(f.Scope, "payout.paid", f.Now(), nil, nil), affiliate.NewEvent(f.Scope, "payout.failed", f.Now(), nil, nil),
 	}
 	failure := errors.New("the change fails")
 	if err := f.Store.Publish(t.Context(), func() error { return failure }, events...); !errors.Is(err, failure) {
@@ -118,14 +119,14 @@ func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 	if err := f.Store.Publish(t.Context(), beforeCommit, events...); err != nil {
 		t.Fatal(err)
 	}
-	if key := (affiliate.EndpointKey{Workspace: f.scope.Workspace, ID: e.ID}); !slices.Equal(notified, []affiliate.EndpointKey{key, key}) {
+	if !slices.Equal(notified, []affiliate.EndpointKey{key, key}) {
 		t.Errorf("the callback received %v, want the endpoint twice", notified)
 	}
 }
 
 func TestDeliveryID_HasTheTimeOfItsEvent(t *testing.T) {
-	f := newWebhookFixture(t)
-	event, endpoint := affiliate.NewID[affiliate.Event](f.now.Add(time.Millisecond)), affiliate.NewID[affiliate.Endpoint](f.now)
+	f := newFixture(t)
+	event, endpoint := affiliate.NewID[affiliate.Event](f.Now().Add(time.Millisecond)), affiliate.NewID[affiliate.Endpoint](f.Now())
 	id := func(event affiliate.EventID, endpoint affiliate.EndpointID) (id affiliate.DeliveryID) {
 		t.Helper()
 		if err := f.SQL.QueryRow(t.Context(), `select delivery_id($1, $2)`, event, endpoint).Scan(&id); err != nil {
@@ -141,7 +142,7 @@ func TestDeliveryID_HasTheTimeOfItsEvent(t *testing.T) {
 	if again := id(event, endpoint); again != one {
 		t.Errorf("two calls of delivery_id returned %s and %s, want the same id", one, again)
 	}
-	others := []affiliate.DeliveryID{one, id(affiliate.NewID[affiliate.Event](at), endpoint), id(event, affiliate.NewID[affiliate.Endpoint](f.now))}
+	others := []affiliate.DeliveryID{one, id(affiliate.NewID[affiliate.Event](at), endpoint), id(event, affiliate.NewID[affiliate.Endpoint](f.Now()))}
 	if others[0] == others[1] || others[0] == others[2] || others[1] == others[2] {
 		t.Errorf("the delivery ids %v are not all different", others)
 	}
@@ -149,7 +150,7 @@ func TestDeliveryID_HasTheTimeOfItsEvent(t *testing.T) {
 
 // partitions returns the weeks for which a table has a partition, without the default
 // partition.
-func (f *webhookFixture) partitions(table string) []string {
+func (f *fixture) partitions(table string) []string {
 	return f.Texts(`select right(c.relname, 8) from pg_inherits i join pg_class c on c.oid = i.inhrelid
 		where i.inhparent = $1::text::regclass and c.relname ~ '[0-9]$' order by 1`, table)
 }
@@ -158,7 +159,7 @@ func (f *webhookFixture) partitions(table string) []string {
 var partitionedTables = []string{"events", "webhook_deliveries"}
 
 // rowPartitions returns the partition and day of each row of a table.
-func (f *webhookFixture) rowPartitions(table string) []string {
+func (f *fixture) rowPartitions(table string) []string {
 	return f.Texts(`select tableoid::regclass::text || ' ' || day from ` + table + ` order by day`)
 }
 
@@ -166,15 +167,15 @@ func (f *webhookFixture) rowPartitions(table string) []string {
 // rows of this week from the default partition to the new partition. It must also move
 // rows of transactions that have not committed yet, so it waits for them.
 func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
-	f := newWebhookFixture(t)
-	f.create(f.scope)
+	f := newFixture(t)
+	f.NewEndpoint(f.Scope)
 	days := []time.Time{
 		time.Date(2026, 3, 8, 23, 59, 59, 999e6, time.UTC), time.Date(2026, 3, 9, 0, 0, 0, 0, time.UTC),
 		time.Date(2026, 3, 15, 23, 59, 59, 999e6, time.UTC), time.Date(2026, 3, 16, 0, 0, 0, 0, time.UTC),
 	}
 	publish := func(at time.Time, beforeCommit func() error) {
 		t.Helper()
-		if err := f.Store.Publish(t.Context(), beforeCommit, affiliate.NewEvent(f.scope, "payout.paid", at, nil, nil)); err != nil {
+		if err := f.Store.Publish(t.Context(), beforeCommit, affiliate.NewEvent(f.Scope, "payout.paid", at, nil, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -190,9 +191,7 @@ func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 			}
 			created <- err
 		}()
-		for f.Count(`select count(*) from pg_locks where not granted and relation = 'events_default'::regclass`) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		awaitLock(f.Fixture)
 		return nil
 	})
 	if err := <-created; err != nil {
@@ -227,10 +226,9 @@ func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 // DropOldEvents must delete old rows from the default partitions. It must drop the
 // partition of a week only when all days of this week are old.
 func TestDropOldEvents_DropsOldPartitionsAndRows(t *testing.T) {
-	f := newWebhookFixture(t)
-	f.now = time.Now().UTC()
-	f.create(f.scope)
-	today := f.now.Truncate(24 * time.Hour)
+	f := newFixture(t)
+	f.NewEndpoint(f.Scope)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
 	week := func(at time.Time) time.Time { return at.AddDate(0, 0, -(int(at.Weekday())+6)%7) }
 	oldest := today.AddDate(0, 0, -34) // the oldest day whose events must remain
 	// remaining is the first week that must remain. dropped is the last week that must be
@@ -243,7 +241,7 @@ func TestDropOldEvents_DropsOldPartitionsAndRows(t *testing.T) {
 	for _, at := range []time.Time{
 		stray, stray.AddDate(0, 0, 1), stray.AddDate(0, 0, 2), dropped.AddDate(0, 0, -1), dropped.AddDate(0, 0, 6), remaining, today,
 	} {
-		if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.scope, "payout.paid", at, nil, nil)); err != nil {
+		if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.Scope, "payout.paid", at, nil, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -275,7 +273,7 @@ func TestDropOldEvents_DropsOldPartitionsAndRows(t *testing.T) {
 // DropOldEvents cannot drop a partition while a transaction is reading it. A later call
 // must drop the partition.
 func TestDropOldEvents_FailsWhileAPartitionIsRead(t *testing.T) {
-	f := newWebhookFixture(t)
+	f := newFixture(t)
 	at := time.Now().AddDate(0, 0, -50)
 	if _, err := f.Store.EnsureEventPartitions(t.Context(), at, at); err != nil {
 		t.Fatal(err)

@@ -255,28 +255,3 @@ func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 		t.Errorf("the account's audit log has %d entries, want %d", n, len(names))
 	}
 }
-
-// The role of the service must not be able to change or delete rows of the account audit
-// log.
-func TestAccountAuditLog_IsAppendOnly(t *testing.T) {
-	f := newStatsFixture(t, 1, 1)
-	partner := f.participants[0].Partner
-	if _, err := f.store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set("New")}, f.now, affiliate.System); err != nil {
-		t.Fatal(err)
-	}
-	for _, sql := range []string{`update account_audit_log set action = 'x'`, `delete from account_audit_log`} {
-		tx, err := f.owner.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), `set local role tributary_app`); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "permission denied") {
-			t.Errorf("%s returned %v, want the error permission denied", sql, err)
-		}
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}

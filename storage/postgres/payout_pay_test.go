@@ -12,8 +12,8 @@ import (
 
 // insertRelatedRows inserts the rows that belong to the commissions and that the
 // consistency checks compare: conversions, decisions, histories, counts and totals.
-func (f *payoutFixture) insertRelatedRows() {
-	f.t.Helper()
+func (f *fixture) insertRelatedRows() {
+	f.Helper()
 	for _, sql := range []string{
 		`insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
 			fee_cents, discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, program_id, participant_id,
@@ -46,15 +46,15 @@ func (f *payoutFixture) insertRelatedRows() {
 
 // checkConsistency runs the checks of `core check` and fails if one reports a
 // violation.
-func (f *payoutFixture) checkConsistency() {
-	f.t.Helper()
-	results, err := f.Store.CheckAccounts(f.t.Context(), time.Now)
+func (f *fixture) checkConsistency() {
+	f.Helper()
+	results, err := f.Store.CheckAccounts(f.Context(), time.Now)
 	if err != nil {
-		f.t.Fatal(err)
+		f.Fatal(err)
 	}
 	for _, r := range results {
 		if r.Violated > 0 {
-			f.t.Errorf("check %s reports %d violations in %d items: %v", r.Name, r.Violated, r.Compared, r.Violations)
+			f.Errorf("check %s reports %d violations in %d items: %v", r.Name, r.Violated, r.Compared, r.Violations)
 		}
 	}
 }
@@ -65,15 +65,15 @@ func (f *payoutFixture) checkConsistency() {
 func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	t.Parallel()
 	const commissions = 3*postgres.PayChunk + 1
-	f := newPayoutFixture(t, 1, commissions, 0)
+	f := newFixture(t)
+	fillWithCommissions(f.Shop, 1, commissions, 0)
 	f.insertRelatedRows()
-	f.NewEndpoint(f.scope)
-	by := affiliate.Actor{User: &f.user}
+	f.NewEndpoint(f.Scope)
 	batch := f.batch()
-	if _, err := f.Store.ConfirmPayoutBatch(t.Context(), f.scope, batch.ID, f.now, by); err != nil {
+	if _, err := f.Store.ConfirmPayoutBatch(t.Context(), f.Scope, batch.ID, f.Now(), by(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Store.SendPayouts(t.Context(), f.scope, batch.ID, nil, f.now, by); err != nil {
+	if err := f.Store.SendPayouts(t.Context(), f.Scope, batch.ID, nil, f.Now(), by(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	rows, _ := f.SQL.Query(t.Context(), `select id from commissions order by id`)
@@ -84,7 +84,7 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	var rejections []affiliate.CommissionTransition
 	for _, i := range []int{0, postgres.PayChunk - 1, postgres.PayChunk, 2*postgres.PayChunk + 500, 3 * postgres.PayChunk} {
 		rejections = append(rejections, affiliate.CommissionTransition{
-			Scope: f.scope, Program: f.program, Commission: ids[i], Move: affiliate.MoveReject, Actor: affiliate.System, At: f.now,
+			Scope: f.Scope, Program: f.Program, Commission: ids[i], Move: affiliate.MoveReject, Actor: affiliate.System, At: f.Now(),
 		})
 	}
 	if err := f.Store.MoveTogether(t.Context(), rejections...); err != nil {
@@ -94,14 +94,14 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	if err := f.SQL.QueryRow(t.Context(), `select id from payouts`).Scan(&payout); err != nil {
 		t.Fatal(err)
 	}
-	reference, paidAt := "transfer", f.now.Add(-time.Hour)
-	paid, err := f.Store.MovePayout(t.Context(), f.scope, payout, affiliate.PayoutTransition{
-		Move: affiliate.MoveMarkPaid, Actor: by, At: f.now, PaidAt: paidAt, Reference: &reference,
+	reference, paidAt := "transfer", f.Now().Add(-time.Hour)
+	paid, err := f.Store.MovePayout(t.Context(), f.Scope, payout, affiliate.PayoutTransition{
+		Move: affiliate.MoveMarkPaid, Actor: by(f.Owner), At: f.Now(), PaidAt: paidAt, Reference: &reference,
 	})
 	if err != nil || paid.Status != affiliate.PayoutPaid || paid.CommissionCount != commissions {
 		t.Fatalf("MovePayout returned %+v, %v, want a paid payout with %d commissions", paid, err, commissions)
 	}
-	if batch, err = f.Store.PayoutBatch(t.Context(), f.scope, batch.ID); err != nil || batch.Status != affiliate.BatchCompleted || batch.Counts[affiliate.PayoutPaid] != 1 {
+	if batch, err = f.Store.PayoutBatch(t.Context(), f.Scope, batch.ID); err != nil || batch.Status != affiliate.BatchCompleted || batch.Counts[affiliate.PayoutPaid] != 1 {
 		t.Errorf("the batch is %+v, %v, want a completed batch with one paid payout", batch, err)
 	}
 
@@ -136,7 +136,8 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 	t.Parallel()
 	const participants, each = 2, affiliate.MaxBatchCommissions/2 + 1
-	f := newPayoutFixture(t, participants, each, 0)
+	f := newFixture(t)
+	fillWithCommissions(f.Shop, participants, each, 0)
 	for range participants {
 		if batch := f.batch(); batch.Counts[affiliate.PayoutDraft] != 1 {
 			t.Errorf("the batch is %+v, want one payout", batch)
@@ -153,12 +154,11 @@ func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 // A transaction can make several moves of one commission. The row must have the state
 // after the last move, and the history must have an entry for each move.
 func TestMoveTogether_StoresSeveralMovesOfOneCommission(t *testing.T) {
-	f := newPayoutFixture(t, 1, 40, 0)
-	f.insertRelatedRows()
-	rows, _ := f.SQL.Query(t.Context(), `select id from commissions`)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
-	if err != nil {
-		t.Fatal(err)
+	f := newFixture(t)
+	p := f.Join("Jane")
+	all := make([]affiliate.Commission, 40)
+	for i := range all {
+		all[i] = f.NewCommission(p, func(c *affiliate.Commission) { c.Status = affiliate.CommissionApproved })
 	}
 	var moves []affiliate.CommissionTransition
 	for _, move := range []affiliate.CommissionTransition{
@@ -166,19 +166,19 @@ func TestMoveTogether_StoresSeveralMovesOfOneCommission(t *testing.T) {
 		{Move: affiliate.MoveClearReview, ReviewReasons: []string{"one"}},
 		{Move: affiliate.MoveReject},
 	} {
-		for _, id := range ids {
-			move.Scope, move.Program, move.Commission, move.Actor, move.At = f.scope, f.program, id, affiliate.System, f.now
+		for _, c := range all {
+			move.Scope, move.Program, move.Commission, move.Actor, move.At = c.Scope, c.Program, c.ID, affiliate.System, f.Now()
 			moves = append(moves, move)
 		}
 	}
 	if err := f.Store.MoveTogether(t.Context(), moves...); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.Count(`select count(*) from commissions where status = 'rejected' and version = 4 and review_reasons = '{two}'`); n != len(ids) {
-		t.Errorf("%d commissions are rejected in version 4, want %d", n, len(ids))
+	if n := f.Count(`select count(*) from commissions where status = 'rejected' and version = 4 and review_reasons = '{two}'`); n != len(all) {
+		t.Errorf("%d commissions are rejected in version 4, want %d", n, len(all))
 	}
-	if n := f.Count(`select count(*) from commission_history`); n != 4*len(ids) {
-		t.Errorf("the commissions have %d history entries, want %d", n, 4*len(ids))
+	if n := f.Count(`select count(*) from commission_history`); n != 4*len(all) {
+		t.Errorf("the commissions have %d history entries, want %d", n, 4*len(all))
 	}
 	f.checkConsistency()
 }

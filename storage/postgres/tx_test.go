@@ -71,9 +71,12 @@ func TestAfterCommit_CallsFunctionsAfterTheCommit(t *testing.T) {
 	}
 }
 
-func TestAuditLogs_AreAppendOnly(t *testing.T) {
+// The role of the service must not be able to change or delete rows of these tables.
+func TestLedgerAndLogs_AreAppendOnly(t *testing.T) {
 	conn := asService(t, pgtest.New(t))
-	for table, column := range map[string]string{"audit_log": "actor", "account_audit_log": "action"} {
+	for table, column := range map[string]string{
+		"audit_log": "actor", "account_audit_log": "action", "commission_history": "actor", "ledger_entries": "amount_cents",
+	} {
 		for _, statement := range []string{
 			fmt.Sprintf("update %s set %s = %s", table, column, column),
 			"delete from " + table,

@@ -71,14 +71,15 @@ func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.Pr
 	return id
 }
 
-// NewEndpoint inserts an active webhook endpoint that receives all events.
-func (f *Fixture) NewEndpoint(scope affiliate.Scope) affiliate.EndpointID {
+// NewEndpoint inserts an active webhook endpoint that receives all events. changes change
+// its columns.
+func (f *Fixture) NewEndpoint(scope affiliate.Scope, changes ...Row) affiliate.EndpointID {
 	f.Helper()
 	id := affiliate.NewID[affiliate.Endpoint](f.Now())
-	f.Insert("webhook_endpoints", Row{
+	f.Insert("webhook_endpoints", append([]Row{{
 		"workspace_id": scope.Workspace, "id": id, "mode": scope.Mode, "url": "https://example.com/", "subscriptions": []string{"*"},
 		"active": true, "created_at": f.Now(), "updated_at": f.Now(), "version": 1,
-	})
+	}}, changes...)...)
 	return id
 }
 
