@@ -1,107 +1,35 @@
 package postgres_test
 
 import (
-	"context"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// directoryFixture is a workspace whose rows the tests insert directly, without the
-// service.
-type directoryFixture struct {
-	*testing.T
-	store *postgres.Store
-	owner *pgx.Conn
-	now   time.Time
-	scope affiliate.Scope
+// directoryProgram contains the columns of the programmes in the tests of the directory.
+var directoryProgram = pgtest.Row{
+	"website_url": "https://site.example/", "allowed_domains": []string{"shop.example", "*.shop.example"},
+	"attribution_window_days": 14, "attribution_model": affiliate.FirstClick,
 }
 
-func newDirectoryFixture(t *testing.T) *directoryFixture {
-	t.Helper()
-	f := &directoryFixture{T: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	url := pgtest.New(t)
-	var err error
-	if f.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(f.store.Close)
-	if f.owner, err = pgx.Connect(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.owner.Close(context.Background()) })
-	f.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](f.now), Mode: affiliate.ModeLive}
-	f.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'W', 'EUR', 'UTC', $2, $2)`, f.scope.Workspace, f.now)
-	// Disable foreign keys, so that no users are needed.
-	f.exec(`set session_replication_role = replica`)
-	return f
-}
-
-func (f *directoryFixture) exec(sql string, args ...any) {
+// addCode stores one more referral code of a participant's default link.
+func (f *fixture) addCode(p pgtest.Participant, code string) {
 	f.Helper()
-	if _, err := f.owner.Exec(f.Context(), sql, args...); err != nil {
-		f.Fatal(err)
-	}
-}
-
-func (f *directoryFixture) program(status affiliate.ProgramStatus) affiliate.ProgramID {
-	f.Helper()
-	id := affiliate.NewID[affiliate.Program](f.now)
-	f.exec(`
-		insert into programs (workspace_id, id, mode, name, slug, status, website_url, allowed_domains, currency, attribution_window_days,
-			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
-		values ($1, $2, $3, 'P', $4, $5, 'https://site.example/', '{shop.example,*.shop.example}', 'EUR', 14, 'first_click', 'via', true, true, '{}', 1, $6, $6)`,
-		f.scope.Workspace, id, f.scope.Mode, id.String(), status, f.now)
-	return id
-}
-
-// link stores a link with its code. If destination is nil, the link leads to the page of
-// the programme.
-func (f *directoryFixture) link(program affiliate.ProgramID, participant affiliate.ParticipantID, code string, destination *string) affiliate.LinkID {
-	f.Helper()
-	id := affiliate.NewID[affiliate.Link](f.now)
-	f.exec(`
-		insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, is_default, created_at, updated_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)`,
-		f.scope.Workspace, id, program, participant, f.scope.Mode, code, affiliate.NewShortKey(), destination, destination == nil, f.now)
-	f.code(program, participant, id, code)
-	return id
-}
-
-// code stores a referral code of a link.
-func (f *directoryFixture) code(program affiliate.ProgramID, participant affiliate.ParticipantID, link affiliate.LinkID, code string) {
-	f.Helper()
-	f.exec(`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at) values ($1, $2, $3, $4, $5, $6, $7)`,
-		f.scope.Workspace, f.scope.Mode, code, program, participant, link, f.now)
-}
-
-// promoCode stores a promo code with the given age. change is the set clause of an update
-// of this promo code. Its arguments start at $3.
-func (f *directoryFixture) promoCode(program affiliate.ProgramID, participant affiliate.ParticipantID, code string, age time.Duration, change string, args ...any) {
-	f.Helper()
-	id := affiliate.NewID[affiliate.PromoCode](f.now)
-	f.exec(`
-		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, active,
-			sync_to_processor, sync_status, created_at, updated_at)
-		values ($1, $2, $3, $4, $5, $6, 'percentage', 1000, true, false, 'none', $7, $7)`,
-		f.scope.Workspace, id, program, participant, f.scope.Mode, code, f.now.Add(-age))
-	if change != "" {
-		f.exec(`update promo_codes set `+change+` where workspace_id = $1 and id = $2`, append([]any{f.scope.Workspace, id}, args...)...)
-	}
+	f.Insert("referral_codes", pgtest.Row{
+		"workspace_id": p.Scope.Workspace, "mode": p.Scope.Mode, "code": code, "program_id": p.Program, "participant_id": p.ID,
+		"link_id": p.Link, "created_at": f.Now(),
+	})
 }
 
 // targets returns the targets of a participant's codes, by code.
-func (f *directoryFixture) targets(participant affiliate.ParticipantID) map[string]affiliate.ReferralTarget {
+func (f *fixture) targets(p pgtest.Participant) map[string]affiliate.ReferralTarget {
 	f.Helper()
-	targets, err := f.store.ParticipantReferralTargets(f.Context(), f.scope.Workspace, participant, f.now)
+	targets, err := f.Store.ParticipantReferralTargets(f.Context(), p.Scope.Workspace, p.ID, f.Now())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -113,23 +41,22 @@ func (f *directoryFixture) targets(participant affiliate.ParticipantID) map[stri
 }
 
 func TestReferralTargets_ArePaged(t *testing.T) {
-	f := newDirectoryFixture(t)
-	active, paused := f.program(affiliate.ProgramActive), f.program(affiliate.ProgramPaused)
-	shop := "https://shop.example/"
-	var last affiliate.ParticipantID
+	f := newFixture(t, directoryProgram)
+	paused := f.NewProgram(f.Scope, directoryProgram)
+	var last pgtest.Participant
 	for _, code := range []string{"a", "c", "e"} {
-		f.link(active, affiliate.NewID[affiliate.Participant](f.now), code, nil)
+		f.Join("Jane", pgtest.Row{"referral_code": code})
 	}
 	for _, code := range []string{"b", "d"} {
-		last = affiliate.NewID[affiliate.Participant](f.now)
-		f.link(paused, last, code, nil)
+		last = f.NewParticipant(f.Scope, paused, f.NewPartner("Jane"), pgtest.Row{"referral_code": code})
 	}
-	f.link(paused, last, "f", &shop)
+	f.NewLink(last, "f")
+	f.Exec(`update programs set status = 'paused' where id = $1`, paused)
 
 	seen := map[string]affiliate.ReferralTarget{}
 	var after affiliate.ReferralTarget
 	for more := true; more; {
-		page, err := f.store.ReferralTargetsAfter(t.Context(), after, f.now, 2)
+		page, err := f.Store.ReferralTargetsAfter(t.Context(), after, f.Now(), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,14 +72,14 @@ func TestReferralTargets_ArePaged(t *testing.T) {
 		t.Fatalf("the pages contain %d codes, want 6", len(seen))
 	}
 	for code, target := range seen {
-		if target.Scope != f.scope || target.WindowDays != 14 || target.Model != affiliate.FirstClick || target.Participant.IsZero() ||
-			target.Active != (target.Program == active) || target.Link.ID.IsZero() || target.Link.Code != code || target.Discount != nil {
+		if target.Scope != f.Scope || target.WindowDays != 14 || target.Model != affiliate.FirstClick || target.Participant.IsZero() ||
+			target.Active != (target.Program == f.Program) || target.Link.ID.IsZero() || target.Link.Code != code || target.Discount != nil {
 			t.Errorf("the target of code %s is %+v, want the stored link without a discount", code, target)
 		}
 	}
 	ofProgram := 0
 	for after := ""; ; ofProgram++ {
-		page, err := f.store.ProgramReferralTargets(t.Context(), f.scope.Workspace, paused, f.now, after, 1)
+		page, err := f.Store.ProgramReferralTargets(t.Context(), f.Scope.Workspace, paused, f.Now(), after, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,20 +93,19 @@ func TestReferralTargets_ArePaged(t *testing.T) {
 	if own := f.targets(last); ofProgram != 3 || len(own) != 2 || !reflect.DeepEqual(own["f"], seen["f"]) {
 		t.Errorf("the programme has %d codes, want 3; the participant has the codes %v, want 2", ofProgram, own)
 	}
-	foreign := affiliate.NewID[affiliate.Workspace](f.now)
-	if own, err := f.store.ParticipantReferralTargets(t.Context(), foreign, last, f.now); err != nil || len(own) != 0 {
+	foreign := affiliate.NewID[affiliate.Workspace](f.Now())
+	if own, err := f.Store.ParticipantReferralTargets(t.Context(), foreign, last.ID, f.Now()); err != nil || len(own) != 0 {
 		t.Errorf("ParticipantReferralTargets of another workspace returned %v, %v, want none", own, err)
 	}
-	if page, err := f.store.ProgramReferralTargets(t.Context(), foreign, paused, f.now, "", 9); err != nil || len(page) != 0 {
+	if page, err := f.Store.ProgramReferralTargets(t.Context(), foreign, paused, f.Now(), "", 9); err != nil || len(page) != 0 {
 		t.Errorf("ProgramReferralTargets of another workspace returned %v, %v, want none", page, err)
 	}
 }
 
 func TestReferralTargets_TargetURLs(t *testing.T) {
-	f := newDirectoryFixture(t)
-	program, jane := f.program(affiliate.ProgramActive), affiliate.NewID[affiliate.Participant](f.now)
-	own := f.link(program, jane, "jane", nil)
-	f.code(program, jane, own, "janes-old-code")
+	f := newFixture(t, directoryProgram)
+	jane := f.Join("Jane", pgtest.Row{"referral_code": "jane"})
+	f.addCode(jane, "janes-old-code")
 	for code, destination := range map[string]string{
 		"there":     "https://shop.example:8443/p?via=mallory&color=red#x",
 		"subdomain": "https://A.B.shop.example/",
@@ -190,10 +116,15 @@ func TestReferralTargets_TargetURLs(t *testing.T) {
 		"script":    "javascript://shop.example/%0aalert(1)",
 		"deleted":   "https://shop.example/",
 	} {
-		f.link(program, jane, code, &destination)
+		f.NewLink(jane, code, func(l *affiliate.Link) {
+			if code == "there" {
+				l.SubID, l.UTM = "s 1", affiliate.UTM{Source: "mail", Medium: "m", Campaign: "c", Term: "t", Content: "x"}
+			}
+		})
+		// CreateLink rejects most of these destinations.
+		f.Exec(`update links set destination_url = $2 where code = $1`, code, destination)
 	}
-	f.exec(`update links set sub_id = 's 1', utm_source = 'mail', utm_medium = 'm', utm_campaign = 'c', utm_term = 't', utm_content = 'x' where code = 'there'`)
-	f.exec(`update links set deleted_at = $1 where code = 'deleted'`, f.now)
+	f.Exec(`update links set deleted_at = $1 where code = 'deleted'`, f.Now())
 	targets := f.targets(jane)
 	for code, want := range map[string]string{
 		"jane": "https://site.example/?via=jane",
@@ -214,28 +145,25 @@ func TestReferralTargets_TargetURLs(t *testing.T) {
 	if link.SubID != "s 1" || link.UTM != (affiliate.UTM{Source: "mail", Medium: "m", Campaign: "c", Term: "t", Content: "x"}) {
 		t.Errorf("the link has the sub id %q and the UTM parameters %+v, want the stored values", link.SubID, link.UTM)
 	}
-	if alias := targets["janes-old-code"]; alias.Link != targets["jane"].Link || alias.Link.ID != own {
+	if alias := targets["janes-old-code"]; alias.Link != targets["jane"].Link || alias.Link.ID != jane.Link {
 		t.Errorf("the target of an old code is %+v, want the link of the current code", alias)
 	}
 
-	f.exec(`update programs set landing_url = 'https://landing.example/?a=b', allowed_domains = '{}'`)
+	f.Exec(`update programs set landing_url = 'https://landing.example/?a=b', allowed_domains = '{}'`)
 	targets = f.targets(jane)
 	if jane, there := targets["jane"].Link.TargetURL, targets["there"].Link.TargetURL; jane != "https://landing.example/?a=b&via=jane" || there != "" {
 		t.Errorf("with another landing page and no allowed domains, the URLs are %q and %q, want the landing page and none", jane, there)
 	}
-	f.exec(`update programs set landing_url = null, website_url = null`)
+	f.Exec(`update programs set landing_url = null, website_url = null`)
 	if url := f.targets(jane)["jane"].Link.TargetURL; url != "" {
 		t.Errorf("without any page of the programme, the URL is %q, want none", url)
 	}
 }
 
 func TestReferralTargets_OfferNewestUsablePromoCode(t *testing.T) {
-	f := newDirectoryFixture(t)
-	program := f.program(affiliate.ProgramActive)
-	jane, bert := affiliate.NewID[affiliate.Participant](f.now), affiliate.NewID[affiliate.Participant](f.now)
-	own := f.link(program, jane, "jane", nil)
-	f.code(program, jane, own, "alias")
-	f.link(program, bert, "bert", nil)
+	f := newFixture(t, directoryProgram)
+	jane, bert := f.Join("Jane", pgtest.Row{"referral_code": "jane"}), f.Join("Bert", pgtest.Row{"referral_code": "bert"})
+	f.addCode(jane, "alias")
 	if d := f.targets(jane)["jane"].Discount; d != nil {
 		t.Errorf("without a promo code, the discount is %+v, want none", d)
 	}
@@ -247,29 +175,35 @@ func TestReferralTargets_OfferNewestUsablePromoCode(t *testing.T) {
 			}
 		}
 	}
-	end := f.now
-	f.promoCode(program, jane, "old", 3*time.Hour, `expires_at = $3, max_redemptions = 2, redemptions = 1`, end)
+	end, past := f.Now(), f.Now().Add(-time.Millisecond)
+	f.NewPromoCode(jane, "old", func(c *affiliate.PromoCode) {
+		c.CreatedAt, c.ExpiresAt, c.MaxRedemptions = f.Now().Add(-3*time.Hour), &end, new(int64(2))
+	})
+	f.Exec(`update promo_codes set redemptions = 1 where code = 'old'`)
 	check(affiliate.Discount{PromoCode: "old", Type: affiliate.DiscountPercentage, Value: 1000, ExpiresAt: &end})
-	f.promoCode(program, jane, "new", 2*time.Hour, `discount_type = 'fixed', discount_value = 500, currency = 'EUR'`)
+	f.NewPromoCode(jane, "new", func(c *affiliate.PromoCode) {
+		c.CreatedAt, c.DiscountType, c.DiscountValue, c.Currency = f.Now().Add(-2*time.Hour), affiliate.DiscountFixed, 500, new("EUR")
+	})
 	fixed := affiliate.Discount{PromoCode: "new", Type: affiliate.DiscountFixed, Value: 500, Currency: "EUR"}
 	check(fixed)
-	f.promoCode(program, jane, "off", time.Hour, `active = false`)
-	f.promoCode(program, jane, "expired", time.Hour, `expires_at = $3`, f.now.Add(-time.Millisecond))
-	f.promoCode(program, jane, "used up", time.Hour, `max_redemptions = 2, redemptions = 2`)
-	f.promoCode(program, bert, "berts", 0, "")
+	f.NewPromoCode(jane, "off")
+	f.Exec(`update promo_codes set active = false where code = 'off'`)
+	f.NewPromoCode(jane, "expired", func(c *affiliate.PromoCode) { c.ExpiresAt = &past })
+	f.NewPromoCode(jane, "used up", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(2)) })
+	f.Exec(`update promo_codes set redemptions = 2 where code = 'used up'`)
+	f.NewPromoCode(bert, "berts")
 	check(fixed)
-	page, err := f.store.ReferralTargetsAfter(t.Context(), affiliate.ReferralTarget{}, f.now, 9)
+	page, err := f.Store.ReferralTargetsAfter(t.Context(), affiliate.ReferralTarget{}, f.Now(), 9)
 	if err != nil || len(page) != 3 || page[0].Discount.PromoCode != "new" || page[1].Discount.PromoCode != "berts" || page[2].Discount.PromoCode != "new" {
 		t.Errorf("ReferralTargetsAfter returned %+v, %v, want the promo codes new, berts and new", page, err)
 	}
 }
 
 func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
-	f := newDirectoryFixture(t)
-	f.exec(`update workspaces set allowed_origins = '{https://shop.example,https://*.shop.example}', origin_policy = 'enforce' where id = $1`, f.scope.Workspace)
-	other := affiliate.NewID[affiliate.Workspace](f.now)
-	f.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'O', 'EUR', 'UTC', $2, $2)`, other, f.now)
-	ended, rolled := f.now.Add(time.Hour), f.now.Add(2*time.Hour)
+	f := newFixture(t, directoryProgram)
+	f.Exec(`update workspaces set allowed_origins = '{https://shop.example,https://*.shop.example}', origin_policy = 'enforce' where id = $1`, f.Scope.Workspace)
+	other := f.NewWorkspace()
+	ended, rolled := f.Now().Add(time.Hour), f.Now().Add(2*time.Hour)
 	// ends contains the times after which a key is not valid. nil means never.
 	type ends struct{ revoked, expires *time.Time }
 	endsOf := map[string]ends{}
@@ -277,26 +211,28 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 		key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
 		digest := key.Digest()
 		endsOf[key.Reveal()] = of
-		f.exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at, revoked_at, expires_at)
-			values ($1, $2, 'test', 'public', 'p', $3, $4, $5, $6, $7, $8, $9)`,
-			workspace, affiliate.NewID[affiliate.APIKey](f.now), digest[:], key.Reveal(), key.Prefix(), key.Last4(), f.now, of.revoked, of.expires)
+		f.Insert("api_keys", pgtest.Row{
+			"workspace_id": workspace, "id": affiliate.NewID[affiliate.APIKey](f.Now()), "mode": "test", "kind": "public", "name": "p",
+			"digest": digest[:], "public_text": key.Reveal(), "prefix": key.Prefix(), "last4": key.Last4(), "created_at": f.Now(),
+			"revoked_at": of.revoked, "expires_at": of.expires,
+		})
 	}
-	insertKey(f.scope.Workspace, ends{revoked: &ended})
-	insertKey(f.scope.Workspace, ends{expires: &rolled})
+	insertKey(f.Scope.Workspace, ends{revoked: &ended})
+	insertKey(f.Scope.Workspace, ends{expires: &rolled})
 	for range 3 {
-		insertKey(f.scope.Workspace, ends{})
+		insertKey(f.Scope.Workspace, ends{})
 	}
 	insertKey(other, ends{})
 	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest)
 	digest := secret.Digest()
-	f.exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at) values ($1, $2, 'test', 'secret', 's', $3, '', '', $4)`,
-		f.scope.Workspace, affiliate.NewID[affiliate.APIKey](f.now), digest[:], f.now)
+	f.Exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at) values ($1, $2, 'test', 'secret', 's', $3, '', '', $4)`,
+		f.Scope.Workspace, affiliate.NewID[affiliate.APIKey](f.Now()), digest[:], f.Now())
 
 	check := func(keys []affiliate.PublicKeyTarget, n int) {
 		t.Helper()
 		for _, key := range keys {
 			of, known := endsOf[key.PublicText]
-			inWorkspace := key.Scope.Workspace == f.scope.Workspace
+			inWorkspace := key.Scope.Workspace == f.Scope.Workspace
 			if !known || key.Kind != affiliate.PublicKey || key.Scope.Mode != affiliate.ModeTest || key.EnforceOrigins != inWorkspace ||
 				inWorkspace && !slices.Equal(key.AllowedOrigins, []string{"https://shop.example", "https://*.shop.example"}) || !inWorkspace && len(key.AllowedOrigins) > 0 ||
 				(of.revoked == nil) != (key.RevokedAt == nil) || (of.expires == nil) != (key.ExpiresAt == nil) ||
@@ -308,7 +244,7 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 			t.Errorf("got %d keys, want %d", len(keys), n)
 		}
 	}
-	all, err := f.store.WorkspacePublicKeys(t.Context(), f.scope.Workspace)
+	all, err := f.Store.WorkspacePublicKeys(t.Context(), f.Scope.Workspace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +252,7 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 	var paged []affiliate.PublicKeyTarget
 	var after affiliate.APIKey
 	for more := true; more; {
-		page, err := f.store.PublicKeysAfter(t.Context(), after, 2)
+		page, err := f.Store.PublicKeysAfter(t.Context(), after, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,10 +264,10 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 }
 
 func TestDirectoryVersion_Increases(t *testing.T) {
-	f := newDirectoryFixture(t)
+	f := newFixture(t, directoryProgram)
 	var last int64
 	for range 3 {
-		version, err := f.store.DirectoryVersion(t.Context())
+		version, err := f.Store.DirectoryVersion(t.Context())
 		if err != nil || version <= last {
 			t.Fatalf("DirectoryVersion returned %d, %v, want more than %d", version, err, last)
 		}
@@ -343,10 +279,10 @@ func TestDirectoryVersion_Increases(t *testing.T) {
 // stored codes, links and promo codes.
 func TestDirectoryStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
-	f := newDirectoryFixture(t)
-	large, small := f.program(affiliate.ProgramActive), f.program(affiliate.ProgramActive)
+	f := newFixture(t, directoryProgram)
+	large, small := f.Program, f.NewProgram(f.Scope)
 	fill := func(program affiliate.ProgramID, n int) {
-		f.exec(`
+		f.ExecWithoutForeignKeys(`
 			with made as (
 				insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
 				select $1, gen_random_uuid(), $2, gen_random_uuid(), $3, gen_random_uuid()::text, substr(md5(random()::text), 1, 10), true, $4, $4
@@ -359,19 +295,19 @@ func TestDirectoryStatements_UseIndexes(t *testing.T) {
 				select $1, gen_random_uuid(), $2, participant_id, $3, code, 'percentage', 1000, true, false, 'none', $4, $4 from made
 			)
 			insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
-			select $1, $3, code, $2, participant_id, id, $4 from made`, f.scope.Workspace, program, f.scope.Mode, f.now, n)
+			select $1, $3, code, $2, participant_id, id, $4 from made`, f.Scope.Workspace, program, f.Scope.Mode, f.Now(), n)
 	}
 	fill(large, 25_000)
 	fill(small, 100)
-	f.exec(`
+	f.Exec(`
 		insert into workspaces (id, name, currency, timezone, created_at, updated_at)
-		select gen_random_uuid(), 'W', 'EUR', 'UTC', $1, $1 from generate_series(1, 5000)`, f.now)
-	f.exec(`
+		select gen_random_uuid(), 'W', 'EUR', 'UTC', $1, $1 from generate_series(1, 5000)`, f.Now())
+	f.Exec(`
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at)
-		select id, gen_random_uuid(), 'live', 'public', '', sha256(id::text::bytea), id::text, 'pk_live_', '', $1 from workspaces`, f.now)
-	pgtest.VacuumAnalyze(t, f.owner)
+		select id, gen_random_uuid(), 'live', 'public', '', sha256(id::text::bytea), id::text, 'pk_live_', '', $1 from workspaces`, f.Now())
+	f.VacuumAnalyze()
 	var participant affiliate.ParticipantID
-	if err := f.owner.QueryRow(t.Context(), `select participant_id from links limit 1`).Scan(&participant); err != nil {
+	if err := f.SQL.QueryRow(t.Context(), `select participant_id from links limit 1`).Scan(&participant); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -381,48 +317,30 @@ func TestDirectoryStatements_UseIndexes(t *testing.T) {
 	}{
 		"all codes": {
 			postgres.DirectoryTargetsSQL,
-			[]any{f.now, f.scope.Workspace, f.scope.Mode, "0", 1000},
+			[]any{f.Now(), f.Scope.Workspace, f.Scope.Mode, "0", 1000},
 			[]string{"referral_codes_pkey", "links_pkey", "promo_codes_by_participant"},
 		},
 		"codes of a large programme": {
 			postgres.DirectoryProgramTargetsSQL,
-			[]any{f.now, f.scope.Workspace, large, "0", 1000},
+			[]any{f.Now(), f.Scope.Workspace, large, "0", 1000},
 			[]string{"referral_codes_pkey", "links_pkey", "promo_codes_by_participant"},
 		},
 		"codes of a small programme": {
 			postgres.DirectoryProgramTargetsSQL,
-			[]any{f.now, f.scope.Workspace, small, "0", 1000},
+			[]any{f.Now(), f.Scope.Workspace, small, "0", 1000},
 			[]string{"referral_codes_by_program", "links_pkey", "promo_codes_by_participant"},
 		},
 		"codes of a participant": {
 			postgres.DirectoryParticipantTargetsSQL,
-			[]any{f.now, f.scope.Workspace, participant},
+			[]any{f.Now(), f.Scope.Workspace, participant},
 			[]string{"referral_codes_by_participant", "links_pkey", "promo_codes_by_participant"},
 		},
 		"all keys": {
 			postgres.DirectoryKeysSQL,
-			[]any{f.scope.Workspace, affiliate.APIKeyID{}, 10},
+			[]any{f.Scope.Workspace, affiliate.APIKeyID{}, 10},
 			[]string{"api_keys_pkey", "workspaces_pkey"},
 		},
 	} {
-		rows, err := f.owner.Query(t.Context(), "explain "+tc.sql, tc.args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan := strings.Join(lines, "\n")
-		for _, index := range tc.indexes {
-			if !strings.Contains(plan, index) {
-				t.Errorf("%s: the plan does not use the index %s\n%s", name, index, plan)
-			}
-		}
-		for _, table := range []string{"referral_codes", "links", "promo_codes", "api_keys", "workspaces"} {
-			if strings.Contains(plan, "Seq Scan on "+table) {
-				t.Errorf("%s: the plan scans the whole table %s\n%s", name, table, plan)
-			}
-		}
+		checkPlan(t, name, f.Plan(tc.sql, tc.args...), tc.indexes, scansOf("referral_codes", "links", "promo_codes", "api_keys", "workspaces"))
 	}
 }

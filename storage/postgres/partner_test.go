@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"strings"
 	"sync"
 	"testing"
 
@@ -12,84 +11,47 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// explained returns the query plan of a statement on one line, so that a test can look
-// for a node followed by its child.
-func (f *statsFixture) explained(sql string, args ...any) string {
-	f.t.Helper()
-	rows, _ := f.owner.Query(f.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		f.t.Fatalf("explain %s: %v", sql, err)
-	}
-	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
-}
-
-// checkPlan checks that the plan contains all texts of has and no scan of a large table.
-func (f *statsFixture) checkPlan(what, plan string, has ...string) {
-	f.t.Helper()
-	for _, part := range has {
-		if !strings.Contains(plan, part) {
-			f.t.Errorf("%s: the plan does not contain %q\n%s", what, part, plan)
-		}
-	}
-	// These tables grow with the number of partners or with their activity, so the plan
-	// must not scan them. It may scan other tables, because they are small.
-	for _, table := range []string{"participants", "participant_totals", "links", "link_totals", "commissions", "stats_hours", "stats_deltas"} {
-		if strings.Contains(plan, "Seq Scan on "+table+" ") {
-			f.t.Errorf("%s: the plan scans the whole table %s\n%s", what, table, plan)
-		}
-	}
+// checkStatsPlan checks that the plan contains all texts of has and no scan of a table that
+// grows with the number of partners or with their activity. It may scan other tables,
+// because they are small.
+func (f *fixture) checkStatsPlan(what, plan string, has ...string) {
+	f.Helper()
+	checkPlan(f, what, plan, has,
+		scansOf("participants", "participant_totals", "links", "link_totals", "commissions", "stats_hours", "stats_deltas"))
 }
 
 // newPartnerPlanFixture returns a fixture with ten partners and 1,000 programmes. Most
 // rows belong to the nine partners that the tests do not query.
-func newPartnerPlanFixture(t *testing.T) (f *statsFixture, partner subject) {
+func newPartnerPlanFixture(t *testing.T) (f *statsFixture, partner pgtest.Participant) {
 	t.Helper()
 	f = newStatsFixture(t, 1000, 10)
 	partner = f.participants[0]
 	// Nine partners take part in all programmes. The partner that the tests query takes
 	// part in a few dozen programmes.
-	f.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.id <> $2 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`,
-		partner.Partner, partner.Participant)
-	f.exec(`delete from participants where partner_id = $1 and id <> $2 and workspace_id > '0a000000-0000-0000-0000-000000000000'`,
-		partner.Partner, partner.Participant)
-	f.exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
-	f.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
-		select workspace_id, gen_random_uuid(), mode, program_id, id, null, $1, 'EUR' from participants, generate_series(1, 3)`, f.now)
-	f.exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
+	f.Exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.id <> $2 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`,
+		partner.Partner, partner.ID)
+	f.Exec(`delete from participants where partner_id = $1 and id <> $2 and workspace_id > '0a000000-0000-0000-0000-000000000000'`,
+		partner.Partner, partner.ID)
+	f.Exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
+	f.Exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, null, $1, 'EUR' from participants, generate_series(1, 3)`, f.Now())
+	f.Exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', slot, 1 from participants, generate_series(0, 3) slot`)
-	f.exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
-	// Disable foreign keys, so that no conversions are needed.
-	conn, err := f.owner.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	for _, sql := range []string{
-		`set session_replication_role = replica`,
-		`insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
-			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency,
-			base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status, rule_snapshot, version,
-			created_at, updated_at)
-		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
-			'x', case n % 4 when 0 then 'pending' when 1 then 'paid' when 2 then 'rejected' else 'approved' end, 'percentage', 'purchase', 2000,
-			n, n, 'EUR', n, n, 'EUR', false, '{}', 'none', '{}', 1, t.created_at - n * interval '1 hour', t.created_at
-		from participants t, generate_series(1, 4) n`,
-		`insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
-			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency,
-			base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status, rule_snapshot, version,
-			created_at, updated_at)
-		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
-			'x', case n % 4 when 0 then 'pending' when 1 then 'paid' when 2 then 'rejected' else 'approved' end, 'percentage', 'purchase', 2000,
-			n, n, 'EUR', n, n, 'EUR', false, '{}', 'none', '{}', 1, t.created_at - n * interval '1 minute', t.created_at
-		from participants t, generate_series(1, 8000) n where t.id = '` + partner.Participant.String() + `'`,
-		`set session_replication_role = origin`,
+	f.Exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
+	// Each participant has four commissions. The participant that the tests query has 8,000.
+	for _, tc := range []struct{ rows, step, where string }{
+		{"4", "1 hour", "true"}, {"8000", "1 minute", "t.id = '" + partner.ID.String() + "'"},
 	} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		f.ExecWithoutForeignKeys(`insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency,
+			base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status, rule_snapshot, version,
+			created_at, updated_at)
+		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
+			'x', case n % 4 when 0 then 'pending' when 1 then 'paid' when 2 then 'rejected' else 'approved' end, 'percentage', 'purchase', 2000,
+			n, n, 'EUR', n, n, 'EUR', false, '{}', 'none', '{}', 1, t.created_at - n * interval '` + tc.step + `', t.created_at
+		from participants t, generate_series(1, ` + tc.rows + `) n where ` + tc.where)
 	}
-	pgtest.VacuumAnalyze(t, f.owner)
+	f.VacuumAnalyze()
 	return f, partner
 }
 
@@ -113,13 +75,13 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 		{"public programmes by name", affiliate.PartnerProgramFilter{Public: true, Search: "x"}, "programs_public_by_name", "programs_public_by_name"},
 	} {
 		page, count := postgres.PartnerProgramsSQL(tc.filter)
-		f.checkPlan(tc.name, f.explained(page, args), tc.page, "participants_by_partner", "links_default", "participant_totals_pkey",
+		f.checkStatsPlan(tc.name, f.Plan(page, args), tc.page, "participants_by_partner", "links_default", "participant_totals_pkey",
 			"stats_deltas_by_participant", "ledger_balances_pkey")
-		f.checkPlan(tc.name+", total", f.explained(count, args), tc.count)
+		f.checkStatsPlan(tc.name+", total", f.Plan(count, args), tc.count)
 	}
 
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
-	yesterday := f.now.AddDate(0, 0, -1)
+	yesterday := f.Now().AddDate(0, 0, -1)
 	for _, tc := range []struct {
 		name   string
 		filter affiliate.PartnerCommissionFilter
@@ -170,43 +132,35 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 			"commissions_by_partner", "",
 		},
 	} {
-		pageSQL, pageArgs, countSQL, countArgs, err := f.store.PartnerCommissionsSQL(
+		pageSQL, pageArgs, countSQL, countArgs, err := f.Store.PartnerCommissionsSQL(
 			t.Context(), partner.Partner, affiliate.ModeLive, tc.filter, tc.order, affiliate.Page{Number: 1, Size: 20})
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.checkPlan(tc.name, f.explained(pageSQL, pageArgs...), tc.page)
-		f.checkPlan(tc.name+", total", f.explained(countSQL, countArgs...), tc.count)
+		f.checkStatsPlan(tc.name, f.Plan(pageSQL, pageArgs...), tc.page)
+		f.checkStatsPlan(tc.name+", total", f.Plan(countSQL, countArgs...), tc.count)
 	}
-	f.checkPlan("balances", f.explained(postgres.PartnerBalancesSQL, partner.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
+	f.checkStatsPlan("balances", f.Plan(postgres.PartnerBalancesSQL, partner.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
 
 	// Add copies of the partner's commissions that are 30 days older.
-	if err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), `set local session_replication_role = replica`); err != nil {
-			return err
-		}
-		_, err := tx.Exec(t.Context(), `
-			insert into commissions
-			select copy.*
-			from commissions c,
-				jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(), 'decision_id', gen_random_uuid(),
-					'created_at', c.created_at - interval '30 days')) copy
-			where c.partner_id = $1 and c.program_id = $2 and c.status <> 'paid'`, partner.Partner, partner.Program)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	f.ExecWithoutForeignKeys(`
+		insert into commissions
+		select copy.*
+		from commissions c,
+			jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(), 'decision_id', gen_random_uuid(),
+				'created_at', c.created_at - interval '30 days')) copy
+		where c.partner_id = $1 and c.program_id = $2 and c.status <> 'paid'`, partner.Partner, partner.Program)
 	for _, tc := range []struct {
 		status affiliate.CommissionStatus
 		number int
 		want   int
 	}{
-		{affiliate.CommissionPaid, 2, f.count(`select count(*) from commissions where partner_id = $1 and status = 'paid'`, partner.Partner)},
-		{"", 2, f.count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
+		{affiliate.CommissionPaid, 2, f.Count(`select count(*) from commissions where partner_id = $1 and status = 'paid'`, partner.Partner)},
+		{"", 2, f.Count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
 		// On the last page, the store computes the total from the page.
-		{"", f.count(`select count(*) / 100 + 1 from commissions where partner_id = $1`, partner.Partner), f.count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
+		{"", f.Count(`select count(*) / 100 + 1 from commissions where partner_id = $1`, partner.Partner), f.Count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
 	} {
-		found, total, err := f.store.PartnerCommissions(t.Context(), partner.Partner, affiliate.ModeLive,
+		found, total, err := f.Store.PartnerCommissions(t.Context(), partner.Partner, affiliate.ModeLive,
 			affiliate.PartnerCommissionFilter{Status: tc.status}, newest, affiliate.Page{Number: tc.number, Size: 100})
 		if err != nil || total != int64(tc.want) || len(found) == 0 {
 			t.Errorf("page %d with the status %q has %d rows and the total %d, %v, want the total %d", tc.number, tc.status, len(found), total, err, tc.want)
@@ -217,41 +171,36 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 // A partner changes their name while the store creates participants of this partner. In
 // the end, all participants must have the new name. Both transactions lock the account.
 func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
-	f := newStatsFixture(t, 30, 1)
-	partner := f.participants[0].Partner
-	f.exec(`delete from links`)
-	f.exec(`delete from participants`)
-	by := affiliate.Actor{User: &partner}
+	f := newFixture(t)
+	partner, programs := f.NewPartner("Zero"), make([]affiliate.ProgramID, 30)
+	for i := range programs {
+		programs[i] = f.NewProgram(f.Scope)
+	}
 	var wg sync.WaitGroup
 	names := []string{"One", "Two", "Three", "Four", "Five"}
 	wg.Go(func() {
 		for _, name := range names {
-			if _, err := f.store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set(name)}, f.now, by); err != nil {
+			if _, err := f.Store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set(name)}, f.Now(), by(partner)); err != nil {
 				t.Errorf("UpdatePartnerProfile returned %v", err)
 			}
 		}
 	})
-	seen := map[affiliate.ProgramID]bool{}
-	for _, p := range f.participants {
-		if seen[p.Program] {
-			continue
-		}
-		seen[p.Program] = true
+	for _, program := range programs {
 		wg.Go(func() {
-			application := affiliate.Application{Program: p.Program, Partner: partner, Mode: affiliate.ModeLive}
-			if _, err := f.store.Apply(t.Context(), application, f.now, by); err != nil {
+			application := affiliate.Application{Program: program, Partner: partner, Mode: f.Scope.Mode}
+			if _, err := f.Store.Apply(t.Context(), application, f.Now(), by(partner)); err != nil {
 				t.Errorf("Apply returned %v", err)
 			}
 		})
 	}
 	wg.Wait()
-	if n := f.count(`select count(*) from participants where partner_name = 'Five'`); n != 30 {
+	if n := f.Count(`select count(*) from participants where partner_name = 'Five'`); n != 30 {
 		t.Errorf("%d participants have the new name, want 30", n)
 	}
-	if n := f.count(`select version from users where id = $1`, partner); n != 1+len(names) {
+	if n := f.Count(`select version from users where id = $1`, partner); n != 1+len(names) {
 		t.Errorf("the account has the version %d, want %d", n, 1+len(names))
 	}
-	if n := f.count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partner); n != len(names) {
+	if n := f.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partner); n != len(names) {
 		t.Errorf("the account's audit log has %d entries, want %d", n, len(names))
 	}
 }

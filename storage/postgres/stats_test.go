@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -21,82 +20,51 @@ import (
 // participant has its own link. The table truth has the expected values: tests insert
 // each delta into stats_deltas and into truth.
 type statsFixture struct {
-	t            *testing.T
-	store        *postgres.Store
-	owner        *pgxpool.Pool
-	now          time.Time
-	participants []subject
+	*fixture
+	participants []pgtest.Participant
 }
 
-// subject contains the ids of a participant and of the rows that the participant belongs
-// to.
-type subject struct {
-	Workspace   affiliate.WorkspaceID   `db:"workspace_id"`
-	Program     affiliate.ProgramID     `db:"program_id"`
-	Participant affiliate.ParticipantID `db:"id"`
-	Partner     affiliate.UserID        `db:"partner_id"`
-	Link        affiliate.LinkID        `db:"link_id"`
-}
-
+// newStatsFixture creates the given number of workspaces with one programme each. The given
+// number of partners takes part in all programmes. Nothing has totals, so folding must
+// create them.
 func newStatsFixture(t *testing.T, workspaces, participants int) *statsFixture {
 	t.Helper()
-	f := &statsFixture{t: t, now: time.Date(2026, 4, 5, 6, 7, 8, 0, time.UTC)}
-	url := pgtest.New(t)
-	var err error
-	if f.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(f.store.Close)
-	if f.owner, err = pgxpool.New(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(f.owner.Close)
-	f.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at)
-		select gen_random_uuid(), 'W', 'EUR', 'UTC', $1, $1 from generate_series(1, $2)`, f.now, workspaces)
-	f.exec(`insert into users (id, kind, email, password_hash, name, created_at)
-		select gen_random_uuid(), 'partner', n || '@example.com', 'x', 'Partner ' || n, $1 from generate_series(1, $2) n`, f.now, participants)
-	f.exec(`insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
-			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
-		select id, gen_random_uuid(), 'live', 'P', 'p', 'active', '{}', 'EUR', 30, 'last_click', 'via', true, true, '{}', 1, $1, $1
-		from workspaces`, f.now)
-	f.exec(`insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+	f := &statsFixture{fixture: newFixture(t)}
+	f.Exec(`insert into workspaces
+		select copy.* from workspaces w, generate_series(2, $1::integer) n, jsonb_populate_record(w, jsonb_build_object('id', gen_random_uuid(), 'name', n)) copy`, workspaces)
+	f.Exec(`insert into programs
+		select copy.* from programs p, workspaces w, jsonb_populate_record(p, jsonb_build_object('id', gen_random_uuid(), 'workspace_id', w.id)) copy
+		where w.id <> p.workspace_id`)
+	f.Exec(`insert into users (id, kind, email, password_hash, name, created_at)
+		select gen_random_uuid(), 'partner', n || '@example.com', 'x', 'Partner ' || n, $1 from generate_series(1, $2) n`, f.Now(), participants)
+	f.Exec(`insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
 			application_answers, applied_at, created_at, updated_at)
 		select p.workspace_id, gen_random_uuid(), p.id, p.mode, u.id, u.name, u.email, 'approved', u.id::text, '{}', $1, $1, $1
-		from programs p, users u`, f.now)
-	f.exec(`insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
+		from programs p, users u where u.kind = 'partner'`, f.Now())
+	f.Exec(`insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
 		select workspace_id, gen_random_uuid(), program_id, id, mode, referral_code, left(md5(id::text), 10), true, $1, $1
-		from participants`, f.now)
-	rows, _ := f.owner.Query(t.Context(), `
-		select t.workspace_id, t.program_id, t.id, t.partner_id, l.id as link_id
+		from participants`, f.Now())
+	rows, _ := f.SQL.Query(t.Context(), `
+		select t.workspace_id, t.program_id, t.id, t.partner_id, l.id
 		from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id order by t.id`)
-	if f.participants, err = pgx.CollectRows(rows, pgx.RowToStructByName[subject]); err != nil {
+	p := pgtest.Participant{Scope: f.Scope}
+	_, err := pgx.ForEachRow(rows, []any{&p.Scope.Workspace, &p.Program, &p.ID, &p.Partner, &p.Link}, func() error {
+		f.participants = append(f.participants, p)
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	f.exec(`create table truth (like stats_deltas including defaults)`)
+	f.Exec(`create table truth (like stats_deltas including defaults)`)
 	return f
-}
-
-func (f *statsFixture) exec(sql string, args ...any) {
-	f.t.Helper()
-	if _, err := f.owner.Exec(f.t.Context(), sql, args...); err != nil {
-		f.t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-func (f *statsFixture) count(sql string, args ...any) (n int) {
-	f.t.Helper()
-	if err := f.owner.QueryRow(f.t.Context(), sql, args...).Scan(&n); err != nil {
-		f.t.Fatal(err)
-	}
-	return n
 }
 
 // delta returns a random delta.
 func (f *statsFixture) delta() affiliate.StatsDelta {
 	p := f.participants[rand.IntN(len(f.participants))]
 	d := affiliate.StatsDelta{
-		Scope: affiliate.Scope{Workspace: p.Workspace, Mode: affiliate.ModeLive}, Program: p.Program, Participant: p.Participant,
-		At: f.now.Add(time.Duration(rand.IntN(5*3600)) * time.Second),
+		Scope: p.Scope, Program: p.Program, Participant: p.ID,
+		At: f.Now().Add(time.Duration(rand.IntN(5*3600)) * time.Second),
 	}
 	if rand.IntN(3) > 0 {
 		d.Link = &p.Link
@@ -183,7 +151,7 @@ const differences = `
 func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	t.Parallel()
 	f := newStatsFixture(t, 2, 5)
-	if n := f.count(`select count(*) from participant_totals`); n != 0 {
+	if n := f.Count(`select count(*) from participant_totals`); n != 0 {
 		t.Fatal("the test needs missing totals, which folding must create")
 	}
 	const writers, transactions, folders = 6, 80, 4
@@ -198,7 +166,7 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 				for i := range deltas {
 					deltas[i] = f.delta()
 				}
-				err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
+				err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
 					if err := f.add(t.Context(), tx, deltas...); err != nil {
 						return err
 					}
@@ -230,7 +198,7 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	}
 	for range folders {
 		repeat(func() {
-			n, err := f.store.FoldStats(t.Context(), 1+rand.IntN(40))
+			n, err := f.Store.FoldStats(t.Context(), 1+rand.IntN(40))
 			if err != nil {
 				t.Errorf("FoldStats returned %v", err)
 			}
@@ -241,13 +209,13 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	repeat(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3000))*time.Microsecond)
 		defer cancel()
-		if _, err := f.store.FoldStats(ctx, 40); err != nil && ctx.Err() == nil {
+		if _, err := f.Store.FoldStats(ctx, 40); err != nil && ctx.Err() == nil {
 			t.Errorf("FoldStats with a short timeout returned %v before the timeout", err)
 		}
 	})
 	// Roll back the transactions of some calls.
 	repeat(func() {
-		err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
 			if _, err := postgres.FoldIn(t.Context(), tx, 20); err != nil {
 				return err
 			}
@@ -260,7 +228,7 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	comparisons := 0
 	repeat(func() {
 		var wrong int
-		if err := f.owner.QueryRow(t.Context(), differences).Scan(&wrong); err != nil {
+		if err := f.SQL.QueryRow(t.Context(), differences).Scan(&wrong); err != nil {
 			t.Errorf("compare the sums with the expected values: %v", err)
 		}
 		if comparisons++; wrong != 0 {
@@ -271,17 +239,17 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	writing.Wait()
 	close(done)
 	others.Wait()
-	for f.count(`select count(*) from stats_deltas`) > 0 {
-		n, err := f.store.FoldStats(t.Context(), 1000)
+	for f.Count(`select count(*) from stats_deltas`) > 0 {
+		n, err := f.Store.FoldStats(t.Context(), 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
 		folded.Add(n)
 	}
-	if wrong := f.count(differences); wrong != 0 {
+	if wrong := f.Count(differences); wrong != 0 {
 		t.Errorf("after all deltas were folded, %d sums differ from the expected values, want 0", wrong)
 	}
-	if total := f.count(`select count(*) from truth`); total == 0 || comparisons == 0 || folded.Load() > int64(total) {
+	if total := f.Count(`select count(*) from truth`); total == 0 || comparisons == 0 || folded.Load() > int64(total) {
 		t.Errorf("%d deltas were inserted, %d were folded and %d comparisons were made, want no more folded than inserted", total, folded.Load(), comparisons)
 	}
 }
@@ -294,16 +262,16 @@ func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
 	for round := range rounds {
 		// In every second round, the deltas have no links. Then the calls wait for the
 		// rows of participants and not for the rows of links.
-		f.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
+		f.Exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
 			select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, case when $2 then l.id end, $1, '', 1
-			from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id, generate_series(1, 30)`, f.now, round%2 == 0)
-		f.exec(`insert into truth select * from stats_deltas`)
+			from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id, generate_series(1, 30)`, f.Now(), round%2 == 0)
+		f.Exec(`insert into truth select * from stats_deltas`)
 		var wg sync.WaitGroup
 		for range folders {
 			wg.Go(func() {
 				for folded := int64(1); folded > 0; {
 					var err error
-					if folded, err = f.store.FoldStats(t.Context(), 300); err != nil {
+					if folded, err = f.Store.FoldStats(t.Context(), 300); err != nil {
 						t.Errorf("FoldStats returned %v", err)
 						return
 					}
@@ -312,7 +280,7 @@ func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	if wrong, remaining := f.count(differences), f.count(`select count(*) from stats_deltas`); wrong != 0 || remaining != 0 {
+	if wrong, remaining := f.Count(differences), f.Count(`select count(*) from stats_deltas`); wrong != 0 || remaining != 0 {
 		t.Errorf("%d sums differ from the expected values and %d deltas remain, want 0 and 0", wrong, remaining)
 	}
 }
@@ -321,7 +289,7 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 	f := newStatsFixture(t, 1, 3)
 	write := func(n int) {
 		t.Helper()
-		err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
 			for range n {
 				if err := f.add(t.Context(), tx, f.delta()); err != nil {
 					return err
@@ -335,7 +303,7 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 	}
 	fold := func(limit int, want int64) {
 		t.Helper()
-		if folded, err := f.store.FoldStats(t.Context(), limit); err != nil || folded != want {
+		if folded, err := f.Store.FoldStats(t.Context(), limit); err != nil || folded != want {
 			t.Errorf("FoldStats folded %d deltas, %v, want %d", folded, err, want)
 		}
 	}
@@ -344,7 +312,7 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 	fold(10, 10)
 
 	// FoldStats must skip deltas that another transaction has locked, without waiting.
-	tx, err := f.owner.Begin(t.Context())
+	tx, err := f.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +324,7 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 		t.Fatal(err)
 	}
 	fold(10, 6)
-	if wrong := f.count(differences); wrong != 0 {
+	if wrong := f.Count(differences); wrong != 0 {
 		t.Errorf("%d sums differ from the expected values, want 0", wrong)
 	}
 }
@@ -366,31 +334,28 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
 	f := newStatsFixture(t, 1, 2)
 	remaining, deleted := f.participants[0], f.participants[1]
-	of := func(c subject, link *affiliate.LinkID) affiliate.StatsDelta {
-		return affiliate.StatsDelta{
-			Scope: affiliate.Scope{Workspace: c.Workspace, Mode: affiliate.ModeLive}, Program: c.Program, Participant: c.Participant,
-			Link: link, At: f.now, Clicks: 1,
-		}
+	of := func(p pgtest.Participant, link *affiliate.LinkID) affiliate.StatsDelta {
+		return affiliate.StatsDelta{Scope: p.Scope, Program: p.Program, Participant: p.ID, Link: link, At: f.Now(), Clicks: 1}
 	}
-	noLink := affiliate.NewID[affiliate.Link](f.now)
-	err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
+	noLink := affiliate.NewID[affiliate.Link](f.Now())
+	err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
 		return postgres.AddDeltas(t.Context(), tx, of(remaining, &remaining.Link), of(remaining, &noLink), of(deleted, &deleted.Link))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.exec(`delete from links where participant_id = $1`, deleted.Participant)
-	f.exec(`delete from participants where id = $1`, deleted.Participant)
-	if folded, err := f.store.FoldStats(t.Context(), 10); err != nil || folded != 3 {
+	f.Exec(`delete from links where participant_id = $1`, deleted.ID)
+	f.Exec(`delete from participants where id = $1`, deleted.ID)
+	if folded, err := f.Store.FoldStats(t.Context(), 10); err != nil || folded != 3 {
 		t.Fatalf("FoldStats folded %d deltas, %v, want 3", folded, err)
 	}
-	if n := f.count(`select sum(clicks) from participant_totals where participant_id = $1`, remaining.Participant); n != 2 {
+	if n := f.Count(`select sum(clicks) from participant_totals where participant_id = $1`, remaining.ID); n != 2 {
 		t.Errorf("the remaining participant has %d clicks, want 2", n)
 	}
-	if n := f.count(`select sum(clicks) from link_totals where link_id = $1`, remaining.Link); n != 1 {
+	if n := f.Count(`select sum(clicks) from link_totals where link_id = $1`, remaining.Link); n != 1 {
 		t.Errorf("the remaining link has %d clicks, want 1", n)
 	}
-	if n := f.count(`select count(*) from stats_hours where participant_id = $1`, deleted.Participant); n != 0 {
+	if n := f.Count(`select count(*) from stats_hours where participant_id = $1`, deleted.ID); n != 0 {
 		t.Errorf("stats_hours has %d rows of the deleted participant, want 0", n)
 	}
 }
@@ -399,17 +364,17 @@ func TestStatsStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	f := newStatsFixture(t, 500, 20)
 	partner := f.participants[0].Partner // takes part in only a few programmes
-	f.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`, partner)
-	f.exec(`delete from participants where partner_id = $1 and workspace_id > '0a000000-0000-0000-0000-000000000000'`, partner)
-	f.exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
-	f.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
-	f.exec(`insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode)
-		select workspace_id, id, $1::timestamptz + n * interval '1 hour', 'EUR', program_id, mode from participants, generate_series(1, 5) n`, f.now)
-	f.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
-		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, $1, 'EUR' from participants t, generate_series(1, 3)`, f.now)
-	pgtest.VacuumAnalyze(t, f.owner)
-	f.checkPlan("fold", f.explained(postgres.FoldStatsSQL, 20_000))
-	f.checkPlan("stats of a partner", f.explained(postgres.PartnerStatsSQL, pgx.NamedArgs{
-		"partner": partner, "mode": "live", "program": nil, "from": f.now, "before": f.now.Add(2 * time.Hour),
+	f.Exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`, partner)
+	f.Exec(`delete from participants where partner_id = $1 and workspace_id > '0a000000-0000-0000-0000-000000000000'`, partner)
+	f.Exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
+	f.Exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
+	f.Exec(`insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode)
+		select workspace_id, id, $1::timestamptz + n * interval '1 hour', 'EUR', program_id, mode from participants, generate_series(1, 5) n`, f.Now())
+	f.Exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
+		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, $1, 'EUR' from participants t, generate_series(1, 3)`, f.Now())
+	f.VacuumAnalyze()
+	f.checkStatsPlan("fold", f.Plan(postgres.FoldStatsSQL, 20_000))
+	f.checkStatsPlan("stats of a partner", f.Plan(postgres.PartnerStatsSQL, pgx.NamedArgs{
+		"partner": partner, "mode": "live", "program": nil, "from": f.Now(), "before": f.Now().Add(2 * time.Hour),
 	}), "participants_by_partner", "stats_hours_pkey", "stats_deltas_by_participant")
 }
