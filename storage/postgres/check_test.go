@@ -21,11 +21,8 @@ import (
 //	draft       the payout of the commission approved
 //	settled     the payout of the commission paid
 type checkFixture struct {
-	*pgtest.Fixture
-	scope       affiliate.Scope
-	program     affiliate.ProgramID
-	participant pgtest.Participant
-	click       affiliate.ClickID
+	*sales
+	click affiliate.ClickID
 
 	approved, free, paid, rejected, flagged affiliate.Commission
 	unearned                                affiliate.ConversionID
@@ -34,89 +31,46 @@ type checkFixture struct {
 
 func newCheckFixture(t *testing.T) *checkFixture {
 	t.Helper()
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	b := &checkFixture{Fixture: pgtest.Open(t, func() time.Time { return now })}
-	b.scope = affiliate.Scope{Workspace: b.NewWorkspace(), Mode: affiliate.ModeLive}
-	b.program = b.NewProgram(b.scope, pgtest.Row{
+	b := &checkFixture{sales: newSales(t, pgtest.Row{
 		"rules": `{"commission_type":"percentage","rate_bps":1000,"hold_period_days":0,"auto_approval":true,"net_basis":"gross"}`,
-	})
-	b.participant = b.NewParticipant(b.scope, b.program, b.NewPartner("Pat"))
-	b.click = affiliate.NewID[affiliate.Click](now)
-	clickedAt, _ := b.click.Time()
-	b.Insert("clicks", pgtest.Row{
-		"workspace_id": b.scope.Workspace, "id": b.click, "clicked_at": clickedAt, "mode": b.scope.Mode, "program_id": b.program,
-		"participant_id": b.participant.ID, "referral_code": "pat", "received_at": now, "expires_at": now.AddDate(0, 0, 30), "created_at": now,
-		"consent": "unknown", "is_bot": false,
-	})
-	b.Insert("promo_codes", pgtest.Row{
-		"workspace_id": b.scope.Workspace, "id": affiliate.NewID[affiliate.PromoCode](now), "program_id": b.program,
-		"participant_id": b.participant.ID, "mode": b.scope.Mode, "code": "pat10", "discount_type": "percentage", "discount_value": 1000,
-		"active": true, "sync_to_processor": false, "sync_status": "none", "created_at": now, "updated_at": now,
-	})
-	b.Insert("list_counts", pgtest.Row{"workspace_id": b.scope.Workspace, "program_id": b.program, "what": "promo_codes", "slot": 3, "n": 1})
+	})}
+	b.click = b.sales.click(noon)
+	b.NewPromoCode(b.participant, "pat10")
 
 	b.approved, b.free, b.paid = b.sale("approved", 1_000, "EUR"), b.sale("free", 2_000, "EUR"), b.sale("paid", 3_000, "EUR")
 	b.rejected, b.flagged = b.sale("rejected", 4_000, "EUR"), b.sale("flagged", 5_000, "USD")
-	b.unearned = b.record("unearned", affiliate.NewID[affiliate.Click](now), 6_000, "EUR").Conversion.ID
+	b.unearned = b.reportSale("unearned", affiliate.NewID[affiliate.Click](noon), 6_000, "EUR").Conversion.ID
 
 	b.draft, b.settled = b.payout("draft", b.approved, 0), b.payout("paid", b.paid, -50)
-	b.move(b.paid, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: now, Payout: &b.settled})
-	b.move(b.rejected, affiliate.CommissionTransition{Move: affiliate.MoveReject})
+	b.MoveCommission(b.paid, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: noon, Payout: &b.settled})
+	b.MoveCommission(b.rejected, affiliate.CommissionTransition{Move: affiliate.MoveReject})
 	b.entry(b.settled, "payout", b.paid.AmountCents-50, -1)
 	b.entry(affiliate.PayoutID{}, "bonus", 25, 1)
 
 	b.Insert("refunds", pgtest.Row{
-		"workspace_id": b.scope.Workspace, "id": affiliate.NewID[affiliate.Refund](now), "mode": b.scope.Mode, "external_refund_id": "r",
-		"external_transaction_id": "rejected", "conversion_id": b.rejected.Conversion, "amount_cents": 100, "created_at": now, "expires_at": now,
+		"workspace_id": b.Scope.Workspace, "id": affiliate.NewID[affiliate.Refund](noon), "mode": b.Scope.Mode, "external_refund_id": "r",
+		"external_transaction_id": "rejected", "conversion_id": b.rejected.Conversion, "amount_cents": 100, "created_at": noon, "expires_at": noon,
 	})
 	b.Exec(`update conversions set refunded_amount_cents = 100, status = 'partially_refunded' where id = $1`, b.rejected.Conversion)
 	return b
 }
 
-func (b *checkFixture) record(external string, click affiliate.ClickID, cents int64, currency string) affiliate.ReportResult {
+// reportSale records a purchase.
+func (b *checkFixture) reportSale(external string, click affiliate.ClickID, cents int64, currency string) affiliate.ReportResult {
 	b.Helper()
-	now := b.Now()
-	found, err := b.Store.FindClick(b.Context(), b.scope.Workspace, click)
-	if err != nil {
-		b.Fatal(err)
-	}
-	c := affiliate.Conversion{
-		ID: affiliate.NewID[affiliate.Conversion](now), Scope: b.scope, ExternalTransactionID: external, EventType: affiliate.Purchase,
-		Sale: affiliate.Sale{Paid: affiliate.Money{Cents: cents, Currency: currency}}, OccurredAt: now, CreatedAt: now,
-		Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Click: &click, Version: 1,
-	}
-	recorded, err := b.Store.RecordConversion(b.Context(), affiliate.Report{
-		Conversion: c,
-		Inputs: affiliate.AttributionInputs{
-			Mode: b.scope.Mode, EventType: c.EventType, OccurredAt: now, Sale: c.Sale, Click: c.Click, FoundClick: found,
-		},
-		Decide: func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-			d := affiliate.Attribute(in)
-			d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.Decision](now), c.ID, now
-			if d.Earns == nil {
-				return d, nil, nil
-			}
-			commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](now), c, d, now)
-			return d, &commission, nil
-		},
-	})
+	recorded, err := b.Store.RecordConversion(b.Context(), b.report(external, click, func(c *affiliate.Conversion) {
+		c.Sale.Paid = affiliate.Money{Cents: cents, Currency: currency}
+	}))
 	if err != nil {
 		b.Fatal(err)
 	}
 	return recorded
 }
 
+// sale records a purchase of the participant and returns its commission.
 func (b *checkFixture) sale(external string, cents int64, currency string) affiliate.Commission {
 	b.Helper()
-	return *b.record(external, b.click, cents, currency).Commission
-}
-
-func (b *checkFixture) move(c affiliate.Commission, t affiliate.CommissionTransition) {
-	b.Helper()
-	t.Scope, t.Program, t.Commission, t.Actor, t.At = c.Scope, c.Program, c.ID, affiliate.System, b.Now()
-	if err := b.Store.MoveTogether(b.Context(), t); err != nil {
-		b.Fatal(err)
-	}
+	return *b.reportSale(external, b.click, cents, currency).Commission
 }
 
 // payout stores a payout of a single commission.
@@ -144,7 +98,7 @@ func (b *checkFixture) payout(status string, c affiliate.Commission, adjustment 
 func (b *checkFixture) entry(payout affiliate.PayoutID, kind string, cents, sign int64) {
 	b.Helper()
 	row := pgtest.Row{
-		"workspace_id": b.scope.Workspace, "id": affiliate.NewID[affiliate.LedgerEntry](b.Now()), "mode": b.scope.Mode, "program_id": b.program,
+		"workspace_id": b.Scope.Workspace, "id": affiliate.NewID[affiliate.LedgerEntry](b.Now()), "mode": b.Scope.Mode, "program_id": b.Program,
 		"participant_id": b.participant.ID, "partner_id": b.participant.Partner, "type": kind, "amount_cents": sign * cents, "currency": "EUR",
 		"created_by": "system", "created_at": b.Now(),
 	}
@@ -153,7 +107,7 @@ func (b *checkFixture) entry(payout affiliate.PayoutID, kind string, cents, sign
 	}
 	b.Insert("ledger_entries", row)
 	b.Insert("ledger_balances", pgtest.Row{
-		"workspace_id": b.scope.Workspace, "participant_id": b.participant.ID, "currency": "EUR", "slot": 20 + sign, "balance_cents": sign * cents,
+		"workspace_id": b.Scope.Workspace, "participant_id": b.participant.ID, "currency": "EUR", "slot": 20 + sign, "balance_cents": sign * cents,
 	})
 }
 
@@ -370,8 +324,8 @@ func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
 			b := newCheckFixture(t)
 			ids := strings.NewReplacer(
 				"{approved}", b.approved.ID.String(), "{free}", b.free.ID.String(), "{paid}", b.paid.ID.String(), "{flagged}", b.flagged.ID.String(),
-				"{unearned}", b.unearned.String(), "{draft}", b.draft.String(), "{settled}", b.settled.String(), "{workspace}", b.scope.Workspace.String(),
-				"{participant}", b.participant.ID.String(), "{program}", b.program.String(), "{month}", b.Now().Format("2006-01"))
+				"{unearned}", b.unearned.String(), "{draft}", b.draft.String(), "{settled}", b.settled.String(), "{workspace}", b.Scope.Workspace.String(),
+				"{participant}", b.participant.ID.String(), "{program}", b.Program.String(), "{month}", b.Now().Format("2006-01"))
 			for _, sql := range tc.corrupt {
 				b.Exec(ids.Replace(sql))
 			}
@@ -407,7 +361,7 @@ func TestCheckAccounts_ListsTwentyViolationsAndCountsAll(t *testing.T) {
 	b := newCheckFixture(t)
 	for range 25 {
 		b.Insert("list_counts", pgtest.Row{
-			"workspace_id": b.scope.Workspace, "program_id": affiliate.NewID[affiliate.Program](b.Now()), "what": "links", "slot": 0, "n": 1,
+			"workspace_id": b.Scope.Workspace, "program_id": affiliate.NewID[affiliate.Program](b.Now()), "what": "links", "slot": 0, "n": 1,
 		})
 	}
 	if r := b.check(time.Now)["list_counts"]; r.Violated != 25 || len(r.Violations) != 20 {
@@ -452,7 +406,7 @@ func TestCheckAccounts_ReadsOneSnapshot(t *testing.T) {
 				return
 			default:
 				c := b.sale(fmt.Sprint("order ", n), 1_000, "EUR")
-				b.move(c, affiliate.CommissionTransition{Move: affiliate.MoveReject})
+				b.MoveCommission(c, affiliate.CommissionTransition{Move: affiliate.MoveReject})
 				n++
 			}
 		}

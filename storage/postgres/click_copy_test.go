@@ -15,6 +15,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // columnsOf returns the row that the table clicks must have for a click.
@@ -90,22 +91,22 @@ func clicksOfEveryKind() map[string]affiliate.Click {
 }
 
 func TestStoreClicks_StoresEveryColumn(t *testing.T) {
-	store, conn := clickFixture(t)
+	f := pgtest.Open(t, time.Now)
 	clicks := clicksOfEveryKind()
 	first := slices.Collect(maps.Values(clicks))
-	if err := store.StoreClicks(t.Context(), first); err != nil {
+	if err := f.Store.StoreClicks(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	// Store the clicks again with new ids, together with one click that already exists.
 	// COPY fails because of the existing click, so StoreClicks inserts these clicks with
 	// another statement.
 	again := clicksOfEveryKind()
-	if err := store.StoreClicks(t.Context(), append(slices.Collect(maps.Values(again)), first[0])); err != nil {
+	if err := f.Store.StoreClicks(t.Context(), append(slices.Collect(maps.Values(again)), first[0])); err != nil {
 		t.Fatal(err)
 	}
 	for way, stored := range map[string]map[string]affiliate.Click{"copied": clicks, "merged": again} {
 		for name, c := range stored {
-			rows, err := conn.Query(t.Context(), `select * from clicks where workspace_id = $1 and mode = $2 and id = $3`, c.Scope.Workspace, c.Scope.Mode, c.ID)
+			rows, err := f.SQL.Query(t.Context(), `select * from clicks where workspace_id = $1 and mode = $2 and id = $3`, c.Scope.Workspace, c.Scope.Mode, c.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,12 +134,12 @@ func TestStoreClicks_StoresEveryColumn(t *testing.T) {
 // A time that Postgres cannot store is rejected as invalid data. It must not become
 // infinity or, after an overflow, another time.
 func TestStoreClicks_RejectsTimesOutOfRange(t *testing.T) {
-	store, _ := clickFixture(t)
+	f := pgtest.Open(t, time.Now)
 	for _, at := range []int64{math.MaxInt64, math.MinInt64, math.MaxInt64 / 1000, 1 << 43 * 1000, -1 << 43 * 1000} {
 		clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 1)
 		clicks[0].ExpiresAt = time.UnixMilli(at)
 		var data *postgres.DataError
-		if err := store.StoreClicks(t.Context(), clicks); !errors.As(err, &data) {
+		if err := f.Store.StoreClicks(t.Context(), clicks); !errors.As(err, &data) {
 			t.Errorf("StoreClicks with the time %d ms returned %v, want a DataError", at, err)
 		}
 	}

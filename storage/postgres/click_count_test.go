@@ -15,6 +15,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // clickCountKey is the key by which the test sums the rows of stats_deltas.
@@ -27,30 +28,27 @@ type clickCountKey struct {
 type clickTotals struct{ all, unique int64 }
 
 // clickCounts returns the sums of the rows in stats_deltas.
-func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCountKey]clickTotals {
-	t.Helper()
-	rows, err := conn.Query(t.Context(), `
+func clickCounts(f *pgtest.Fixture) map[clickCountKey]clickTotals {
+	f.Helper()
+	rows, _ := f.SQL.Query(f.Context(), `
 		select workspace_id::text, mode, program_id::text, participant_id::text, coalesce(link_id::text, ''), hour,
 			sum(clicks)::bigint, sum(unique_clicks)::bigint, sum(abs(signups) + abs(conversions) + abs(revenue_cents) + abs(commission_cents))::bigint, max(currency)
 		from stats_deltas group by 1, 2, 3, 4, 5, 6`)
-	if err != nil {
-		t.Fatal(err)
-	}
 	counts := map[clickCountKey]clickTotals{}
 	var c clickCountKey
 	var n clickTotals
 	var other int64
 	var currency string
-	_, err = pgx.ForEachRow(rows, []any{&c.workspace, &c.mode, &c.program, &c.participant, &c.link, &c.hour, &n.all, &n.unique, &other, &currency}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&c.workspace, &c.mode, &c.program, &c.participant, &c.link, &c.hour, &n.all, &n.unique, &other, &currency}, func() error {
 		c.hour = c.hour.UTC()
 		counts[c] = n
 		if other != 0 || currency != "" {
-			t.Errorf("the deltas of %+v have other numbers with the sum %d and the currency %q, want 0 and no currency", c, other, currency)
+			f.Errorf("the deltas of %+v have other numbers with the sum %d and the currency %q, want 0 and no currency", c, other, currency)
 		}
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		f.Fatal(err)
 	}
 	return counts
 }
@@ -103,32 +101,31 @@ func mixedClicks(n int) []affiliate.Click {
 }
 
 func TestStoreClicks_CountsEachClickOnce(t *testing.T) {
-	store, conn := clickFixture(t)
+	f := pgtest.Open(t, time.Now)
 	clicks := mixedClicks(420)
-	if err := store.StoreClicks(t.Context(), clicks[:300]); err != nil {
+	if err := f.Store.StoreClicks(t.Context(), clicks[:300]); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := clickCounts(t, conn), wantCounts(clicks[:300]); !maps.Equal(got, want) {
+	if got, want := clickCounts(f), wantCounts(clicks[:300]); !maps.Equal(got, want) {
 		t.Fatalf("after the first batch, the click counts are\n%v\nwant\n%v", got, want)
 	}
-	var deltas int
-	if err := conn.QueryRow(t.Context(), `select count(*) from stats_deltas`).Scan(&deltas); err != nil || deltas != len(wantCounts(clicks[:300])) {
-		t.Errorf("stats_deltas has %d rows, %v, want %d", deltas, err, len(wantCounts(clicks[:300])))
+	if deltas := f.Count(`select count(*) from stats_deltas`); deltas != len(wantCounts(clicks[:300])) {
+		t.Errorf("stats_deltas has %d rows, want %d", deltas, len(wantCounts(clicks[:300])))
 	}
 	// Store the first batch again, a batch with 100 old and 100 new clicks, a batch that
 	// contains one click twice, and a batch without new clicks.
 	for _, batch := range [][]affiliate.Click{clicks[:300], clicks[200:400], append(slices.Clone(clicks[400:]), clicks[419]), clicks} {
-		if err := store.StoreClicks(t.Context(), batch); err != nil {
+		if err := f.Store.StoreClicks(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := clickCounts(t, conn), wantCounts(clicks); !maps.Equal(got, want) {
+	if got, want := clickCounts(f), wantCounts(clicks); !maps.Equal(got, want) {
 		t.Errorf("after all batches, the click counts are\n%v\nwant\n%v", got, want)
 	}
 }
 
 func TestStoreClicks_ConcurrentDuplicatesAreCountedOnce(t *testing.T) {
-	store, conn := clickFixture(t)
+	f := pgtest.Open(t, time.Now)
 	clicks := mixedClicks(600)
 	var group sync.WaitGroup
 	start := make(chan struct{})
@@ -136,7 +133,7 @@ func TestStoreClicks_ConcurrentDuplicatesAreCountedOnce(t *testing.T) {
 		for at := 0; at < len(clicks); at += 100 {
 			group.Go(func() {
 				<-start
-				if err := store.StoreClicks(context.Background(), clicks[at:at+100]); err != nil {
+				if err := f.Store.StoreClicks(context.Background(), clicks[at:at+100]); err != nil {
 					t.Error(err)
 				}
 			})
@@ -144,27 +141,26 @@ func TestStoreClicks_ConcurrentDuplicatesAreCountedOnce(t *testing.T) {
 	}
 	close(start)
 	group.Wait()
-	if got, want := clickCounts(t, conn), wantCounts(clicks); !maps.Equal(got, want) {
+	if got, want := clickCounts(f), wantCounts(clicks); !maps.Equal(got, want) {
 		t.Errorf("the click counts are\n%v\nwant\n%v", got, want)
 	}
 }
 
 func TestStoreClicks_StoresButDoesNotCountBots(t *testing.T) {
-	store, conn := clickFixture(t)
+	f := pgtest.Open(t, time.Now)
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 3)
 	for i := range clicks {
 		clicks[i].IsBot, clicks[i].ForeignOrigin = true, i == 1
 	}
 	for range 2 {
-		if err := store.StoreClicks(t.Context(), clicks); err != nil {
+		if err := f.Store.StoreClicks(t.Context(), clicks); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var stored, foreign int
-	if err := conn.QueryRow(t.Context(), `select count(*), count(*) filter (where foreign_origin) from clicks`).Scan(&stored, &foreign); err != nil || stored != 3 || foreign != 1 {
-		t.Errorf("%d clicks are stored, %d of them with foreign_origin, %v, want 3 and 1", stored, foreign, err)
+	if stored, foreign := f.Count(`select count(*) from clicks`), f.Count(`select count(*) from clicks where foreign_origin`); stored != 3 || foreign != 1 {
+		t.Errorf("%d clicks are stored, %d of them with foreign_origin, want 3 and 1", stored, foreign)
 	}
-	if counts := clickCounts(t, conn); len(counts) > 0 {
+	if counts := clickCounts(f); len(counts) > 0 {
 		t.Errorf("the click counts are %v, want none", counts)
 	}
 }
@@ -172,47 +168,41 @@ func TestStoreClicks_StoresButDoesNotCountBots(t *testing.T) {
 // Clicks and their counts must commit together. Clicks that are rejected must not be
 // counted, and clicks that cannot be counted must not be stored.
 func TestStoreClicks_StoresAndCountsTogether(t *testing.T) {
-	store, conn := clickFixture(t)
+	f := pgtest.Open(t, time.Now)
 	clicks := mixedClicks(10)
 	clicks[9].SubID = "nul\x00"
 	var data *postgres.DataError
-	if err := store.StoreClicks(t.Context(), clicks); !errors.As(err, &data) {
+	if err := f.Store.StoreClicks(t.Context(), clicks); !errors.As(err, &data) {
 		t.Fatalf("StoreClicks with a NUL character returned %v, want a DataError", err)
 	}
-	if counts := clickCounts(t, conn); len(counts) > 0 {
+	if counts := clickCounts(f); len(counts) > 0 {
 		t.Errorf("after the rejection, the click counts are %v, want none", counts)
 	}
-	if _, err := conn.Exec(t.Context(), `revoke insert on stats_deltas from tributary_app`); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.StoreClicks(t.Context(), clicks[:9]); err == nil || errors.As(err, &data) {
+	f.Exec(`revoke insert on stats_deltas from tributary_app`)
+	if err := f.Store.StoreClicks(t.Context(), clicks[:9]); err == nil || errors.As(err, &data) {
 		t.Errorf("StoreClicks without the right to count returned %v, want an error that is not a DataError", err)
 	}
-	var stored int
-	if err := conn.QueryRow(t.Context(), `select count(*) from clicks`).Scan(&stored); err != nil || stored != 0 {
-		t.Errorf("%d clicks are stored, %v, want 0", stored, err)
+	if stored := f.Count(`select count(*) from clicks`); stored != 0 {
+		t.Errorf("%d clicks are stored, want 0", stored)
 	}
 }
 
 // Every partition must have each column as the table defines it, whether the partition
 // was created before or after the column was added.
 func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
-	store, conn := clickFixture(t)
+	f := pgtest.Open(t, time.Now)
 	today := time.Now()
-	if made, err := store.EnsureClickPartitions(t.Context(), today.AddDate(0, 0, -1), today.AddDate(0, 0, 2)); err != nil || made == 0 {
+	if made, err := f.Store.EnsureClickPartitions(t.Context(), today.AddDate(0, 0, -1), today.AddDate(0, 0, 2)); err != nil || made == 0 {
 		t.Fatalf("EnsureClickPartitions made %d partitions, %v, want more than 0", made, err)
 	}
-	rows, err := conn.Query(t.Context(), `
+	missing := f.Texts(`
 		select i.inhrelid::regclass || '.' || c.attname
 		from pg_inherits i
 		join pg_attribute c on c.attrelid = i.inhparent and c.attnum > 0 and not c.attisdropped
 		left join pg_attribute a on a.attrelid = i.inhrelid and a.attname = c.attname and a.atttypid = c.atttypid and a.attnotnull = c.attnotnull
 		where i.inhparent = 'clicks'::regclass and a.attname is null`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if missing, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(missing) > 0 {
-		t.Errorf("the partitions lack the columns %q, %v, want none", missing, err)
+	if len(missing) > 0 {
+		t.Errorf("the partitions lack the columns %q, want none", missing)
 	}
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 2)
 	// No partition exists for this day.
@@ -220,16 +210,14 @@ func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 	for i := range clicks {
 		clicks[i].ForeignOrigin, clicks[i].Unique, clicks[i].Country = true, true, "DE"
 	}
-	if err := store.StoreClicks(t.Context(), clicks); err != nil {
+	if err := f.Store.StoreClicks(t.Context(), clicks); err != nil {
 		t.Fatal(err)
 	}
-	var stored, partitions int
-	if err := conn.QueryRow(t.Context(), `
-		select count(*), count(distinct tableoid) from clicks where foreign_origin and is_unique and country = 'DE'`).Scan(&stored, &partitions); err != nil || stored != 2 || partitions != 2 {
-		t.Errorf("%d clicks are stored in %d partitions, %v, want 2 in 2", stored, partitions, err)
+	if partitions := f.Count(`select count(distinct tableoid) from clicks where foreign_origin and is_unique and country = 'DE'`); partitions != 2 {
+		t.Errorf("the two clicks are in %d partitions, want 2", partitions)
 	}
 	for _, click := range clicks {
-		_, err := conn.Exec(t.Context(), `update clicks set is_unique = null where id = $1`, click.ID)
+		_, err := f.SQL.Exec(t.Context(), `update clicks set is_unique = null where id = $1`, click.ID)
 		var refused *pgconn.PgError
 		if !errors.As(err, &refused) || refused.Code != "23514" {
 			t.Errorf("setting is_unique to null returned %v, want the error code 23514", err)
@@ -240,13 +228,13 @@ func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 // The previous release must be able to store and merge clicks with the current schema,
 // although it does not fill the columns of the newer release.
 func TestStoreClicks_StatementsOfPreviousReleaseWork(t *testing.T) {
-	store, conn := clickFixture(t)
+	f := pgtest.Open(t, time.Now)
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 1)
-	if err := store.StoreClicks(t.Context(), clicks); err != nil {
+	if err := f.Store.StoreClicks(t.Context(), clicks); err != nil {
 		t.Fatal(err)
 	}
 	const columns = `workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot, foreign_origin`
-	err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
 		for _, statement := range []string{
 			`set local role tributary_app`,
 			`create temporary table clicks_incoming (like clicks) on commit drop`,
@@ -266,8 +254,7 @@ func TestStoreClicks_StatementsOfPreviousReleaseWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stored int
-	if err := conn.QueryRow(t.Context(), `select count(*) from clicks where not is_unique and country is null`).Scan(&stored); err != nil || stored != 2 {
-		t.Errorf("%d clicks are stored without a country and not unique, %v, want 2", stored, err)
+	if stored := f.Count(`select count(*) from clicks where not is_unique and country is null`); stored != 2 {
+		t.Errorf("%d clicks are stored without a country and not unique, want 2", stored)
 	}
 }

@@ -23,13 +23,14 @@ type sales struct {
 	participant pgtest.Participant
 }
 
-// newSales creates a shop whose clicks have a partition per day.
-func newSales(t *testing.T) *sales {
+// newSales creates a shop whose clicks have a partition per day. program changes the
+// columns of its programme.
+func newSales(t *testing.T, program ...pgtest.Row) *sales {
 	t.Helper()
-	f := newFixture(t, pgtest.Row{
+	f := newFixture(t, append([]pgtest.Row{{
 		"name": "Spring", "attribution_model": affiliate.FirstClick, "rules_version": 4,
 		"rules": `{"commission_type":"percentage","rate_bps":3000,"hold_period_days":30,"auto_approval":true,"net_basis":"net_of_tax"}`,
-	})
+	}}, program...)...)
 	f.Exec(`select ensure_click_partitions('2026-03-01', '2026-03-20')`)
 	return &sales{f, f.Join("Pat")}
 }
