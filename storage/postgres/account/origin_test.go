@@ -7,17 +7,14 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres/account"
-	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
-	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
-	f := pgtest.Open(t, func() time.Time { return now })
-	s := account.NewStore(f.Store.DB)
-	partner := f.NewPartner("Jane")
+	f := newFixture(t)
+	now, partner := f.Now(), f.NewPartner("Jane")
 	store := func(network string, agent []byte, at time.Time) {
 		t.Helper()
-		if err := s.StoreOrigin(t.Context(), affiliate.Origin{User: partner, IPPrefix: network, AgentHash: agent, SeenAt: at}); err != nil {
+		if err := f.accounts.StoreOrigin(t.Context(), affiliate.Origin{User: partner, IPPrefix: network, AgentHash: agent, SeenAt: at}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,7 +29,7 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 		t.Fatalf("%d origins are stored, want 3", n)
 	}
 	for _, want := range []int64{1, 1, 0} {
-		if got, err := s.DeleteOldOrigins(t.Context(), now.Add(-affiliate.OriginRetention), 1); err != nil || got != want {
+		if got, err := f.accounts.DeleteOldOrigins(t.Context(), now.Add(-affiliate.OriginRetention), 1); err != nil || got != want {
 			t.Fatalf("DeleteOldOrigins deleted %d origins, %v, want %d", got, err, want)
 		}
 	}
@@ -43,14 +40,13 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 }
 
 func TestDeleteOldOrigins_UsesIndexes(t *testing.T) {
-	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
-	f := pgtest.Open(t, func() time.Time { return now })
-	partner := f.NewPartner("Jane")
+	f := newFixture(t)
+	now, partner := f.Now(), f.NewPartner("Jane")
 	f.Exec(`
 		insert into user_origins (user_id, ip_prefix, ua_hash, seen_at)
 		select $1, n || '/24', '', $2::timestamptz - n * interval '1 minute' from generate_series(1, 20000) n`, partner, now)
 	f.Exec(`analyze user_origins`)
-	plan := plan(f, account.DeleteOldOriginsSQL, now.AddDate(0, 0, -30), 1000)
+	plan := f.Plan(account.DeleteOldOriginsSQL, now.AddDate(0, 0, -30), 1000)
 	if !strings.Contains(plan, "user_origins_by_age") || !strings.Contains(plan, "user_origins_pkey") || strings.Contains(plan, "Seq Scan") {
 		t.Errorf("the plan does not use the indexes user_origins_by_age and user_origins_pkey only\n%s", plan)
 	}

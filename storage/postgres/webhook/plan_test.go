@@ -6,50 +6,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
-
-// plan returns the query plan of a statement. settings is a statement that changes
-// planner settings of the transaction first.
-func (q *queue) plan(settings, sql string, args ...any) string {
-	q.t.Helper()
-	tx, err := q.SQL.Begin(q.t.Context())
-	if err != nil {
-		q.t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(q.t.Context()) }()
-	if _, err := tx.Exec(q.t.Context(), settings); err != nil {
-		q.t.Fatal(err)
-	}
-	rows, _ := tx.Query(q.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		q.t.Fatalf("explain %s: %v", sql, err)
-	}
-	return strings.Join(lines, "\n")
-}
 
 // Every statement on deliveries must use an index, and only the indexes of partitions
 // that can contain its rows.
 func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	t.Parallel()
 	f := newQueueAt(t, time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
-	if _, err := f.Store.EnsureEventPartitions(t.Context(), f.now.AddDate(0, 0, -14), f.now); err != nil {
+	if _, err := f.Store.EnsureEventPartitions(t.Context(), f.Now().AddDate(0, 0, -14), f.Now()); err != nil {
 		t.Fatal(err)
 	}
-	e := f.emptyEndpoint(f.scope)
+	e := f.NewEndpoint(f.Scope)
 	// The deliveries are from the last twenty days. The oldest of these days have no
 	// partition of their own, so their deliveries are in the default partition.
-	f.fillDeliveries(e, 14_400, f.now, 2*time.Minute)
-	f.fillDeliveries(f.emptyEndpoint(f.scope), 20_000, f.now, 86*time.Second)
-	f.fillDeliveries(f.emptyEndpoint(affiliate.Scope{Workspace: f.NewWorkspace(), Mode: f.scope.Mode}), 20_000, f.now, 86*time.Second)
+	f.fillDeliveries(f.Scope, e, 14_400, f.Now(), 2*time.Minute)
+	f.fillDeliveries(f.Scope, f.NewEndpoint(f.Scope), 20_000, f.Now(), 86*time.Second)
+	other := affiliate.Scope{Workspace: f.NewWorkspace(), Mode: f.Scope.Mode}
+	f.fillDeliveries(other, f.NewEndpoint(other), 20_000, f.Now(), 86*time.Second)
 	f.VacuumAnalyze()
 
-	month, week := f.now.AddDate(0, 0, -30), f.now.Truncate(24*time.Hour).AddDate(0, 0, -2)
-	dead, event := affiliate.DeliveryDeadLettered, affiliate.NewID[affiliate.Event](f.now)
+	month, week := f.Now().AddDate(0, 0, -30), f.Now().Truncate(24*time.Hour).AddDate(0, 0, -2)
+	dead, event := affiliate.DeliveryDeadLettered, affiliate.NewID[affiliate.Event](f.Now())
 	const (
 		thisWeek = "webhook_deliveries_20260316"
 		pkey     = "_pkey"
@@ -81,9 +60,9 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 		}
 	}
 	list := func(since time.Time, filter affiliate.DeliveryFilter) (page, count string) {
-		pageSQL, countSQL, args := webhook.DeliveryListSQL(f.scope, e.ID, since, filter)
+		pageSQL, countSQL, args := webhook.DeliveryListSQL(f.Scope, e, since, filter)
 		args["limit"], args["offset"] = 20, 0
-		return f.plan("", pageSQL, args), f.plan("", countSQL, args)
+		return f.Plan(pageSQL, args), f.Plan(countSQL, args)
 	}
 	ordered := []string{"Limit -> Merge Append", "Index Scan Backward"}
 	page, count := list(month, affiliate.DeliveryFilter{})
@@ -101,43 +80,34 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	page, _ = list(month, affiliate.DeliveryFilter{Event: &event})
 	check("page of an event", page, []string{"Index Scan"}, weeks[:1], pkey)
 
-	one := webhook.DeliveryArgs(f.scope, e.ID, affiliate.NewID[affiliate.Delivery](f.now))
-	check("one delivery", f.plan("", webhook.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
-	check("lock one delivery", f.plan("", webhook.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
-	one["status"], one["tier"], one["extra"], one["epoch"], one["due_at"], one["completed_at"] = "failed", 1, 1, 1, f.now, nil
-	check("update one delivery", f.plan("", webhook.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	one := webhook.DeliveryArgs(f.Scope, e, affiliate.NewID[affiliate.Delivery](f.Now()))
+	check("one delivery", f.Plan(webhook.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	check("lock one delivery", f.Plan(webhook.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	one["status"], one["tier"], one["extra"], one["epoch"], one["due_at"], one["completed_at"] = "failed", 1, 1, 1, f.Now(), nil
+	check("update one delivery", f.Plan(webhook.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 
 	job := affiliate.RecoverDeliveries{
-		Workspace: f.scope.Workspace, Mode: f.scope.Mode, Endpoint: e.ID, Since: month, Until: f.now, RequestedAt: f.now,
+		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Endpoint: e, Since: month, Until: f.Now(), RequestedAt: f.Now(),
 		Statuses: []affiliate.DeliveryStatus{affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled},
 	}
-	check("count recoverable deliveries", f.plan("", webhook.CountRecoverableSQL, webhook.RecoverableArgs(job, 1)), nil, weeks, byStatus)
+	check("count recoverable deliveries", f.Plan(webhook.CountRecoverableSQL, webhook.RecoverableArgs(job, 1)), nil, weeks, byStatus)
 	args := webhook.RecoverableArgs(job, 1)
-	args["at"], args["limit"] = f.now, 5000
-	check("recover a block", f.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
-	check("recover a block", f.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), nil, weeks, pkey)
+	args["at"], args["limit"] = f.Now(), 5000
+	check("recover a block", f.PlanWith(webhook.BlockPlan, webhook.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
+	check("recover a block", f.PlanWith(webhook.BlockPlan, webhook.RecoverBlockSQL, args), nil, weeks, pkey)
 
-	canceled := webhook.DeliveryArgs(f.scope, e.ID, affiliate.DeliveryID{})
-	canceled["epoch"], canceled["limit"], canceled["ended"] = 2, 5000, f.now
-	check("cancel a block", f.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
-	check("cancel a block", f.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), nil, weeks, pkey)
-}
-
-// emptyEndpoint inserts an endpoint without deliveries.
-func (q *queue) emptyEndpoint(scope affiliate.Scope) affiliate.Endpoint {
-	q.t.Helper()
-	e := affiliate.Endpoint{ID: affiliate.NewID[affiliate.Endpoint](q.now), Scope: scope}
-	q.Exec(`insert into webhook_endpoints (workspace_id, id, mode, url, subscriptions, active, created_at, updated_at, version)
-		values ($1, $2, $3, 'https://example.com/', '{*}', true, $4, $4, 1)`, scope.Workspace, e.ID, scope.Mode, q.now)
-	return e
+	canceled := webhook.DeliveryArgs(f.Scope, e, affiliate.DeliveryID{})
+	canceled["epoch"], canceled["limit"], canceled["ended"] = 2, 5000, f.Now()
+	check("cancel a block", f.PlanWith(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
+	check("cancel a block", f.PlanWith(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), nil, weeks, pkey)
 }
 
 // fillDeliveries inserts n deliveries to an endpoint. The first delivery was created at
 // now, and each following delivery is older by step. A hundredth of the deliveries is
 // dead-lettered, a hundredth is pending, a hundredth is failed, and the others are
 // delivered.
-func (q *queue) fillDeliveries(e affiliate.Endpoint, n int, now time.Time, step time.Duration) {
-	q.t.Helper()
+func (q *queue) fillDeliveries(scope affiliate.Scope, endpoint affiliate.EndpointID, n int, now time.Time, step time.Duration) {
+	q.Helper()
 	q.Exec(`
 		insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, status, due_at, created_at, completed_at)
 		select $1, $2, u.id, (a.at at time zone 'UTC')::date, $3, u.id, 'payout.paid', 1,
@@ -147,5 +117,5 @@ func (q *queue) fillDeliveries(e affiliate.Endpoint, n int, now time.Time, step 
 		cross join lateral (select $5::timestamptz - n * $6::interval as at) a
 		cross join lateral (
 			select (lpad(to_hex((extract(epoch from a.at) * 1000)::bigint), 12, '0') || '7' || substr(md5($2::uuid::text || n), 1, 3) || '8' || substr(md5($2::uuid::text || n), 4, 15))::uuid as id
-		) u`, e.Scope.Workspace, e.ID, e.Scope.Mode, n, now, step)
+		) u`, scope.Workspace, endpoint, scope.Mode, n, now, step)
 }

@@ -17,44 +17,36 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// queue is a database with endpoints that have waiting deliveries.
+// queue is a shop with endpoints that have waiting deliveries.
 type queue struct {
-	*pgtest.Fixture
-	t      *testing.T
+	*pgtest.Shop
 	store  *webhook.Store
-	now    time.Time
-	scope  affiliate.Scope
 	sender affiliate.SenderID
 }
 
 func newQueue(t *testing.T) *queue {
 	t.Helper()
 	q := newQueueAt(t, time.Now().UTC().Truncate(time.Millisecond))
-	q.Exec(`select ensure_event_partitions($1::date, $2::date)`, q.now.AddDate(0, 0, -35), q.now.AddDate(0, 0, 7))
+	q.Exec(`select ensure_event_partitions($1::date, $2::date)`, q.Now().AddDate(0, 0, -35), q.Now().AddDate(0, 0, 7))
 	return q
 }
 
 // newQueueAt returns a queue with the given time and without partitions.
 func newQueueAt(t *testing.T, now time.Time) *queue {
 	t.Helper()
-	q := &queue{t: t, now: now, sender: affiliate.SenderID{UUID: uuid.New()}}
-	q.Fixture = pgtest.Open(t, func() time.Time { return q.now })
-	q.store = webhook.NewStore(q.Store.DB)
-	q.scope = affiliate.Scope{Workspace: q.NewWorkspace(), Mode: affiliate.ModeLive}
-	return q
+	shop := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
+	return &queue{shop, webhook.NewStore(shop.Store.DB), affiliate.SenderID{UUID: uuid.New()}}
 }
 
 // endpoint inserts an endpoint with waiting deliveries. One delivery became due in each
 // of the last minutes, the last one a minute ago.
 func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
-	q.t.Helper()
-	key := affiliate.EndpointKey{Workspace: q.scope.Workspace, ID: affiliate.NewID[affiliate.Endpoint](q.now)}
-	q.Exec(`insert into webhook_endpoints (workspace_id, id, mode, url, subscriptions, active, secret, created_at, updated_at, version)
-		values ($1, $2, $3, 'https://example.com/', '{*}', true, 'sealed', $4, $4, 1)`, key.Workspace, key.ID, q.scope.Mode, q.now)
+	q.Helper()
+	key := affiliate.EndpointKey{Workspace: q.Scope.Workspace, ID: q.NewEndpoint(q.Scope, pgtest.Row{"secret": "sealed"})}
 	ids := make([]affiliate.EventID, waiting)
 	at := make([]time.Time, waiting)
 	for i := range ids {
-		at[i] = q.now.Add(-time.Duration(waiting-i) * time.Minute)
+		at[i] = q.Now().Add(-time.Duration(waiting-i) * time.Minute)
 		ids[i] = affiliate.NewID[affiliate.Event](at[i])
 	}
 	q.Exec(`
@@ -65,30 +57,30 @@ func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
 		)
 		insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, due_at, created_at)
 		select workspace_id, $5, delivery_id(id, $5), day, mode, id, type, 1, created_at, created_at from written`,
-		key.Workspace, q.scope.Mode, ids, at, key.ID)
+		key.Workspace, q.Scope.Mode, ids, at, key.ID)
 	return key
 }
 
 // claim acquires leases on endpoints for q.sender and returns the endpoints whose leases
 // were granted.
 func (q *queue) claim(now time.Time, keys ...affiliate.EndpointKey) []affiliate.EndpointKey {
-	q.t.Helper()
-	got, err := q.store.Claim(q.t.Context(), q.sender, keys, now, now.Add(30*time.Second))
+	q.Helper()
+	got, err := q.store.Claim(q.Context(), q.sender, keys, now, now.Add(30*time.Second))
 	if err != nil {
-		q.t.Fatal(err)
+		q.Fatal(err)
 	}
 	return got
 }
 
 func (q *queue) due(now time.Time, limit int, keys ...affiliate.EndpointKey) ([]domain.Target, []domain.DueDelivery) {
-	q.t.Helper()
+	q.Helper()
 	reads := make([]domain.Read, len(keys))
 	for i, key := range keys {
 		reads[i] = domain.Read{Key: key, Limit: limit}
 	}
-	targets, due, err := q.store.Due(q.t.Context(), q.sender, reads, now)
+	targets, due, err := q.store.Due(q.Context(), q.sender, reads, now)
 	if err != nil {
-		q.t.Fatal(err)
+		q.Fatal(err)
 	}
 	return targets, due
 }
@@ -96,7 +88,7 @@ func (q *queue) due(now time.Time, limit int, keys ...affiliate.EndpointKey) ([]
 func TestClaim_GrantsALeaseToOneSender(t *testing.T) {
 	q := newQueue(t)
 	keys := []affiliate.EndpointKey{q.endpoint(1), q.endpoint(1), q.endpoint(1)}
-	if got := q.claim(q.now, keys[:2]...); len(got) != 2 {
+	if got := q.claim(q.Now(), keys[:2]...); len(got) != 2 {
 		t.Fatalf("the first sender claims %d endpoints, want 2", len(got))
 	}
 	other := affiliate.SenderID{UUID: uuid.New()}
@@ -108,28 +100,28 @@ func TestClaim_GrantsALeaseToOneSender(t *testing.T) {
 		}
 		return got
 	}
-	if got := claimForOther(q.now.Add(10 * time.Second)); !slices.Equal(got, keys[2:]) {
+	if got := claimForOther(q.Now().Add(10 * time.Second)); !slices.Equal(got, keys[2:]) {
 		t.Errorf("the other sender claims %v, want only the third endpoint %v", got, keys[2])
 	}
 	// A sender can renew its leases. It reads only deliveries of endpoints that it
 	// leases.
-	if got := q.claim(q.now.Add(20*time.Second), keys...); len(got) != 2 {
+	if got := q.claim(q.Now().Add(20*time.Second), keys...); len(got) != 2 {
 		t.Errorf("the first sender renews %d leases, want 2", len(got))
 	}
-	if _, due := q.due(q.now.Add(20*time.Second), 10, keys...); len(due) != 2 {
+	if _, due := q.due(q.Now().Add(20*time.Second), 10, keys...); len(due) != 2 {
 		t.Errorf("the first sender reads %d deliveries, want the 2 deliveries of its endpoints", len(due))
 	}
 	if err := q.store.Release(t.Context(), q.sender, keys); err != nil {
 		t.Fatal(err)
 	}
-	if got := claimForOther(q.now.Add(21 * time.Second)); len(got) != 3 {
+	if got := claimForOther(q.Now().Add(21 * time.Second)); len(got) != 3 {
 		t.Errorf("after the release, the other sender claims %d endpoints, want 3", len(got))
 	}
 	// After an hour, the leases of the other sender have expired.
-	if targets, due := q.due(q.now.Add(time.Hour), 10, keys...); len(targets)+len(due) != 0 {
+	if targets, due := q.due(q.Now().Add(time.Hour), 10, keys...); len(targets)+len(due) != 0 {
 		t.Errorf("without a lease, the first sender reads %d endpoints and %d deliveries, want none", len(targets), len(due))
 	}
-	if got := q.claim(q.now.Add(time.Hour), keys...); len(got) != 3 {
+	if got := q.claim(q.Now().Add(time.Hour), keys...); len(got) != 3 {
 		t.Errorf("the first sender claims %d endpoints with expired leases, want 3", len(got))
 	}
 }
@@ -138,15 +130,15 @@ func TestQueue_ExcludesInactiveAndDeletedEndpoints(t *testing.T) {
 	for _, change := range []string{"active = false", "deleted_at = now()"} {
 		q := newQueue(t)
 		key := q.endpoint(3)
-		q.claim(q.now, key)
+		q.claim(q.Now(), key)
 		q.Exec("update webhook_endpoints set " + change)
-		if targets, due := q.due(q.now, 10, key); len(targets)+len(due) != 0 {
+		if targets, due := q.due(q.Now(), 10, key); len(targets)+len(due) != 0 {
 			t.Errorf("%s: read %d endpoints and %d deliveries, want none", change, len(targets), len(due))
 		}
-		if got := q.claim(q.now, key); len(got) != 0 {
+		if got := q.claim(q.Now(), key); len(got) != 0 {
 			t.Errorf("%s: the lease was renewed, want no lease", change)
 		}
-		if found, err := q.store.Unclaimed(t.Context(), q.now.Add(time.Hour), 10); err != nil || len(found) != 0 {
+		if found, err := q.store.Unclaimed(t.Context(), q.Now().Add(time.Hour), 10); err != nil || len(found) != 0 {
 			t.Errorf("%s: Unclaimed returned %v, %v, want no endpoints", change, found, err)
 		}
 	}
@@ -155,15 +147,15 @@ func TestQueue_ExcludesInactiveAndDeletedEndpoints(t *testing.T) {
 func TestDue_ReturnsLongestWaitingDeliveriesOfCurrentEpoch(t *testing.T) {
 	q := newQueue(t)
 	key := q.endpoint(20)
-	q.Exec(`update webhook_deliveries set epoch = 0 where due_at < $1`, q.now.Add(-15*time.Minute))
-	later := q.now.Add(time.Minute)
-	q.Exec(`update webhook_deliveries set due_at = $1 where due_at >= $2`, later, q.now.Add(-5*time.Minute))
-	q.claim(q.now, key)
-	targets, due := q.due(q.now, 6, key)
+	q.Exec(`update webhook_deliveries set epoch = 0 where due_at < $1`, q.Now().Add(-15*time.Minute))
+	later := q.Now().Add(time.Minute)
+	q.Exec(`update webhook_deliveries set due_at = $1 where due_at >= $2`, later, q.Now().Add(-5*time.Minute))
+	q.claim(q.Now(), key)
+	targets, due := q.due(q.Now(), 6, key)
 	if len(targets) != 1 || targets[0].NextDue == nil || !targets[0].NextDue.Equal(later) {
 		t.Errorf("Due returned the targets %+v, want one target whose next delivery is due at %v", targets, later)
 	}
-	if len(due) != 6 || !due[0].DueAt.Equal(q.now.Add(-15*time.Minute)) || !due[5].DueAt.Equal(q.now.Add(-10*time.Minute)) {
+	if len(due) != 6 || !due[0].DueAt.Equal(q.Now().Add(-15*time.Minute)) || !due[5].DueAt.Equal(q.Now().Add(-10*time.Minute)) {
 		t.Errorf("Due returned the deliveries %+v, want the 6 deliveries that became due 15 to 10 minutes ago", due)
 	}
 }
@@ -171,11 +163,11 @@ func TestDue_ReturnsLongestWaitingDeliveriesOfCurrentEpoch(t *testing.T) {
 func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 	q := newQueue(t)
 	key := q.endpoint(2)
-	q.claim(q.now, key)
-	_, due := q.due(q.now, 2, key)
+	q.claim(q.Now(), key)
+	_, due := q.due(q.Now(), 2, key)
 	var changes []domain.DeliveryChange
 	for _, d := range due {
-		result := domain.AttemptResult{Key: key, Due: d, Outcome: domain.ResponseOutcome(http.StatusBadGateway, 0), Started: q.now, Ended: q.now.Add(time.Second)}
+		result := domain.AttemptResult{Key: key, Due: d, Outcome: domain.ResponseOutcome(http.StatusBadGateway, 0), Started: q.Now(), Ended: q.Now().Add(time.Second)}
 		changes = append(changes, result.Apply(d.State))
 	}
 	// A retry of the second delivery is requested during its attempt.
@@ -196,7 +188,7 @@ func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 		and jsonb_array_length(attempts) = 1 and http_status_code = 502 and completed_at is null`); n != 1 {
 		t.Errorf("%d deliveries have one stored attempt, want 1", n)
 	}
-	if _, due = q.due(q.now.Add(time.Hour), 1, key); len(due) != 0 {
+	if _, due = q.due(q.Now().Add(time.Hour), 1, key); len(due) != 0 {
 		t.Error("a delivery was read without a lease")
 	}
 }
@@ -204,7 +196,7 @@ func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 func TestUnclaimed_ReturnsEndpointsWithoutALease(t *testing.T) {
 	q := newQueue(t)
 	leased, unleased, idle := q.endpoint(2), q.endpoint(2), q.endpoint(0)
-	q.claim(q.now, leased, idle)
+	q.claim(q.Now(), leased, idle)
 	check := func(now time.Time, want ...affiliate.EndpointKey) {
 		t.Helper()
 		got, err := q.store.Unclaimed(t.Context(), now, 10)
@@ -212,21 +204,21 @@ func TestUnclaimed_ReturnsEndpointsWithoutALease(t *testing.T) {
 			t.Errorf("Unclaimed returned %v, %v, want %v", got, err, want)
 		}
 	}
-	check(q.now, unleased)
-	check(q.now.Add(31*time.Second), unleased, leased)
+	check(q.Now(), unleased)
+	check(q.Now().Add(31*time.Second), unleased, leased)
 }
 
 func TestCancelRemaining_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 	q := newQueue(t)
 	disabled, active := q.endpoint(5), q.endpoint(5)
 	q.Exec(`update webhook_endpoints set active = false, epoch = 2 where id = $1`, disabled.ID)
-	q.Exec(`update webhook_deliveries set status = 'delivered', extra = 1 where endpoint_id = $1 and due_at < $2`, disabled.ID, q.now.Add(-4*time.Minute))
+	q.Exec(`update webhook_deliveries set status = 'delivered', extra = 1 where endpoint_id = $1 and due_at < $2`, disabled.ID, q.Now().Add(-4*time.Minute))
 	for _, want := range []int64{3, 2, 0} {
-		if n, err := q.store.CancelRemaining(t.Context(), q.now, 3); err != nil || n != want {
+		if n, err := q.store.CancelRemaining(t.Context(), q.Now(), 3); err != nil || n != want {
 			t.Errorf("CancelRemaining canceled %d deliveries, %v, want %d", n, err, want)
 		}
 	}
-	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is null and extra = 0 and completed_at = $2 and status = 'canceled'`, disabled.ID, q.now); n != 4 {
+	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is null and extra = 0 and completed_at = $2 and status = 'canceled'`, disabled.ID, q.Now()); n != 4 {
 		t.Errorf("%d deliveries are canceled, want 4", n)
 	}
 	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is null and status = 'delivered'`, disabled.ID); n != 1 {
@@ -243,7 +235,7 @@ func TestCancelRemaining_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 	q := newQueue(t)
 	keys := []affiliate.EndpointKey{q.endpoint(20_000), q.endpoint(5_000), q.endpoint(10)}
-	q.claim(q.now, keys...)
+	q.claim(q.Now(), keys...)
 	q.VacuumAnalyze("webhook_deliveries", "webhook_endpoints", "events")
 	conn, err := pgx.Connect(t.Context(), q.URL)
 	if err != nil {
@@ -272,11 +264,11 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	args := webhook.DueArgs(keys, q.sender, q.now)
-	_, due := q.due(q.now, 64, keys[0])
+	args := webhook.DueArgs(keys, q.sender, q.Now())
+	_, due := q.due(q.Now(), 64, keys[0])
 	var changes []domain.DeliveryChange
 	for _, d := range due {
-		result := domain.AttemptResult{Key: keys[0], Due: d, Outcome: domain.ResponseOutcome(200, 0), Started: q.now, Ended: q.now}
+		result := domain.AttemptResult{Key: keys[0], Due: d, Outcome: domain.ResponseOutcome(200, 0), Started: q.Now(), Ended: q.Now()}
 		changes = append(changes, result.Apply(d.State))
 	}
 	outcomes, err := webhook.OutcomeArgs(changes)
@@ -293,8 +285,8 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 			"(workspace_id = e.workspace_id) AND (endpoint_id = e.id) AND (epoch = e.epoch) AND (due_at >= w.due_from) AND (due_at <=",
 			"Limit (actual rows=46 loops=3)",
 		}},
-		{"cancel remaining", plan("cancel remaining", webhook.CancelRemainingSQL, 1000, q.now), []string{"(epoch < e.epoch)"}},
-		{"unclaimed", plan("unclaimed", webhook.UnclaimedSQL, q.now, 10), []string{"(due_at <="}},
+		{"cancel remaining", plan("cancel remaining", webhook.CancelRemainingSQL, 1000, q.Now()), []string{"(epoch < e.epoch)"}},
+		{"unclaimed", plan("unclaimed", webhook.UnclaimedSQL, q.Now(), 10), []string{"(due_at <="}},
 		{"outcomes", plan("outcomes", webhook.ApplyOutcomesSQL, outcomes), []string{
 			"(workspace_id = d.workspace_id) AND (endpoint_id = d.endpoint_id) AND (id = d.id) AND (day = d.day)", "never executed",
 		}},
