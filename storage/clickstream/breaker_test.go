@@ -75,9 +75,14 @@ func testOneCallAtATime(t *testing.T, client redis.UniversalClient) {
 	}
 	callers.Wait()
 	counter.reset()
+	deadline := time.Now().Add(time.Minute)
 	for range 8 {
 		callers.Go(func() {
 			for probes := 0; probes < 3; _, probes = counter.counts() {
+				if time.Now().After(deadline) {
+					t.Errorf("within a minute, %d calls were sent, want 3", probes)
+					return
+				}
 				time.Sleep(time.Millisecond) // let other goroutines run
 				if writer.Append(t.Context(), 0, batch, 1) == nil {
 					t.Error("Append to a server that hangs succeeded")

@@ -241,7 +241,10 @@ func TestLimiter_SimultaneousRequestsShareCall(t *testing.T) {
 	for range waiting {
 		go func() { results <- limiter.Allow(context.Background(), zone, "a") }()
 	}
-	for arrived := int64(0); arrived < waiting; time.Sleep(time.Millisecond) {
+	for arrived, deadline := int64(0), time.Now().Add(20*time.Second); arrived < waiting; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 20 s, %d requests wait for the next call, want %d", arrived, waiting)
+		}
 		limiter.mu.Lock()
 		if call := limiter.calls[key]; call != running {
 			arrived = call.want
