@@ -21,30 +21,19 @@ import (
 func (f *fixture) newApproved(of pgtest.Participant) affiliate.Commission {
 	f.Helper()
 	c := f.newDue(of)
-	if err := f.moveFunc(c, affiliate.MoveApprove)(); err != nil {
+	if err := f.move(c, affiliate.CommissionTransition{Move: affiliate.MoveApprove}); err != nil {
 		f.Fatal(err)
 	}
 	return c
 }
 
-// moveFunc returns a function that makes a move. The actor is the owner for the moves that
-// users can make, and the system for other moves.
+// moveFunc returns a function that makes a move. changes change the transition.
 func (f *fixture) moveFunc(c affiliate.Commission, move affiliate.CommissionMove, changes ...func(*affiliate.CommissionTransition)) func() error {
-	step := affiliate.CommissionTransition{
-		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: move, At: f.Now(), RefundReason: affiliate.RefundedSale,
-	}
-	switch move {
-	case affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveReject, affiliate.MoveClearReview:
-		step.Actor = by(f.Owner)
-	default:
-	}
+	step := affiliate.CommissionTransition{Move: move, RefundReason: affiliate.RefundedSale}
 	for _, change := range changes {
 		change(&step)
 	}
-	return func() error {
-		_, err := commissionservice.Move(f.Context(), stores.Commission(f.Store), step)
-		return err
-	}
+	return func() error { return f.move(c, step) }
 }
 
 func fullRefund(t *affiliate.CommissionTransition) { t.Full = true }

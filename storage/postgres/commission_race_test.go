@@ -58,9 +58,15 @@ func (f *fixture) checkTotals() {
 	}
 }
 
-// move makes a move of a commission. The actor is the owner.
+// move makes a move of a commission. The actor is the owner for the moves that users can
+// make, and the system for other moves.
 func (f *fixture) move(c affiliate.Commission, t affiliate.CommissionTransition) error {
-	t.Scope, t.Program, t.Commission, t.At, t.Actor = c.Scope, c.Program, c.ID, f.Now(), by(f.Owner)
+	t.Scope, t.Program, t.Commission, t.At = c.Scope, c.Program, c.ID, f.Now()
+	switch t.Move {
+	case affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveReject, affiliate.MoveClearReview:
+		t.Actor = by(f.Owner)
+	default:
+	}
 	_, err := commissionservice.Move(f.Context(), stores.Commission(f.Store), t)
 	return err
 }

@@ -49,9 +49,12 @@ func TestMigrate_CreatesOnlyNeededQueueIndexes(t *testing.T) {
 // append-only tables.
 func TestAppendOnlyTables_RejectChanges(t *testing.T) {
 	conn := asService(t, pgtest.New(t))
-	for _, table := range []string{"program_rules", "attribution_decisions", "commission_history", "audit_log"} {
+	for table, column := range map[string]string{
+		"program_rules": "rules", "attribution_decisions": "trace", "commission_history": "actor", "ledger_entries": "amount_cents",
+		"audit_log": "actor", "account_audit_log": "action",
+	} {
 		for _, statement := range []string{
-			"update " + table + " set workspace_id = workspace_id",
+			"update " + table + " set " + column + " = " + column,
 			"delete from " + table,
 			"truncate " + table,
 		} {

@@ -27,6 +27,7 @@ func TestApply_SucceedsAfterAnotherApplicationIsRolledBack(t *testing.T) {
 		_, err := f.Store.Apply(t.Context(), affiliate.Application{Program: f.Program, Partner: partner, Mode: f.Scope.Mode}, f.Now(), by(partner))
 		result <- err
 	}()
+	awaitLock(f.Fixture)
 	if err := earlier.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

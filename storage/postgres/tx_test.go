@@ -70,23 +70,3 @@ func TestAfterCommit_CallsFunctionsAfterTheCommit(t *testing.T) {
 		})
 	}
 }
-
-// The role of the service must not be able to change or delete rows of these tables.
-func TestLedgerAndLogs_AreAppendOnly(t *testing.T) {
-	conn := asService(t, pgtest.New(t))
-	for table, column := range map[string]string{
-		"audit_log": "actor", "account_audit_log": "action", "commission_history": "actor", "ledger_entries": "amount_cents",
-	} {
-		for _, statement := range []string{
-			fmt.Sprintf("update %s set %s = %s", table, column, column),
-			"delete from " + table,
-			"truncate " + table,
-		} {
-			_, err := conn.Exec(t.Context(), statement)
-			var pgErr *pgconn.PgError
-			if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
-				t.Errorf("%s returned %v, want the error code 42501 (insufficient_privilege)", statement, err)
-			}
-		}
-	}
-}
