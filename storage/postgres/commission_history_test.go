@@ -19,8 +19,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// modelFixture is a shop with an endpoint that receives all events. For each commission, it
-// has the state that the model in package commissiontest predicts.
+// modelFixture is a shop with an endpoint that receives all events. For each
+// commission, it has the state that the model in package commissiontest predicts.
 type modelFixture struct {
 	*fixture
 	all map[affiliate.CommissionID]*modelCommission

@@ -177,8 +177,8 @@ func TestFindClick_ReadsOnePartitionByIndex(t *testing.T) {
 	}
 }
 
-// executedPlans runs a statement as the service, with a custom and with a generic plan. It
-// returns the two plans by mode. args are the arguments as SQL literals.
+// executedPlans runs a statement as the service, with a custom and with a generic plan.
+// It returns the two plans by mode. args are the arguments as SQL literals.
 func (f *fixture) executedPlans(sql, args string) map[string]string {
 	f.Helper()
 	conn, plans := asService(f, f.URL), map[string]string{}
@@ -199,8 +199,8 @@ func (f *fixture) executedPlans(sql, args string) map[string]string {
 	return plans
 }
 
-// checkReadsOnePartition checks that a plan reads only clicks of 10 March, with an index whose
-// name begins with the given text.
+// checkReadsOnePartition checks that a plan reads only clicks of 10 March, with an
+// index whose name begins with the given text.
 func checkReadsOnePartition(t testing.TB, what, plan, index string) {
 	t.Helper()
 	// A partition that Postgres excludes at run time is still in the plan, with the note

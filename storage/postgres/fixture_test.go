@@ -57,8 +57,8 @@ func checkPlan(t testing.TB, what, plan string, has, hasNot []string) {
 	}
 }
 
-// scansOf returns the texts of plans that scan one of the tables completely. The empty name
-// stands for any table.
+// scansOf returns the texts of plans that scan one of the tables completely. The empty
+// name stands for any table.
 func scansOf(tables ...string) []string {
 	scans := make([]string, len(tables))
 	for i, table := range tables {

@@ -11,9 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// checkStatsPlan checks that the plan contains all texts of has and no scan of a table that
-// grows with the number of partners or with their activity. It may scan other tables,
-// because they are small.
+// checkStatsPlan checks that the plan contains all texts of has and no scan of a table
+// that grows with the number of partners or with their activity. It may scan other
+// tables, because they are small.
 func (f *fixture) checkStatsPlan(what, plan string, has ...string) {
 	f.Helper()
 	checkPlan(f, what, plan, has,
@@ -38,7 +38,8 @@ func newPartnerPlanFixture(t *testing.T) (f *statsFixture, partner pgtest.Partic
 	f.Exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', slot, 1 from participants, generate_series(0, 3) slot`)
 	f.Exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
-	// Each participant has four commissions. The participant that the tests query has 8,000.
+	// Each participant has four commissions. The participant that the tests query has
+	// 8,000.
 	for _, tc := range []struct{ rows, step, where string }{
 		{"4", "1 hour", "true"}, {"8000", "1 minute", "t.id = '" + partner.ID.String() + "'"},
 	} {

@@ -8,8 +8,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// fillWithCommissions adds the given number of participants to the programme of a shop. Each
-// participant has the given numbers of approved and of paid commissions.
+// fillWithCommissions adds the given number of participants to the programme of a shop.
+// Each participant has the given numbers of approved and of paid commissions.
 func fillWithCommissions(s *pgtest.Shop, participants, commissions, paid int) {
 	s.Helper()
 	joinMany(s, participants)

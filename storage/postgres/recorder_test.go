@@ -19,8 +19,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// report returns the report of a purchase of 1.00 EUR. click can be zero. change changes the
-// purchase.
+// report returns the report of a purchase of 1.00 EUR. click can be zero. change
+// changes the purchase.
 func (s *sales) report(external string, click affiliate.ClickID, change ...func(*affiliate.Conversion)) affiliate.Report {
 	s.Helper()
 	c := affiliate.Conversion{

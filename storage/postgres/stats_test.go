@@ -24,9 +24,9 @@ type statsFixture struct {
 	participants []pgtest.Participant
 }
 
-// newStatsFixture creates the given number of workspaces with one programme each. The given
-// number of partners takes part in all programmes. Nothing has totals, so folding must
-// create them.
+// newStatsFixture creates the given number of workspaces with one programme each. The
+// given number of partners takes part in all programmes. Nothing has totals, so folding
+// must create them.
 func newStatsFixture(t *testing.T, workspaces, participants int) *statsFixture {
 	t.Helper()
 	f := &statsFixture{fixture: newFixture(t)}
