@@ -11,23 +11,11 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-func (f *fixture) newGroup(program affiliate.ProgramID, name string) affiliate.Group {
-	f.Helper()
-	g := affiliate.Group{
-		ID: affiliate.NewID[affiliate.Group](f.Now()), Scope: f.Scope, Program: program, Name: name,
-		Rate: affiliate.Rate{Bps: new(int64(1500))}, Version: 1, CreatedAt: f.Now(), UpdatedAt: f.Now(),
-	}
-	if err := f.Store.CreateGroup(f.Context(), g, by(f.Owner)); err != nil {
-		f.Fatal(err)
-	}
-	return g
-}
-
 func TestGroupsAndRules_UseIndexes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	other := f.NewProgram(f.Scope)
-	gold := f.newGroup(f.Program, "Gold")
+	gold := f.NewGroup(f.Scope, f.Program, "Gold")
 	f.crowd(f.Program, 3000)
 	f.crowd(other, 3000)
 	f.Exec(`
@@ -66,7 +54,7 @@ func TestGroupsAndRules_UseIndexes(t *testing.T) {
 // If the audit log entry of a change cannot be stored, the change must be rolled back.
 func TestGroups_ChangeAndAuditEntryCommitTogether(t *testing.T) {
 	f := newFixture(t)
-	g := f.newGroup(f.Program, "G")
+	g := f.NewGroup(f.Scope, f.Program, "G")
 	f.Exec(`revoke insert on audit_log from tributary_app`)
 	other := g
 	other.ID, other.Name = affiliate.NewID[affiliate.Group](f.Now()), "H"

@@ -27,7 +27,7 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	for range 4 {
 		f.crowd(f.NewProgram(f.Scope), 1500)
 	}
-	group := f.newGroup(f.Program, "Gold").ID
+	group := f.NewGroup(f.Scope, f.Program, "Gold").ID
 	f.Exec(`
 		update participants set group_id = $1
 		where id in (select id from participants where program_id = $2 order by id limit 400)`, group, f.Program)
