@@ -54,14 +54,16 @@ func hasIdempotencyKey(ctx context.Context) bool {
 	return len(sent.Get(IdempotencyKey)) > 0
 }
 
+// The waits between attempts if the service requests no wait.
 const (
 	firstWait   = 250 * time.Millisecond
 	longestWait = 8 * time.Second
 )
 
-// repeat sends a call, and sends it again if that is allowed after its error. The client
-// does not use the retry policy of grpc-go, because that policy does not read how long
-// the service asks to wait (retry_after in ErrorInfo).
+// repeat sends a call. If the call fails and a second execution is allowed (waitAfter),
+// repeat waits and sends the call again. The client does not use the retry policy of
+// grpc-go, because that policy does not read the wait that the service requests
+// (retry_after in ErrorInfo).
 func (o Options) repeat(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	for attempt := 1; ; attempt++ {
 		err := invoke(ctx, method, request, response, conn, opts...)

@@ -25,8 +25,9 @@ type Session struct {
 	expires time.Time
 }
 
-// NewSession continues the session of a login, a registration or a refresh. The client
-// must have no credential, and must stay open as long as the session is used.
+// NewSession returns a session. tokens is the response to a login, a registration or a
+// refresh. The client must have no credential, and must stay open as long as the session
+// is used.
 func NewSession(client *Client, tokens *affiliatev1.SessionResponse) *Session {
 	s := &Session{client: client}
 	s.store(tokens)

@@ -32,9 +32,9 @@ type EventData struct {
 }
 
 // VerifyWebhook verifies the signature and the age of a webhook (Standard Webhooks) and
-// returns its event. It returns an error if the signature is wrong or if the webhook is
-// older than five minutes. The body must be the received bytes. If it was decoded and
-// encoded again, the signature is wrong.
+// returns its event. It returns an error if the signature is wrong, or if the timestamp
+// differs from the current time by more than five minutes. The body must be the received
+// bytes. If it was decoded and encoded again, the signature is wrong.
 func VerifyWebhook(secret string, body []byte, header http.Header) (Event, error) {
 	var event Event
 	webhook, err := standardwebhooks.NewWebhook(secret)

@@ -58,11 +58,11 @@ import (
 )
 
 const (
-	// workers is the number of jobs that a process runs at the same time.
-	// directoryWorkers is the number of jobs of the directory queue, which updates the
-	// edge directory. The two numbers and fetchCooldown limit the number of jobs per
-	// second. The sum of the two numbers is well below connections, so that requests find
-	// free connections.
+	// workers is the number of jobs of the default queue that a process runs at the same
+	// time. directoryWorkers is the same number for the directory queue, whose jobs
+	// update the edge directory. The two numbers and fetchCooldown limit the number of
+	// jobs per second. Their sum is much smaller than the constant connections, so that
+	// requests find free connections.
 	workers          = 20
 	directoryWorkers = 4
 	// connections is the maximum number of connections in the pool that requests, jobs
@@ -78,8 +78,8 @@ const (
 	// the minimum time between two reads of the queue.
 	fetchPoll     = 200 * time.Millisecond
 	fetchCooldown = 20 * time.Millisecond
-	// stopJobs is the maximum time for running jobs to end when the process stops.
-	stopJobs = 15 * time.Second
+	// jobStopTimeout is the maximum time for running jobs to end when the process stops.
+	jobStopTimeout = 15 * time.Second
 )
 
 // Core is the gRPC core with all other parts of its process.
@@ -92,17 +92,17 @@ type Core struct {
 	registry *prometheus.Registry
 	store    *postgres.Store
 	webhooks *webhookpg.Store
-	stream   redis.UniversalClient
-	blocking redis.UniversalClient
-	cache    redis.UniversalClient
+	stream   redis.UniversalClient // the Redis of the click stream
+	blocking redis.UniversalClient // the same Redis, for reads that wait for new entries
+	cache    redis.UniversalClient // the Redis of the rate limits and the edge directory
 
-	grpc     *server.Server
-	jobs     *river.Client[pgx.Tx]
-	upkeep   *upkeep.Worker
-	ingester *ingest.Ingester
-	keeper   *keeper
-	calls    *webhook.Client
-	sender   *webhook.Sender
+	grpc          *server.Server
+	jobs          *river.Client[pgx.Tx]
+	upkeep        *upkeep.Worker
+	ingester      *ingest.Ingester
+	keeper        *keeper
+	webhookClient *webhook.Client
+	sender        *webhook.Sender
 }
 
 // NewCore connects to the database and to Redis and creates all parts. Run starts them.
@@ -167,7 +167,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_ENCRYPTION_KEYS: %w", err)
 	}
-	if c.calls, err = c.webhookClient(); err != nil {
+	if c.webhookClient, err = c.newWebhookClient(); err != nil {
 		return err
 	}
 	c.health = health.New(
@@ -201,22 +201,22 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{Store: stores.Payout(c.store), Seal: sealer, Now: c.now})},
 		server.Service{Desc: &affiliatev1.FraudService_ServiceDesc, Impl: fraud.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.WebhookService_ServiceDesc, Impl: webhook.New(webhook.Config{
-			Store: stores.Webhook(c.webhooks), Seal: sealer, Client: c.calls, Now: c.now,
+			Store: stores.Webhook(c.webhooks), Seal: sealer, Client: c.webhookClient, Now: c.now,
 		})},
 	)
 	if err != nil {
 		return err
 	}
 	c.sender = webhook.NewSender(webhook.SenderConfig{
-		Queue: stores.WebhookQueue(c.webhooks), Client: c.calls, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
+		Queue: stores.WebhookQueue(c.webhooks), Client: c.webhookClient, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
 	})
 	c.store.OnDeliveries(c.sender.Wake)
 	return c.buildWork(conversions, tokens)
 }
 
-// webhookClient returns the client that sends webhooks. It logs a warning if the settings
-// allow private addresses.
-func (c *Core) webhookClient() (*webhook.Client, error) {
+// newWebhookClient returns the client that sends webhooks. It logs a warning if the
+// settings allow private addresses.
+func (c *Core) newWebhookClient() (*webhook.Client, error) {
 	roots, err := c.cfg.WebhookRoots()
 	if err != nil {
 		return nil, fmt.Errorf("TRIBUTARY_WEBHOOK_CA_FILE: %w", err)
@@ -297,15 +297,15 @@ type Listeners struct {
 }
 
 // Run runs all parts until ctx ends or a part fails. Then it stops all parts.
-func (c *Core) Run(ctx context.Context, on Listeners) error {
+func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 	// The partition for today's clicks must exist before ingestion starts.
 	if err := c.upkeep.Run(ctx); err != nil {
 		return err
 	}
 	parts := map[string]func(context.Context) error{
-		"gRPC": func(ctx context.Context) error { return c.grpc.Serve(ctx, on.GRPC) },
+		"gRPC": func(ctx context.Context) error { return c.grpc.Serve(ctx, listeners.GRPC) },
 		"metrics": func(ctx context.Context) error {
-			return serveMetrics(ctx, on.Metrics, c.registry, c.health.Ready, c.log)
+			return serveMetrics(ctx, listeners.Metrics, c.registry, c.health.Ready, c.log)
 		},
 		"ingestion": func(ctx context.Context) error { c.ingester.Run(ctx); return nil },
 		"durability": func(ctx context.Context) error {
@@ -316,7 +316,7 @@ func (c *Core) Run(ctx context.Context, on Listeners) error {
 		"directory": c.keeper.Keep,
 		"webhooks":  func(ctx context.Context) error { c.sender.Run(ctx); return nil },
 	}
-	if on.API != nil {
+	if listeners.API != nil {
 		handler, err := c.Gateway()
 		if err != nil {
 			return err
@@ -325,7 +325,7 @@ func (c *Core) Run(ctx context.Context, on Listeners) error {
 		if err != nil {
 			return fmt.Errorf("TRIBUTARY_TLS_CERT: %w", err)
 		}
-		parts["API"] = func(ctx context.Context) error { return serveHTTP(ctx, on.API, handler, tlsConfig, c.log) }
+		parts["API"] = func(ctx context.Context) error { return serveHTTP(ctx, listeners.API, handler, tlsConfig, c.log) }
 	}
 	// The jobs do not use ctx, because they must stop after the requests that insert
 	// jobs.
@@ -333,7 +333,7 @@ func (c *Core) Run(ctx context.Context, on Listeners) error {
 		return fmt.Errorf("job queue: %w", err)
 	}
 	err := runAll(ctx, parts)
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopJobs)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobStopTimeout)
 	defer cancel()
 	return errors.Join(err, c.jobs.Stop(stop))
 }
@@ -345,8 +345,8 @@ func (c *Core) Close() {
 			_ = client.Close()
 		}
 	}
-	if c.calls != nil {
-		c.calls.Close()
+	if c.webhookClient != nil {
+		c.webhookClient.Close()
 	}
 	if c.store != nil {
 		c.store.Close()

@@ -20,8 +20,8 @@ import (
 var errDamaged = errors.New("the journal is damaged")
 
 // runJournal runs "collector journal" with the given arguments. It only reads the
-// journal, so a collector may be using it. It returns errUsage for invalid arguments and
-// errDamaged if the journal has damaged records.
+// journal, so a collector may use the same journal at the same time. It returns errUsage
+// for invalid arguments and errDamaged if the journal has damaged records.
 func runJournal(args []string, out, notes io.Writer) error {
 	if len(args) == 0 || len(args) > 2 {
 		return errUsage
@@ -119,8 +119,7 @@ func export(dir string, out, notes io.Writer) error {
 }
 
 // clickLine returns a click as JSON. The keys are the names of the proto fields. Ids are
-// formatted as UUIDs. Hashes are formatted in base64, as are ids that are not valid
-// UUIDs.
+// formatted as UUIDs. Hashes, and ids that are not valid UUIDs, are formatted in base64.
 func clickLine(click *edgev1.Click) ([]byte, error) {
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(click)
 	if err != nil {

@@ -61,8 +61,8 @@ func loadRates(ctx context.Context, out io.Writer, paths []string) error {
 	return nil
 }
 
-// openStore opens the database. It returns an error if a migration of this binary is
-// missing.
+// openStore opens the database. It returns an error if a migration of this binary was not
+// applied to the database.
 func openStore(ctx context.Context) (*postgres.Store, error) {
 	cfg, err := settings.Read[settings.Database]()
 	if err != nil {

@@ -89,9 +89,9 @@ func serve(ctx context.Context, withGateway bool) error {
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	settings.WarnUnknown(log, os.Environ())
-	// If a server sends more bytes than its Content-Length, net/http logs these bytes
-	// with the standard logger. The response of a webhook receiver must not be logged, so
-	// discard the output of that logger.
+	// If a webhook receiver sends more bytes than its Content-Length announces, net/http
+	// logs these bytes with the standard logger. Responses of receivers must not be
+	// logged. Therefore the output of the standard logger is discarded.
 	stdlog.SetOutput(io.Discard)
 	core, err := assemble.NewCore(ctx, cfg, log, time.Now)
 	if err != nil {
@@ -99,20 +99,20 @@ func serve(ctx context.Context, withGateway bool) error {
 	}
 	defer core.Close()
 	var (
-		on     assemble.Listeners
-		listen net.ListenConfig
+		listeners assemble.Listeners
+		listen    net.ListenConfig
 	)
-	if on.GRPC, err = listen.Listen(ctx, "tcp", cfg.GRPCListen); err != nil {
+	if listeners.GRPC, err = listen.Listen(ctx, "tcp", cfg.GRPCListen); err != nil {
 		return err
 	}
-	if on.Metrics, err = listen.Listen(ctx, "tcp", cfg.MetricsListen); err != nil {
+	if listeners.Metrics, err = listen.Listen(ctx, "tcp", cfg.MetricsListen); err != nil {
 		return err
 	}
 	if withGateway {
-		if on.API, err = listen.Listen(ctx, "tcp", cfg.APIListen); err != nil {
+		if listeners.API, err = listen.Listen(ctx, "tcp", cfg.APIListen); err != nil {
 			return err
 		}
 	}
 	log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.String("grpc", cfg.GRPCListen), slog.Bool("gateway", withGateway))
-	return core.Run(ctx, on)
+	return core.Run(ctx, listeners)
 }

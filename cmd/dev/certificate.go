@@ -27,8 +27,8 @@ const (
 
 	authorityLifetime   = 365 * 24 * time.Hour
 	certificateLifetime = 30 * 24 * time.Hour
-	// validBefore is the time for which a new certificate has already been valid, so that
-	// a program whose clock is slow accepts the certificate.
+	// validBefore is how long before its creation the validity of a certificate begins,
+	// so that a program whose clock is slow accepts a new certificate.
 	validBefore = time.Hour
 )
 
@@ -49,8 +49,8 @@ func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, err
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	// These limits protect the developer if the key is stolen: it can sign certificates
-	// only for loopback.
+	// These constraints protect the developer: a stolen key can sign certificates only
+	// for loopback.
 	_, loopback4, _ := net.ParseCIDR("127.0.0.0/8")
 	_, loopback6, _ := net.ParseCIDR("::1/128")
 	template := &x509.Certificate{
@@ -85,8 +85,8 @@ func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, err
 	return readAuthority(certificate, key)
 }
 
-// localCertificate is a certificate for this machine and its key. keyPair and the two PEM
-// fields hold the same values.
+// localCertificate is a certificate for this machine and its private key. keyPair holds
+// both; certificate and key hold the same values in PEM format.
 type localCertificate struct {
 	keyPair          tls.Certificate
 	certificate, key []byte

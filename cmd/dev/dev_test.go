@@ -344,7 +344,7 @@ func TestRun_RestoresDemoOnExternalServers(t *testing.T) {
 
 	// Suspend the partner and pause the programme. The next start must reactivate both.
 	merchant := login(t, first)
-	base := "/api/v1/programs/" + first[programName]
+	base := "/api/v1/programs/" + first[programIDName]
 	participant := onlyParticipant(t, merchant, base)
 	for method, path := range map[string]string{
 		http.MethodPatch: base + "/partners/" + participant.ID + "/suspend",
@@ -374,7 +374,7 @@ func TestRun_RestoresDemoOnExternalServers(t *testing.T) {
 	}
 	r = start(t, dir, env)
 	third := variables(t, dir)
-	for _, name := range []string{merchantEmailName, partnerEmailName, programName, secretKeyName("live")} {
+	for _, name := range []string{merchantEmailName, partnerEmailName, programIDName, secretKeyName("live")} {
 		if third[name] == first[name] {
 			t.Errorf("%s is still %q after the passwords were deleted", name, third[name])
 		}

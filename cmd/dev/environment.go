@@ -38,22 +38,23 @@ var ports = []variable{
 // part of dev; no other program serves it.
 const shopListenName = "TRIBUTARY_SHOP_LISTEN"
 
-// environment returns the settings of this run. They are the settings in lines, the
-// environment of the process. If a secret is missing, the value from secrets is added.
-// Other missing settings get a default for development.
+// environment returns the settings of this run. environ is the environment of the
+// process, as lines of the form NAME=value. If environ has no value for a secret, the
+// result has the value in the map secrets. Other missing settings get a default for
+// development.
 //
-// last holds the addresses of the private servers of the previous run. An address in
-// lines that is also in last is ignored. Therefore a shell that has sourced .dev/env can
-// start the next run.
-func environment(lines []string, secrets, last map[string]string) map[string]string {
+// lastServers holds the addresses of the private servers of the previous run. If environ
+// has one of these addresses, it is ignored. Therefore a shell that has sourced .dev/env
+// can start the next run.
+func environment(environ []string, secrets, lastServers map[string]string) map[string]string {
 	values := map[string]string{}
-	for _, line := range lines {
+	for _, line := range environ {
 		if name, value, ok := strings.Cut(line, "="); ok && strings.HasPrefix(name, "TRIBUTARY_") {
 			values[name] = value
 		}
 	}
 	for _, name := range []string{databaseURLName, redisURLName} {
-		if values[name] == last[name] {
+		if values[name] == lastServers[name] {
 			delete(values, name)
 		}
 	}
@@ -129,8 +130,8 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 	core, err := settings.Parse[settings.Core](lines)
 	clicks, edgeErr := settings.Parse[settings.Collector](lines)
 	if err == nil {
-		// The core and the collector mostly read the same variables, so the errors of the
-		// second are returned only if the first has none.
+		// The core and the collector mostly read the same variables. Therefore the errors
+		// in the settings of the collector are returned only if the core has none.
 		err = edgeErr
 	}
 	if err == nil && !core.AllowHTTP {
@@ -140,13 +141,13 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 	return core, edge.Config(clicks), err
 }
 
-// listeners are the open ports of a run. They have the order of the variable ports.
-type listeners [5]net.Listener
+// portListeners contains the listeners of a run, in the order of the variable ports.
+type portListeners [5]net.Listener
 
 // listen opens all ports. It is called before any server starts, so that a port in use is
 // reported immediately.
-func listen(environment map[string]string) (listeners, error) {
-	var open listeners
+func listen(environment map[string]string) (portListeners, error) {
+	var open portListeners
 	var faults []error
 	for i, port := range ports {
 		address := environment[port.name]
@@ -162,13 +163,13 @@ func listen(environment map[string]string) (listeners, error) {
 	}
 	if len(faults) > 0 {
 		open.close()
-		return listeners{}, errors.Join(faults...)
+		return portListeners{}, errors.Join(faults...)
 	}
 	return open, nil
 }
 
 // close closes the listeners that are still open.
-func (l listeners) close() {
+func (l portListeners) close() {
 	for _, listener := range l {
 		if listener != nil {
 			_ = listener.Close() // fails if a server has already closed the listener

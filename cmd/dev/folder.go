@@ -56,8 +56,8 @@ func openFolder(path string) (*folder, error) {
 }
 
 // makeFolder creates the folder with mode 0711, regardless of the umask, so that the user
-// postgres can reach its data. Other users cannot read the files in the folder, because
-// the files have mode 0600.
+// postgres can reach the data of Postgres in the folder. Other users cannot read the
+// files in the folder, because the files have mode 0600.
 func makeFolder(path string) error {
 	err := os.Mkdir(path, 0o711)
 	if errors.Is(err, fs.ErrExist) {
@@ -113,8 +113,8 @@ func takeLock(path string) (*os.File, error) {
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
-// dataOf returns the data folder of a private server. It is a subfolder of this folder.
-// If the server cannot read this folder, the data folder is in another place.
+// dataOf returns the data folder of a private server. It is a subfolder of f. If the
+// server cannot reach this subfolder, the data folder is in /var/tmp.
 func (f *folder) dataOf(server string) (string, error) { return servers.DataDir(f.file(server)) }
 
 func (f *folder) close() error { return f.lock.Close() }

@@ -5,10 +5,10 @@
 //	  (private servers, unless the environment names others)    (through REST)
 //
 // It guarantees the following. Acknowledged data is not lost when the process stops. Each
-// start creates missing demo data, so that the commands that it prints (the walkthrough)
-// work. When the process stops, the parts of the service stop first, then Redis, then
-// Postgres. If a part fails, the process prints the error and exits. A lock ensures that
-// only one process uses the folder .dev at a time.
+// start creates missing demo data, so that the shell commands that the process prints
+// (the walkthrough) work. When the process stops, the parts of the service stop first,
+// then Redis, then Postgres. If a part fails, the process prints the error and exits. A
+// lock ensures that only one process uses the folder .dev at a time.
 //
 // It is not secure if other machines can reach its ports. It prints the passwords and
 // keys of the demo, it does not encrypt HTTP and gRPC, and it accepts every local process

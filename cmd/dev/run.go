@@ -54,18 +54,18 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	if err != nil {
 		return err
 	}
-	open, err := listen(values)
+	listeners, err := listen(values)
 	if err != nil {
 		return err
 	}
-	defer open.close()
+	defer listeners.close()
 
 	fmt.Fprintf(out, "Starting in %s\n  Postgres and Redis …\n", f.path)
 	defer context.AfterFunc(ctx, func() { fmt.Fprintln(out, "\nStopping.") })()
 	d, err := startDatabases(ctx, f, core.DatabaseURL, core.URL)
 	defer func() { err = errors.Join(err, d.stop()) }()
 	if err == nil {
-		err = serve(ctx, f, d, open, core, edge, out)
+		err = serve(ctx, f, d, listeners, core, edge, out)
 	} else if ctx.Err() != nil {
 		return nil // ctx ended while the servers started
 	}
@@ -75,14 +75,14 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	return err
 }
 
-// serve runs the core, the gateway, the collector and the demo shop. They use the
-// databases d.
+// serve runs the core, the gateway, the collector and the demo shop. They listen on the
+// given listeners and use the databases d.
 func serve(
-	ctx context.Context, f *folder, d *databases, open listeners, core settings.Core, edge collector.Config, out io.Writer,
+	ctx context.Context, f *folder, d *databases, listeners portListeners, core settings.Core, edge collector.Config, out io.Writer,
 ) error {
 	core.DatabaseURL, core.URL, edge.Stream.URL = d.postgresURL, d.redisURL, d.redisURL
 	if core.LinkURL == "" {
-		core.LinkURL = "http://" + address(open.collector())
+		core.LinkURL = "http://" + address(listeners.collector())
 	}
 	if edge.Cache.URL == privateURL {
 		edge.Cache.URL = d.redisURL
@@ -119,18 +119,18 @@ func serve(
 		return err
 	}
 	at := systemAddresses{
-		api: address(open.api()), collector: address(open.collector()),
-		grpc: address(open.grpc()), metrics: address(open.metrics()), shop: address(open.shop()),
+		api: address(listeners.api()), collector: address(listeners.collector()),
+		grpc: address(listeners.grpc()), metrics: address(listeners.metrics()), shop: address(listeners.shop()),
 		postgresURL: d.postgresURL, redisURL: d.redisURL,
 	}
 	site := &shop{api: apiClient{url: at.apiURL()}, collector: at.collectorURL()}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return c.Run(ctx, assemble.Listeners{API: open.api(), GRPC: open.grpc(), Metrics: open.metrics()})
+		return c.Run(ctx, assemble.Listeners{API: listeners.api(), GRPC: listeners.grpc(), Metrics: listeners.metrics()})
 	})
-	group.Go(func() error { return withPartName("collector", clicks.Run(ctx, open.collector(), nil)) })
+	group.Go(func() error { return withPartName("collector", clicks.Run(ctx, listeners.collector(), nil)) })
 	group.Go(func() error { return d.watch(ctx) })
-	group.Go(func() error { return withPartName("shop", serveShop(ctx, open.shop(), site, log)) })
+	group.Go(func() error { return withPartName("shop", serveShop(ctx, listeners.shop(), site, log)) })
 	group.Go(func() error {
 		if err := prepareDemo(ctx, f, at, site, out); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("demo: %w", err)
@@ -181,8 +181,8 @@ func prepareDemo(ctx context.Context, f *folder, at systemAddresses, site *shop,
 	return nil
 }
 
-func (l listeners) api() net.Listener       { return l[0] }
-func (l listeners) collector() net.Listener { return l[1] }
-func (l listeners) grpc() net.Listener      { return l[2] }
-func (l listeners) metrics() net.Listener   { return l[3] }
-func (l listeners) shop() net.Listener      { return l[4] }
+func (l portListeners) api() net.Listener       { return l[0] }
+func (l portListeners) collector() net.Listener { return l[1] }
+func (l portListeners) grpc() net.Listener      { return l[2] }
+func (l portListeners) metrics() net.Listener   { return l[3] }
+func (l portListeners) shop() net.Listener      { return l[4] }

@@ -15,7 +15,7 @@ const (
 	merchantPasswordName = "DEMO_MERCHANT_PASSWORD"
 	partnerEmailName     = "DEMO_PARTNER_EMAIL"
 	partnerPasswordName  = "DEMO_PARTNER_PASSWORD"
-	programName          = "DEMO_PROGRAM_ID"
+	programIDName        = "DEMO_PROGRAM_ID"
 	referralCodeName     = "DEMO_REFERRAL_CODE"
 
 	merchantEmail = "merchant@demo.example"
@@ -39,7 +39,7 @@ func secretKeyName(mode string) string { return "DEMO_SK_" + strings.ToUpper(mod
 
 // demoNames lists the names of the variables of the demo. .dev/env has the same order.
 var demoNames = []string{
-	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programName, referralCodeName, clubProgramName,
+	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programIDName, referralCodeName, clubProgramIDName,
 	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE",
 }
 
@@ -103,9 +103,9 @@ func (d *demo) seed(ctx context.Context) error {
 	return d.seedClub(ctx, asMerchant.withMode(mode))
 }
 
-// account logs in with the credentials in .dev/env. If this fails, it creates an account
-// with the given e-mail address. If another account already has this address, its
-// password is lost, and account uses a new address.
+// account logs in with the credentials in .dev/env. If this fails, it registers an
+// account with the given e-mail address. If this address is already registered, the
+// password of the existing account is lost, and account registers a random address.
 func (d *demo) account(ctx context.Context, kind, emailName, passwordName, address string, profile map[string]string) (session, error) {
 	var s session
 	base := "/api/v1/auth/" + kind
@@ -145,9 +145,9 @@ func uniqueAddress(address string) string {
 	return user + "-" + strings.ToLower(rand.Text()[:8]) + "@" + host
 }
 
-// keys stores the public key of a mode in d.values. It creates a secret key, unless the
-// API still lists the secret key in d.values. The API lists only the prefix and the last
-// four characters of a secret key.
+// keys stores the public key of a mode in d.values. It also creates a secret key, unless
+// d.values has a secret key that the API still lists. The API lists only the prefix and
+// the last four characters of a secret key.
 func (d *demo) keys(ctx context.Context, merchant apiClient, mode string) error {
 	var keys struct {
 		PublicKey  string `json:"publicKey"`
@@ -178,7 +178,7 @@ func (d *demo) keys(ctx context.Context, merchant apiClient, mode string) error 
 // commissions are not approved automatically.
 func (d *demo) program(ctx context.Context, merchant apiClient) error {
 	var p program
-	id := d.values[programName]
+	id := d.values[programIDName]
 	if id != "" {
 		err := merchant.call(ctx, http.MethodGet, "/api/v1/programs/"+url.PathEscape(id), nil, &p)
 		if err != nil && !hasCode(err, "NOT_FOUND") {
@@ -204,7 +204,7 @@ func (d *demo) program(ctx context.Context, merchant apiClient) error {
 		if err != nil {
 			return err
 		}
-		d.values[programName], d.values[referralCodeName] = p.ID, ""
+		d.values[programIDName], d.values[referralCodeName] = p.ID, ""
 	}
 	if p.Status == "active" {
 		return nil
@@ -218,13 +218,13 @@ func (d *demo) program(ctx context.Context, merchant apiClient) error {
 // participant finds the demo partner's participant in the programme, or creates it. It
 // approves the participant if it is not approved.
 func (d *demo) participant(ctx context.Context, merchant, partner apiClient, partnerID string) error {
-	base := "/api/v1/programs/" + d.values[programName] + "/partners"
+	base := "/api/v1/programs/" + d.values[programIDName] + "/partners"
 	p, err := findParticipant(ctx, merchant, base, partnerID)
 	if err != nil {
 		return err
 	}
 	if p.ID == "" {
-		apply := "/api/v1/partner/programs/" + d.values[programName] + "/apply"
+		apply := "/api/v1/partner/programs/" + d.values[programIDName] + "/apply"
 		if err := partner.call(ctx, http.MethodPost, apply, map[string]any{"acceptTerms": true}, &p); err != nil {
 			return err
 		}
@@ -270,10 +270,10 @@ func findParticipant(ctx context.Context, merchant apiClient, base, partnerID st
 	}
 }
 
-// visit sends one click with the new referral code. The collector may reject the click at
-// first, because it reads the edge directory, and the call that created the code waits at
-// most 100 ms for the update of the edge directory. Therefore visit repeats the click
-// until the collector accepts it.
+// visit sends one click with the new referral code. The collector looks the code up in
+// the edge directory. The call that created the code waits at most 100 ms for the update
+// of the edge directory, so the code may be missing there at first. Therefore visit
+// repeats the click until the collector accepts it.
 func (d *demo) visit(ctx context.Context) error {
 	visitor := d.collector.withCredential(d.values[publicKeyName(demoModes[0])])
 	click := map[string]string{"referral_code": d.values[referralCodeName], "url": demoWebsite}

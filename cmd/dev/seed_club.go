@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// clubProgramName is the name of the variable that holds the id of the demo's second
+// clubProgramIDName is the name of the variable that holds the id of the demo's second
 // programme, Coffee club.
-const clubProgramName = "DEMO_CLUB_PROGRAM_ID"
+const clubProgramIDName = "DEMO_CLUB_PROGRAM_ID"
 
 // member describes a partner of the second programme.
 type member struct {
@@ -47,7 +47,7 @@ var clubGroups = map[string]int{"Ambassadors": 30, "Bloggers": 25}
 // partners. It does not change existing data.
 func (d *demo) seedClub(ctx context.Context, merchant apiClient) error {
 	var p program
-	if id := d.values[clubProgramName]; id != "" {
+	if id := d.values[clubProgramIDName]; id != "" {
 		err := merchant.call(ctx, http.MethodGet, "/api/v1/programs/"+url.PathEscape(id), nil, &p)
 		if err != nil && !hasCode(err, "NOT_FOUND") {
 			return err
@@ -78,7 +78,7 @@ func (d *demo) seedClub(ctx context.Context, merchant apiClient) error {
 		if err != nil {
 			return err
 		}
-		d.values[clubProgramName] = p.ID
+		d.values[clubProgramIDName] = p.ID
 	}
 	base := "/api/v1/programs/" + p.ID
 	if p.Status == "draft" {
@@ -141,9 +141,10 @@ func (d *demo) clubGroups(ctx context.Context, merchant apiClient, base string) 
 	return ids, nil
 }
 
-// seedMember creates a partner and its participant in the programme, unless p is
-// set. If p is still pending, an earlier start may have been interrupted, so
-// seedMember completes the participant. i is the position of the partner in club.
+// seedMember creates a partner and its participant in the programme. p is the existing
+// participant of the partner, or the zero value. If p exists, seedMember keeps it. But if
+// p is pending and should have another status, an earlier start may have been
+// interrupted, so seedMember completes p. i is the position of the partner in club.
 func (d *demo) seedMember(ctx context.Context, merchant apiClient, programID string, i int, m member, p participant, groups map[string]string) error {
 	if p.ID != "" && (p.Status != "pending" || m.status == "pending") {
 		return nil

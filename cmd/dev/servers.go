@@ -21,8 +21,8 @@ const (
 	postgresName = "postgres"
 	redisName    = "redis"
 
-	// stopServer is the maximum time for a private server to stop gracefully.
-	stopServer = 20 * time.Second
+	// serverStopTimeout is the maximum time for a private server to stop gracefully.
+	serverStopTimeout = 20 * time.Second
 )
 
 const serversHeading = `The addresses of the private servers of the last run. If a variable in the
@@ -112,11 +112,11 @@ func (f *folder) newLog(name string) (*os.File, error) {
 	return os.OpenFile(f.file(name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// atSamePort starts a private server on the port of the previous run, which is in the URL
-// last. So addresses that a shell has sourced still work. If another program uses this
-// port, the server uses any free port.
-func atSamePort(last string, start func(port int) (*servers.Server, error)) (*servers.Server, error) {
-	u, err := url.Parse(last)
+// atSamePort starts a private server on the port of the previous run, so that addresses
+// that a shell has sourced still work. lastURL is the URL of the server in that run. If
+// another program uses the port, the server uses any free port.
+func atSamePort(lastURL string, start func(port int) (*servers.Server, error)) (*servers.Server, error) {
+	u, err := url.Parse(lastURL)
 	if err != nil {
 		return start(0)
 	}
@@ -159,7 +159,7 @@ func (d *databases) stop() error {
 		select {
 		case <-server.Done():
 		default:
-			ctx, cancel := context.WithTimeout(context.Background(), stopServer)
+			ctx, cancel := context.WithTimeout(context.Background(), serverStopTimeout)
 			if err := server.Stop(ctx); err != nil {
 				faults = append(faults, fmt.Errorf("stop: %w", err))
 			}

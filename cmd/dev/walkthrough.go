@@ -92,7 +92,7 @@ func printOverview(out io.Writer, f *folder, s systemAddresses, demo map[string]
 	table(
 		[2]string{"Merchant", demo[merchantEmailName] + "  " + demo[merchantPasswordName]},
 		[2]string{"Partner", demo[partnerEmailName] + "  " + demo[partnerPasswordName]},
-		[2]string{"Programme", demo[programName] + "  referral code " + demo[referralCodeName] + "  (test mode)"},
+		[2]string{"Programme", demo[programIDName] + "  referral code " + demo[referralCodeName] + "  (test mode)"},
 		[2]string{"Test keys", demo[publicKeyName("test")] + "  " + demo[secretKeyName("test")]},
 		[2]string{"Live keys", demo[publicKeyName("live")] + "  " + demo[secretKeyName("live")]},
 	)

@@ -29,10 +29,10 @@ type Development struct {
 	MetricsURL   string `env:"TRIBUTARY_METRICS_URL"`
 }
 
-// known contains the names of the settings of all binaries, with and without fileSuffix.
-// Every binary accepts all of them, because several binaries may run with the same
-// environment.
-var known = func() map[string]bool {
+// knownNames contains the names of the settings of all binaries, with and without
+// fileSuffix. Every binary accepts all these names, because several binaries may run with
+// the same environment.
+var knownNames = func() map[string]bool {
 	names := map[string]bool{}
 	for _, t := range []reflect.Type{
 		reflect.TypeFor[Core](), reflect.TypeFor[Gateway](), reflect.TypeFor[Collector](), reflect.TypeFor[Development](),
@@ -53,17 +53,17 @@ func addNames(names map[string]bool, t reflect.Type) {
 	}
 }
 
-// foreign matches names with the prefix that are not settings. Kubernetes defines
-// variables for each service in a namespace, and a service may be called tributary. Tests
-// have their own variables.
-var foreign = regexp.MustCompile(`_SERVICE_HOST$|_PORT(_|$)|^` + namePrefix + `TEST_`)
+// foreignName matches names that begin with namePrefix but belong to other programs, so
+// they are not misspelt settings. Kubernetes defines variables for each service in a
+// namespace, and a service may be called tributary. Tests have their own variables.
+var foreignName = regexp.MustCompile(`_SERVICE_HOST$|_PORT(_|$)|^` + namePrefix + `TEST_`)
 
-// unknown returns the sorted names of the variables that have namePrefix but are not
-// settings.
-func unknown(values map[string]string) []string {
+// unknownNames returns the sorted names of the variables that begin with namePrefix but
+// are not settings.
+func unknownNames(values map[string]string) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if strings.HasPrefix(name, namePrefix) && !known[name] && !foreign.MatchString(name) {
+		if strings.HasPrefix(name, namePrefix) && !knownNames[name] && !foreignName.MatchString(name) {
 			names = append(names, name)
 		}
 	}
@@ -74,7 +74,7 @@ func unknown(values map[string]string) []string {
 // setting has a similar name.
 func nearest(name string) (setting string, found bool) {
 	least := maxEdits + 1
-	for _, candidate := range slices.Sorted(maps.Keys(known)) {
+	for _, candidate := range slices.Sorted(maps.Keys(knownNames)) {
 		if edits := levenshtein.ComputeDistance(name, candidate); edits < least {
 			setting, least = candidate, edits
 		}
@@ -82,10 +82,10 @@ func nearest(name string) (setting string, found bool) {
 	return setting, least <= maxEdits
 }
 
-// misspelt returns an error for each unknown name that is similar to a setting.
-func misspelt(values map[string]string) []error {
+// misspellings returns an error for each unknown name that is similar to a setting.
+func misspellings(values map[string]string) []error {
 	var faults []error
-	for _, name := range unknown(values) {
+	for _, name := range unknownNames(values) {
 		if setting, found := nearest(name); found {
 			faults = append(faults, fmt.Errorf("%s is not a setting: did you mean %s?", name, setting))
 		}
@@ -101,7 +101,7 @@ func WarnUnknown(log *slog.Logger, environ []string) {
 		name, value, _ := strings.Cut(line, "=")
 		values[name] = value
 	}
-	for _, name := range unknown(values) {
+	for _, name := range unknownNames(values) {
 		log.Warn("the environment contains an unknown setting, which is ignored", slog.String("setting", name))
 	}
 }

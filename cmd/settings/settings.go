@@ -129,8 +129,8 @@ type Core struct {
 	// EncryptionKeys is a list `kid:base64,…` of keys of 32 bytes. The first key encrypts
 	// the secrets that are stored in the database. All keys decrypt them.
 	EncryptionKeys string `env:"TRIBUTARY_ENCRYPTION_KEYS,required,notEmpty"`
-	// LinkURL is the scheme and host of short links, for which collectors serve /r/{key}.
-	// If it is empty, links have no short URL.
+	// LinkURL is the scheme and host of short links. Requests for this host must reach
+	// the collectors, which serve /r/{key}. If it is empty, links have no short URL.
 	LinkURL string `env:"TRIBUTARY_LINK_URL"`
 	// FXFile is a CSV file with exchange rates (server/fx). It is loaded at the start,
 	// and every hour if it has changed. If it is empty, rates are loaded only with `core
@@ -205,7 +205,7 @@ func Read[T any]() (T, error) { return Parse[T](os.Environ()) }
 func Parse[T any](environ []string) (T, error) {
 	var out T
 	values := env.ToMap(environ)
-	faults := misspelt(values)
+	faults := misspellings(values)
 	values, fileErrors := readFiles(values)
 	faults = append(faults, fileErrors...)
 	err := env.ParseWithOptions(&out, env.Options{Environment: values})
@@ -234,7 +234,7 @@ func readFiles(values map[string]string) (map[string]string, []error) {
 	var faults []error
 	for name, path := range values {
 		base, ok := strings.CutSuffix(name, fileSuffix)
-		if !ok || !known[base] || path == "" {
+		if !ok || !knownNames[base] || path == "" {
 			continue
 		}
 		if values[base] != "" {

@@ -76,7 +76,7 @@ func TestShutdownDelay_HasBounds(t *testing.T) {
 			"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_SHUTDOWN_DELAY=" + value,
 		})
 		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "TRIBUTARY_SHUTDOWN_DELAY") {
-			t.Errorf("%q: got the error %v, want valid %v", value, err, valid)
+			t.Errorf("%q: got the error %v, want a valid value: %t", value, err, valid)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestLimitTimeout_HasBounds(t *testing.T) {
 			"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_LIMIT_TIMEOUT=" + value,
 		})
 		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "TRIBUTARY_LIMIT_TIMEOUT") {
-			t.Errorf("%q: got the error %v, want valid %v", value, err, valid)
+			t.Errorf("%q: got the error %v, want a valid value: %t", value, err, valid)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestWebhookSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pool, err := cfg.WebhookRoots(); (err == nil) != valid || valid && pool == nil {
-			t.Errorf("%.20q: got the error %v, want valid %v", content, err, valid)
+			t.Errorf("%.20q: got the error %v, want a valid file: %t", content, err, valid)
 		}
 	}
 	cfg.WebhookCAFile = ""

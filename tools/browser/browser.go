@@ -21,8 +21,8 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// debianPackage is Chromium without a window system, which would take a quarter of the
-// CPU time.
+// debianPackage is Chromium without a window system. The window system of the normal
+// package would take a quarter of the CPU time of the tests.
 const debianPackage = "chromium-headless-shell"
 
 var errNotInstalled = errors.New("the browser Chromium is not installed: run `make browser`, install it (Debian: apt-get install " + debianPackage + ") " +
@@ -65,8 +65,8 @@ func Ensure(ctx context.Context) (string, error) {
 const startTimeout = time.Minute
 
 // Start starts a browser without a window. Use chromedp.NewContext on the returned
-// context to open tabs. The context ends with ctx. stop ends the browser, and returns
-// when its process has ended and its profile is deleted.
+// context to open tabs. The returned context ends when ctx ends. stop ends the browser,
+// and returns when its process has ended and its profile is deleted.
 func Start(ctx context.Context) (browser context.Context, stop func(), err error) {
 	path, err := Find()
 	if err != nil {

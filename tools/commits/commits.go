@@ -1,9 +1,9 @@
-// Package commits builds binaries of other commits of this repository, for commands that
-// compare them with the current ones.
+// Package commits builds binaries of other commits of this repository. Commands use it to
+// compare another commit with the current one.
 //
 // A commit is extracted into a separate folder, so the repository and its working tree
-// do not change. The build cache is shared, because -trimpath makes builds independent
-// of the folder.
+// do not change. All builds share Go's build cache, because -trimpath makes a build
+// independent of its folder.
 package commits
 
 import (

@@ -88,7 +88,7 @@ func main() {
 }
 
 // document returns the text of the page. It returns an error if an enum value has no
-// option error or no comment.
+// comment or does not have the proto option "error".
 func document(source string) (string, error) {
 	occasions := comments(source)
 	var b strings.Builder

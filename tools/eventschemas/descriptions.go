@@ -2,8 +2,8 @@ package main
 
 const pingDescription = "A member tests an endpoint. The event is sent to this endpoint only and needs no subscription."
 
-// titles maps the nouns of event names to their titles on the page, if a title is not the
-// noun itself.
+// titles maps nouns to their titles on the page, if the title is not the noun itself. The
+// noun of an event is the part of its name before the dot.
 var titles = map[string]string{"program": "programme", "webhook": "tested endpoint"}
 
 // enums maps the paths of fields to their values. It has only enumerations that have the
@@ -39,7 +39,7 @@ var meanings = map[string]string{
 
 	"refund":                "The effect of the refund on the commission.",
 	"refund.amount_cents":   "The amount that was deducted from the commission, in minor units of its currency.",
-	"refund.clawback_cents": "The part of this amount that had already been paid to the partner.",
+	"refund.clawback_cents": "The part of amount_cents that had already been paid to the partner.",
 	"refund.reason":         "Why the amount was deducted: a refund, a lost dispute, or because the conversion was attributed to another participant.",
 	"signals.rule":          "The rule's name.",
 	"signals.score":         "The points that the rule added to the fraud score.",
@@ -65,13 +65,13 @@ var meanings = map[string]string{
 	"commission_rules.cap_cents":                  "The highest commission for one order, in minor units of the programme's currency; null: no cap.",
 	"commission_rules.tiers":                      "Rates that depend on the number or revenue of the participant's earlier conversions. The highest tier that the participant has reached applies.",
 	"commission_rules.tiers.min_conversions":      "The number of the participant's earlier conversions, without conversions that were refunded in full; null if the tier depends on revenue.",
-	"commission_rules.tiers.min_revenue_cents":    "The revenue of these conversions, in minor units of the programme's currency; null if the tier depends on the number of conversions.",
+	"commission_rules.tiers.min_revenue_cents":    "The revenue of the participant's earlier conversions, in minor units of the programme's currency; null if the tier depends on the number of conversions.",
 	"commission_rules.tiers.percentage":           "The rate in percent, with at most two decimals.",
 	"commission_rules.products":                   "Rates for individual products.",
 	"commission_rules.products.product_id":        "The merchant's id of the product.",
 	"commission_rules.products.percentage":        "The rate in percent, with at most two decimals; null for a flat amount.",
 	"commission_rules.products.flat_amount_cents": "The amount for each unit sold, in minor units of the programme's currency; null for a percentage.",
-	"commission_rules.events":                     "The events that earn a commission, with an optional rate. If the list is empty, purchases and renewals earn one.",
+	"commission_rules.events":                     "The events that earn a commission, with an optional rate. If the list is empty, purchases and renewals earn a commission.",
 	"commission_rules.events.event_type":          "The event that earns a commission.",
 	"commission_rules.events.percentage":          "The rate in percent, with at most two decimals. If percentage and flat_amount_cents are null, the programme's own rate applies.",
 	"commission_rules.events.flat_amount_cents":   "The amount for each event, in minor units of the programme's currency; null for a percentage or the programme's own rate.",

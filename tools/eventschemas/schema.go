@@ -135,62 +135,62 @@ func bodySchema(kind affiliate.EventKind, object reflect.Type, src source) (sche
 	return s, nil
 }
 
-// objectOf returns the schema of a struct. The parameter at is the path of the struct
-// inside the event's object.
-func objectOf(t reflect.Type, at string, src source) (schema, error) {
-	members, err := membersOf(t, at, src)
+// objectOf returns the schema of a struct. structPath is the path of the struct inside
+// the event's object.
+func objectOf(t reflect.Type, structPath string, src source) (schema, error) {
+	members, err := membersOf(t, structPath, src)
 	return closedObject(members...), err
 }
 
-func membersOf(t reflect.Type, at string, src source) (properties, error) {
+func membersOf(t reflect.Type, structPath string, src source) (properties, error) {
 	var members properties
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.Anonymous && name == "" {
-			embedded, err := membersOf(field.Type, at, src)
+			embedded, err := membersOf(field.Type, structPath, src)
 			if err != nil {
 				return nil, err
 			}
 			members = append(members, embedded...)
 			continue
 		}
-		where := strings.TrimPrefix(at+"."+name, ".")
+		fieldPath := strings.TrimPrefix(structPath+"."+name, ".")
 		if name == "" || name == "-" || options != "" {
 			return nil, fmt.Errorf("%s.%s: every field must have a JSON name and no options", t, field.Name)
 		}
-		s, err := typeOf(field.Type, where, src)
+		s, err := typeOf(field.Type, fieldPath, src)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", where, err)
+			return nil, fmt.Errorf("%s: %w", fieldPath, err)
 		}
-		s.Description = cmp.Or(pathMeaning(where), src.meaning(typeName(t), field.Name, name), meanings[name])
+		s.Description = cmp.Or(pathMeaning(fieldPath), src.meaning(typeName(t), field.Name, name), meanings[name])
 		if s.Description == "" {
-			return nil, fmt.Errorf("%s.%s needs a comment, or meanings needs an entry for %q", t, field.Name, where)
+			return nil, fmt.Errorf("%s.%s needs a comment, or meanings needs an entry for %q", t, field.Name, fieldPath)
 		}
 		members = append(members, property{name, s})
 	}
 	return members, nil
 }
 
-// pathMeaning returns the description in meanings if where is the path of a field in a
+// pathMeaning returns the description in meanings if fieldPath is the path of a field in a
 // nested object. Otherwise it returns "".
-func pathMeaning(where string) string {
-	if !strings.Contains(where, ".") {
+func pathMeaning(fieldPath string) string {
+	if !strings.Contains(fieldPath, ".") {
 		return ""
 	}
-	return meanings[where]
+	return meanings[fieldPath]
 }
 
 // typeName returns the name under which source stores a type.
 func typeName(t reflect.Type) string { return path.Base(t.PkgPath()) + "." + t.Name() }
 
-// typeOf returns the schema of a type. Timestamps and currencies are recognised by the
-// names of their fields, because their Go type is string.
-func typeOf(t reflect.Type, at string, src source) (schema, error) {
-	name := at[strings.LastIndexByte(at, '.')+1:]
+// typeOf returns the schema of a field of type t. Timestamps and currencies are
+// recognised by the names of their fields, because their Go type is string.
+func typeOf(t reflect.Type, fieldPath string, src source) (schema, error) {
+	name := fieldPath[strings.LastIndexByte(fieldPath, '.')+1:]
 	switch {
 	case t.Kind() == reflect.Pointer:
-		s, err := typeOf(t.Elem(), at, src)
+		s, err := typeOf(t.Elem(), fieldPath, src)
 		return nullable(s), err
 	case isID(t):
 		return schema{Type: "string", Format: "uuid"}, nil
@@ -201,10 +201,10 @@ func typeOf(t reflect.Type, at string, src source) (schema, error) {
 	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
 		return schema{Type: "integer"}, nil
 	case t.Kind() == reflect.Slice:
-		item, err := typeOf(t.Elem(), at, src)
+		item, err := typeOf(t.Elem(), fieldPath, src)
 		return schema{Type: "array", Items: &item}, err
 	case t.Kind() == reflect.Struct:
-		return objectOf(t, at, src)
+		return objectOf(t, fieldPath, src)
 	case t.Kind() != reflect.String:
 		return schema{}, fmt.Errorf("the type %s is not supported", t)
 	case t.PkgPath() != "":
@@ -213,8 +213,8 @@ func typeOf(t reflect.Type, at string, src source) (schema, error) {
 			return schema{}, fmt.Errorf("%s has no constants", t)
 		}
 		return enum(values), nil
-	case len(enums[at]) > 0:
-		return enum(enums[at]), nil
+	case len(enums[fieldPath]) > 0:
+		return enum(enums[fieldPath]), nil
 	case strings.HasSuffix(name, "_at") || strings.HasSuffix(name, "_until"):
 		return schema{Type: "string", Format: "date-time"}, nil
 	case name == "currency":

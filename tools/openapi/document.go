@@ -128,9 +128,10 @@ type builder struct {
 	// examples maps operation ids to their examples.
 	examples map[string]example
 	prose    *texts
-	// schemas maps the names of schemas to them.
+	// schemas maps the name of each schema to the schema.
 	schemas map[string]object
-	// errors maps names to error responses. A name is the reasons, joined by "-".
+	// errors maps the name of each error response to the response. The name consists of
+	// the response's error codes, joined by "-".
 	errors map[string]object
 	// origin maps each schema's name to its source, so that claim can report an error if
 	// two different schemas get the same name.

@@ -11,11 +11,11 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
-// recorded is a JSON object with an example of each operation, by operation id.
+// recordedExamples is a JSON object with an example of each operation, by operation id.
 // TestReferenceExamples in test/e2e writes the file and describes its fields.
 //
 //go:embed examples.json
-var recorded []byte
+var recordedExamples []byte
 
 type example struct {
 	Method, URL string
@@ -29,7 +29,7 @@ type example struct {
 
 func readExamples() (map[string]example, error) {
 	var examples map[string]example
-	err := json.Unmarshal(recorded, &examples)
+	err := json.Unmarshal(recordedExamples, &examples)
 	return examples, err
 }
 

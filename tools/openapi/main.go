@@ -4,8 +4,8 @@
 // gateway/contract. The gateway uses the same package, so the document agrees with it.
 // The descriptions are the comments of the protos. Go descriptors do not contain
 // comments, so openapi reads them from gen/openapi/openapi.swagger.json, which
-// protoc-gen-openapiv2 writes. That file is wrong about types (it declares integers as
-// strings), so openapi removes it after reading it.
+// protoc-gen-openapiv2 writes. The types in that file are wrong (it declares integers as
+// strings), so it must not be published. openapi deletes it after reading the comments.
 //
 // It must run in the root of the checkout, after buf generate:
 //

@@ -144,8 +144,8 @@ func TestDocument_CommittedFileIsCurrent(t *testing.T) {
 	}
 }
 
-// withoutProse removes summaries and descriptions. It also replaces each allOf that is
-// there only because a reference needs a description.
+// withoutProse removes summaries and descriptions. If an allOf exists only because a
+// reference has a description, withoutProse replaces the allOf by the reference.
 func withoutProse(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -108,8 +108,8 @@ func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
 	return append(list, contract.ErrorReasons(r.FullMethod)...)
 }
 
-// filtersByID reports whether a query parameter of the route is an id. No record may have
-// that id.
+// filtersByID reports whether a query parameter of the route is an id. The response is
+// then NOT_FOUND if no record has the id.
 func filtersByID(r contract.Route) bool {
 	if r.HasBody {
 		return false

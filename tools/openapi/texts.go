@@ -85,8 +85,8 @@ func readTexts(data []byte) (*texts, error) {
 		}
 	}
 	for name, definition := range doc.Definitions {
-		// The plugin puts the last part of the package before the name. If two messages
-		// have the same name, it puts the whole package before it.
+		// The plugin adds the last part of the proto package to the name as a prefix. If
+		// two messages have the same name, it adds the whole package.
 		name = strings.TrimPrefix(strings.TrimPrefix(name, "affiliateV1"), "v1")
 		t.messages[name] = definition.text()
 		for property, schema := range definition.Properties {

@@ -55,8 +55,8 @@ func TempDir() (string, error) { return openDir(os.TempDir(), "/var/tmp") }
 
 const (
 	memoryFolder = "/dev/shm"
-	// requiredMemory is the memory that must be free. It is several times what a run of
-	// all tests needs.
+	// requiredMemory is the free memory that MemoryDir requires. It is several times the
+	// memory that a run of all tests needs.
 	requiredMemory = 4 << 30
 )
 
@@ -186,9 +186,10 @@ func acquireLock(f *os.File) error {
 	}
 }
 
-// reclaim cleans up a locked folder after an owner that has died. It stops a server that
-// still runs in dir. It does not continue to use that server, which has the port and
-// settings of the old run and would not be stopped by this process. If the process id in
+// reclaim cleans up dir, which this process has locked, after an earlier process that did
+// not stop its server. It stops a server that still runs in dir. It does not continue to
+// use that server, which has the port and settings of the earlier run and is not a child
+// of this process. If the process id in
 // the pid file belongs to another program, reclaim removes the file, because Postgres
 // would refuse to start.
 func reclaim(ctx context.Context, dir, pidFile string, quit syscall.Signal) error {
@@ -234,8 +235,9 @@ func reclaim(ctx context.Context, dir, pidFile string, quit syscall.Signal) erro
 		case <-time.After(pollEvery):
 		}
 	}
-	// Keep the pid file of a dead server. Postgres reads in it which shared memory to
-	// check, because child processes may still be running.
+	// Keep the pid file of a server that has ended. Postgres reads from the file which
+	// shared memory belonged to that server, and checks whether children of the server
+	// still use it.
 	return nil
 }
 

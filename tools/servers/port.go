@@ -17,7 +17,7 @@ import (
 const (
 	lowestPort = 11_000
 	portCount  = 9_000
-	// portReleaseTimeout is how long choosePort waits until a wanted port is free.
+	// portReleaseTimeout is how long choosePort waits until the requested port is free.
 	portReleaseTimeout = 500 * time.Millisecond
 )
 
@@ -53,10 +53,10 @@ func FreeAddresses(n int) (free []string, err error) {
 	return nil, fmt.Errorf("no free port: %w", lastErr)
 }
 
-// choosePort returns the port to listen on: wanted if it is free, or any free port if
-// wanted is 0.
-func choosePort(name string, wanted int) (int, error) {
-	if wanted == 0 {
+// choosePort returns the port on which a server listens. If requested is 0, it is any free
+// port. Otherwise it is requested, or an error if another program uses this port.
+func choosePort(name string, requested int) (int, error) {
+	if requested == 0 {
 		free, err := FreeAddresses(1)
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", name, err)
@@ -64,19 +64,19 @@ func choosePort(name string, wanted int) (int, error) {
 		_, port, _ := strings.Cut(free[0], ":")
 		return strconv.Atoi(port)
 	}
-	listener, err := listen(wanted)
+	listener, err := listen(requested)
 	// The process that uses the port may be about to end.
 	for until := time.Now().Add(portReleaseTimeout); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(until); {
 		time.Sleep(pollEvery)
-		listener, err = listen(wanted)
+		listener, err = listen(requested)
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return 0, fmt.Errorf("%s: port %d of 127.0.0.1 is %w", name, wanted, errPortTaken)
+		return 0, fmt.Errorf("%s: port %d of 127.0.0.1 is %w", name, requested, errPortTaken)
 	case err != nil:
 		return 0, fmt.Errorf("%s: %w", name, err)
 	}
-	return wanted, listener.Close()
+	return requested, listener.Close()
 }
 
 func listen(port int) (net.Listener, error) {

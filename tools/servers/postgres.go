@@ -112,9 +112,9 @@ func startPostgres(ctx context.Context, bin string, cfg PostgresConfig) (*Server
 		log:  cfg.Log,
 		lock: lock,
 		// Fast shutdown: closes connections and writes a checkpoint.
-		quit: syscall.SIGINT,
+		stopSignal: syscall.SIGINT,
 		// Immediate shutdown: also ends the child processes. SIGKILL would not end them.
-		force: syscall.SIGQUIT,
+		forceSignal: syscall.SIGQUIT,
 	})
 	if err != nil {
 		return nil, err
@@ -219,10 +219,11 @@ func postgresReady(pidFile string, pid int) bool {
 }
 
 // asPostgres returns a command that runs argv as the user postgres if the caller is
-// root, because Postgres does not run as root. A change of the user clears the kernel's
-// setting that signals the child when its parent dies, so setpriv sets it again. setpriv
-// replaces itself with the command, so the process id is the command's.
-func asPostgres(argv []string, onDeath string) ([]string, error) {
+// root, because Postgres does not run as root. The kernel sends deathSignal to the
+// command when its parent process ends. A change of the user clears this setting of the
+// kernel, so setpriv sets it again. setpriv replaces itself with the command, so both
+// have the same process id.
+func asPostgres(argv []string, deathSignal string) ([]string, error) {
 	if os.Geteuid() != 0 {
 		return argv, nil
 	}
@@ -231,7 +232,7 @@ func asPostgres(argv []string, onDeath string) ([]string, error) {
 		return nil, errors.New("postgres does not run as root and setpriv is missing: install util-linux or work as another user")
 	}
 	return append(
-		[]string{setpriv, "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=" + onDeath, "--"},
+		[]string{setpriv, "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=" + deathSignal, "--"},
 		argv...,
 	), nil
 }

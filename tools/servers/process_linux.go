@@ -8,10 +8,10 @@ import (
 )
 
 // processAttributes returns attributes that put a server into its own process group, so
-// that it does not receive the terminal's Ctrl-C. The kernel sends the server the signal
-// onDeath when the process that started it ends.
-func processAttributes(onDeath syscall.Signal) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: onDeath}
+// that it does not receive the terminal's Ctrl-C. The kernel sends deathSignal to the
+// server when the process that started the server ends.
+func processAttributes(deathSignal syscall.Signal) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: deathSignal}
 }
 
 // isServerOf reports whether the running process pid is the server of folder dir. The

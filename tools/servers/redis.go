@@ -122,13 +122,13 @@ func launchRedis(ctx context.Context, name, dir string, port int, log io.Writer,
 		return nil, errors.Join(err, lock.Close())
 	}
 	s, err := launch(command{
-		name:  name,
-		argv:  append(argv, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir, "--pidfile", pidFile, "--daemonize", "no"),
-		dir:   dir,
-		log:   log,
-		lock:  lock,
-		quit:  syscall.SIGTERM,
-		force: syscall.SIGKILL,
+		name:        name,
+		argv:        append(argv, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir, "--pidfile", pidFile, "--daemonize", "no"),
+		dir:         dir,
+		log:         log,
+		lock:        lock,
+		stopSignal:  syscall.SIGTERM,
+		forceSignal: syscall.SIGKILL,
 	})
 	if err != nil {
 		return nil, err

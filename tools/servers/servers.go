@@ -57,10 +57,10 @@ type Server struct {
 	// Pid is the process id of the server itself.
 	Pid int
 
-	name        string
-	quit, force syscall.Signal
-	process     *os.Process
-	done        chan struct{}
+	name                    string
+	stopSignal, forceSignal syscall.Signal
+	process                 *os.Process
+	done                    chan struct{}
 
 	mu            sync.Mutex
 	stopRequested bool  // Stop or Kill was called
@@ -83,13 +83,13 @@ func (s *Server) Err() error {
 // error. A durable server loses no acknowledged data then. If the server has already
 // ended, Stop returns Err.
 func (s *Server) Stop(ctx context.Context) error {
-	s.signal(s.quit)
+	s.signal(s.stopSignal)
 	select {
 	case <-s.done:
 		return s.Err()
 	case <-ctx.Done():
 	}
-	s.signal(s.force)
+	s.signal(s.forceSignal)
 	<-s.done
 	return fmt.Errorf("%s did not stop in time and was forced to end: %w", s.name, context.Cause(ctx))
 }
@@ -111,12 +111,12 @@ func (s *Server) signal(sig syscall.Signal) {
 
 // command describes a process for launch.
 type command struct {
-	name        string // for messages
-	argv        []string
-	dir         string
-	log         io.Writer
-	lock        *os.File // on dir; closed when the process has ended
-	quit, force syscall.Signal
+	name                    string // for messages
+	argv                    []string
+	dir                     string
+	log                     io.Writer
+	lock                    *os.File // on dir; closed when the process has ended
+	stopSignal, forceSignal syscall.Signal
 }
 
 // launch starts the process. It does not wait until the server accepts connections.
@@ -126,10 +126,10 @@ func launch(c command) (*Server, error) {
 	cmd.Dir = c.dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = processAttributes(c.quit)
+	cmd.SysProcAttr = processAttributes(c.stopSignal)
 	cmd.WaitDelay = outputDelay
 
-	s := &Server{name: c.name, quit: c.quit, force: c.force, done: make(chan struct{})}
+	s := &Server{name: c.name, stopSignal: c.stopSignal, forceSignal: c.forceSignal, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		// The kernel signals the child when the thread that started it ends. So this
@@ -182,7 +182,7 @@ func (s *Server) await(ctx context.Context, ready func() bool) error {
 		case <-s.done:
 			return s.Err()
 		case <-ctx.Done():
-			s.signal(s.force)
+			s.signal(s.forceSignal)
 			<-s.done
 			return fmt.Errorf("start %s: %w", s.name, context.Cause(ctx))
 		case <-tick.C:
@@ -191,8 +191,8 @@ func (s *Server) await(ctx context.Context, ready func() bool) error {
 	return nil
 }
 
-// output passes the output of a server on to next. It also stores the end of the output
-// for error messages.
+// output writes the output of a server to next. It also stores the end of the output for
+// error messages.
 type output struct {
 	next io.Writer // optional
 
@@ -200,13 +200,13 @@ type output struct {
 	last []byte
 }
 
-const outputKept = 4096
+const maxOutputKept = 4096
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last = append(o.last, p...)
-	if over := len(o.last) - outputKept; over > 0 {
+	if over := len(o.last) - maxOutputKept; over > 0 {
 		o.last = append(o.last[:0], o.last[over:]...)
 	}
 	if o.next == nil {

@@ -7,10 +7,10 @@ export interface TributaryOptions {
   /** The address of the gateway, for example https://api.example.com. */
   baseUrl: string;
   /**
-   * A secret key, an access token, or a function that returns one, such as the token
-   * method of a Session. The client calls the function for each attempt of a request. If
-   * the response is a 401, the client calls it again with renew = true and repeats the
-   * request once.
+   * A secret key or an access token, or a function that returns a key or a token, such as
+   * the token method of a Session. The client calls the function for each attempt of a
+   * request. If the response is a 401, the client calls the function again with
+   * renew = true and repeats the request once.
    */
   credential: string | ((renew: boolean) => string | Promise<string>);
   /** The mode of requests with an access token. Each key belongs to one mode. Default: live. */

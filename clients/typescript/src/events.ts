@@ -355,7 +355,7 @@ export interface components {
                          * @enum {string}
                          */
                         reason: "refund" | "dispute_lost" | "reattributed";
-                        /** @description The part of this amount that had already been paid to the partner. */
+                        /** @description The part of amount_cents that had already been paid to the partner. */
                         clawback_cents: number;
                     };
                 };
@@ -2103,7 +2103,7 @@ export interface components {
                         tiers: {
                             /** @description The number of the participant's earlier conversions, without conversions that were refunded in full; null if the tier depends on revenue. */
                             min_conversions: number | null;
-                            /** @description The revenue of these conversions, in minor units of the programme's currency; null if the tier depends on the number of conversions. */
+                            /** @description The revenue of the participant's earlier conversions, in minor units of the programme's currency; null if the tier depends on the number of conversions. */
                             min_revenue_cents: number | null;
                             /** @description The rate in percent, with at most two decimals. */
                             percentage: number;
@@ -2119,7 +2119,7 @@ export interface components {
                         }[];
                         /** @description Number of all products; a long event lists only the first ones. */
                         product_count: number;
-                        /** @description The events that earn a commission, with an optional rate. If the list is empty, purchases and renewals earn one. */
+                        /** @description The events that earn a commission, with an optional rate. If the list is empty, purchases and renewals earn a commission. */
                         events: {
                             /**
                              * @description The event that earns a commission.

@@ -37,9 +37,9 @@ export function retrying(
         if (!(error instanceof TypeError)) throw error;
         failure = error;
       }
-      const repeat = response === undefined ? repeatable(request) : shouldRepeat(request, response.status);
+      const mayRepeat = response === undefined ? repeatable(request) : shouldRepeat(request, response.status);
       const wait = retryAfterMs(response) ?? backoffMs(attempt);
-      if (!repeat || attempt >= attempts || Date.now() + wait > deadline) {
+      if (!mayRepeat || attempt >= attempts || Date.now() + wait > deadline) {
         if (response === undefined) throw failure;
         return response;
       }

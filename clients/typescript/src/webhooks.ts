@@ -4,8 +4,9 @@ import type { TributaryEvent } from "./events.js";
 
 /**
  * Verifies the signature and the age of a webhook (Standard Webhooks) and returns its event.
- * It throws if the signature is wrong or if the webhook is older than five minutes. The body
- * must be the received bytes. If it was parsed and serialized again, the signature is wrong.
+ * It throws if the signature is wrong, or if the timestamp differs from the current time by
+ * more than five minutes. The body must be the received bytes. If it was parsed and serialized
+ * again, the signature is wrong.
  *
  * A later version of the service may send event types that this version of the client does
  * not know, so a switch over event.type needs a default case.
