@@ -77,36 +77,37 @@ type participant struct {
 // missing data. It also activates a paused programme and reinstates a suspended partner.
 // It can be repeated, even after it was interrupted.
 func (d *demo) seed(ctx context.Context) error {
-	merchant, err := d.account(ctx, "merchant", merchantEmailName, merchantPasswordName, merchantEmail,
+	merchant, err := d.ensureAccount(ctx, "merchant", merchantEmailName, merchantPasswordName, merchantEmail,
 		map[string]string{"name": "Mia Merchant", "workspaceName": "Demo shop"})
 	if err != nil {
 		return err
 	}
-	partner, err := d.account(ctx, "partner", partnerEmailName, partnerPasswordName, partnerEmail,
+	partner, err := d.ensureAccount(ctx, "partner", partnerEmailName, partnerPasswordName, partnerEmail,
 		map[string]string{"name": "Paula Partner", "country": "DE"})
 	if err != nil {
 		return err
 	}
 	asMerchant := d.api.withCredential(merchant.AccessToken)
 	for _, mode := range demoModes {
-		if err := d.keys(ctx, asMerchant.withMode(mode), mode); err != nil {
+		if err := d.ensureKeys(ctx, asMerchant.withMode(mode), mode); err != nil {
 			return err
 		}
 	}
 	mode := demoModes[0]
-	if err := d.program(ctx, asMerchant.withMode(mode)); err != nil {
+	if err := d.ensureProgram(ctx, asMerchant.withMode(mode)); err != nil {
 		return err
 	}
-	if err := d.participant(ctx, asMerchant.withMode(mode), d.api.withCredential(partner.AccessToken).withMode(mode), partner.User.ID); err != nil {
+	if err := d.ensureParticipant(ctx, asMerchant.withMode(mode), d.api.withCredential(partner.AccessToken).withMode(mode), partner.User.ID); err != nil {
 		return err
 	}
 	return d.seedClub(ctx, asMerchant.withMode(mode))
 }
 
-// account logs in with the credentials in .dev/env. If this fails, it registers an
+// ensureAccount logs in with the credentials in .dev/env. If this fails, it registers an
 // account with the given e-mail address. If this address is already registered, the
-// password of the existing account is lost, and account registers a random address.
-func (d *demo) account(ctx context.Context, kind, emailName, passwordName, address string, profile map[string]string) (session, error) {
+// password of the existing account is lost, and ensureAccount registers an account with a
+// random address.
+func (d *demo) ensureAccount(ctx context.Context, kind, emailName, passwordName, address string, profile map[string]string) (session, error) {
 	var s session
 	base := "/api/v1/auth/" + kind
 	hasCredentials := d.values[emailName] != "" && d.values[passwordName] != ""
@@ -145,10 +146,10 @@ func uniqueAddress(address string) string {
 	return user + "-" + strings.ToLower(rand.Text()[:8]) + "@" + host
 }
 
-// keys stores the public key of a mode in d.values. It also creates a secret key, unless
-// d.values has a secret key that the API still lists. The API lists only the prefix and
-// the last four characters of a secret key.
-func (d *demo) keys(ctx context.Context, merchant apiClient, mode string) error {
+// ensureKeys stores the public key of a mode in d.values. It also creates a secret key,
+// unless d.values has a secret key that the API still lists. The API lists only the
+// prefix and the last four characters of a secret key.
+func (d *demo) ensureKeys(ctx context.Context, merchant apiClient, mode string) error {
 	var keys struct {
 		PublicKey  string `json:"publicKey"`
 		SecretKeys []struct {
@@ -174,9 +175,9 @@ func (d *demo) keys(ctx context.Context, merchant apiClient, mode string) error 
 	return err
 }
 
-// program finds or creates a programme. The programme has no hold period, and its
+// ensureProgram finds or creates a programme. The programme has no hold period, and its
 // commissions are not approved automatically.
-func (d *demo) program(ctx context.Context, merchant apiClient) error {
+func (d *demo) ensureProgram(ctx context.Context, merchant apiClient) error {
 	var p program
 	id := d.values[programIDName]
 	if id != "" {
@@ -215,9 +216,9 @@ func (d *demo) program(ctx context.Context, merchant apiClient) error {
 	return merchant.call(ctx, http.MethodPost, "/api/v1/programs/"+p.ID+"/activate", nil, nil)
 }
 
-// participant finds the demo partner's participant in the programme, or creates it. It
-// approves the participant if it is not approved.
-func (d *demo) participant(ctx context.Context, merchant, partner apiClient, partnerID string) error {
+// ensureParticipant finds the demo partner's participant in the programme, or creates it.
+// It approves or reinstates the participant if it is not approved.
+func (d *demo) ensureParticipant(ctx context.Context, merchant, partner apiClient, partnerID string) error {
 	base := "/api/v1/programs/" + d.values[programIDName] + "/partners"
 	p, err := findParticipant(ctx, merchant, base, partnerID)
 	if err != nil {

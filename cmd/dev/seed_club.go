@@ -86,7 +86,7 @@ func (d *demo) seedClub(ctx context.Context, merchant apiClient) error {
 			return err
 		}
 	}
-	groups, err := d.clubGroups(ctx, merchant, base)
+	groups, err := d.ensureClubGroups(ctx, merchant, base)
 	if err != nil {
 		return err
 	}
@@ -111,8 +111,8 @@ func (d *demo) seedClub(ctx context.Context, merchant apiClient) error {
 	return nil
 }
 
-// clubGroups creates missing groups. It returns the ids of all groups by name.
-func (d *demo) clubGroups(ctx context.Context, merchant apiClient, base string) (map[string]string, error) {
+// ensureClubGroups creates missing groups. It returns the ids of all groups by name.
+func (d *demo) ensureClubGroups(ctx context.Context, merchant apiClient, base string) (map[string]string, error) {
 	var list struct {
 		Data []struct {
 			ID   string `json:"id"`
@@ -150,7 +150,7 @@ func (d *demo) seedMember(ctx context.Context, merchant apiClient, programID str
 		return nil
 	}
 	if p.ID == "" {
-		partner, err := d.clubAccount(ctx, programID, i, m)
+		partner, err := d.ensureClubAccount(ctx, programID, i, m)
 		if err != nil {
 			return err
 		}
@@ -192,9 +192,9 @@ func (d *demo) seedMember(ctx context.Context, merchant apiClient, programID str
 	return nil
 }
 
-// clubAccount registers a partner. If an earlier start has already registered the
+// ensureClubAccount registers a partner. If an earlier start has already registered the
 // partner, it logs in. All partners have the password of the demo partner.
-func (d *demo) clubAccount(ctx context.Context, programID string, i int, m member) (apiClient, error) {
+func (d *demo) ensureClubAccount(ctx context.Context, programID string, i int, m member) (apiClient, error) {
 	var s session
 	// The number of registrations per client address is limited, so each partner uses
 	// another address.

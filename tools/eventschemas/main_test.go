@@ -129,7 +129,7 @@ func TestObjectOf_RejectsUnsupportedTypes(t *testing.T) {
 		"a field that can be absent": struct {
 			A string `json:"id,omitempty"`
 		}{},
-		"a field without a name": struct{ ID string }{},
+		"a field without a JSON name": struct{ ID string }{},
 		"a field without a description": struct {
 			A string `json:"unknown"`
 		}{},

@@ -203,8 +203,8 @@ func (b *builder) field(field protoreflect.FieldDescriptor, at place) (object, e
 		}
 		schema := object{{"type", "array"}, {"items", items}}
 		if r := rules.GetRepeated(); r != nil {
-			bound(&schema, "minItems", r.MinItems)
-			bound(&schema, "maxItems", r.MaxItems)
+			setOptional(&schema, "minItems", r.MinItems)
+			setOptional(&schema, "maxItems", r.MaxItems)
 		}
 		return schema, nil
 	case field.IsMap():
@@ -214,7 +214,7 @@ func (b *builder) field(field protoreflect.FieldDescriptor, at place) (object, e
 		}
 		schema := object{{"type", "object"}, {"additionalProperties", values}}
 		if r := rules.GetMap(); r != nil {
-			bound(&schema, "maxProperties", r.MaxPairs)
+			setOptional(&schema, "maxProperties", r.MaxPairs)
 		}
 		return schema, nil
 	default:
@@ -231,15 +231,15 @@ func (b *builder) value(field protoreflect.FieldDescriptor, at place, rules *val
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
 		schema := object{{"type", "integer"}, {"format", "int32"}}
 		if r := rules.GetInt32(); r != nil {
-			bound(&schema, "minimum", r.Gte)
-			bound(&schema, "maximum", r.Lte)
+			setOptional(&schema, "minimum", r.Gte)
+			setOptional(&schema, "maximum", r.Lte)
 		}
 		return schema, nil
 	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
 		schema := object{{"type", "integer"}, {"format", "int64"}}
 		if r := rules.GetInt64(); r != nil {
-			bound(&schema, "minimum", r.Gte)
-			bound(&schema, "maximum", r.Lte)
+			setOptional(&schema, "minimum", r.Gte)
+			setOptional(&schema, "maximum", r.Lte)
 		}
 		return schema, nil
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
@@ -247,8 +247,8 @@ func (b *builder) value(field protoreflect.FieldDescriptor, at place, rules *val
 	case protoreflect.DoubleKind, protoreflect.FloatKind:
 		schema := object{{"type", "number"}, {"format", field.Kind().String()}}
 		if r := rules.GetDouble(); r != nil {
-			bound(&schema, "minimum", r.Gte)
-			bound(&schema, "maximum", r.Lte)
+			setOptional(&schema, "minimum", r.Gte)
+			setOptional(&schema, "maximum", r.Lte)
 		}
 		return schema, nil
 	case protoreflect.EnumKind:
@@ -291,9 +291,9 @@ func stringSchema(rules *validate.StringRules) object {
 		set(&schema, "format", "uuid")
 	}
 	if rules != nil {
-		bound(&schema, "minLength", rules.MinLen)
-		bound(&schema, "maxLength", rules.MaxLen)
-		bound(&schema, "pattern", rules.Pattern)
+		setOptional(&schema, "minLength", rules.MinLen)
+		setOptional(&schema, "maxLength", rules.MaxLen)
+		setOptional(&schema, "pattern", rules.Pattern)
 	}
 	if len(rules.GetIn()) > 0 {
 		set(&schema, "enum", rules.GetIn())
@@ -301,7 +301,8 @@ func stringSchema(rules *validate.StringRules) object {
 	return schema
 }
 
-func bound[T any](schema *object, key string, value *T) {
+// setOptional sets a member of the schema, unless value is nil.
+func setOptional[T any](schema *object, key string, value *T) {
 	if value != nil {
 		set(schema, key, *value)
 	}
