@@ -18,7 +18,7 @@ func TestParse_RejectsMisspeltNames(t *testing.T) {
 		"TRIBUTARY_COUNTRYDB":           "did you mean TRIBUTARY_COUNTRY_DB?", // a setting of the collector, misspelt for the core
 		"TRIBUTARY_SHOP_LITSEN":         "did you mean TRIBUTARY_SHOP_LISTEN?",
 	} {
-		_, err := settings.Parse[settings.Core](core(name + "=hunter2"))
+		_, err := settings.Parse[settings.Core](coreEnviron(name + "=hunter2"))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got the error %v, want %q", name, err, want)
 		}
@@ -28,9 +28,9 @@ func TestParse_RejectsMisspeltNames(t *testing.T) {
 	}
 	// Every binary must reject a misspelt name, even if it reads only one setting.
 	misspelt := "TRIBUTARY_LIMIT_AUHT=1"
-	_, migrate := settings.Parse[settings.Database](core(misspelt))
-	_, gateway := settings.Parse[settings.Gateway](core(misspelt, "TRIBUTARY_GRPC_ADDR=127.0.0.1:9090"))
-	_, collector := settings.Parse[settings.Collector](core(misspelt))
+	_, migrate := settings.Parse[settings.Database](coreEnviron(misspelt))
+	_, gateway := settings.Parse[settings.Gateway](coreEnviron(misspelt, "TRIBUTARY_GRPC_ADDR=127.0.0.1:9090"))
+	_, collector := settings.Parse[settings.Collector](coreEnviron(misspelt))
 	for binary, err := range map[string]error{"core migrate": migrate, "gateway": gateway, "collector": collector} {
 		if err == nil || err.Error() != "TRIBUTARY_LIMIT_AUHT is not a setting: did you mean TRIBUTARY_LIMIT_AUTH?" {
 			t.Errorf("%s: Parse returned %v, want an error about TRIBUTARY_LIMIT_AUHT", binary, err)
@@ -39,7 +39,7 @@ func TestParse_RejectsMisspeltNames(t *testing.T) {
 }
 
 func TestParse_AllowsSettingsOfOtherBinaries(t *testing.T) {
-	environ := core(
+	environ := coreEnviron(
 		"TRIBUTARY_COUNTRY_DB=/geo.mmdb", "TRIBUTARY_LIMIT_TRACKING=5", "TRIBUTARY_GRPC_ADDR=127.0.0.1:9090", // settings of the collector and the gateway
 		"TRIBUTARY_SHOP_LISTEN=127.0.0.1:0", "TRIBUTARY_API_URL=http://127.0.0.1:8080", // settings of make run
 		"TRIBUTARY_SERVICE_HOST=10.0.0.1", "TRIBUTARY_API_PORT=tcp://10.0.0.1:80", "TRIBUTARY_API_PORT_80_TCP_ADDR=10.0.0.1", // variables of Kubernetes
@@ -54,7 +54,7 @@ func TestParse_AllowsSettingsOfOtherBinaries(t *testing.T) {
 }
 
 func TestWarnUnknown_LogsUnknownNames(t *testing.T) {
-	environ := core("TRIBUTARY_TURBO=hunter2")
+	environ := coreEnviron("TRIBUTARY_TURBO=hunter2")
 	if _, err := settings.Parse[settings.Core](environ); err != nil {
 		t.Error(err)
 	}

@@ -14,9 +14,9 @@ const (
 	clusterURL  = "redis://user:hunter2@node1.internal:6379?addr=node2.internal:6379"
 )
 
-// redis returns the environment of a collector. If a name occurs twice, the later line is
-// used.
-func redis(url string, more ...string) []string {
+// collectorEnviron returns the environment of a collector with the given Redis and the
+// given lines. If a name occurs twice, the later line is used.
+func collectorEnviron(url string, more ...string) []string {
 	return append([]string{"TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_REDIS_URL=" + url}, more...)
 }
 
@@ -28,49 +28,49 @@ func TestRedis_KindAndShards(t *testing.T) {
 		shards        int
 	}{
 		{
-			"one server for both", redis(singleURL),
+			"one server for both", collectorEnviron(singleURL),
 			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
 			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
 			1,
 		},
 		{
-			"sentinels for both", redis(sentinelURL, "TRIBUTARY_CLICK_STREAM_REDIS=sentinel"),
+			"sentinels for both", collectorEnviron(sentinelURL, "TRIBUTARY_CLICK_STREAM_REDIS=sentinel"),
 			clickstream.Endpoint{URL: sentinelURL, Kind: clickstream.Sentinel},
 			clickstream.Endpoint{URL: sentinelURL, Kind: clickstream.Sentinel},
 			1,
 		},
 		{
-			"a cluster for both", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster"),
+			"a cluster for both", collectorEnviron(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster"),
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			16,
 		},
 		{
-			"a cluster for the stream, one server for the cache", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_CACHE_REDIS_URL="+singleURL),
+			"a cluster for the stream, one server for the cache", collectorEnviron(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_CACHE_REDIS_URL="+singleURL),
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
 			16,
 		},
 		{
-			"one server for the stream, a cluster for the cache", redis(singleURL, "TRIBUTARY_CACHE_REDIS_URL="+clusterURL, "TRIBUTARY_CACHE_REDIS=cluster"),
+			"one server for the stream, a cluster for the cache", collectorEnviron(singleURL, "TRIBUTARY_CACHE_REDIS_URL="+clusterURL, "TRIBUTARY_CACHE_REDIS=cluster"),
 			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			1,
 		},
 		{
-			"number of shards on a cluster", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_STREAM_SHARDS=1"),
+			"number of shards on a cluster", collectorEnviron(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_STREAM_SHARDS=1"),
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			1,
 		},
 		{
-			"number of shards on one server", redis(singleURL, "TRIBUTARY_STREAM_SHARDS=64"),
+			"number of shards on one server", collectorEnviron(singleURL, "TRIBUTARY_STREAM_SHARDS=64"),
 			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
 			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
 			64,
 		},
 		{
-			"0 shards on a cluster", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_STREAM_SHARDS=0"),
+			"0 shards on a cluster", collectorEnviron(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_STREAM_SHARDS=0"),
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			16,
@@ -93,18 +93,18 @@ func TestRedis_ErrorNamesInvalidVariable(t *testing.T) {
 		environ  []string
 		variable string
 	}{
-		{redis(sentinelURL), "TRIBUTARY_REDIS_URL"},
-		{redis(clusterURL), "TRIBUTARY_REDIS_URL"},
-		{redis(singleURL, "TRIBUTARY_CLICK_STREAM_REDIS=sentinel"), "TRIBUTARY_REDIS_URL"},
-		{redis("redis://:hunter2@host:6379/3", "TRIBUTARY_CLICK_STREAM_REDIS=cluster"), "TRIBUTARY_REDIS_URL"},
-		{redis(clusterURL+"&read_only=true", "TRIBUTARY_CLICK_STREAM_REDIS=cluster"), "TRIBUTARY_REDIS_URL"},
-		{redis(sentinelURL+"&route_randomly=true", "TRIBUTARY_CLICK_STREAM_REDIS=sentinel"), "TRIBUTARY_REDIS_URL"},
-		{redis("http://:hunter2@host"), "TRIBUTARY_REDIS_URL"},
-		{redis("redis://:hunter2@host:port"), "TRIBUTARY_REDIS_URL"},
-		{redis(singleURL, "TRIBUTARY_CACHE_REDIS_URL="+clusterURL), "TRIBUTARY_CACHE_REDIS_URL"},
-		{redis(singleURL, "TRIBUTARY_CLICK_STREAM_REDIS=hunter2"), "TRIBUTARY_CLICK_STREAM_REDIS"},
-		{redis(singleURL, "TRIBUTARY_CACHE_REDIS=hunter2"), "TRIBUTARY_CACHE_REDIS"},
-		{redis(singleURL, "TRIBUTARY_STREAM_SHARDS=-1"), "TRIBUTARY_STREAM_SHARDS"},
+		{collectorEnviron(sentinelURL), "TRIBUTARY_REDIS_URL"},
+		{collectorEnviron(clusterURL), "TRIBUTARY_REDIS_URL"},
+		{collectorEnviron(singleURL, "TRIBUTARY_CLICK_STREAM_REDIS=sentinel"), "TRIBUTARY_REDIS_URL"},
+		{collectorEnviron("redis://:hunter2@host:6379/3", "TRIBUTARY_CLICK_STREAM_REDIS=cluster"), "TRIBUTARY_REDIS_URL"},
+		{collectorEnviron(clusterURL+"&read_only=true", "TRIBUTARY_CLICK_STREAM_REDIS=cluster"), "TRIBUTARY_REDIS_URL"},
+		{collectorEnviron(sentinelURL+"&route_randomly=true", "TRIBUTARY_CLICK_STREAM_REDIS=sentinel"), "TRIBUTARY_REDIS_URL"},
+		{collectorEnviron("http://:hunter2@host"), "TRIBUTARY_REDIS_URL"},
+		{collectorEnviron("redis://:hunter2@host:port"), "TRIBUTARY_REDIS_URL"},
+		{collectorEnviron(singleURL, "TRIBUTARY_CACHE_REDIS_URL="+clusterURL), "TRIBUTARY_CACHE_REDIS_URL"},
+		{collectorEnviron(singleURL, "TRIBUTARY_CLICK_STREAM_REDIS=hunter2"), "TRIBUTARY_CLICK_STREAM_REDIS"},
+		{collectorEnviron(singleURL, "TRIBUTARY_CACHE_REDIS=hunter2"), "TRIBUTARY_CACHE_REDIS"},
+		{collectorEnviron(singleURL, "TRIBUTARY_STREAM_SHARDS=-1"), "TRIBUTARY_STREAM_SHARDS"},
 	} {
 		_, err := settings.Parse[settings.Collector](c.environ)
 		switch {

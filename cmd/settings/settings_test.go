@@ -20,7 +20,9 @@ import (
 
 var hashKey = base64.StdEncoding.EncodeToString(make([]byte, 32))
 
-func core(more ...string) []string {
+// coreEnviron returns an environment with the required settings of the core and the given
+// lines.
+func coreEnviron(more ...string) []string {
 	return append([]string{
 		"TRIBUTARY_DATABASE_URL=postgres://127.0.0.1/x", "TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_JWT_KEYS=k:x",
 		"TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_ENCRYPTION_KEYS=k:x", "PATH=/bin",
@@ -28,7 +30,7 @@ func core(more ...string) []string {
 }
 
 func TestParse_SetsDefaults(t *testing.T) {
-	cfg, err := settings.Parse[settings.Core](core())
+	cfg, err := settings.Parse[settings.Core](coreEnviron())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +39,7 @@ func TestParse_SetsDefaults(t *testing.T) {
 		cfg.Cache() != cfg.Stream() || cfg.StreamShards != 1 || len(cfg.WebhookAllowCIDRs) != 0 {
 		t.Errorf("the default settings of the core are wrong: %+v", cfg)
 	}
-	collector, err := settings.Parse[settings.Collector](core())
+	collector, err := settings.Parse[settings.Collector](coreEnviron())
 	if err != nil || collector.Listen != "127.0.0.1:8081" || collector.Tracking != 1000 {
 		t.Errorf("the collector listens on %s with the limit %d, error %v; want 127.0.0.1:8081 and 1000", collector.Listen, collector.Tracking, err)
 	}
@@ -108,7 +110,7 @@ func TestParse_ReadsSecretsFromFiles(t *testing.T) {
 }
 
 func TestParse_DoesNotReadFXFile(t *testing.T) {
-	cfg, err := settings.Parse[settings.Core](core("TRIBUTARY_FX_FILE=/not/there/yet.csv"))
+	cfg, err := settings.Parse[settings.Core](coreEnviron("TRIBUTARY_FX_FILE=/not/there/yet.csv"))
 	if err != nil || cfg.FXFile != "/not/there/yet.csv" {
 		t.Errorf("Parse returned the file %q and the error %v, want /not/there/yet.csv", cfg.FXFile, err)
 	}
@@ -116,7 +118,7 @@ func TestParse_DoesNotReadFXFile(t *testing.T) {
 
 func TestWebhookSettings(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.pem")
-	cfg, err := settings.Parse[settings.Core](core("TRIBUTARY_WEBHOOK_ALLOW_CIDRS=10.1.0.0/16, ::1/128", "TRIBUTARY_WEBHOOK_CA_FILE="+path))
+	cfg, err := settings.Parse[settings.Core](coreEnviron("TRIBUTARY_WEBHOOK_ALLOW_CIDRS=10.1.0.0/16, ::1/128", "TRIBUTARY_WEBHOOK_CA_FILE="+path))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func TestDataDir_BelowClosedFolder(t *testing.T) {
 	if _, err := StartPostgres(contextWithin(t, time.Minute), PostgresConfig{Dir: preferred}); err == nil || !strings.Contains(err.Error(), home+" is closed") {
 		t.Errorf("start in the closed folder: error %v, want one that names %s", err, home)
 	}
-	startPg(t, PostgresConfig{Dir: got})
+	startTestPostgres(t, PostgresConfig{Dir: got})
 	if err := os.Chmod(got, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestReclaim_DoesNotStopOtherProgram(t *testing.T) {
 func TestStartPostgres_RemovesStalePidFile(t *testing.T) {
 	t.Parallel()
 	cfg := PostgresConfig{Dir: tempDir(t)}
-	stop(t, startPg(t, cfg))
+	stop(t, startTestPostgres(t, cfg))
 	argv, err := asPostgres([]string{"sleep", "60"}, "KILL")
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestStartPostgres_RemovesStalePidFile(t *testing.T) {
 	if err := chownToPostgres(file); err != nil {
 		t.Fatal(err)
 	}
-	s := startPg(t, cfg)
+	s := startTestPostgres(t, cfg)
 	if got := query(t, s, "SELECT 'up'"); got != "up" {
 		t.Errorf("SELECT 'up' = %q", got)
 	}
@@ -154,7 +154,7 @@ func TestStartPostgres_RepeatsInterruptedFirstStart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(unfinished, "PG_VERSION"), []byte("1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := startPg(t, cfg)
+	s := startTestPostgres(t, cfg)
 	if got := query(t, s, "SELECT current_database()"); got != "tributary" {
 		t.Errorf("database = %q, want tributary", got)
 	}

@@ -31,14 +31,14 @@ func TestStartRedis_ClusterNodeKeepsBusPortAndSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := RedisConfig{Dir: tempDir(t), Durable: true, Cluster: true, BusPort: bus}
-	s := startRd(t, cfg)
+	s := startTestRedis(t, cfg)
 	ctx := contextWithin(t, time.Minute)
 	if err := client(t, s).ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Port = portOf(t, s)
 	stop(t, s)
-	c := client(t, startRd(t, cfg))
+	c := client(t, startTestRedis(t, cfg))
 	if info, err := c.ClusterInfo(ctx).Result(); err != nil || !strings.Contains(info, "cluster_slots_assigned:16384") {
 		t.Errorf("cluster info after the restart = %q, %v; want all slots", info, err)
 	}
@@ -54,8 +54,8 @@ func TestStartRedis_ClusterNodeKeepsBusPortAndSlots(t *testing.T) {
 func TestStartSentinel_KeepsMasterAcrossRestart(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	master := startRd(t, RedisConfig{Dir: filepath.Join(dir, "master")})
-	replica := startRd(t, RedisConfig{Dir: filepath.Join(dir, "replica"), Master: portOf(t, master)})
+	master := startTestRedis(t, RedisConfig{Dir: filepath.Join(dir, "master")})
+	replica := startTestRedis(t, RedisConfig{Dir: filepath.Join(dir, "replica"), Master: portOf(t, master)})
 	ctx := contextWithin(t, time.Minute)
 	if info, err := client(t, replica).InfoMap(ctx, "replication").Result(); err != nil || info["Replication"]["role"] != "slave" {
 		t.Errorf("replication info = %v, %v; want the role slave", info, err)

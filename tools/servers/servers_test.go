@@ -78,13 +78,13 @@ func start(t *testing.T, s *Server, err error) *Server {
 	return s
 }
 
-func startPg(t *testing.T, cfg PostgresConfig) *Server {
+func startTestPostgres(t *testing.T, cfg PostgresConfig) *Server {
 	t.Helper()
 	s, err := StartPostgres(contextWithin(t, 5*time.Minute), cfg)
 	return start(t, s, err)
 }
 
-func startRd(t *testing.T, cfg RedisConfig) *Server {
+func startTestRedis(t *testing.T, cfg RedisConfig) *Server {
 	t.Helper()
 	s, err := StartRedis(contextWithin(t, 5*time.Minute), cfg)
 	return start(t, s, err)
@@ -131,7 +131,7 @@ func TestStartPostgres_KeepsDataAcrossStop(t *testing.T) {
 		t.Run(fmt.Sprintf("durable=%t", durable), func(t *testing.T) {
 			t.Parallel()
 			cfg := PostgresConfig{Dir: tempDir(t), Durable: durable}
-			s := startPg(t, cfg)
+			s := startTestPostgres(t, cfg)
 			conn, err := pgx.Connect(contextWithin(t, 10*time.Second), s.URL)
 			if err != nil {
 				t.Fatal(err)
@@ -143,7 +143,7 @@ func TestStartPostgres_KeepsDataAcrossStop(t *testing.T) {
 			}
 			query(t, s, "INSERT INTO kept VALUES ('a') RETURNING v")
 			stop(t, s)
-			s = startPg(t, cfg)
+			s = startTestPostgres(t, cfg)
 			if got := query(t, s, "SELECT string_agg(v, ',') FROM kept"); got != "a" {
 				t.Errorf("rows after the restart = %q, want \"a\"", got)
 			}
@@ -162,7 +162,7 @@ func TestStartPostgres_KeepsDataAcrossStop(t *testing.T) {
 func TestStartPostgres_DurableKeepsDataAcrossKill(t *testing.T) {
 	t.Parallel()
 	cfg := PostgresConfig{Dir: tempDir(t), Durable: true}
-	s := startPg(t, cfg)
+	s := startTestPostgres(t, cfg)
 	conn, err := pgx.Connect(contextWithin(t, 10*time.Second), s.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestStartPostgres_DurableKeepsDataAcrossKill(t *testing.T) {
 	if err := s.Err(); err != nil {
 		t.Errorf("Err after Kill = %v, want nil", err)
 	}
-	s = startPg(t, cfg)
+	s = startTestPostgres(t, cfg)
 	if got := query(t, s, "SELECT v FROM kept"); got != "a" {
 		t.Errorf("row after the kill = %q, want \"a\"", got)
 	}
@@ -188,18 +188,18 @@ func TestStartPostgres_DurableKeepsDataAcrossKill(t *testing.T) {
 func TestStartRedis_DurableKeepsDataAcrossStopAndKill(t *testing.T) {
 	t.Parallel()
 	cfg := RedisConfig{Dir: tempDir(t), Durable: true}
-	s := startRd(t, cfg)
+	s := startTestRedis(t, cfg)
 	ctx := contextWithin(t, time.Minute)
 	if err := client(t, s).Set(ctx, "stopped", "a", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	stop(t, s)
-	s = startRd(t, cfg)
+	s = startTestRedis(t, cfg)
 	if err := client(t, s).Set(ctx, "killed", "b", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	s.Kill()
-	s = startRd(t, cfg)
+	s = startTestRedis(t, cfg)
 	c := client(t, s)
 	for key, want := range map[string]string{"stopped": "a", "killed": "b"} {
 		if got, err := c.Get(ctx, key).Result(); err != nil || got != want {
@@ -218,7 +218,7 @@ func TestStartRedis_DurableKeepsDataAcrossStopAndKill(t *testing.T) {
 func TestStartRedis_NotDurableWritesNoFiles(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	s := startRd(t, RedisConfig{Dir: dir})
+	s := startTestRedis(t, RedisConfig{Dir: dir})
 	if err := client(t, s).Set(contextWithin(t, time.Minute), "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestStartRedis_UsesGivenPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startRd(t, RedisConfig{Dir: tempDir(t), Port: port})
+	s := startTestRedis(t, RedisConfig{Dir: tempDir(t), Port: port})
 	if want := fmt.Sprintf("redis://127.0.0.1:%d/0", port); s.URL != want {
 		t.Errorf("URL = %s, want %s", s.URL, want)
 	}
@@ -266,7 +266,7 @@ func TestStartRedis_UsesGivenPort(t *testing.T) {
 func TestStartRedis_RejectsFolderInUse(t *testing.T) {
 	t.Parallel()
 	cfg := RedisConfig{Dir: tempDir(t)}
-	s := startRd(t, cfg)
+	s := startTestRedis(t, cfg)
 	want := fmt.Sprintf("is in use by the running process %d", os.Getpid())
 	if _, err := StartRedis(contextWithin(t, time.Minute), cfg); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("second start: error %v, want one that contains %q", err, want)
@@ -304,9 +304,9 @@ func TestStop_ForcesEndWhenContextEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	over, cancel := context.WithCancel(context.Background())
+	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := s.Stop(over); err == nil || !strings.Contains(err.Error(), "forced to end") {
+	if err := s.Stop(canceled); err == nil || !strings.Contains(err.Error(), "forced to end") {
 		t.Errorf("Stop = %v, want an error that says that the server was forced to end", err)
 	}
 	select {
@@ -318,7 +318,7 @@ func TestStop_ForcesEndWhenContextEnds(t *testing.T) {
 
 func TestStart_ServerHasOwnProcessGroup(t *testing.T) {
 	t.Parallel()
-	s := startRd(t, RedisConfig{Dir: tempDir(t)})
+	s := startTestRedis(t, RedisConfig{Dir: tempDir(t)})
 	group, err := syscall.Getpgid(s.Pid)
 	if err != nil {
 		t.Fatal(err)
@@ -351,8 +351,8 @@ func TestServers_EndWithTheirOwner(t *testing.T) {
 	if len(pids) != 2 {
 		t.Fatalf("the owner printed %q, want two process ids", line)
 	}
-	pg := startPg(t, PostgresConfig{Dir: filepath.Join(dir, "postgres")})
-	startRd(t, RedisConfig{Dir: filepath.Join(dir, "redis")})
+	pg := startTestPostgres(t, PostgresConfig{Dir: filepath.Join(dir, "postgres")})
+	startTestRedis(t, RedisConfig{Dir: filepath.Join(dir, "redis")})
 	if got := query(t, pg, "SELECT 'up'"); got != "up" {
 		t.Errorf("SELECT 'up' = %q", got)
 	}
