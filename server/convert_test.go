@@ -36,11 +36,11 @@ func TestRates(t *testing.T) {
 		rate         *affiliate.Rate
 		invalidField string
 	}{
-		"none":             {nil, nil, ""},
+		"no rate":          {nil, nil, ""},
 		"percentage":       {&affiliatev1.CommissionRate{Percentage: proto.Float64(12.5)}, &affiliate.Rate{Bps: &bps}, ""},
 		"flat amount of 0": {&affiliatev1.CommissionRate{FlatAmountCents: &cents}, &affiliate.Rate{FlatCents: &cents}, ""},
-		"neither":          {&affiliatev1.CommissionRate{}, nil, "rate.percentage"},
-		"both":             {&affiliatev1.CommissionRate{Percentage: proto.Float64(12.5), FlatAmountCents: &cents}, nil, "rate.flat_amount_cents"},
+		"empty rate":       {&affiliatev1.CommissionRate{}, nil, "rate.percentage"},
+		"two rates":        {&affiliatev1.CommissionRate{Percentage: proto.Float64(12.5), FlatAmountCents: &cents}, nil, "rate.flat_amount_cents"},
 		"three decimals":   {&affiliatev1.CommissionRate{Percentage: proto.Float64(12.505)}, nil, "rate.percentage"},
 	} {
 		var found affiliate.Violations

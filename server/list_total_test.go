@@ -18,8 +18,8 @@ import (
 	"github.com/tributary-hq/tributary/server/workspace"
 )
 
-// counted is the number of rows that the stores below return. It is above every bound of
-// a total.
+// counted is the number of rows that the stores below report. It is larger than every
+// bound of a total.
 const counted = affiliate.MaxTotal + 1
 
 type commissionStore struct{ commission.Store }
@@ -90,8 +90,9 @@ func totalOf[Request any, Response interface{ GetTotal() int64 }](
 	}
 }
 
-// The database stores the number of rows of some lists. Their totals are exact. The
-// totals of other lists stop at a bound, and the response has the header Total-Capped.
+// The database stores the number of rows of some lists, so the totals of these lists are
+// exact. The total of any other list has an upper bound. If the list has more rows, the
+// response has the header Total-Capped.
 func TestLists_CapTheirTotals(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := func() time.Time { return at }

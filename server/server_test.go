@@ -48,7 +48,7 @@ func TestChainOrder(t *testing.T) {
 	}
 }
 
-// Every value of the enum ErrorReason has a spec, and the status made for it has the
+// Every value of the enum ErrorReason has a spec, and toStatus returns a status with the
 // code and the message of the spec.
 func TestToStatus_FollowsTheErrorSpecs(t *testing.T) {
 	values := affiliatev1.ErrorReason(0).Descriptor().Values()
@@ -155,6 +155,7 @@ func TestPolicies_MatchMethods(t *testing.T) {
 	}
 }
 
+// testTokenKeys returns TokenKeys with one random key, and this private key.
 func testTokenKeys(t *testing.T, now func() time.Time) (*TokenKeys, ed25519.PrivateKey) {
 	t.Helper()
 	seed := make([]byte, ed25519.SeedSize)
@@ -199,7 +200,7 @@ func TestTokenKeys_Verify(t *testing.T) {
 	_, otherKey, _ := ed25519.GenerateKey(rand.Reader)
 	for _, tc := range []struct {
 		name, token string
-		after       time.Duration
+		after       time.Duration // time since start
 		ok, expired bool
 	}{
 		{"issued by Sign", good, 0, true, false},
@@ -374,6 +375,7 @@ func TestLimit_ZoneAndSubject(t *testing.T) {
 }
 
 func TestPolicy_AuthoriseFollowsTheRoleMatrix(t *testing.T) {
+	// Each letter is an action in letters.
 	allowedActions := map[affiliate.Role]string{
 		affiliate.RoleOwner: "rpvk", affiliate.RoleAdmin: "rpvk", affiliate.RoleManager: "rpv",
 		affiliate.RoleFinance: "rv", affiliate.RoleDeveloper: "rk", affiliate.RoleViewer: "r",
@@ -402,8 +404,8 @@ func TestInterceptors_TurnPanicsIntoInternalErrors(t *testing.T) {
 	}
 }
 
-// The address and the request id in the metadata are ignored unless the call comes from
-// the in-process channel or from a trusted proxy.
+// The client's address and the request id are taken from the metadata only if the call
+// comes from the in-process channel or from a trusted proxy.
 func TestWithCaller_IgnoresMetadataOfUntrustedPeer(t *testing.T) {
 	p := &pipeline{now: time.Now}
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-client-ip", "203.0.113.9", "x-request-id", "chosen"))

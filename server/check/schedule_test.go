@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestNightly_RunsAtHalfPastThree(t *testing.T) {
+func TestNightly_RunsAtHalfPastThreeUTC(t *testing.T) {
 	for now, want := range map[string]string{
 		"2026-03-09T03:29:59Z":      "2026-03-09T03:30:00Z",
 		"2026-03-09T03:30:00Z":      "2026-03-10T03:30:00Z",

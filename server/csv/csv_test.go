@@ -16,7 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/server/csv"
 )
 
-// table returns the CSV text of the rows that write adds.
+// table returns the CSV text of the rows that the function write adds to a Writer.
 func table(t testing.TB, write func(w *csv.Writer)) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -119,9 +119,11 @@ func TestWriter_SendsBoundedChunksOnce(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
+	// A chunk is sent when it has 32 KiB. The row that reaches this size has 1004 bytes.
+	const maxChunk = 32<<10 + 1004
 	for i, chunk := range chunks {
-		if len(chunk) == 0 || len(chunk) > 32<<10+1004 || !bytes.HasSuffix(chunk, []byte("\r\n")) {
-			t.Errorf("chunk %d has %d bytes, want full rows of at most %d bytes", i, len(chunk), 32<<10+1004)
+		if len(chunk) == 0 || len(chunk) > maxChunk || !bytes.HasSuffix(chunk, []byte("\r\n")) {
+			t.Errorf("chunk %d has %d bytes, want full rows of at most %d bytes", i, len(chunk), maxChunk)
 		}
 	}
 	if len(chunks) != 7 {
@@ -156,7 +158,7 @@ func TestWriter_DoesNotAllocatePerRow(t *testing.T) {
 		w.Empty()
 		_ = w.EndRow()
 	})
-	if n != 0 { // AllocsPerRun rounds the one new chunk per thousand rows to 0
+	if n != 0 { // a thousand rows need one new chunk, which AllocsPerRun rounds to 0
 		t.Errorf("a row needs %v allocations, want none", n)
 	}
 }
@@ -195,7 +197,8 @@ func FuzzWriter_CanBeReadBack(f *testing.F) {
 	})
 }
 
-// The writer formats UUIDs and times itself. The result must equal that of the libraries.
+// The writer formats UUIDs and times itself. The text must be the same as with the
+// functions of the libraries.
 func TestWriter_FormatsLikeTheLibraries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Unix(rapid.Int64Range(-62_167_219_200, 253_402_300_799).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanosecond"))

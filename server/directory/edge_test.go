@@ -98,7 +98,7 @@ func TestSync_ReachesCollectors(t *testing.T) {
 	f.keep(config())
 	f.waitUntilComplete()
 	base := startCollector(t, url)
-	keys, programs, participants := affiliate.SyncDirectory{}, affiliate.SyncDirectory{Program: &f.Program}, affiliate.SyncDirectory{Participant: &participant.ID}
+	keysJob, programJob, participantJob := affiliate.SyncDirectory{}, affiliate.SyncDirectory{Program: &f.Program}, affiliate.SyncDirectory{Participant: &participant.ID}
 	short := f.Texts(`select short_key from links where id::text = $1`, participant.Link.String())[0]
 	click := func() reply {
 		t.Helper()
@@ -109,15 +109,16 @@ func TestSync_ReachesCollectors(t *testing.T) {
 		return send(t, http.MethodGet, base+"/r/"+key, "")
 	}
 	exec := func(sql string, args ...any) func() { return func() { f.Exec(sql, args...) } }
-	// change makes a change in the database, writes it to the directory, and waits until it
-	// is visible.
+	// change calls apply, which changes the database. Then it writes the change to the
+	// directory with job, and waits until visible returns true.
 	change := func(awaited string, apply func(), job affiliate.SyncDirectory, visible func() bool) {
 		t.Helper()
 		apply()
 		f.sync(job)
 		pgtest.Eventually(t, awaited, visible)
 	}
-	// bothHave reports whether the short link and the click have these status codes.
+	// bothHave returns a function that reports whether a visit of the short link
+	// 0000000000 and a click return these status codes.
 	bothHave := func(visited, clicked int) func() bool {
 		return func() bool { return visit("0000000000").status == visited && click().status == clicked }
 	}
@@ -135,7 +136,7 @@ func TestSync_ReachesCollectors(t *testing.T) {
 	var promo affiliate.PromoCode
 	change("a promo code is offered", func() {
 		promo = f.NewPromoCode(participant, "jane15", func(c *affiliate.PromoCode) { c.DiscountValue = 1550 })
-	}, participants, func() bool {
+	}, participantJob, func() bool {
 		offered, _ := click().discount.(map[string]any)
 		return offered["promo_code"] == "jane15" && offered["value"] == 15.5
 	})
@@ -144,36 +145,37 @@ func TestSync_ReachesCollectors(t *testing.T) {
 		if _, err := f.Store.UpdatePromoCode(t.Context(), f.Scope, f.Program, promo.ID, inactive, f.Now(), affiliate.System); err != nil {
 			t.Fatal(err)
 		}
-	}, participants, func() bool { return click().discount == nil })
+	}, participantJob, func() bool { return click().discount == nil })
 
-	change("the link has a new destination", exec(`update links set destination_url = 'https://a.example/new'`), participants,
+	change("the link has a new destination", exec(`update links set destination_url = 'https://a.example/new'`), participantJob,
 		func() bool { return strings.HasPrefix(visit(short).location, "https://a.example/new?via=jane&") })
-	change("the link's domain is not allowed", exec(`update programs set allowed_domains = '{b.example}'`), programs,
+	change("the link's domain is not allowed", exec(`update programs set allowed_domains = '{b.example}'`), programJob,
 		func() bool { return visit(short).status == 404 })
 	if got := click(); got.status != 201 {
 		t.Errorf("a click on a link to a domain that is not allowed returned %+v, want the status 201", got)
 	}
-	change("the link's domain is allowed again", exec(`update programs set allowed_domains = '{"*.example",a.example}'`), programs,
+	change("the link's domain is allowed again", exec(`update programs set allowed_domains = '{"*.example",a.example}'`), programJob,
 		func() bool { return visit(short).status == 302 })
-	change("a new link that was requested before it existed", exec(`update links set short_key = '0000000000'`), participants, bothHave(302, 201))
-	change("the link is deleted", exec(`update links set deleted_at = $1`, f.Now()), participants, bothHave(404, 404))
-	change("the link is restored", exec(`update links set deleted_at = null`), participants, bothHave(302, 201))
-	change("the programme is paused", func() { f.mustMove(affiliate.ProgramPaused) }, programs, bothHave(404, 404))
-	change("the programme is active again", func() { f.mustMove(affiliate.ProgramActive) }, programs, bothHave(302, 201))
+	change("a short link that was requested before it existed", exec(`update links set short_key = '0000000000'`), participantJob, bothHave(302, 201))
+	change("the link is deleted", exec(`update links set deleted_at = $1`, f.Now()), participantJob, bothHave(404, 404))
+	change("the link is restored", exec(`update links set deleted_at = null`), participantJob, bothHave(302, 201))
+	change("the programme is paused", func() { f.mustMove(affiliate.ProgramPaused) }, programJob, bothHave(404, 404))
+	change("the programme is active again", func() { f.mustMove(affiliate.ProgramActive) }, programJob, bothHave(302, 201))
 
-	change("other origins are rejected", exec(`update workspaces set allowed_origins = '{https://shop.example}', origin_policy = 'enforce'`), keys,
+	change("clicks from other origins are rejected", exec(`update workspaces set allowed_origins = '{https://shop.example}', origin_policy = 'enforce'`), keysJob,
 		func() bool { got := click(); return got.status == 403 && got.code == "ORIGIN_NOT_ALLOWED" })
-	change("other origins are only marked", exec(`update workspaces set origin_policy = 'observe'`), keys, func() bool { return click().status == 201 })
+	change("clicks from other origins are accepted", exec(`update workspaces set origin_policy = 'observe'`), keysJob, func() bool { return click().status == 201 })
 
 	// No job writes the directory when the grace period of a rolled key ends. The entry
-	// contains the time at which the key expires.
-	change("a rolled key in its grace period", exec(`update api_keys set expires_at = $1`, time.Now().Add(time.Hour)), keys, func() bool {
+	// contains the time at which the key expires, so collectors reject the key by
+	// themselves.
+	change("a rolled key is accepted in its grace period", exec(`update api_keys set expires_at = $1`, time.Now().Add(time.Hour)), keysJob, func() bool {
 		entry, state := f.reader().PublicKey(t.Context(), key.Digest())
 		return state == edge.Found && entry.ExpiresAtMs > 0 && !entry.Revoked && click().status == 201
 	})
-	change("a rolled key whose grace period has ended", exec(`update api_keys set expires_at = $1`, time.Now().Add(100*time.Millisecond)), keys,
+	change("a rolled key is rejected after its grace period", exec(`update api_keys set expires_at = $1`, time.Now().Add(100*time.Millisecond)), keysJob,
 		func() bool { return click().status == 401 })
-	change("a revoked key", exec(`update api_keys set expires_at = null, revoked_at = $1`, f.Now()), keys, func() bool {
+	change("a revoked key is rejected", exec(`update api_keys set expires_at = null, revoked_at = $1`, f.Now()), keysJob, func() bool {
 		got := click()
 		return got.status == 401 && got.code == "INVALID_PUBLIC_KEY"
 	})
@@ -191,7 +193,8 @@ func (s hangingSource) DirectoryVersion(ctx context.Context) (int64, error) {
 	return 0, ctx.Err()
 }
 
-// A request that makes many changes waits for the directory once.
+// After a call that timed out, SyncNow returns at once for a while. A request that makes
+// many changes therefore waits for a hanging database only once.
 func TestSyncNow_DoesNotWaitForAHangingDatabase(t *testing.T) {
 	f := newFixture(t)
 	calls, clock, cfg := 0, pgtest.NewClock(f.Now()), config()
@@ -210,8 +213,7 @@ func TestSyncNow_DoesNotWaitForAHangingDatabase(t *testing.T) {
 	}
 }
 
-// An alias code leads to the default link. A link is written once, even if several codes
-// lead to it.
+// Several referral codes lead to the default link. Sync must write the link only once.
 func TestSync_WritesSharedLinkOnce(t *testing.T) {
 	f := newFixture(t)
 	participant := f.join()

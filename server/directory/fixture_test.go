@@ -28,7 +28,7 @@ func newFixture(t *testing.T) *fixture {
 	return newFixtureIn(t, redistest.New(t))
 }
 
-// newFixtureIn returns a fixture with the directory at the Redis URL.
+// newFixtureIn returns a fixture whose directory is in the Redis at redisURL.
 func newFixtureIn(t *testing.T, redisURL string) *fixture {
 	t.Helper()
 	options, err := redis.ParseURL(redisURL)
@@ -99,7 +99,7 @@ func (f *fixture) keep(cfg directory.Config) {
 	})
 }
 
-// sync writes the changes of the shop's workspace that job names.
+// sync writes the entries that job names to the directory. It sets the job's workspace.
 func (f *fixture) sync(job affiliate.SyncDirectory) {
 	f.Helper()
 	job.Workspace = f.Scope.Workspace

@@ -24,7 +24,7 @@ import (
 func TestKeep_FillsEmptyAndLostDirectory(t *testing.T) {
 	f := newFixture(t)
 	participant := f.join()
-	live, revoked := f.newKey(), f.newKey(pgtest.Row{"revoked_at": f.Now()})
+	valid, revoked := f.newKey(), f.newKey(pgtest.Row{"revoked_at": f.Now()})
 	// 2,500 codes are more than two pages. Each code has its own link.
 	f.Exec(`
 		with made as (
@@ -69,8 +69,8 @@ func TestKeep_FillsEmptyAndLostDirectory(t *testing.T) {
 			t.Errorf("%s: an unknown code is %v, want %v", situation, state, edge.Absent)
 		}
 		want := &edgev1.PublicKeyEntry{WorkspaceId: f.Scope.Workspace.UUID[:], Mode: edgev1.Mode_MODE_LIVE}
-		if got, state := reader.PublicKey(t.Context(), live.Digest()); state != edge.Found || !proto.Equal(got, want) {
-			t.Errorf("%s: the live key is %v with the entry %v\nwant %v", situation, state, got, want)
+		if got, state := reader.PublicKey(t.Context(), valid.Digest()); state != edge.Found || !proto.Equal(got, want) {
+			t.Errorf("%s: the valid key is %v with the entry %v\nwant %v", situation, state, got, want)
 		}
 		if entry, state := reader.PublicKey(t.Context(), revoked.Digest()); state == edge.Found && !entry.Revoked {
 			t.Errorf("%s: the revoked key has the entry %v, want no entry or revoked", situation, entry)
@@ -160,15 +160,15 @@ func TestKeep_SeveralKeepersFillOneDirectory(t *testing.T) {
 	}
 }
 
-// onError is a log handler that calls call for each logged error.
+// onError is a log handler that calls notify for each logged error.
 type onError struct {
 	slog.Handler
-	call func()
+	notify func()
 }
 
 func (h onError) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
 
-func (h onError) Handle(context.Context, slog.Record) error { h.call(); return nil }
+func (h onError) Handle(context.Context, slog.Record) error { h.notify(); return nil }
 
 // No job runs in this test, as if the job of the change had failed in all its attempts.
 // The sweep after the outage writes the change.

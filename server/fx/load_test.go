@@ -21,35 +21,37 @@ import (
 
 var noon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 
-// rates is a file that the test writes, and the worker that loads it.
-type rates struct {
+// ratesFile is a file that the test writes, and the worker that loads it.
+type ratesFile struct {
 	*testing.T
 	path   string
 	worker *fx.Worker
 	log    bytes.Buffer
 }
 
-func newRates(t *testing.T, store fx.Store) *rates {
+func newRatesFile(t *testing.T, store fx.Store) *ratesFile {
 	t.Helper()
-	r := &rates{T: t, path: filepath.Join(t.TempDir(), "rates.csv")}
+	r := &ratesFile{T: t, path: filepath.Join(t.TempDir(), "rates.csv")}
 	r.worker = fx.New(store, r.path, slog.New(slog.NewTextHandler(&r.log, nil)), func() time.Time { return noon })
 	return r
 }
 
-// write writes the file with a modification time.
-func (r *rates) write(at time.Time, body string) {
+// write writes body to the file and sets the modification time of the file.
+func (r *ratesFile) write(modified time.Time, body string) {
 	r.Helper()
 	if err := os.WriteFile(r.path, []byte(body), 0o600); err != nil {
 		r.Fatal(err)
 	}
-	if err := os.Chtimes(r.path, at, at); err != nil {
+	if err := os.Chtimes(r.path, modified, modified); err != nil {
 		r.Fatal(err)
 	}
 }
 
-func (r *rates) work() error { return r.worker.Work(r.Context(), &river.Job[affiliate.LoadRates]{}) }
+func (r *ratesFile) work() error {
+	return r.worker.Work(r.Context(), &river.Job[affiliate.LoadRates]{})
+}
 
-// countingStore counts the loads. It returns err from each of them.
+// countingStore counts the calls of LoadRates. Each call returns err.
 type countingStore struct {
 	loads int
 	err   error
@@ -62,8 +64,8 @@ func (c *countingStore) LoadRates(_ context.Context, rates []affiliate.FXRate, _
 
 func TestWorker_LoadsTheFileWhenItHasChanged(t *testing.T) {
 	store := &countingStore{}
-	r := newRates(t, store)
-	keep := func() {}
+	r := newRatesFile(t, store)
+	noChange := func() {}
 	write := func(at time.Time, rate string) func() {
 		return func() { r.write(at, "date,base,quote,rate\n2026-03-09,EUR,USD,"+rate+"\n") }
 	}
@@ -72,21 +74,21 @@ func TestWorker_LoadsTheFileWhenItHasChanged(t *testing.T) {
 		change    func() // of the file
 		err       error  // of the store
 		wantError bool
-		wantLoads int // in all steps until now
+		wantLoads int // in this and all earlier steps
 	}{
-		{"no file", keep, nil, true, 0},
+		{"no file", noChange, nil, true, 0},
 		{"invalid rate", write(noon, "x"), nil, true, 0},
 		{"failing store", write(noon, "1"), errors.New("no database"), true, 1},
-		{"after the failure", keep, nil, false, 2},
-		{"unchanged", keep, nil, false, 2},
+		{"after the failure", noChange, nil, false, 2},
+		{"unchanged", noChange, nil, false, 2},
 		{"same size, later time", write(noon.Add(time.Second), "2"), nil, false, 3},
 		{"other size, same time", write(noon.Add(time.Second), "2.5"), nil, false, 4},
-		{"unchanged again", keep, nil, false, 4},
+		{"unchanged again", noChange, nil, false, 4},
 	} {
 		step.change()
 		store.err = step.err
 		if err := r.work(); (err != nil) != step.wantError || store.loads != step.wantLoads {
-			t.Errorf("%s: Work returned the error %v after %d loads, want an error: %t, and %d", step.name, err, store.loads, step.wantError, step.wantLoads)
+			t.Errorf("%s: Work returned the error %v after %d loads, want an error: %t, and %d loads", step.name, err, store.loads, step.wantError, step.wantLoads)
 		}
 	}
 	if log := r.log.String(); strings.Count(log, "\n") != 3 || !strings.Contains(log, "new=1") {
@@ -104,7 +106,7 @@ func TestWorker_LoadsNothingWithoutAPath(t *testing.T) {
 
 func TestWorker_StoresRatesInTheDatabase(t *testing.T) {
 	f := pgtest.Open(t, func() time.Time { return noon })
-	r := newRates(t, f.Store)
+	r := newRatesFile(t, f.Store)
 	r.write(noon, "Date,USD,JPY\n2026-03-09,1.08,160\n2026-03-06,1.07,N/A\n")
 	if err := r.work(); err != nil {
 		t.Fatal(err)

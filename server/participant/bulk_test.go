@@ -73,7 +73,7 @@ func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
 	f.checkCounts()
 }
 
-// failingStore returns an internal error for one participant.
+// failingStore is a store whose MoveParticipant returns errInternal for one participant.
 type failingStore struct {
 	*postgres.Store
 	participant string
@@ -114,8 +114,8 @@ func TestListCounts_AreRightAfterParallelChanges(t *testing.T) {
 	}
 	var mu sync.Mutex
 	succeeded := map[string]int{}
-	// call runs a call that may be refused with the error code of the participant's status.
-	// It counts the calls of each kind that succeed.
+	// call runs a service call, which may be refused because of the participant's status.
+	// It counts the successful calls of each kind.
 	call := func(kind string, run func() error) {
 		err := run()
 		if err != nil && !allFailed(err) && !errors.Is(err, affiliate.Refuse(affiliate.ReasonParticipantState)) {
@@ -129,7 +129,7 @@ func TestListCounts_AreRightAfterParallelChanges(t *testing.T) {
 	}
 	var calls sync.WaitGroup
 	for range 8 {
-		late := f.NewPartner("John")
+		applicant := f.NewPartner("John")
 		calls.Go(func() {
 			for range 24 {
 				verb := verbs[rand.IntN(len(verbs))]
@@ -141,14 +141,15 @@ func TestListCounts_AreRightAfterParallelChanges(t *testing.T) {
 		})
 		calls.Go(func() {
 			call("bulk approve", func() error {
-				// The others stay pending until a random move, so that some can be rejected.
+				// Only 8 participants are approved here. The others stay pending until a
+				// random move, so that some calls of reject can succeed.
 				_, err := f.bulk(f.asOwner(), "approve", f.Program.String(), ids[:8]...)
 				return err
 			})
 		})
 		calls.Go(func() {
 			call("apply", func() error {
-				_, err := f.apply(late)
+				_, err := f.apply(applicant)
 				return err
 			})
 		})

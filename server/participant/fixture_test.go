@@ -35,11 +35,12 @@ type fixture struct {
 	clock   *pgtest.Clock
 }
 
-// newFixture returns a fixture. program changes the columns of the shop's programme.
-func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
+// newFixture returns a fixture. programColumns replaces default values of the columns of
+// the shop's programme.
+func newFixture(t *testing.T, programColumns ...pgtest.Row) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC))
-	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, program...)
+	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, programColumns...)
 	return &fixture{shop, participant.New(shop.Store, clock.Now), clock}
 }
 
@@ -64,10 +65,11 @@ func (f *fixture) asMember(role affiliate.Role) context.Context {
 
 func (f *fixture) asOwner() context.Context { return f.asMember(affiliate.RoleOwner) }
 
-// changeTime returns the time that the service stores for a change at this moment.
+// changeTime returns the time that the service stores if it makes a change now.
 func (f *fixture) changeTime() time.Time { return f.Now().Truncate(time.Millisecond) }
 
-// apply applies to the programme. change changes the request.
+// apply sends the partner's application to the programme. The functions in change can
+// modify the request before it is sent.
 func (f *fixture) apply(partner affiliate.UserID, change ...func(*affiliatev1.ApplyRequest)) (*affiliatev1.Participant, error) {
 	req := &affiliatev1.ApplyRequest{ProgramId: f.Program.String()}
 	for _, c := range change {
@@ -79,7 +81,7 @@ func (f *fixture) apply(partner affiliate.UserID, change ...func(*affiliatev1.Ap
 	return f.service.Apply(f.asPartner(partner), req)
 }
 
-// mustApply applies to the programme with the account of a new partner.
+// mustApply creates a partner and sends the partner's application to the programme.
 func (f *fixture) mustApply(name string) *affiliatev1.Participant {
 	f.Helper()
 	p, err := f.apply(f.NewPartner(name))
@@ -99,7 +101,8 @@ func (f *fixture) get(id string) *affiliatev1.Participant {
 	return p
 }
 
-// move calls the method for a verb, which is one of verbs.
+// move changes the status of a participant. verb is an element of verbs and selects the
+// method of the service.
 func (f *fixture) move(ctx context.Context, verb, program, id string, reason *string) (*affiliatev1.Participant, error) {
 	switch verb {
 	case "approve":
@@ -122,7 +125,7 @@ func (f *fixture) mustMove(verb, id string) *affiliatev1.Participant {
 	return p
 }
 
-// bulk calls the bulk method for a verb, which is approve or reject.
+// bulk changes the status of several participants. verb is approve or reject.
 func (f *fixture) bulk(ctx context.Context, verb, program string, ids ...string) (*affiliatev1.BulkParticipantsResponse, error) {
 	if verb == "approve" {
 		return f.service.BulkApproveParticipants(ctx, &affiliatev1.BulkApproveParticipantsRequest{ProgramId: program, ParticipantIds: ids})
@@ -164,8 +167,8 @@ func inParallel(n int, call func(i int) error) []error {
 	return errs
 }
 
-// requireOneSuccess checks that one call succeeded, and that all others were refused with
-// the error code reason.
+// requireOneSuccess checks that exactly one call succeeded, and that all other calls were
+// refused with the given error code.
 func requireOneSuccess(t *testing.T, errs []error, reason affiliate.Reason) {
 	t.Helper()
 	succeeded := 0
@@ -181,8 +184,9 @@ func requireOneSuccess(t *testing.T, errs []error, reason affiliate.Reason) {
 	}
 }
 
-// wantEvents checks the types of the events in the order of the alphabet. If ids are
-// given, it checks only the events about objects with these ids.
+// wantEvents checks the types of the events. The order of the events does not matter, but
+// want must be sorted. If ids are given, it checks only the events about objects with
+// these ids.
 func (f *fixture) wantEvents(ids []string, want ...string) {
 	f.Helper()
 	types, _ := f.Events(ids...)
@@ -192,7 +196,7 @@ func (f *fixture) wantEvents(ids []string, want ...string) {
 	}
 }
 
-// wantAudits checks the number of audit records of an action.
+// wantAudits checks how many audit records an actor has for an action.
 func (f *fixture) wantAudits(want int, action string, actor affiliate.UserID) {
 	f.Helper()
 	f.WantCount(want, "audit records of "+action, `select count(*) from audit_log where action = $1 and actor = $2`, action, actor.String())
@@ -211,7 +215,8 @@ func (f *fixture) rowText(id string) string {
 	return f.Texts(`select p::text from participants p where id::text = $1`, id)[0]
 }
 
-// checkCounts compares the stored lengths of lists with the number of their rows.
+// checkCounts checks that the lengths of lists in list_counts are the actual numbers of
+// rows.
 func (f *fixture) checkCounts() {
 	f.Helper()
 	const different = `

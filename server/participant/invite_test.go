@@ -146,7 +146,7 @@ func TestInviteParticipant_Refusals(t *testing.T) {
 	}{
 		"group of another programme":        {&inviteRequest{GroupId: &foreignGroup}, affiliate.ReasonValidation, "group_id"},
 		"reserved code":                     {&inviteRequest{ReferralCode: new("Google")}, affiliate.ReasonValidation, "referral_code"},
-		"address with a name":               {&inviteRequest{Email: "Jane <a@example.com>"}, affiliate.ReasonValidation, "email"},
+		"address with a display name":       {&inviteRequest{Email: "Jane <a@example.com>"}, affiliate.ReasonValidation, "email"},
 		"code of a participant":             {&inviteRequest{ReferralCode: new("Summer")}, affiliate.ReasonReferralCodeTaken, ""},
 		"replaced code of a participant":    {&inviteRequest{ReferralCode: new("jane")}, affiliate.ReasonReferralCodeTaken, ""},
 		"address of a participant":          {&inviteRequest{Email: "JANE@EXAMPLE.COM"}, affiliate.ReasonApplicationDuplicate, ""},
@@ -177,7 +177,8 @@ func TestAcceptParticipantInvite_CreatesAnApprovedParticipant(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"is_public": false})
 	group := f.NewGroup(f.Scope, f.Program, "Gold").ID.String()
 	invite := f.mustInvite(&inviteRequest{Email: "someone@example.com", GroupId: &group, ReferralCode: new("star")})
-	partner := f.NewPartner("Jane") // has another address than the invitation, which is allowed
+	// The partner's address may differ from the address in the invitation.
+	partner := f.NewPartner("Jane")
 	got, err := f.accept(partner, invite.Token)
 	if err != nil {
 		t.Fatal(err)
@@ -211,9 +212,9 @@ func TestAcceptParticipantInvite_CreatesAnApprovedParticipant(t *testing.T) {
 func TestAcceptParticipantInvite_RefusalKeepsTheInvitation(t *testing.T) {
 	f := newFixture(t)
 	invite := f.mustInvite(&inviteRequest{Email: "jane@example.com", ReferralCode: new("star")})
-	applied, jane := f.Join("Ada").Partner, f.NewPartner("Jane")
+	ada, jane := f.Join("Ada").Partner, f.NewPartner("Jane")
 	inStatus := func(status string) func() { return func() { f.Exec(`update programs set status = $1`, status) } }
-	nothing := func() {}
+	noChange := func() {}
 	for _, tc := range []struct {
 		name       string
 		change     func()
@@ -222,9 +223,9 @@ func TestAcceptParticipantInvite_RefusalKeepsTheInvitation(t *testing.T) {
 		wantReason affiliate.Reason
 		wantField  string
 	}{
-		{"the partner is a participant", nothing, f.asPartner(applied), invite.Token, affiliate.ReasonApplicationDuplicate, ""},
-		{"wrong token", nothing, f.asPartner(jane), "inv_wrong", affiliate.ReasonNotFound, ""},
-		{"the other mode", nothing, servertest.AsPartner(t, jane, affiliate.ModeTest), invite.Token, affiliate.ReasonNotFound, ""},
+		{"the partner is already a participant", noChange, f.asPartner(ada), invite.Token, affiliate.ReasonApplicationDuplicate, ""},
+		{"wrong token", noChange, f.asPartner(jane), "inv_wrong", affiliate.ReasonNotFound, ""},
+		{"the other mode", noChange, servertest.AsPartner(t, jane, affiliate.ModeTest), invite.Token, affiliate.ReasonNotFound, ""},
 		{"draft programme", inStatus("draft"), f.asPartner(jane), invite.Token, affiliate.ReasonNotFound, ""},
 		{"paused programme", inStatus("paused"), f.asPartner(jane), invite.Token, affiliate.ReasonNotFound, ""},
 		{"archived programme", inStatus("archived"), f.asPartner(jane), invite.Token, affiliate.ReasonNotFound, ""},
@@ -283,7 +284,7 @@ func TestAcceptParticipantInvite_TokenWorksOnce(t *testing.T) {
 	f.checkCounts()
 }
 
-func TestInviteParticipant_SameAddressInParallelLeavesOneOpen(t *testing.T) {
+func TestInviteParticipant_SameEmailInParallelLeavesOneOpenInvitation(t *testing.T) {
 	f := newFixture(t)
 	for _, err := range inParallel(20, func(int) error {
 		_, err := f.invite(&inviteRequest{Email: "jane@example.com"})

@@ -9,14 +9,14 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// The call that suspends a participant flags only the first commissions. The job must
-// flag all others.
+// The call that suspends a participant flags only some of its commissions for review,
+// because one call flags a limited number. The job must flag all others.
 func TestReviewWorker_FlagsTheRemainingCommissions(t *testing.T) {
 	const n = 1200
 	f := newFixture(t)
 	jane := f.Join("Jane").ID.String()
-	// The commissions refer to conversions and decisions that do not exist, so the foreign
-	// keys are not checked here.
+	// The commissions refer to conversions and decisions that do not exist, so the test
+	// disables the check of foreign keys.
 	f.Exec(`set session_replication_role = replica`)
 	f.Exec(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
@@ -43,7 +43,7 @@ func TestReviewWorker_FlagsTheRemainingCommissions(t *testing.T) {
 		Workers: workers,
 	})
 	pgtest.Eventually(t, "the job flags all commissions", func() bool { return flagged() == n })
-	if by := f.Texts(`select distinct actor from commission_history`); len(by) != 1 || by[0] != f.Owner.String() {
-		t.Errorf("the history has the actors %v, want only %s, who suspended the participant", by, f.Owner)
+	if actors := f.Texts(`select distinct actor from commission_history`); len(actors) != 1 || actors[0] != f.Owner.String() {
+		t.Errorf("the history has the actors %v, want only %s, who suspended the participant", actors, f.Owner)
 	}
 }

@@ -30,7 +30,7 @@ func (f *fixture) listNames(role affiliate.Role, req *affiliatev1.ListParticipan
 	return names, list.Total
 }
 
-// foldStats adds all deltas to the stored totals.
+// foldStats adds all statistics deltas to the stored totals.
 func (f *fixture) foldStats() {
 	f.Helper()
 	if _, err := f.Store.FoldStats(f.Context(), 1000); err != nil {
@@ -38,7 +38,7 @@ func (f *fixture) foldStats() {
 	}
 }
 
-// sell records a sale of which the participant earns a commission.
+// sell records a sale for which the participant earns a commission.
 func (f *fixture) sell(p pgtest.Participant, currency string, saleCents, commissionCents int64) affiliate.Commission {
 	f.Helper()
 	return f.NewCommission(p, func(c *affiliate.Commission) {
@@ -173,7 +173,7 @@ func TestListParticipants_FiltersSearchesAndSorts(t *testing.T) {
 		"percent sign is literal": {req: &request{Search: new("cy%")}},
 		"underscore is literal":   {req: &request{Search: new("b_b")}},
 		"no match":                {req: &request{Search: new("nobody")}},
-		"viewer, by address":      {role: viewer, req: &request{Search: new("mail")}},
+		"viewer, address ignored": {role: viewer, req: &request{Search: new("mail")}},
 		"viewer, by name":         {role: viewer, req: &request{Search: new("bob")}, want: []string{"bobby", "Bob"}},
 	} {
 		role, wantTotal := affiliate.RoleManager, int64(len(tc.want))

@@ -58,7 +58,7 @@ func allFailed(err error) bool {
 	return err != nil && err.Error() == string(affiliate.ReasonBulkAllFailed)
 }
 
-func TestProgramOfOtherScopes_HasNoParticipantsAndInvitations(t *testing.T) {
+func TestParticipantLists_OfOtherScopesAreNotFound(t *testing.T) {
 	f := newFixture(t)
 	testMode, stranger := f.in(f.InOtherMode()), f.in(f.NewShop(affiliate.ModeLive))
 	f.mustApply("Jane")

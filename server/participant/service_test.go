@@ -52,7 +52,7 @@ func TestApply(t *testing.T) {
 	f.checkCounts()
 }
 
-func TestApply_IsApprovedIfTheProgramApprovesAutomatically(t *testing.T) {
+func TestApply_ApprovesAtOnceIfTheProgramApprovesAutomatically(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"auto_approve_partners": true})
 	p := f.mustApply("Jane")
 	if p.Status != approved || !p.ApprovedAt.AsTime().Equal(f.changeTime()) {
@@ -131,9 +131,9 @@ func TestApply_ReferralCodes(t *testing.T) {
 		program           *fixture
 		name, wantPattern string
 	}{
-		{f, "winter", `^winter-[a-z2-9]{3}$`}, // the name is the code of another participant
-		{other, "winter", `^winter-[a-z2-9]{3}$`},
-		{f, "Al", `^al-[a-z2-9]{3}$`}, // the name is too short for a code
+		{f, "winter", `^winter-[a-z2-9]{3}$`},     // the name is the code of another participant
+		{other, "winter", `^winter-[a-z2-9]{3}$`}, // codes are unique in the whole workspace
+		{f, "Al", `^al-[a-z2-9]{3}$`},             // the name is too short for a code
 		{f, "李", `^[a-z2-9]{8}$`},
 	} {
 		if got := tc.program.mustApply(tc.name).ReferralCode; !regexp.MustCompile(tc.wantPattern).MatchString(got) {

@@ -116,7 +116,7 @@ func TestUpdateParticipant_ReplacedReferralCodeStaysReserved(t *testing.T) {
 	if p, err := setCode(jane.ID.String(), "Summer"); err != nil || p.ReferralCode != "summer" {
 		t.Fatalf("UpdateParticipant with the code Summer returned the code %s, error %v, want summer", p.GetReferralCode(), err)
 	}
-	f.WantCount(2, "codes of the default link, which has the new code", `
+	f.WantCount(2, "codes of the default link with the new code", `
 		select count(*) from referral_codes r join links l on l.id = r.link_id
 		where l.id = $1 and l.code = 'summer' and l.version = 2 and r.code in ('jane', 'summer')`, jane.Link)
 	if n := f.directoryJobs(jane.ID.String()); n != 1 {

@@ -90,7 +90,7 @@ func TestUpdatePartnerProfile(t *testing.T) {
 		})
 	}
 	// The audit log names the changed fields but not their values.
-	f.WantCount(1, "audit records of the country alone", `select count(*) from account_audit_log where before is null and after = '{"changed": ["country"]}'`)
+	f.WantCount(1, "audit records that name only the country", `select count(*) from account_audit_log where before is null and after = '{"changed": ["country"]}'`)
 }
 
 func TestUpdatePartnerProfile_RejectsInvalidRequests(t *testing.T) {
@@ -117,7 +117,7 @@ func TestUpdatePartnerProfile_RejectsInvalidRequests(t *testing.T) {
 }
 
 // The merchants' lists show the new name of the partner in all modes.
-func TestUpdatePartnerProfile_RenamesTheParticipations(t *testing.T) {
+func TestUpdatePartnerProfile_RenamesTheParticipants(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")
 	live := f.program(f.workspace("One"), "Alpha", nil)
@@ -230,8 +230,9 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 	f.WantCount(0, "events", `select count(*) from events`)
 }
 
-// An account that the current keys can decrypt is stored only if it changes. Otherwise it
-// is encrypted again.
+// The encryption binds an account to the id of its owner. If the current keys can decrypt
+// the stored account, SetPayoutMethod stores the account only if it changes. If they
+// cannot decrypt it, SetPayoutMethod encrypts and stores it again.
 func TestSetPayoutMethod_AccountIsDecryptedOnlyForItsOwner(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")
@@ -255,11 +256,11 @@ func TestSetPayoutMethod_AccountIsDecryptedOnlyForItsOwner(t *testing.T) {
 	}
 	f.useKeys(sealEntry("k2", 2) + "," + sealEntry("k1", 1))
 	if !slices.Equal(set(), first) {
-		t.Error("with a new first key, the same account was stored again")
+		t.Error("after a new key was added, the same account was stored again")
 	}
 	f.useKeys(sealEntry("k2", 2))
 	if plain, err := f.keys.Open(set(), []byte(jane.String())); err != nil || string(plain) != want {
-		t.Errorf("without the old key, the new account was decrypted to %q, error %v, want %s", plain, err, want)
+		t.Errorf("after the old key was removed, the account was decrypted to %q, error %v, want %s", plain, err, want)
 	}
 }
 
@@ -277,7 +278,7 @@ func TestSetPayoutMethod_RejectsInvalidAccounts(t *testing.T) {
 		"address with a name":       {&req{Method: wise, Account: new("Jane <jane@example.com>")}, "account"},
 		"no account holder":         {&req{Method: bankTransfer, Account: new("DE89370400440532013000")}, "account_holder"},
 		"wrong check digits":        {&req{Method: bankTransfer, Account: new("DE00370400440532013000"), AccountHolder: new("J")}, "account"},
-		"method without accounts":   {&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STRIPE_CONNECT}, "method"},
+		"method that cannot be set": {&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STRIPE_CONNECT}, "method"},
 		"no method":                 {&req{}, "method"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -291,7 +292,8 @@ func TestSetPayoutMethod_RejectsInvalidAccounts(t *testing.T) {
 	f.WantCount(0, "audit records of refused calls", `select count(*) from account_audit_log`)
 }
 
-// When equal calls run in parallel, only one of them changes and records something.
+// When equal calls run in parallel, only one of them changes the data and writes an audit
+// record.
 func TestPartnerAccount_EqualCallsInParallelAreRecordedOnce(t *testing.T) {
 	f := newFixture(t)
 	jane := f.user("Jane")

@@ -34,6 +34,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
+// sealEntry returns one entry of the setting for seal.New. All 32 bytes of its key are
+// fill.
 func sealEntry(kid string, fill byte) string {
 	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
 }
@@ -96,9 +98,9 @@ func (p program) join(partner affiliate.UserID, columns pgtest.Row) pgtest.Parti
 	}, columns)
 }
 
-// addCommission records a sale with a commission that needs review. Both have texts that
-// the partner must not see; they contain the word secret.
-func (p program) addCommission(to pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.CommissionID {
+// addCommission records a sale and its commission, which needs review. Both have texts
+// that the partner must not see; they contain the word secret.
+func (p program) addCommission(participant pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.CommissionID {
 	p.Helper()
 	p.clock.Advance(time.Second)
 	secrets := func(c *affiliate.Commission) {
@@ -106,20 +108,20 @@ func (p program) addCommission(to pgtest.Participant, change ...func(*affiliate.
 		c.NeedsReview, c.ReviewReasons = true, []string{"secret reason"}
 		c.OverrideReason, c.RejectionReason = new("secret override"), new("secret rejection")
 	}
-	return p.NewCommission(to, append([]func(*affiliate.Commission){secrets}, change...)...).ID
+	return p.NewCommission(participant, append([]func(*affiliate.Commission){secrets}, change...)...).ID
 }
 
 // addDelta stores a statistics delta that is not yet added to the totals. The tests
 // insert deltas by hand, because they need large counts at chosen hours.
-func (p program) addDelta(to pgtest.Participant, hour time.Time, columns pgtest.Row) {
+func (p program) addDelta(participant pgtest.Participant, hour time.Time, columns pgtest.Row) {
 	p.Helper()
 	p.Insert("stats_deltas", pgtest.Row{
 		"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.StatsDelta](p.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
-		"participant_id": to.ID, "hour": hour, "currency": "",
+		"participant_id": participant.ID, "hour": hour, "currency": "",
 	}, columns)
 }
 
-// foldStats adds all deltas to the stored totals.
+// foldStats adds all statistics deltas to the stored totals.
 func (f *fixture) foldStats() {
 	f.Helper()
 	if _, err := f.Store.FoldStats(f.Context(), 1000); err != nil {

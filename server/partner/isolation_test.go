@@ -15,10 +15,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// John calls every method with the ids of another partner and with ids of the other mode.
-// He has joined one of the other partner's programmes. No response contains the other
-// partner's data or data of the other mode, and the other partner's account does not
-// change.
+// John calls every method with ids of Jane's data and with ids of the other mode. Both
+// partners have joined the programme Shared. No response contains Jane's data or data of
+// the other mode, and Jane's account does not change.
 func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")

@@ -25,8 +25,8 @@ func TestListPartnerCommissions(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 2, n, 12, 0, 0, 0, time.UTC) }
 
 	names := map[string]string{} // of commissions, by id
-	add := func(name string, to pgtest.Participant, p program, created time.Time, cents int64, status affiliate.CommissionStatus) {
-		id := p.addCommission(to, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents, c.Status = created, cents, status })
+	add := func(name string, participant pgtest.Participant, p program, created time.Time, cents int64, status affiliate.CommissionStatus) {
+		id := p.addCommission(participant, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents, c.Status = created, cents, status })
 		names[id.String()] = name
 	}
 	add("a", inAlpha, alpha, day(1), 10, affiliate.CommissionPending)
@@ -148,7 +148,7 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 		CreatedAt: got.Data[0].CreatedAt,
 	}
 	servertest.WantMessage(t, "ListPartnerCommissions", got.Data[0], want)
-	// A new field of the message must be added to want.
+	// The test fails if the message gets a field that want does not set.
 	fields := want.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		if field := fields.Get(i); !want.ProtoReflect().Has(field) && field.Name() != "flat_amount_cents" {
@@ -170,7 +170,7 @@ func TestGetPartnerBalances(t *testing.T) {
 	jane, john := f.user("Jane"), f.user("John")
 	alpha, beta := f.program(f.workspace("One"), "Alpha", nil), f.program(f.workspace("Two"), "Beta", nil)
 	test := f.program(alpha.Scope.Workspace, "Test", pgtest.Row{"mode": "test"})
-	// balances returns the currency and the three amounts of each balance.
+	// balances returns for each currency the balance, the pending and the paid amount.
 	balances := func(user affiliate.UserID, mode affiliate.Mode) string {
 		t.Helper()
 		got, err := f.service.GetPartnerBalances(f.asPartner(user, mode), &affiliatev1.GetPartnerBalancesRequest{})
@@ -218,9 +218,9 @@ func TestGetPartnerBalances(t *testing.T) {
 }
 
 // addEntry adds an entry in a currency to a participant's ledger.
-func (p program) addEntry(to pgtest.Participant, currency string, cents int64) {
+func (p program) addEntry(participant pgtest.Participant, currency string, cents int64) {
 	p.Helper()
-	p.NewLedgerEntry(to, cents, func(e *affiliate.ManualEntry) { e.Currency = currency })
+	p.NewLedgerEntry(participant, cents, func(e *affiliate.ManualEntry) { e.Currency = currency })
 }
 
 func TestGetPartnerSummary(t *testing.T) {
@@ -252,8 +252,8 @@ func TestGetPartnerSummary(t *testing.T) {
 		{"all", jane, "live", &req{}, "7 2 4 0.571429 CHF 50 5 EUR 600 120"},
 		{"programme", jane, "live", &req{ProgramId: new(alpha.Program.String())}, "3 0 1 0.333333 EUR 600 120"},
 		{"one day", jane, "live", &req{DateFrom: new("2026-02-01"), DateTo: new("2026-02-01")}, "3 0 1 0.333333 EUR 1000 200"},
-		{"no clicks", jane, "live", &req{DateFrom: new("2026-02-02T11:59:59Z")}, "0 0 1 - CHF 50 5 EUR -400 -80"},
-		{"time selects its hour", jane, "live", &req{DateFrom: new("2026-02-02T10:30:00Z"), DateTo: new("2026-02-02T10:30:00Z")}, "4 2 2 0.5"},
+		{"period without clicks", jane, "live", &req{DateFrom: new("2026-02-02T11:59:59Z")}, "0 0 1 - CHF 50 5 EUR -400 -80"},
+		{"an instant selects its whole hour", jane, "live", &req{DateFrom: new("2026-02-02T10:30:00Z"), DateTo: new("2026-02-02T10:30:00Z")}, "4 2 2 0.5"},
 		{"time zone", jane, "live", &req{DateFrom: new("2026-02-03"), Timezone: new("Asia/Tokyo")}, "0 0 0 - EUR -400 -80"},
 		{"nothing", jane, "live", &req{DateFrom: new("2027-01-01")}, "0 0 0 -"},
 		{"the other mode", jane, "test", &req{}, "1000 0 0 0"},

@@ -162,7 +162,9 @@ func TestGetPartnerProgram(t *testing.T) {
 	})
 }
 
-func TestGetPartnerProgram_WithoutLinkHostPageAndRate(t *testing.T) {
+// The service has no link host, the programme has no web page, and the participant has no
+// rate of its own.
+func TestGetPartnerProgram_OmitsMissingURLsAndRate(t *testing.T) {
 	f := newFixture(t)
 	jane := f.user("Jane")
 	p := f.program(f.workspace("Shop"), "Alpha", pgtest.Row{"website_url": nil, "status": "draft"})
@@ -172,8 +174,8 @@ func TestGetPartnerProgram_WithoutLinkHostPageAndRate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if in := got.Participation; in.ShortUrl != nil || in.Url != "" || in.CommissionRate != nil {
-		t.Errorf("GetPartnerProgram returned the short URL %q, the URL %q and the rate %v, want none", in.GetShortUrl(), in.Url, in.CommissionRate)
+	if p := got.Participation; p.ShortUrl != nil || p.Url != "" || p.CommissionRate != nil {
+		t.Errorf("GetPartnerProgram returned the short URL %q, the URL %q and the rate %v, want none", p.GetShortUrl(), p.Url, p.CommissionRate)
 	}
 }
 
@@ -205,14 +207,14 @@ func TestGetPartnerProgram_ReturnsPublicAndJoinedPrograms(t *testing.T) {
 		"unknown":                      {affiliate.NewID[affiliate.Program](f.Now()).String(), false, false},
 		"not a UUID":                   {"alpha", false, false},
 	} {
-		for user, found := range map[affiliate.UserID]bool{jane: tc.janeFindsIt, john: tc.johnFindsIt} {
+		for user, findsIt := range map[affiliate.UserID]bool{jane: tc.janeFindsIt, john: tc.johnFindsIt} {
 			_, err := f.service.GetPartnerProgram(f.asLivePartner(user), &affiliatev1.GetPartnerProgramRequest{ProgramId: tc.id})
 			want := affiliate.ReasonNotFound
-			if found {
+			if findsIt {
 				want = ""
 			}
 			if got := pgtest.ReasonOf(t, err); got != want {
-				t.Errorf("%s: GetPartnerProgram for Jane (%t) returned the error code %q, want %q", name, user == jane, got, want)
+				t.Errorf("%s: GetPartnerProgram returned the error code %q, want %q (the caller is Jane: %t)", name, got, want, user == jane)
 			}
 		}
 	}

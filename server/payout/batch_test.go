@@ -38,7 +38,7 @@ func TestPreviewPayouts_ShowsPayoutsAndExclusions(t *testing.T) {
 	f.addCommission(f.Join("Emma"), 500) // has no payout method
 	f.addCommission(f.partner("Fred", pgtest.Row{"status": "suspended"}), 500)
 	f.addCommission(f.partner("Gone", pgtest.Row{"erased_at": f.Now()}), 500)
-	// None of these commissions is payable.
+	// None of the following commissions is payable.
 	waiting := f.partner("Waiting")
 	f.flag(f.addCommission(waiting, 500))
 	f.addCommission(waiting, 500, func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeOpen })
@@ -195,8 +195,8 @@ func TestCreatePayoutBatch_CreatesDraftPayouts(t *testing.T) {
 	f.checkConsistency()
 }
 
-// conflictingStore rolls back its first transaction with a serialization failure, after
-// which the transaction is run again.
+// conflictingStore makes the first run of its first transaction fail with a serialization
+// failure. The store then runs the transaction again.
 type conflictingStore struct {
 	payout.Store
 	runs int

@@ -35,24 +35,24 @@ type fixture struct {
 	clock   *pgtest.Clock
 }
 
-// newFixture returns a fixture with a new database. program changes the columns of the
-// programme.
-func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
+// newFixture returns a fixture with a new database. programColumns replaces default
+// values of the columns of the programme.
+func newFixture(t *testing.T, programColumns ...pgtest.Row) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC))
 	keys, err := seal.New("k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, program...)
+	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, programColumns...)
 	service := payout.New(payout.Config{Store: stores.Payout(shop.Store), Seal: keys, Now: clock.Now})
 	return &fixture{shop, service, keys, clock}
 }
 
-// otherShop returns another workspace of the same service.
-func (f *fixture) otherShop(program ...pgtest.Row) *fixture {
+// otherShop returns a fixture with a shop in a new workspace and with the same service.
+func (f *fixture) otherShop(programColumns ...pgtest.Row) *fixture {
 	f.Helper()
-	return &fixture{f.NewShop(affiliate.ModeLive, program...), f.service, f.keys, f.clock}
+	return &fixture{f.NewShop(affiliate.ModeLive, programColumns...), f.service, f.keys, f.clock}
 }
 
 // asFinance returns the context of a call by a member with the role finance.
@@ -60,6 +60,7 @@ func (f *fixture) asFinance() context.Context {
 	return servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleFinance)
 }
 
+// withKey adds an idempotency key to the context of a call.
 func withKey(ctx context.Context, key string) context.Context {
 	return metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", key))
 }
@@ -91,7 +92,7 @@ func (f *fixture) setMethod(p pgtest.Participant, account affiliate.PayoutAccoun
 	}
 }
 
-// addCommission records a sale whose commission has the amount, and approves the
+// addCommission records a sale whose commission has the given amount, and approves the
 // commission.
 func (f *fixture) addCommission(p pgtest.Participant, cents int64, change ...func(*affiliate.Commission)) affiliate.CommissionID {
 	f.Helper()
@@ -118,15 +119,16 @@ func (f *fixture) moveCommission(id affiliate.CommissionID, move affiliate.Commi
 	return err
 }
 
-// refund reduces a commission to remaining cents. If remaining is 0, the complete sale is
-// refunded.
-func (f *fixture) refund(id affiliate.CommissionID, remaining int64) error {
-	return f.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: remaining, Full: remaining == 0, RefundReason: affiliate.RefundedSale})
+// refund records a refund of a sale, which reduces the commission to remainingCents. If
+// remainingCents is 0, the complete sale is refunded. If it is negative, the refund is a
+// partial one that reduces the commission to 0.
+func (f *fixture) refund(id affiliate.CommissionID, remainingCents int64) error {
+	return f.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: remainingCents, Full: remainingCents == 0, RefundReason: affiliate.RefundedSale})
 }
 
-func (f *fixture) mustRefund(id affiliate.CommissionID, remaining int64) {
+func (f *fixture) mustRefund(id affiliate.CommissionID, remainingCents int64) {
 	f.Helper()
-	if err := f.refund(id, remaining); err != nil {
+	if err := f.refund(id, remainingCents); err != nil {
 		f.Fatalf("refund: %v", err)
 	}
 }
@@ -224,7 +226,8 @@ func (f *fixture) onlyPayout(b *affiliatev1.PayoutBatch) *affiliatev1.PayoutDeta
 
 var moves = []string{"paid", "failed", "retry", "cancel"}
 
-// move calls the method for a move, which is one of moves.
+// move changes the status of a payout. The argument move is an element of moves and
+// selects the method of the service.
 func (f *fixture) move(id, move string) (*affiliatev1.Payout, error) {
 	ctx := f.asFinance()
 	switch move {
@@ -268,6 +271,8 @@ func (f *fixture) export(b *affiliatev1.PayoutBatch, format affiliatev1.PayoutEx
 	return d, f.service.ExportPayoutBatch(&affiliatev1.ExportPayoutBatchRequest{BatchId: b.Id, Format: format}, d)
 }
 
+// send exports a batch. The export changes the status of its pending payouts to
+// processing.
 func (f *fixture) send(b *affiliatev1.PayoutBatch) {
 	f.Helper()
 	if _, err := f.export(b, 0); err != nil {
@@ -331,8 +336,9 @@ func newOutcomes(kinds ...string) *outcomes {
 	return o
 }
 
-// record counts a call if err is nil. Otherwise it checks that err has the error code of
-// a payout or commission in another status. It reports whether the call succeeded.
+// record counts a call if err is nil. Otherwise it checks that the call was refused
+// because of the status of the payout or commission. It reports whether the call
+// succeeded.
 func (o *outcomes) record(t *testing.T, kind string, err error) bool {
 	t.Helper()
 	if err == nil {
@@ -347,33 +353,33 @@ func (o *outcomes) record(t *testing.T, kind string, err error) bool {
 	return false
 }
 
-// complete reports whether a call of each kind succeeded.
+// complete reports whether at least one call of each kind succeeded.
 func (o *outcomes) complete() bool {
 	return !slices.Contains(slices.Collect(maps.Values(o.succeeded)), 0)
 }
 
-// requireComplete ends the test unless a call of each kind succeeded.
+// requireComplete ends the test unless at least one call of each kind succeeded.
 func (o *outcomes) requireComplete(t *testing.T) {
 	t.Helper()
 	if !o.complete() {
-		t.Fatalf("no call of a kind succeeded; successful calls by kind: %v", o.succeeded)
+		t.Fatalf("successful calls by kind: %v, want at least one of each kind", o.succeeded)
 	}
 }
 
-// checkConsistency checks the invariants of payouts, commissions and the ledger. They
-// must hold at any time.
+// checkConsistency checks the invariants of payouts, commissions and the ledger. The
+// invariants hold after every transaction.
 func (f *fixture) checkConsistency() {
 	f.Helper()
 	for violation, sql := range map[string]string{
-		"balances that are not the sums of their entries": `
+		"balances that are not the sums of their ledger entries": `
 			select count(*) from (select participant_id, currency, sum(amount_cents) as n from ledger_entries group by 1, 2) e
 			full join (select participant_id, currency, sum(balance_cents) as n from ledger_balances group by 1, 2) b using (participant_id, currency)
 			where e.n is distinct from b.n`,
-		"payouts whose entries are not the amount that was sent": `
+		"payouts whose ledger entries do not sum to the amount that was sent": `
 			select count(*) from payouts p
 			where (select coalesce(sum(amount_cents), 0) from ledger_entries e where e.payout_id = p.id)
 				<> case when p.status in ('processing', 'paid') then -p.amount_cents else 0 end`,
-		"commissions whose entries are not the amount of the commission": `
+		"commissions whose ledger entries do not sum to the amount of the commission": `
 			select count(*) from commissions c
 			where (select coalesce(sum(amount_cents), 0) from ledger_entries e where e.commission_id = c.id)
 				<> case when c.status in ('approved', 'paid') then c.amount_cents else 0 end`,
@@ -389,7 +395,7 @@ func (f *fixture) checkConsistency() {
 		"paid commissions outside of paid payouts": `
 			select count(*) from commissions c
 			where c.status = 'paid' and not exists (select from payouts p where p.id = c.payout_id and p.status = 'paid')`,
-		"commissions in two open payouts": `
+		"commissions in two payouts that are open or paid": `
 			select count(*) from (
 				select h.commission_id from payout_commissions h join payouts p on p.id = h.payout_id
 				where p.status in ('draft', 'pending', 'processing', 'paid') group by 1 having count(*) > 1) twice`,

@@ -14,14 +14,14 @@ func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 	f := newFixture(t)
 	for name, tc := range map[string]struct {
 		change     func(f *fixture, id affiliate.CommissionID) error
-		wantAmount int64 // of the payout after the change; before it is 300
-		wantCount  int64 // of the payout's commissions after the change; before there are 3
+		wantAmount int64 // amount of the payout after the change; it was 300
+		wantCount  int64 // number of its commissions after the change; it was 3
 	}{
-		"rejected":                     {(*fixture).reject, 200, 2},
-		"refunded":                     {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, 0) }, 200, 2},
-		"flagged":                      {func(f *fixture, id affiliate.CommissionID) error { f.flag(id); return nil }, 200, 2},
-		"refunded in part":             {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, 40) }, 240, 3},
-		"refunded to nothing in parts": {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, -1) }, 200, 3},
+		"rejected":                        {(*fixture).reject, 200, 2},
+		"refunded":                        {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, 0) }, 200, 2},
+		"flagged":                         {func(f *fixture, id affiliate.CommissionID) error { f.flag(id); return nil }, 200, 2},
+		"refunded in part":                {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, 40) }, 240, 3},
+		"reduced to 0 by partial refunds": {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, -1) }, 200, 3},
 		"disputed": {
 			func(f *fixture, id affiliate.CommissionID) error {
 				f.Exec(`update commissions set dispute_status = 'open' where id = $1`, id)
@@ -64,7 +64,7 @@ func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 					return
 				}
 				if start := got.PeriodStart.AsTime(); wantCount == 2 && !start.After(before.PeriodStart.AsTime()) {
-					t.Errorf("without its first commission the payout begins at %s, want later", start)
+					t.Errorf("after the removal of its first commission, the payout has the period start %s, want a later time", start)
 				}
 				f.wantUnassigned(wantCount == 2, first)
 			})
@@ -86,7 +86,8 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 	f.checkConsistency()
 
 	want := map[string]*affiliatev1.PayoutDetail{
-		// 50 - 60 is negative, so the next batch can have the other commission.
+		// After the refund, 50 - 60 is negative, so the payout is canceled. It keeps its
+		// amount 100 + 50 - 60, and the next batch can contain its second commission.
 		"Debtor":     {Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED, AmountCents: 90, CommissionCount: 2},
 		"With bonus": {Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING, AmountCents: 30},
 	}

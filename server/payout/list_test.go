@@ -18,7 +18,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestListPayouts_FiltersAndSortsByAge(t *testing.T) {
+func TestListPayouts_FiltersAndReturnsNewestFirst(t *testing.T) {
 	f := newFixture(t)
 	anna, berta := f.partner("Anna"), f.partner("Berta")
 	var batches []*affiliatev1.PayoutBatch
@@ -36,13 +36,13 @@ func TestListPayouts_FiltersAndSortsByAge(t *testing.T) {
 		req  *affiliatev1.ListPayoutsRequest
 		want string // the batches of the payouts, then the total, the page and the limit
 	}{
-		"all":                    {&affiliatev1.ListPayoutsRequest{}, "2 2 1 1 0 0, total 6, page 1 of 20"},
-		"status":                 {&affiliatev1.ListPayoutsRequest{Status: draft}, "2 2 1 1, total 4, page 1 of 20"},
-		"participant":            {&affiliatev1.ListPayoutsRequest{ParticipantId: new(anna.ID.String())}, "2 1 0, total 3, page 1 of 20"},
-		"participant and status": {&affiliatev1.ListPayoutsRequest{ParticipantId: new(anna.ID.String()), Status: draft}, "2 1, total 2, page 1 of 20"},
-		"batch":                  {&affiliatev1.ListPayoutsRequest{BatchId: &batches[1].Id}, "1 1, total 2, page 1 of 20"},
-		"programme":              {&affiliatev1.ListPayoutsRequest{ProgramId: new(f.Program.String())}, "2 2 1 1 0 0, total 6, page 1 of 20"},
-		"second page":            {&affiliatev1.ListPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)}, "1 1, total 6, page 2 of 2"},
+		"all":                    {&affiliatev1.ListPayoutsRequest{}, "2 2 1 1 0 0, total 6, page 1, limit 20"},
+		"status":                 {&affiliatev1.ListPayoutsRequest{Status: draft}, "2 2 1 1, total 4, page 1, limit 20"},
+		"participant":            {&affiliatev1.ListPayoutsRequest{ParticipantId: new(anna.ID.String())}, "2 1 0, total 3, page 1, limit 20"},
+		"participant and status": {&affiliatev1.ListPayoutsRequest{ParticipantId: new(anna.ID.String()), Status: draft}, "2 1, total 2, page 1, limit 20"},
+		"batch":                  {&affiliatev1.ListPayoutsRequest{BatchId: &batches[1].Id}, "1 1, total 2, page 1, limit 20"},
+		"programme":              {&affiliatev1.ListPayoutsRequest{ProgramId: new(f.Program.String())}, "2 2 1 1 0 0, total 6, page 1, limit 20"},
+		"second page":            {&affiliatev1.ListPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)}, "1 1, total 6, page 2, limit 2"},
 	} {
 		list, err := f.service.ListPayouts(f.asFinance(), tc.req)
 		if err != nil {
@@ -52,7 +52,7 @@ func TestListPayouts_FiltersAndSortsByAge(t *testing.T) {
 		for _, p := range list.Data {
 			found = append(found, names[p.BatchId])
 		}
-		if got := fmt.Sprintf("%s, total %d, page %d of %d", strings.Join(found, " "), list.Total, list.Page, list.Limit); got != tc.want {
+		if got := fmt.Sprintf("%s, total %d, page %d, limit %d", strings.Join(found, " "), list.Total, list.Page, list.Limit); got != tc.want {
 			t.Errorf("%s: ListPayouts returned payouts of the batches %s, want %s", name, got, tc.want)
 		}
 	}
@@ -120,7 +120,7 @@ func TestListPartnerPayouts_ShowsOwnConfirmedPayouts(t *testing.T) {
 		t.Helper()
 		got, err := f.service.ListPartnerPayouts(servertest.AsPartner(t, anna.Partner, mode), req)
 		if err != nil || got.Total != int64(len(got.Data)) {
-			t.Fatalf("ListPartnerPayouts returned %v, error %v, want a total of all payouts", got, err)
+			t.Fatalf("ListPartnerPayouts returned %v, error %v, want the number of payouts as total", got, err)
 		}
 		var all []string
 		for _, p := range got.Data {

@@ -17,7 +17,7 @@ import (
 
 func TestMarkPayoutPaid_PaysTheCommissions(t *testing.T) {
 	for name, tc := range map[string]struct {
-		sent       bool
+		sent       bool // whether the batch is exported before the payment
 		wantEvents []string
 	}{
 		"pending":    {false, []string{"payout.created", "payout.paid"}},
@@ -105,7 +105,7 @@ func TestPayout_SubtractsTheDebtOfEarlierRefunds(t *testing.T) {
 func TestRetryPayout_PaysTheCommissionsThatArePayableNow(t *testing.T) {
 	f := newFixture(t)
 	anna := f.partner("Anna")
-	reduced, inSecond, refunded := f.addCommission(anna, 100), f.addCommission(anna, 200), f.addCommission(anna, 400)
+	reduced, inSecondBatch, refunded := f.addCommission(anna, 100), f.addCommission(anna, 200), f.addCommission(anna, 400)
 	f.addEntry(anna, affiliate.EntryBonus, 30)
 	b := f.confirm(f.mustCreateBatch())
 	f.send(b)
@@ -114,15 +114,16 @@ func TestRetryPayout_PaysTheCommissionsThatArePayableNow(t *testing.T) {
 		Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_FAILED, FailureReason: new("No such account."),
 	})
 	f.wantBalance(anna, 730)
-	for _, id := range []affiliate.CommissionID{reduced, inSecond, refunded} {
+	for _, id := range []affiliate.CommissionID{reduced, inSecondBatch, refunded} {
 		f.wantUnassigned(true, id)
 	}
 	f.checkConsistency()
 	if got, want := f.getBatch(b.Id).Status, affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_PARTIALLY_FAILED; got != want {
 		t.Errorf("the batch of the failed payout has the status %v, want %v", got, want)
 	}
-	// A second batch gets one of the commissions and the bonus. Another commission is
-	// refunded, and the third is reduced.
+	// A second batch takes the bonus and the commission inSecondBatch. It does not take
+	// the other two commissions, because they are flagged while the batch is created.
+	// After that, one of the two is refunded and the other is reduced.
 	for _, id := range []affiliate.CommissionID{reduced, refunded} {
 		f.flag(id)
 	}
@@ -150,7 +151,7 @@ func TestRetryPayout_PaysTheCommissionsThatArePayableNow(t *testing.T) {
 	f.mustMove(p.Id, "paid")
 	f.mustMove(second.Id, "cancel")
 	f.checkConsistency()
-	f.wantUnassigned(true, inSecond)
+	f.wantUnassigned(true, inSecondBatch)
 }
 
 func TestRetryPayout_IsRefusedIfNothingIsPayable(t *testing.T) {
@@ -182,8 +183,8 @@ func TestRetryPayout_IsRefusedIfNothingIsPayable(t *testing.T) {
 func TestMovePayout_FromEveryStatus(t *testing.T) {
 	f := newFixture(t)
 	for from, tc := range map[string]struct {
-		enter func(f *fixture, b *affiliatev1.PayoutBatch, id string)
-		legal string
+		enter func(f *fixture, b *affiliatev1.PayoutBatch, id string) // brings a draft payout to the status
+		legal string                                                  // allowed moves
 	}{
 		"draft":      {func(*fixture, *affiliatev1.PayoutBatch, string) {}, "cancel"},
 		"pending":    {func(f *fixture, b *affiliatev1.PayoutBatch, _ string) { f.confirm(b) }, "paid failed cancel"},
@@ -281,8 +282,9 @@ func TestExportPayoutBatch(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
 }
 
-// A payout is paid while its commissions are refunded and rejected. In every order the
-// ledger has the commissions' amounts and the amount that was sent.
+// A payout is paid while its commissions are refunded and rejected. In whatever order the
+// calls run, the balance must be the sum of the commissions minus the amount that was
+// sent.
 func TestMarkPayoutPaid_InParallelWithRefundsAndRejections(t *testing.T) {
 	f := newFixture(t)
 	calls := newOutcomes("paid", "refund", "reject")
@@ -314,13 +316,13 @@ func TestMarkPayoutPaid_InParallelWithRefundsAndRejections(t *testing.T) {
 		sent := int(p.AmountCents)
 		canceled := p.Status == affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED
 		switch {
-		case canceled && !sentBefore: // all commissions were refunded or rejected before
+		case canceled && !sentBefore: // all commissions were refunded or rejected before the payment
 			sent = 0
 		case p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID, sentBefore && sent != 600:
-			t.Errorf("the payout, sent before: %t, has the status %v and the amount %d, want PAID, and 600 if it was sent before", sentBefore, p.Status, sent)
+			t.Errorf("the payout (sent before the parallel calls: %t) has the status %v and the amount %d, want PAID, and 600 if it was sent before", sentBefore, p.Status, sent)
 		}
-		earned := f.Count(`select coalesce(sum(amount_cents), 0)::bigint from commissions where participant_id = $1 and status in ('approved', 'paid')`, anna.ID)
-		f.wantBalance(anna, earned-sent)
+		commissionCents := f.Count(`select coalesce(sum(amount_cents), 0)::bigint from commissions where participant_id = $1 and status in ('approved', 'paid')`, anna.ID)
+		f.wantBalance(anna, commissionCents-sent)
 	}
 	calls.requireComplete(t)
 }
@@ -362,8 +364,9 @@ func TestConfirmPayoutBatch_InParallelWithCancelIsCanceled(t *testing.T) {
 	calls.requireComplete(t)
 }
 
-// A payout is sent, paid and failed in parallel. After that it is retried while another
-// batch is created from the same commissions.
+// A payout is exported, marked as paid and marked as failed in parallel. After that,
+// RetryPayout runs in parallel with the creation of another batch from the same
+// commissions.
 func TestMovePayout_InParallel(t *testing.T) {
 	f := newFixture(t)
 	calls := newOutcomes("export", "paid", "failed", "retry", "create")
@@ -374,21 +377,21 @@ func TestMovePayout_InParallel(t *testing.T) {
 		f.addEntry(anna, affiliate.EntryBonus, 10)
 		b := f.confirm(f.mustCreateBatch())
 		id := f.onlyPayout(b).Id
-		ended := make([]bool, 4)
-		runParallel(len(ended), func(i int) {
+		succeeded := make([]bool, 4)
+		runParallel(len(succeeded), func(i int) {
 			switch i {
 			case 0:
 				_, err := f.export(b, 0)
 				calls.record(t, "export", err)
 			case 1:
 				_, err := f.move(id, "paid")
-				ended[i] = calls.record(t, "paid", err)
+				succeeded[i] = calls.record(t, "paid", err)
 			default:
 				_, err := f.move(id, "failed")
-				ended[i] = calls.record(t, "failed", err)
+				succeeded[i] = calls.record(t, "failed", err)
 			}
 		})
-		if n := len(slices.DeleteFunc(ended, func(ok bool) bool { return !ok })); n != 1 {
+		if n := len(slices.DeleteFunc(succeeded, func(ok bool) bool { return !ok })); n != 1 {
 			t.Errorf("%d of the paid and failed calls succeeded, want 1", n)
 		}
 		f.checkConsistency()

@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// fixture is a workspace with the currency CHF, its owner, and the service under test. It
-// has no programme.
+// fixture is a workspace with the currency CHF, its owner, and the service under test.
+// The workspace has no programme.
 type fixture struct {
 	*pgtest.Fixture
 	service *program.Service
@@ -63,7 +63,8 @@ func (f *fixture) create(req *affiliatev1.CreateProgramRequest) *affiliatev1.Pro
 	return p
 }
 
-// createNamed creates a programme with a name, a website and default values.
+// createNamed creates a programme with a name and a website. All other fields have their
+// default values.
 func (f *fixture) createNamed(name string) *affiliatev1.Program {
 	f.Helper()
 	return f.create(&affiliatev1.CreateProgramRequest{Name: name, WebsiteUrl: new("https://a.example")})
@@ -78,7 +79,7 @@ func (f *fixture) get(id string) *affiliatev1.Program {
 	return p
 }
 
-// update updates a programme one second after the previous change.
+// update advances the clock by one second and updates a programme.
 func (f *fixture) update(id string, req *affiliatev1.UpdateProgramRequest, paths ...string) (*affiliatev1.Program, error) {
 	f.clock.Advance(time.Second)
 	req.ProgramId, req.UpdateMask = id, &fieldmaskpb.FieldMask{Paths: paths}
@@ -99,7 +100,8 @@ func (f *fixture) mustUpdate(id string, req *affiliatev1.UpdateProgramRequest, p
 
 var verbs = []string{"activate", "pause", "archive"}
 
-// move calls the method for a verb, which is one of verbs.
+// move changes the status of a programme. verb is an element of verbs and selects the
+// method of the service.
 func (f *fixture) move(caller context.Context, verb, id string) (*affiliatev1.Program, error) {
 	switch verb {
 	case "activate":
@@ -118,7 +120,7 @@ func (f *fixture) mustMove(verb, id string) {
 	}
 }
 
-// fields returns the fields of violations.
+// fields returns the names of the fields in violations.
 func fields(found affiliate.Violations) (names []string) {
 	for _, v := range found {
 		names = append(names, v.Field)

@@ -32,7 +32,7 @@ func (f *fixture) createGroup(programID, name string) *affiliatev1.Group {
 	return g
 }
 
-// updateGroup updates a group one second after the previous change.
+// updateGroup advances the clock by one second and updates a group.
 func (f *fixture) updateGroup(g *affiliatev1.Group, req *affiliatev1.UpdateGroupRequest, paths ...string) (*affiliatev1.Group, error) {
 	f.clock.Advance(time.Second)
 	req.ProgramId, req.GroupId, req.UpdateMask = g.ProgramId, g.Id, &fieldmaskpb.FieldMask{Paths: paths}
@@ -86,8 +86,8 @@ func (f *fixture) invite(g *affiliatev1.Group, expires time.Time) affiliate.Part
 	return invite
 }
 
-// begin starts a transaction with a statement. wait waits until another statement waits
-// for a lock of the transaction.
+// begin starts a transaction and executes a statement in it. The function wait returns as
+// soon as another statement waits for a lock of this transaction.
 func (f *fixture) begin(sql string, args ...any) (tx pgx.Tx, wait func()) {
 	f.Helper()
 	conn, err := pgx.ConnectConfig(f.Context(), f.SQL.Config().ConnConfig)
@@ -148,7 +148,7 @@ func TestListGroups(t *testing.T) {
 	}
 }
 
-func TestGroupChanges_AreRecordedButNotPublished(t *testing.T) {
+func TestGroupChanges_AreAuditedButPublishNoEvents(t *testing.T) {
 	f := newFixture(t)
 	g := f.createGroup(f.createNamed("P").Id, "Iron")
 	if err := f.deleteGroup(g); err != nil {
@@ -192,7 +192,7 @@ func TestGroupNames_AreUniqueIgnoringCase(t *testing.T) {
 	_, err := f.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "gOLD"}, "name")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "name")
 	if got, err := f.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "SILVER"}, "name"); err != nil || got.Name != "SILVER" {
-		t.Errorf("UpdateGroup with the own name in other case returned the name %s, error %v, want SILVER", got.GetName(), err)
+		t.Errorf("UpdateGroup that changes only the case of the name returned the name %s, error %v, want SILVER", got.GetName(), err)
 	}
 }
 
@@ -290,8 +290,8 @@ func TestGroups_OfArchivedProgramAreReadOnly(t *testing.T) {
 	}
 }
 
-// While a transaction archives the programme, CreateGroup waits. After the commit it is
-// refused.
+// While a transaction archives the programme, CreateGroup waits. After the commit,
+// CreateGroup is refused.
 func TestCreateGroup_WaitsForTheArchivingOfTheProgram(t *testing.T) {
 	f := newFixture(t)
 	p := f.createNamed("P")
@@ -311,14 +311,14 @@ func TestCreateGroup_WaitsForTheArchivingOfTheProgram(t *testing.T) {
 func TestDeleteGroup_InUseIsRefused(t *testing.T) {
 	f := newFixture(t)
 	p := f.createNamed("P")
-	open, expired, ended := f.createGroup(p.Id, "Open"), f.createGroup(p.Id, "Expired"), f.createGroup(p.Id, "Ended")
+	openInvite, expiredInvite, revokedInvite := f.createGroup(p.Id, "Open"), f.createGroup(p.Id, "Expired"), f.createGroup(p.Id, "Ended")
 	withParticipants := f.createGroup(p.Id, "Participants")
 	for range 2 {
 		f.join(withParticipants, pgtest.Row{"group_id": withParticipants.Id})
 	}
-	f.invite(open, f.Now().Add(time.Millisecond))
-	f.invite(expired, f.Now().Truncate(time.Millisecond))
-	revoked := f.invite(ended, f.Now().Add(time.Hour))
+	f.invite(openInvite, f.Now().Add(time.Millisecond))
+	f.invite(expiredInvite, f.Now().Truncate(time.Millisecond))
+	revoked := f.invite(revokedInvite, f.Now().Add(time.Hour))
 	if err := f.Store.RevokeParticipantInvite(t.Context(), f.scope, revoked.Program, revoked.ID, f.Now(), affiliate.System); err != nil {
 		t.Fatal(err)
 	}
@@ -326,13 +326,13 @@ func TestDeleteGroup_InUseIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		group            *affiliatev1.Group
 		wantParticipants string
-	}{{withParticipants, "2"}, {open, "0"}} {
+	}{{withParticipants, "2"}, {openInvite, "0"}} {
 		metadata := pgtest.RequireRefusal(t, f.deleteGroup(tc.group), affiliate.ReasonGroupInUse)
 		if metadata["participants"] != tc.wantParticipants {
 			t.Errorf("the error for the group %s has the metadata %v, want participants = %s", tc.group.Name, metadata, tc.wantParticipants)
 		}
 	}
-	for _, g := range []*affiliatev1.Group{expired, ended} {
+	for _, g := range []*affiliatev1.Group{expiredInvite, revokedInvite} {
 		if err := f.deleteGroup(g); err != nil {
 			t.Errorf("DeleteGroup of the group %s: %v", g.Name, err)
 		}
@@ -345,8 +345,8 @@ func TestDeleteGroup_InUseIsRefused(t *testing.T) {
 	f.WantCount(2, "audit records of deletions", `select count(*) from audit_log where action = 'group.delete'`)
 }
 
-// While a transaction adds a participant to the group, DeleteGroup waits. It is refused
-// if that transaction commits and succeeds if it rolls back.
+// While a transaction adds a participant to the group, DeleteGroup waits. If the
+// transaction commits, DeleteGroup is refused. If it rolls back, DeleteGroup succeeds.
 func TestDeleteGroup_WaitsForAJoiningParticipant(t *testing.T) {
 	f := newFixture(t)
 	p := f.createNamed("P")

@@ -73,10 +73,10 @@ func TestUpdateProgram(t *testing.T) {
 		}},
 		{"domains replaced", &req{AllowedDomains: []string{"X.example", "y.example"}}, []string{"allowed_domains"}, func(p *affiliatev1.Program) { p.AllowedDomains = []string{"x.example", "y.example"} }},
 		{"domains emptied", &req{}, []string{"allowed_domains"}, func(p *affiliatev1.Program) { p.AllowedDomains = nil }},
-		{"defaults set", &req{AttributionWindowDays: proto.Int32(9), AttributionModel: lastClick, LinkParam: proto.String("via"), AutoApprovePartners: proto.Bool(false), IsPublic: proto.Bool(true)}, []string{"attribution_window_days", "attribution_model", "link_param", "auto_approve_partners", "is_public"}, func(p *affiliatev1.Program) {
+		{"fields with defaults set", &req{AttributionWindowDays: proto.Int32(9), AttributionModel: lastClick, LinkParam: proto.String("via"), AutoApprovePartners: proto.Bool(false), IsPublic: proto.Bool(true)}, []string{"attribution_window_days", "attribution_model", "link_param", "auto_approve_partners", "is_public"}, func(p *affiliatev1.Program) {
 			p.AttributionWindowDays, p.AttributionModel, p.LinkParam, p.AutoApprovePartners, p.IsPublic = 9, lastClick, "via", false, true
 		}},
-		{"defaults cleared", &req{}, []string{"attribution_window_days", "attribution_model", "link_param", "auto_approve_partners", "is_public"}, func(p *affiliatev1.Program) {
+		{"fields with defaults cleared", &req{}, []string{"attribution_window_days", "attribution_model", "link_param", "auto_approve_partners", "is_public"}, func(p *affiliatev1.Program) {
 			p.AttributionWindowDays, p.AttributionModel, p.LinkParam, p.AutoApprovePartners, p.IsPublic = 30, lastClick, "via", false, true
 		}},
 		{"payouts and fraud", &req{SignalPrecedence: clickFirst, MinPayoutCents: proto.Int64(1), PayoutTermDays: proto.Int32(2), FraudPolicy: affiliatev1.FraudPolicy_FRAUD_POLICY_OBSERVE}, []string{"signal_precedence", "min_payout_cents", "payout_term_days", "fraud_policy"}, func(p *affiliatev1.Program) {
@@ -91,18 +91,18 @@ func TestUpdateProgram(t *testing.T) {
 		{"same flat amount", rules(&affiliatev1.CommissionRules{FlatAmountCents: proto.Int64(500)}), []string{"commission_rules.flat_amount_cents"}, func(*affiliatev1.Program) {}},
 		{"empty object without a path", rules(&affiliatev1.CommissionRules{Recurring: &affiliatev1.Recurring{}}), nil, func(*affiliatev1.Program) {}},
 		{"empty object", rules(&affiliatev1.CommissionRules{}), []string{"commission_rules"}, func(*affiliatev1.Program) {}},
-		{"whole object merges", rules(&affiliatev1.CommissionRules{HoldPeriodDays: proto.Int32(0)}), []string{"commission_rules"}, func(p *affiliatev1.Program) {
+		{"path of an object merges its present fields", rules(&affiliatev1.CommissionRules{HoldPeriodDays: proto.Int32(0)}), []string{"commission_rules"}, func(p *affiliatev1.Program) {
 			p.RulesVersion, p.CommissionRules.HoldPeriodDays = 2, proto.Int32(0)
 		}},
-		{"to percentage", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(12.34)}), []string{"commission_rules.commission_type", "commission_rules.percentage"}, func(p *affiliatev1.Program) {
+		{"type changed to percentage", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(12.34)}), []string{"commission_rules.commission_type", "commission_rules.percentage"}, func(p *affiliatev1.Program) {
 			p.RulesVersion = 2
 			p.CommissionRules.CommissionType, p.CommissionRules.Percentage, p.CommissionRules.FlatAmountCents = percentage, proto.Float64(12.34), nil
 		}},
-		{"rules reset one by one", &req{}, []string{"commission_rules.hold_period_days", "commission_rules.auto_approval", "commission_rules.net_basis"}, func(p *affiliatev1.Program) {
+		{"three rules cleared", &req{}, []string{"commission_rules.hold_period_days", "commission_rules.auto_approval", "commission_rules.net_basis"}, func(p *affiliatev1.Program) {
 			p.RulesVersion = 2
 			p.CommissionRules.HoldPeriodDays, p.CommissionRules.AutoApproval, p.CommissionRules.NetBasis = proto.Int32(30), proto.Bool(true), affiliatev1.NetBasis_NET_BASIS_GROSS
 		}},
-		{"rules cleared", &req{}, []string{"commission_rules"}, func(p *affiliatev1.Program) {
+		{"all rules cleared", &req{}, []string{"commission_rules"}, func(p *affiliatev1.Program) {
 			p.RulesVersion = 2
 			p.CommissionRules = &affiliatev1.CommissionRules{
 				CommissionType: percentage, Percentage: proto.Float64(20), HoldPeriodDays: proto.Int32(30), AutoApproval: proto.Bool(true),
@@ -146,12 +146,12 @@ func TestUpdateProgram_RejectsInvalidRequests(t *testing.T) {
 		{"unknown path", &req{}, []string{"colour"}, "update_mask"},
 		{"status", &req{}, []string{"status"}, "update_mask"},
 		{"id", &req{}, []string{"program_id"}, "update_mask"},
-		{"mask", &req{}, []string{"update_mask"}, "update_mask"},
+		{"the mask itself", &req{}, []string{"update_mask"}, "update_mask"},
 		{"asterisk", &req{}, []string{"*"}, "update_mask"},
 		{"unknown rule", &req{}, []string{"commission_rules.colour"}, "update_mask"},
 		{"field of a list's elements", &req{}, []string{"commission_rules.tiers.percentage"}, "update_mask"},
 		{"field without a mask", &req{Name: "N"}, nil, "update_mask"},
-		{"field deep inside without a mask", rules(&affiliatev1.CommissionRules{Recurring: &affiliatev1.Recurring{MaxMonths: proto.Int32(1)}}), nil, "update_mask"},
+		{"nested field without a mask", rules(&affiliatev1.CommissionRules{Recurring: &affiliatev1.Recurring{MaxMonths: proto.Int32(1)}}), nil, "update_mask"},
 		{"list without a mask", rules(&affiliatev1.CommissionRules{Events: []*affiliatev1.EventRate{{EventType: signup}}}), nil, "update_mask"},
 		{"cleared name", &req{}, []string{"name"}, "name"},
 		{"bad URL", &req{WebsiteUrl: proto.String("shop")}, []string{"website_url"}, "website_url"},
@@ -160,7 +160,7 @@ func TestUpdateProgram_RejectsInvalidRequests(t *testing.T) {
 		{"cleared amount", &req{}, []string{"commission_rules.flat_amount_cents"}, "commission_rules.flat_amount_cents"},
 		{"new type without its rate", rules(&affiliatev1.CommissionRules{CommissionType: percentage}), []string{"commission_rules.commission_type"}, "commission_rules.percentage"},
 		{"percentage of a flat programme", rules(&affiliatev1.CommissionRules{Percentage: proto.Float64(1)}), []string{"commission_rules.percentage"}, "commission_rules.percentage"},
-		{"other type's rate", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}), []string{"commission_rules"}, "commission_rules.flat_amount_cents"},
+		{"rate of the other type", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}), []string{"commission_rules"}, "commission_rules.flat_amount_cents"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := f.update(p.Id, tc.req, tc.paths...)
@@ -182,23 +182,23 @@ func TestCheck_CreateProgram(t *testing.T) {
 		{"all fields", fullRequest(), ""},
 		{"one rule", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{HoldPeriodDays: proto.Int32(0)}}, ""},
 		{"two decimals", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(33.33)}}, ""},
-		{"sum of floats", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(0.1 + 0.2)}}, ""},
+		{"0.1 + 0.2 is rounded", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(0.1 + 0.2)}}, ""},
 		{"three decimals", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(33.333)}}, "commission_rules.percentage"},
 		{"not a number", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(math.NaN())}}, "commission_rules.percentage"},
 		{"infinity", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(math.Inf(1))}}, "commission_rules.percentage"},
-		{"both amounts", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}}, "commission_rules.flat_amount_cents"},
-		{"flat type without amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: flat}}, "commission_rules.flat_amount_cents"},
-		{"percentage type without amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: percentage}}, "commission_rules.percentage"},
-		{"percentage with a flat amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: percentage, Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}}, "commission_rules.flat_amount_cents"},
+		{"percentage and flat amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}}, "commission_rules.flat_amount_cents"},
+		{"flat type without a flat amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: flat}}, "commission_rules.flat_amount_cents"},
+		{"percentage type without a percentage", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: percentage}}, "commission_rules.percentage"},
+		{"percentage type with a flat amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: percentage, Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}}, "commission_rules.flat_amount_cents"},
 		{"unknown currency", &affiliatev1.CreateProgramRequest{Currency: proto.String("XYZ")}, "currency"},
-		{"gold", &affiliatev1.CreateProgramRequest{Currency: proto.String("XAU")}, "currency"},
-		{"script", &affiliatev1.CreateProgramRequest{LandingUrl: proto.String("javascript:alert(1)")}, "landing_url"},
-		{"empty terms", &affiliatev1.CreateProgramRequest{TermsUrl: proto.String("")}, "terms_url"},
+		{"currency code of gold", &affiliatev1.CreateProgramRequest{Currency: proto.String("XAU")}, "currency"},
+		{"URL with the scheme javascript", &affiliatev1.CreateProgramRequest{LandingUrl: proto.String("javascript:alert(1)")}, "landing_url"},
+		{"empty URL of the terms", &affiliatev1.CreateProgramRequest{TermsUrl: proto.String("")}, "terms_url"},
 		{"several fields", &affiliatev1.CreateProgramRequest{
 			WebsiteUrl: proto.String("x"), LandingUrl: proto.String("x"), Currency: proto.String("xxx"), AllowedDomains: []string{""},
 			CommissionRules: &rules{CommissionType: flat},
 		}, "website_url landing_url currency allowed_domains[0] commission_rules.flat_amount_cents"},
-		{"URL for a domain", &affiliatev1.CreateProgramRequest{AllowedDomains: []string{"https://a.example"}}, "allowed_domains[0]"},
+		{"URL instead of a domain", &affiliatev1.CreateProgramRequest{AllowedDomains: []string{"https://a.example"}}, "allowed_domains[0]"},
 	} {
 		if got := strings.Join(fields(service.Check(tc.req)), " "); got != tc.wantFields {
 			t.Errorf("%s: Check found violations of %q, want %q", tc.name, got, tc.wantFields)

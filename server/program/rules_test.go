@@ -25,16 +25,16 @@ type (
 
 func TestCreateProgram_StoresAllRules(t *testing.T) {
 	f := newFixture(t)
-	given := fullRequest().CommissionRules
-	given.Tiers = []*tier{
+	rules := fullRequest().CommissionRules
+	rules.Tiers = []*tier{
 		{MinRevenueCents: proto.Int64(900_000), Percentage: proto.Float64(30)},
 		{MinRevenueCents: proto.Int64(0), Percentage: proto.Float64(0.01)},
 		{MinRevenueCents: proto.Int64(50_000), Percentage: proto.Float64(12.34)},
 	}
-	want := proto.CloneOf(given)
-	want.Tiers = []*tier{given.Tiers[1], given.Tiers[2], given.Tiers[0]}
+	want := proto.CloneOf(rules)
+	want.Tiers = []*tier{rules.Tiers[1], rules.Tiers[2], rules.Tiers[0]}
 	want.Recurring.Enabled = proto.Bool(true)
-	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: given})
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: rules})
 	servertest.WantMessage(t, "CreateProgram", p.CommissionRules, want)
 	servertest.WantMessage(t, "GetProgram", f.get(p.Id), p)
 }
@@ -49,8 +49,9 @@ func TestCreateProgram_WithoutRecurringPayments(t *testing.T) {
 	}
 }
 
-// A mask can name fields at any depth. If it names an object, the present fields of the
-// object are merged. Lists are replaced. A field that is named but absent is cleared.
+// A mask can name fields at any depth. If it names an object, the fields that the request
+// sets in this object are merged into the stored object. Lists are replaced. If the mask
+// names a field and the request does not set it, the field is cleared.
 func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 	f := newFixture(t)
 	noLimit := &recurring{Enabled: proto.Bool(true)}
@@ -62,12 +63,12 @@ func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 	}{
 		{"one limit", &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(3)}}, []string{"commission_rules.recurring.max_months"}, func(r *rulesMessage) { r.Recurring.MaxMonths = proto.Int32(3) }},
 		{"one limit cleared", &rulesMessage{Recurring: &recurring{}}, []string{"commission_rules.recurring.max_months"}, func(r *rulesMessage) { r.Recurring.MaxMonths = nil }},
-		{"one limit cleared, without an object", nil, []string{"commission_rules.recurring.max_payments"}, func(r *rulesMessage) { r.Recurring.MaxPayments = nil }},
+		{"one limit cleared, without rules in the request", nil, []string{"commission_rules.recurring.max_payments"}, func(r *rulesMessage) { r.Recurring.MaxPayments = nil }},
 		{"same limit", &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(12)}}, []string{"commission_rules.recurring.max_months"}, func(*rulesMessage) {}},
 		{"recurring cleared", &rulesMessage{}, []string{"commission_rules.recurring"}, func(r *rulesMessage) { r.Recurring = noLimit }},
 		{"recurring merges", &rulesMessage{Recurring: &recurring{MaxPayments: proto.Int32(2)}}, []string{"commission_rules.recurring"}, func(r *rulesMessage) { r.Recurring.MaxPayments = proto.Int32(2) }},
 		{"empty recurring", &rulesMessage{Recurring: &recurring{}}, []string{"commission_rules.recurring"}, func(*rulesMessage) {}},
-		{"recurring inside the whole", &rulesMessage{Recurring: &recurring{MaxPayments: proto.Int32(2)}}, []string{"commission_rules"}, func(r *rulesMessage) { r.Recurring.MaxPayments = proto.Int32(2) }},
+		{"path of all rules merges recurring", &rulesMessage{Recurring: &recurring{MaxPayments: proto.Int32(2)}}, []string{"commission_rules"}, func(r *rulesMessage) { r.Recurring.MaxPayments = proto.Int32(2) }},
 		{"recurring disabled", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}, []string{"commission_rules.recurring.enabled"}, func(r *rulesMessage) { r.Recurring = &recurring{Enabled: proto.Bool(false)} }},
 		{"recurring enabled by default", nil, []string{"commission_rules.recurring.enabled"}, func(*rulesMessage) {}},
 		{"tiers replaced", &rulesMessage{Tiers: []*tier{{MinRevenueCents: proto.Int64(5), Percentage: proto.Float64(2)}, {MinRevenueCents: proto.Int64(1), Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers"}, func(r *rulesMessage) {
@@ -75,8 +76,8 @@ func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 		}},
 		{"same tiers", &rulesMessage{Tiers: fullRequest().CommissionRules.Tiers}, []string{"commission_rules.tiers"}, func(*rulesMessage) {}},
 		{"lists cleared", &rulesMessage{}, []string{"commission_rules.tiers", "commission_rules.products", "commission_rules.events"}, func(r *rulesMessage) { r.Tiers, r.Products, r.Events = nil, nil, nil }},
-		{"lists absent from the whole", &rulesMessage{}, []string{"commission_rules"}, func(*rulesMessage) {}},
-		{"list inside the whole", &rulesMessage{Products: []*productRate{{ProductId: "B", Percentage: proto.Float64(0)}}}, []string{"commission_rules"}, func(r *rulesMessage) {
+		{"path of all rules keeps absent lists", &rulesMessage{}, []string{"commission_rules"}, func(*rulesMessage) {}},
+		{"path of all rules replaces a present list", &rulesMessage{Products: []*productRate{{ProductId: "B", Percentage: proto.Float64(0)}}}, []string{"commission_rules"}, func(r *rulesMessage) {
 			r.Products = []*productRate{{ProductId: "B", Percentage: proto.Float64(0)}}
 		}},
 		{"events replaced", &rulesMessage{Events: []*eventRate{{EventType: signup}}}, []string{"commission_rules.events"}, func(r *rulesMessage) { r.Events = []*eventRate{{EventType: signup}} }},
@@ -84,7 +85,7 @@ func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 			r.LaterPercentage, r.MinOrderCents, r.CapCents = proto.Float64(99.99), proto.Int64(0), proto.Int64(1)
 		}},
 		{"amounts cleared", nil, []string{"commission_rules.later_percentage", "commission_rules.min_order_cents", "commission_rules.cap_cents"}, func(r *rulesMessage) { r.LaterPercentage, r.MinOrderCents, r.CapCents = nil, nil, nil }},
-		{"outside the mask", &rulesMessage{CapCents: proto.Int64(1), Recurring: &recurring{MaxMonths: proto.Int32(1)}}, []string{"commission_rules.hold_period_days"}, func(r *rulesMessage) { r.HoldPeriodDays = proto.Int32(30) }},
+		{"fields outside the mask", &rulesMessage{CapCents: proto.Int64(1), Recurring: &recurring{MaxMonths: proto.Int32(1)}}, []string{"commission_rules.hold_period_days"}, func(r *rulesMessage) { r.HoldPeriodDays = proto.Int32(30) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: fullRequest().CommissionRules})
@@ -103,8 +104,8 @@ func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 	}
 }
 
-// Check reports the path of each invalid rule, all of them at once, and in the same way
-// for create and update requests.
+// Check reports the paths of all invalid rules at once. It reports the same paths for a
+// request that creates a programme and for one that updates a programme.
 func TestCheck_ReportsThePathOfEachInvalidRule(t *testing.T) {
 	service := program.New(nil, nil)
 	ten, cents := proto.Float64(10), proto.Int64(10)
@@ -114,20 +115,20 @@ func TestCheck_ReportsThePathOfEachInvalidRule(t *testing.T) {
 		want  []string
 	}{
 		{"valid", fullRequest().CommissionRules, nil},
-		{"decimals", &rulesMessage{
+		{"too many decimals", &rulesMessage{
 			LaterPercentage: proto.Float64(1.001),
 			Tiers:           []*tier{{MinConversions: cents, Percentage: proto.Float64(1.005)}},
 			Products:        []*productRate{{ProductId: "a", Percentage: proto.Float64(0.001)}},
 			Events:          []*eventRate{{EventType: purchase}, {EventType: signup, Percentage: proto.Float64(99.999)}},
 		}, []string{"commission_rules.later_percentage", "commission_rules.tiers[0].percentage", "commission_rules.products[0].percentage", "commission_rules.events[1].percentage"}},
-		{"tiers without and with both thresholds", &rulesMessage{Tiers: []*tier{{Percentage: proto.Float64(1)}, {MinConversions: cents, MinRevenueCents: cents}}}, []string{"commission_rules.tiers[0].min_conversions", "commission_rules.tiers[1].min_revenue_cents", "commission_rules.tiers[1].percentage"}},
+		{"a tier without a threshold, a tier with two", &rulesMessage{Tiers: []*tier{{Percentage: proto.Float64(1)}, {MinConversions: cents, MinRevenueCents: cents}}}, []string{"commission_rules.tiers[0].min_conversions", "commission_rules.tiers[1].min_revenue_cents", "commission_rules.tiers[1].percentage"}},
 		{"tiers of two kinds", &rulesMessage{Tiers: []*tier{{MinConversions: cents, Percentage: proto.Float64(1)}, {MinRevenueCents: cents, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[1].min_revenue_cents"}},
 		{"threshold twice", &rulesMessage{Tiers: []*tier{{MinConversions: cents, Percentage: proto.Float64(1)}, {MinConversions: proto.Int64(1), Percentage: proto.Float64(1)}, {MinConversions: cents, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[2].min_conversions"}},
-		{"products without and with both rates", &rulesMessage{Products: []*productRate{{ProductId: "a"}, {ProductId: "b", Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.products[0].percentage", "commission_rules.products[1].flat_amount_cents"}},
+		{"a product without a rate, a product with two", &rulesMessage{Products: []*productRate{{ProductId: "a"}, {ProductId: "b", Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.products[0].percentage", "commission_rules.products[1].flat_amount_cents"}},
 		{"product twice", &rulesMessage{Products: []*productRate{{ProductId: "a", Percentage: ten}, {ProductId: "a", FlatAmountCents: cents}}}, []string{"commission_rules.products[1].product_id"}},
-		{"event with both rates", &rulesMessage{Events: []*eventRate{{EventType: purchase, Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.events[0].flat_amount_cents"}},
+		{"event with two rates", &rulesMessage{Events: []*eventRate{{EventType: purchase, Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.events[0].flat_amount_cents"}},
 		{"event twice", &rulesMessage{Events: []*eventRate{{EventType: signup}, {EventType: signup, FlatAmountCents: cents}}}, []string{"commission_rules.events[1].event_type"}},
-		{"no recurring payments, with limits", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1), MaxPayments: proto.Int32(1)}}, []string{"commission_rules.recurring.max_months", "commission_rules.recurring.max_payments"}},
+		{"limits of disabled recurring payments", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1), MaxPayments: proto.Int32(1)}}, []string{"commission_rules.recurring.max_months", "commission_rules.recurring.max_payments"}},
 		{"several violations", &rulesMessage{
 			Percentage: ten, FlatAmountCents: cents, Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1)},
 			Tiers: []*tier{{Percentage: proto.Float64(1.005)}}, Products: []*productRate{{ProductId: "a"}}, Events: []*eventRate{{EventType: signup}, {EventType: signup}},

@@ -203,7 +203,7 @@ func TestMoveProgram_FromEveryStatus(t *testing.T) {
 	}
 }
 
-func TestActivateProgram_RequiresAWebPage(t *testing.T) {
+func TestActivateProgram_RequiresAWebsiteOrLandingURL(t *testing.T) {
 	f := newFixture(t)
 	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	_, err := f.move(f.asOwner(), "activate", p.Id)
@@ -237,16 +237,17 @@ func TestMoveProgram_InParallelSucceedsOnce(t *testing.T) {
 	f.WantCount(1, "events", `select count(*) from events where type = 'program.updated'`)
 }
 
-func TestProgramChanges_AreRecordedAndPublished(t *testing.T) {
+func TestProgramChanges_AreAuditedAndPublished(t *testing.T) {
 	f := newFixture(t)
 	p := f.createNamed("P")
-	// lastVersion checks the last event and returns the version of the programme in it.
-	lastVersion := func(changed, before string) float64 {
+	// lastVersion checks that the last event is about a change of field from
+	// previousValue. It returns the version of the programme in the event.
+	lastVersion := func(field, previousValue string) float64 {
 		t.Helper()
 		object, previous := f.LastEvent(affiliate.EventProgramUpdated)
-		if object["id"] != p.Id || object["name"] != "Q" || len(previous) != 1 || previous[changed] != before {
+		if object["id"] != p.Id || object["name"] != "Q" || len(previous) != 1 || previous[field] != previousValue {
 			t.Errorf("the event is about the programme %v with the name %v and the previous attributes %v, want %s, Q and %s = %s",
-				object["id"], object["name"], previous, p.Id, changed, before)
+				object["id"], object["name"], previous, p.Id, field, previousValue)
 		}
 		version, _ := object["version"].(float64)
 		return version

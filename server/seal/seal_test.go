@@ -9,7 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server/seal"
 )
 
-// entry returns an entry of the setting whose key has 32 equal bytes.
+// entry returns an entry of the setting that New parses. All 32 bytes of its key are
+// fill.
 func entry(kid string, fill byte) string {
 	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
 }
@@ -57,12 +58,12 @@ func TestKeys_Rotation(t *testing.T) {
 		sealed []byte
 		opens  bool
 	}{
-		{"old key's value with both keys", both, before, true},
-		{"new key's value with both keys", both, after, true},
-		{"new key's value with the new key", onlyNew, after, true},
-		{"old key's value without the old key", onlyNew, before, false},
-		{"new key's value with the old key", old, after, false},
-		{"old key's value with the new key's name", both, append([]byte("new:"), before[len("old:"):]...), false},
+		{"value of the old key, opened with both keys", both, before, true},
+		{"value of the new key, opened with both keys", both, after, true},
+		{"value of the new key, opened with the new key", onlyNew, after, true},
+		{"value of the old key, opened with the new key", onlyNew, before, false},
+		{"value of the new key, opened with the old key", old, after, false},
+		{"value of the old key with the kid of the new key", both, append([]byte("new:"), before[len("old:"):]...), false},
 	} {
 		opened, err := tc.keys.Open(tc.sealed, nil)
 		if (err == nil) != tc.opens || tc.opens && string(opened) != "text" {
@@ -133,8 +134,9 @@ func FuzzOpen(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, sealed []byte) {
-		// Open must not panic, and it must not decrypt any value except a sealed "text". The
-		// processes of the fuzzer seal it with different nonces.
+		// Open must not panic. If it decrypts a value, the result must be "text". The
+		// fuzzer can find sealed values of "text" other than valid, because each of
+		// its processes seals the text with its own nonce.
 		if opened, err := keys.Open(sealed, aad); err == nil && string(opened) != "text" {
 			t.Fatalf("%q opened as %q", sealed, opened)
 		}

@@ -17,16 +17,17 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// pendingStore is a Store with a number of remaining deltas. Each batch takes a second.
+// pendingStore is a Store that only counts the deltas that are not yet folded, that is,
+// added to the totals. Each call of FoldStats takes one second.
 type pendingStore struct {
-	deltas  int64
-	batches int // that were folded
-	clock   pgtest.Clock
-	err     error // of each batch
+	deltas int64
+	calls  int // of FoldStats
+	clock  pgtest.Clock
+	err    error // of each call
 }
 
 func (s *pendingStore) FoldStats(_ context.Context, limit int) (int64, error) {
-	s.batches++
+	s.calls++
 	s.clock.Advance(time.Second)
 	folded := min(s.deltas, int64(limit))
 	s.deltas -= folded
@@ -38,12 +39,12 @@ func TestWork_RunsUntilNoDeltaRemains(t *testing.T) {
 	for name, tc := range map[string]struct {
 		deltas          int64
 		err             error
-		wantBatches     int
+		wantCalls       int
 		wantLeft        int64
 		wantLoggedLines int
 	}{
 		"no deltas":                     {0, nil, 1, 0, 0},
-		"a few":                         {3, nil, 1, 0, 0},
+		"less than one batch":           {3, nil, 1, 0, 0},
 		"exactly one batch":             {20_000, nil, 2, 0, 0},
 		"several batches":               {100_001, nil, 6, 0, 0},
 		"more than one run can process": {31 * 20_000, nil, 30, 20_000, 1},
@@ -56,8 +57,8 @@ func TestWork_RunsUntilNoDeltaRemains(t *testing.T) {
 			if err := worker.Work(t.Context(), nil); !errors.Is(err, tc.err) {
 				t.Errorf("Work returned the error %v, want %v", err, tc.err)
 			}
-			if store.batches != tc.wantBatches || store.deltas != tc.wantLeft {
-				t.Errorf("Work folded %d batches and left %d deltas, want %d and %d", store.batches, store.deltas, tc.wantBatches, tc.wantLeft)
+			if store.calls != tc.wantCalls || store.deltas != tc.wantLeft {
+				t.Errorf("Work called FoldStats %d times and left %d deltas, want %d and %d", store.calls, store.deltas, tc.wantCalls, tc.wantLeft)
 			}
 			if got := strings.Count(log.String(), "\n"); got != tc.wantLoggedLines {
 				t.Errorf("Work logged %d lines, want %d:\n%s", got, tc.wantLoggedLines, &log)

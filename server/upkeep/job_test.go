@@ -16,7 +16,7 @@ import (
 )
 
 func TestRun_CreatesClickPartitionsAWeekAhead(t *testing.T) {
-	// It is the 29th in UTC.
+	// In UTC it is already 29 December.
 	clock := pgtest.NewClock(time.Date(2026, 12, 28, 23, 59, 59, 999e6, time.FixedZone("", -5*3600)))
 	f := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
 	var log bytes.Buffer
@@ -43,7 +43,8 @@ func TestRun_CreatesClickPartitionsAWeekAhead(t *testing.T) {
 	}
 }
 
-// rollObserver calls onRoll before each RollClicks.
+// rollObserver calls onRoll before each call of RollClicks, the step that replaces the
+// clicks of old days by sums.
 type rollObserver struct {
 	upkeep.Store
 	onRoll func()
@@ -54,14 +55,16 @@ func (r rollObserver) RollClicks(ctx context.Context) (int64, bool, error) {
 	return r.Store.RollClicks(ctx)
 }
 
-// The job removes visitor data from clicks that are older than 90 days. It replaces days
-// that ended 13 months ago by their sums. While a transaction uses the table, the second
-// step fails. The first step runs before it and still succeeds.
+// The job removes visitor data from clicks that are older than 90 days. Then it
+// replaces the clicks of days that ended 13 months ago by sums. While a transaction uses
+// the table clicks, this second step fails. The first step still succeeds, because it
+// runs before the second step.
 func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now().UTC()
 	f := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
 	young, old := now.Add(-90*24*time.Hour+time.Minute), now.Add(-90*24*time.Hour-time.Minute)
+	// withVisitor returns for each click that has visitor data whether the click is young.
 	withVisitor := func() []string {
 		return f.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second))
 	}
@@ -88,7 +91,7 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	// work runs the job and returns the remaining rows.
 	work := func() (remaining string, err error) {
 		err = worker.Work(ctx, nil)
-		return fmt.Sprintf("%d clicks, %d in sums, %d dead letters, visitor data of clicks that are young: %v",
+		return fmt.Sprintf("%d clicks, %d in sums, %d dead letters, clicks with visitor data are young: %v",
 			f.Count(`select count(*) from clicks`), f.Count(`select coalesce(sum(clicks), 0) from click_days`),
 			f.Count(`select count(*) from click_dead_letters`), withVisitor()), err
 	}
@@ -100,14 +103,14 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	if _, err := reader.Exec(ctx, `select from clicks limit 1`); err != nil {
 		t.Fatal(err)
 	}
-	want := "4 clicks, 0 in sums, 1 dead letters, visitor data of clicks that are young: [true]"
+	want := "4 clicks, 0 in sums, 1 dead letters, clicks with visitor data are young: [true]"
 	if got, err := work(); err == nil || got != want {
 		t.Errorf("while a transaction reads clicks, Work returned the error %v and left %s, want an error and %s", err, got, want)
 	}
 	if err := reader.Rollback(ctx); err != nil {
 		t.Fatal(err)
 	}
-	want = "2 clicks, 2 in sums, 1 dead letters, visitor data of clicks that are young: [true]"
+	want = "2 clicks, 2 in sums, 1 dead letters, clicks with visitor data are young: [true]"
 	for range 2 {
 		if got, err := work(); err != nil || got != want {
 			t.Errorf("Work returned the error %v and left %s, want %s", err, got, want)
@@ -115,8 +118,8 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	}
 }
 
-// The job creates weekly partitions of events and deliveries in advance, drops old ones
-// and logs rows in the default partitions.
+// The job creates weekly partitions of events and deliveries in advance, drops old
+// partitions, and logs rows in the default partitions.
 func TestWork_MaintainsEventPartitions(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now().UTC()
@@ -136,7 +139,7 @@ func TestWork_MaintainsEventPartitions(t *testing.T) {
 		t.Errorf("Work logged %d times that it dropped partitions, want once:\n%s", n, &log)
 	}
 	for _, table := range []string{"events", "webhook_deliveries"} {
-		// There are partitions for the weeks of 7 days ago, of today and of 7 days ahead.
+		// There are partitions for the last week, this week and the next week.
 		f.WantCount(3, "weekly partitions of "+table, `select count(*) from pg_class where relkind = 'r' and relname ~ ('^' || $1 || '_[0-9]{8}$')`, table)
 	}
 	log.Reset()
@@ -148,6 +151,6 @@ func TestWork_MaintainsEventPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "events or deliveries are in a default partition"; !strings.Contains(log.String(), want) {
-		t.Errorf("Run with an event in three weeks logged %q, want a line with %q", &log, want)
+		t.Errorf("Run with an event dated 20 days ahead logged %q, want a line with %q", &log, want)
 	}
 }

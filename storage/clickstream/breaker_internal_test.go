@@ -78,9 +78,9 @@ func TestBreaker_SendsOneProbeAtATime(t *testing.T) {
 // After a probe that ended without a result, the breaker must send another probe.
 func TestBreaker_SendsNextProbeAfterProbeWithoutResult(t *testing.T) {
 	for name, end := range map[string]func(context.Context) error{
-		"canceled": returning(context.Canceled),
-		"panic":    func(context.Context) error { panic("in the call") },
-		"exit":     func(context.Context) error { runtime.Goexit(); return nil },
+		"canceled":        returning(context.Canceled),
+		"panic":           func(context.Context) error { panic("in the call") },
+		"goroutine exits": func(context.Context) error { runtime.Goexit(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, now := openBreaker(t)

@@ -56,7 +56,7 @@ func (c *writeCounter) counts() (maxRunning, sent int) {
 	return c.maxRunning, c.sent
 }
 
-// testOneCallAtATime checks a client whose server hangs. Several goroutines send
+// testOneCallAtATime checks a client whose server hangs, while several goroutines send
 // commands. After the breaker has opened, at most one command at a time may wait for the
 // server.
 func testOneCallAtATime(t *testing.T, client redis.UniversalClient) {
@@ -96,7 +96,7 @@ func testOneCallAtATime(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-func TestBreaker_OneCallAtATimeWaitsForServerThatNeverResponds(t *testing.T) {
+func TestBreaker_SendsOneCallAtATimeToSilentServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestBreaker_OneCallAtATimeWaitsForServerThatNeverResponds(t *testing.T) {
 	testOneCallAtATime(t, connect(t, clickstream.Endpoint{URL: "redis://" + listener.Addr().String()}))
 }
 
-func TestBreaker_OneCallAtATimeWaitsForPausedServer(t *testing.T) {
+func TestBreaker_SendsOneCallAtATimeToPausedServer(t *testing.T) {
 	server := redistest.Start(t)
 	client := connect(t, clickstream.Endpoint{URL: server.URL})
 	writer := clickstream.NewWriter(client, 1)

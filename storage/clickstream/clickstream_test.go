@@ -81,6 +81,8 @@ func marshalBatch(t testing.TB, ids ...affiliate.ClickID) []byte {
 
 func newID() affiliate.ClickID { return affiliate.NewID[affiliate.Click](time.Now()) }
 
+// must returns a function that returns v, or ends the test if err is not nil. Because of
+// this form, must[T](t)(f()) accepts both results of f.
 func must[T any](t testing.TB) func(v T, err error) T {
 	t.Helper()
 	return func(v T, err error) T {
@@ -320,8 +322,8 @@ func testTrimRunsTogetherWithReadersAndWriters(t *testing.T, endpoint clickstrea
 	writer := clickstream.NewWriter(connect(t, endpoint), 1)
 	const n = 1000
 	var acked atomic.Int64
-	var group sync.WaitGroup
-	group.Go(func() {
+	var readersAndWriter sync.WaitGroup
+	readersAndWriter.Go(func() {
 		for range n {
 			if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 				t.Error(err)
@@ -332,7 +334,7 @@ func testTrimRunsTogetherWithReadersAndWriters(t *testing.T, endpoint clickstrea
 	stop := make(chan struct{})
 	for i := range 2 {
 		r := newReader(t, endpoint, fmt.Sprint("reader", i))
-		group.Go(func() {
+		readersAndWriter.Go(func() {
 			for acked.Load() < n {
 				entries, err := r.Next(ctx, 0)
 				if err != nil {
@@ -367,7 +369,7 @@ func testTrimRunsTogetherWithReadersAndWriters(t *testing.T, endpoint clickstrea
 			}
 		}
 	})
-	group.Wait()
+	readersAndWriter.Wait()
 	close(stop)
 	trimmer.Wait()
 	if acked.Load() != n {
@@ -375,6 +377,7 @@ func testTrimRunsTogetherWithReadersAndWriters(t *testing.T, endpoint clickstrea
 	}
 }
 
+// A Tail finds a click among the newest entries of the click's shard.
 func testTailFindsClick(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
@@ -454,30 +457,30 @@ func testDeadLetters(t *testing.T, endpoint clickstream.Endpoint) {
 		t.Errorf("the stream contains %v, want one record with the reason malformed", messages)
 	}
 
-	// Two of the four records are older than day. One of them is older by one
+	// Two of the four records are older than dayAgo, the second of them by only one
 	// millisecond.
-	day := time.Now().Truncate(time.Millisecond).Add(-24 * time.Hour)
+	dayAgo := time.Now().Truncate(time.Millisecond).Add(-24 * time.Hour)
 	if err := client.Del(ctx, clickstream.DeadLetterStream).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for _, stored := range []time.Time{day.Add(-90 * 24 * time.Hour), day.Add(-time.Millisecond), day, day.Add(time.Hour)} {
+	for _, stored := range []time.Time{dayAgo.Add(-90 * 24 * time.Hour), dayAgo.Add(-time.Millisecond), dayAgo, dayAgo.Add(time.Hour)} {
 		must[string](t)(client.XAdd(ctx, &redis.XAddArgs{
 			Stream: clickstream.DeadLetterStream, ID: fmt.Sprint(stored.UnixMilli(), "-0"), Values: []any{"b", stored.String()},
 		}).Result())
 	}
 	for _, want := range []int64{2, 0} {
-		if n, err := r.TrimDeadLetters(ctx, day); err != nil || n != want {
+		if n, err := r.TrimDeadLetters(ctx, dayAgo); err != nil || n != want {
 			t.Errorf("trimmed %d records, %v, want %d", n, err, want)
 		}
 	}
 	messages = must[[]redis.XMessage](t)(client.XRange(ctx, clickstream.DeadLetterStream, "-", "+").Result())
-	if len(messages) != 2 || messages[0].Values["b"] != day.String() {
-		t.Errorf("after trimming, the stream contains %v, want the two records that are not older than %s", messages, day)
+	if len(messages) != 2 || messages[0].Values["b"] != dayAgo.String() {
+		t.Errorf("after trimming, the stream contains %v, want the two records that are not older than %s", messages, dayAgo)
 	}
 	if err := client.Del(ctx, clickstream.DeadLetterStream).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := r.TrimDeadLetters(ctx, day); err != nil || n != 0 {
+	if n, err := r.TrimDeadLetters(ctx, dayAgo); err != nil || n != 0 {
 		t.Errorf("without dead letters, TrimDeadLetters returned %d, %v, want 0", n, err)
 	}
 }

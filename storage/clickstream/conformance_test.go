@@ -27,10 +27,10 @@ func TestStreamOnEachKindOfRedis(t *testing.T) {
 		redistest.Behaviour{Name: "entries of a dead consumer are claimed", Test: on(testEntriesOfDeadConsumerAreClaimed)},
 		redistest.Behaviour{Name: "lost entries are reported", Test: on(testLostEntriesAreReported)},
 		redistest.Behaviour{Name: "trim stops at the oldest unacknowledged entry", Test: on(testTrimStopsAtOldestUnacknowledgedEntry)},
-		redistest.Behaviour{Name: "trim runs together with readers and writers", Test: on(testTrimRunsTogetherWithReadersAndWriters)},
-		redistest.Behaviour{Name: "tail", Test: on(testTailFindsClick)},
+		redistest.Behaviour{Name: "trim runs together with readers and a writer", Test: on(testTrimRunsTogetherWithReadersAndWriters)},
+		redistest.Behaviour{Name: "tail finds a click", Test: on(testTailFindsClick)},
 		redistest.Behaviour{Name: "dead letters", Test: on(testDeadLetters)},
-		redistest.Behaviour{Name: "all shards", Test: on(testAllShards)},
+		redistest.Behaviour{Name: "all shards work in parallel", Test: on(testAllShards)},
 	)
 }
 
@@ -82,7 +82,7 @@ func testAllShards(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx, client := t.Context(), connect(t, endpoint)
 	writer, r, tail := clickstream.NewWriter(client, shardCount), newShardReader(t, endpoint, shardCount, "one"), clickstream.NewTail(client, shardCount)
-	const each = 120 // more than 100, because Redis trims about 100 entries at a time
+	const each = 120 // entries per shard; more than 100, because Redis trims about 100 entries at a time
 	var written acknowledgedClicks
 	var writers sync.WaitGroup
 	for shard := range shardCount {

@@ -24,8 +24,8 @@ func TestConnect_ErrorDoesNotContainURL(t *testing.T) {
 		{URL: "redis://user:hunter2@host", Kind: "hunter2"},
 	} {
 		_, err := clickstream.Connect(endpoint)
-		_, blocking := clickstream.ConnectBlocking(endpoint)
-		for _, err := range []error{err, blocking, endpoint.Check()} {
+		_, blockingErr := clickstream.ConnectBlocking(endpoint)
+		for _, err := range []error{err, blockingErr, endpoint.Check()} {
 			if err == nil || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("the endpoint %v returned the error %v, want an error without hunter2", endpoint, err)
 			}

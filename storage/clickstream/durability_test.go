@@ -60,7 +60,8 @@ func TestCheckDurability_ChecksEachMasterOfCluster(t *testing.T) {
 	}
 }
 
-// Collectors and cores can start before Redis, so the check must wait for Redis.
+// The collector and the core (the API server) can start before Redis, so the check must
+// wait for Redis.
 func TestCheckDurability_WaitsForRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -29,8 +29,8 @@ func TestSentinel_StreamWorksOnPromotedReplica(t *testing.T) {
 			}
 		}
 	}
-	// The entries of four shards are delivered before the failover, and their groups
-	// exist.
+	// Only the entries of four shards are delivered before the failover, so only these
+	// shards have a consumer group.
 	for shard := range 4 {
 		if entries := must[[]clickstream.Entry](t)(r.Next(ctx, shard)); len(entries) != 20 {
 			t.Fatalf("Next returned %d entries of shard %d, want 20", len(entries), shard)
@@ -49,9 +49,9 @@ func TestSentinel_StreamWorksOnPromotedReplica(t *testing.T) {
 	}
 	p.Sentinels[0].Resume()
 
-	// If the replica has not received a group before the failover, the Reader creates the
-	// group again. The new group delivers all entries of the stream again. The test
-	// deletes a group to simulate this.
+	// In a failover, a consumer group is lost if the replica has not received it. The
+	// test deletes a group to get the same state. The Reader must create the group again,
+	// and the new group delivers all entries of the stream again.
 	client := connect(t, endpoint)
 	eventually(t, func() error { return client.XGroupDestroy(ctx, clickstream.Key(3), clickstream.Group).Err() })
 	eventually(t, func() error {
@@ -70,7 +70,7 @@ func TestSentinel_StreamWorksOnPromotedReplica(t *testing.T) {
 }
 
 // If the sentinels do not know the master, a read must return an error. Without the
-// error, the caller would conclude that the stream has no new entries.
+// error, the caller would assume that the stream has no new entries.
 func TestSentinel_UnknownMasterIsAnError(t *testing.T) {
 	t.Parallel()
 	p := redistest.Sentinels(t)

@@ -53,25 +53,25 @@ func TestLookups_ShareOnlyReadsThatStartLater(t *testing.T) {
 			}
 			results <- value.(int64)
 		}
-		first, second := make(chan struct{}), make(chan struct{})
+		releaseFirst, releaseSecond := make(chan struct{}), make(chan struct{})
 		before, during, late := make(chan int64, 1), make(chan int64, 5), make(chan int64, 1)
-		go request(first, before)
+		go request(releaseFirst, before)
 		synctest.Wait() // the first read has started
 		for range 5 {
-			go request(second, during)
+			go request(releaseSecond, during)
 		}
 		synctest.Wait()
 		if reads.Load() != 1 {
 			t.Fatalf("%d reads run at the same time, want 1", reads.Load())
 		}
-		close(first)
+		close(releaseFirst)
 		if got := <-before; got != 1 {
 			t.Errorf("the first request received the result of read %d, want 1", got)
 		}
 		synctest.Wait() // the second read has started
-		go request(second, late)
+		go request(releaseSecond, late)
 		synctest.Wait()
-		close(second)
+		close(releaseSecond)
 		for range 5 {
 			if got := <-during; got != 2 {
 				t.Errorf("a request that arrived during the first read received the result of read %d, want 2", got)

@@ -83,15 +83,15 @@ func TestReader_MissingEntryIsUnknownUntilComplete(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx := t.Context()
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Unknown {
-		t.Errorf("without the marker, the state of a missing code is %v, want Unknown", state)
+		t.Errorf("in an incomplete directory, the state of a missing code is %v, want Unknown", state)
 	}
 	check(t, f.writer.PutReferralCode(ctx, 1, scope, "Anna", code(30)))
 	if entry, state := f.reader.ReferralCode(ctx, scope, "ANNA"); state != directory.Found || entry.AttributionWindowDays != 30 {
-		t.Errorf("without the marker, the entry of an existing code is %v with the state %v, want the window 30", entry, state)
+		t.Errorf("in an incomplete directory, the entry of an existing code is %v with the state %v, want the window 30", entry, state)
 	}
 	f.markComplete(t)
 	if _, state := f.reader.ReferralCode(ctx, scope, "bert"); state != directory.Absent {
-		t.Errorf("with the marker, the state of a missing code is %v, want Absent", state)
+		t.Errorf("in the complete directory, the state of a missing code is %v, want Absent", state)
 	}
 	other := affiliate.Scope{Workspace: scope.Workspace, Mode: scope.Mode.Other()}
 	if _, state := f.reader.ReferralCode(ctx, other, "anna"); state != directory.Absent {
@@ -179,7 +179,7 @@ func TestReader_FindsNewEntriesAtOnce(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx, digest := t.Context(), sha256.Sum256([]byte("pk"))
 	f.markComplete(t)
-	paused := &edgev1.ReferralCodeEntry{ProgramId: []byte("p")}
+	inactive := &edgev1.ReferralCodeEntry{ProgramId: []byte("p")}
 	for name, c := range map[string]struct {
 		write    func() error
 		isUsable func() bool
@@ -205,7 +205,7 @@ func TestReader_FindsNewEntriesAtOnce(t *testing.T) {
 			func() bool { _, state := f.reader.PublicKey(ctx, digest); return state == directory.Found },
 		},
 	} {
-		check(t, f.writer.PutReferralCode(ctx, 1, scope, "bert", paused))
+		check(t, f.writer.PutReferralCode(ctx, 1, scope, "bert", inactive))
 		check(t, f.writer.PutLink(ctx, 1, "1111111111", &edgev1.LinkEntry{}))
 		if c.isUsable() {
 			t.Errorf("%s is usable before the write", name)
@@ -227,12 +227,12 @@ func TestReader_RequestsAfterWriteFindEntry(t *testing.T) {
 		for range 20 {
 			requests.Go(func() {
 				for {
-					after := written.Load()
+					wasWritten := written.Load()
 					_, state := f.reader.ReferralCode(t.Context(), scope, name)
 					if state == directory.Found {
 						return
 					}
-					if after {
+					if wasWritten {
 						missed.Store(true)
 						return
 					}

@@ -29,11 +29,11 @@ func testLinks(t *testing.T, endpoint clickstream.Endpoint) {
 	f := newFixtureAt(t, endpoint)
 	ctx := t.Context()
 	if _, state := f.target(t, "Anna000key"); state != directory.Unknown {
-		t.Errorf("without the marker, the state of a missing link is %v, want Unknown", state)
+		t.Errorf("in an incomplete directory, the state of a missing link is %v, want Unknown", state)
 	}
 	check(t, f.writer.PutLink(ctx, 1, "Anna000key", link("https://a.example/")))
 	if target, state := f.target(t, "Anna000key"); state != directory.Found || target != "https://a.example/" {
-		t.Errorf("without the marker, an existing link has the target %q and the state %v, want https://a.example/ and Found", target, state)
+		t.Errorf("in an incomplete directory, an existing link has the target %q and the state %v, want https://a.example/ and Found", target, state)
 	}
 	f.markComplete(t)
 	if _, state := f.target(t, "anna000key"); state != directory.Absent {

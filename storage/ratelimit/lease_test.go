@@ -86,7 +86,8 @@ func TestLease_FourProcessesShareTheLimit(t *testing.T) {
 func TestLease_SlowRequestsUseOneTokenEach(t *testing.T) {
 	c := newClock()
 	lease := NewLease(connect(t, redistest.New(t)), Options{Timeout: longTimeout, Now: c.now})
-	// With a click every 1.1 s, each click takes a block and returns its unused tokens.
+	// A click is sent every 1.1 s. For each click, the lease takes a block of tokens,
+	// uses one token and returns the others.
 	for i := range 50 {
 		if !lease.Take(t.Context(), tracking, "a").Allowed {
 			t.Fatalf("click %d was refused", i)
@@ -100,8 +101,8 @@ func TestLease_SlowRequestsUseOneTokenEach(t *testing.T) {
 }
 
 // For random requests and sweeps, and for one or four processes, no period of 60 s may
-// contain more requests than the limit. With one process, every refusal must be correct
-// too.
+// contain more admitted requests than the limit. With one process, the oracle also checks
+// every refusal.
 func TestLease_MatchesOracle(t *testing.T) {
 	property := func(client redis.UniversalClient, collectors int) func(*rapid.T) {
 		return func(t *rapid.T) {
@@ -110,7 +111,8 @@ func TestLease_MatchesOracle(t *testing.T) {
 			for i := range leases {
 				leases[i] = NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 			}
-			// With the limit 250 a block has 3 tokens. With the other limits it has one.
+			// A lease takes tokens in blocks. With the limit 250 a block has 3 tokens,
+			// with the other limits it has one.
 			zone := Zone{Name: "test", Limit: rapid.SampledFrom([]int64{5, 20, 250}).Draw(t, "limit")}
 			subject := strconv.FormatInt(lastSubject.Add(1), 10)
 			var reference oracle
@@ -169,6 +171,8 @@ func TestLease_CountsLocallyWithoutRedis(t *testing.T) {
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		c.advance(300 * time.Millisecond)
 		lease.sweep(t.Context())
+		// The lease is settled when it has written all its tokens to its row in the
+		// shared window.
 		lease.mu.Lock()
 		s, _ := lease.subjects.Peek(subjectKey{"tracking", "a"})
 		lease.mu.Unlock()
@@ -194,9 +198,9 @@ func TestLease_IgnoresCallThatArrivesLate(t *testing.T) {
 	lease := NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 	burst([]*Lease{lease}, "a", 5)
 	s := lease.subject(tracking, "a")
-	late := s.row()
+	lateRow := s.row()
 	burst([]*Lease{lease}, "a", 895)
-	granted, _, _, _, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, s.holder, late)
+	granted, _, _, _, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, s.holder, lateRow)
 	if err != nil || granted != 0 {
 		t.Fatalf("the late call returned %d tokens, %v, want 0", granted, err)
 	}
@@ -226,11 +230,11 @@ func TestLease_CallThatIsSentTwiceCountsOnce(t *testing.T) {
 func TestLease_ReturnsTokensWhenRunEnds(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	c := newClock()
-	ending := NewLease(client, Options{Timeout: longTimeout, Now: c.now})
+	stopped := NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	ending.Take(t.Context(), tracking, "a")
-	ending.Run(ctx)
+	stopped.Take(t.Context(), tracking, "a")
+	stopped.Run(ctx)
 	if n := burst([]*Lease{NewLease(client, Options{Timeout: longTimeout, Now: c.now})}, "a", 1100); n != 999 {
 		t.Errorf("another process admits %d requests, want 999", n)
 	}
@@ -255,7 +259,7 @@ func BenchmarkLeaseWithFullRows(b *testing.B) {
 			for i := range leases {
 				leases[i] = NewLease(client, Options{Now: c.now})
 			}
-			second := func() {
+			takeForOneSecond := func() {
 				for _, lease := range leases {
 					for range 12 / collectors {
 						lease.Take(b.Context(), tracking, "a")
@@ -264,11 +268,11 @@ func BenchmarkLeaseWithFullRows(b *testing.B) {
 				c.advance(time.Second)
 			}
 			for range leaseSpan {
-				second()
+				takeForOneSecond()
 			}
 			client.ConfigResetStat(b.Context())
 			for b.Loop() {
-				second()
+				takeForOneSecond()
 			}
 			stats := client.InfoMap(b.Context(), "commandstats").Item("Commandstats", "cmdstat_evalsha")
 			var calls, micros int

@@ -42,23 +42,25 @@ func newClock() *clock {
 func (c *clock) now() time.Time          { return time.UnixMilli(c.ms.Load()) }
 func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// oracle checks the decisions of a Limiter or Lease. It has no buckets: it stores the
-// exact time in ms of every admitted request.
+// oracle checks the decisions of a Limiter or Lease. Unlike these, it has no buckets. It
+// stores the exact time, in ms, of every admitted request.
 type oracle struct{ admitted []int64 }
 
-// count returns the number of requests that were admitted after from and not after to.
-func (o *oracle) count(from, to int64) int64 {
+// count returns the number of requests that were admitted later than afterMs and not
+// later than untilMs.
+func (o *oracle) count(afterMs, untilMs int64) int64 {
 	var n int64
 	for _, at := range o.admitted {
-		if at > from && at <= to {
+		if at > afterMs && at <= untilMs {
 			n++
 		}
 	}
 	return n
 }
 
-// check checks a decision. At most limit requests may be admitted in any 60 s. A request
-// may be refused only if limit requests were admitted in the last spanSeconds.
+// check checks a decision. In any 60 s, the number of admitted requests must not be above
+// limit. A request may be refused only if the number of requests admitted in the last
+// spanSeconds has reached limit.
 func (o *oracle) check(t *rapid.T, result Result, nowMs, limit, spanSeconds int64) {
 	if result.Allowed {
 		o.admitted = append(o.admitted, nowMs)
@@ -259,7 +261,7 @@ func TestLimiter_SimultaneousRequestsShareCall(t *testing.T) {
 		result := <-results
 		switch {
 		case !result.Allowed && result.RetryAfter != 61*time.Second:
-			t.Errorf("RetryAfter is %s, want 61 s, because the current second leaves the window then", result.RetryAfter)
+			t.Errorf("RetryAfter is %s, want 61 s, because the requests of the current second leave the window then", result.RetryAfter)
 		case result.Allowed && remaining[result.Remaining]:
 			t.Errorf("two requests have Remaining %d", result.Remaining)
 		case result.Allowed:
@@ -325,8 +327,8 @@ func TestLimiter_MakesNoCallAfterFailedCall(t *testing.T) {
 	}
 }
 
-// If the clocks of two processes differ, each request counts in the second that its own
-// process has.
+// If the clocks of two processes differ, each request counts in the second that the
+// clock of its own process shows.
 func TestLimiter_DifferentClocksShareWindow(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	const limit, skew = 20, 600 * time.Second

@@ -26,12 +26,12 @@ func BenchmarkMarkUnique(b *testing.B) {
 	for n := range clicks {
 		clicks[n] = click(0)
 	}
-	next := func(round int) {
+	setVisitors := func(round int) {
 		for n := range clicks {
 			clicks[n].IPHash = binary.BigEndian.AppendUint64(nil, uint64(round*visitors/2+n))
 		}
 	}
-	next(0)
+	setVisitors(0)
 	v.MarkUnique(b.Context(), clicks)
 	rounds, unknown := 0, 0
 	redisBefore, memoryBefore := info(b, client, "used_cpu_user", "used_cpu_sys"), info(b, client, "used_memory")
@@ -39,7 +39,7 @@ func BenchmarkMarkUnique(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		rounds++
-		next(rounds)
+		setVisitors(rounds)
 		b.StartTimer()
 		start := cpuTime()
 		unknown += v.MarkUnique(b.Context(), clicks)

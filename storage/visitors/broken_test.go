@@ -62,8 +62,8 @@ func startProxy(t *testing.T, serverURL string) (proxyURL string, breakAfter fun
 		go func() { _, _ = io.Copy(server, client) }()
 		for buffer := make([]byte, 4096); ; {
 			n, err := server.Read(buffer)
-			if after := remaining.Add(-int64(n)); after < 0 {
-				_, _ = client.Write(buffer[:max(0, int64(n)+after)])
+			if left := remaining.Add(-int64(n)); left < 0 {
+				_, _ = client.Write(buffer[:max(0, int64(n)+left)])
 				return
 			}
 			if _, failed := client.Write(buffer[:n]); err != nil || failed != nil {

@@ -25,11 +25,11 @@ func TestVisitorsOnEachKindOfRedis(t *testing.T) {
 	redistest.OnEachKind(
 		t,
 		redistest.Behaviour{Name: "visitor is new after a day", Test: on(testVisitorIsNewAfterADay)},
-		redistest.Behaviour{Name: "stored visitors of other times", Test: on(testStoredVisitorsOfOtherTimes)},
+		redistest.Behaviour{Name: "visitors stored earlier or later", Test: on(testStoredVisitorsOfOtherTimes)},
 		redistest.Behaviour{Name: "old days are deleted", Test: on(testOldDaysAreDeleted)},
-		redistest.Behaviour{Name: "partly lost hash", Test: on(testPartlyLostHash)},
-		redistest.Behaviour{Name: "bucket needs several calls", Test: on(testBucketNeedsSeveralCalls)},
-		redistest.Behaviour{Name: "bucket fails alone", Test: on(testBucketFailsAlone)},
+		redistest.Behaviour{Name: "hash is lost in whole or in part", Test: on(testPartlyLostHash)},
+		redistest.Behaviour{Name: "large bucket needs several calls", Test: on(testBucketNeedsSeveralCalls)},
+		redistest.Behaviour{Name: "only clicks of the failed bucket are unknown", Test: on(testBucketFailsAlone)},
 		redistest.Behaviour{Name: "script flush", Test: func(t *testing.T, url, kind string) {
 			t.Helper()
 			if kind == string(clickstream.Single) { // the single server is shared with other tests
@@ -63,8 +63,8 @@ func testVisitorIsNewAfterADay(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// A visitor is known if it was stored less than 24 hours ago. The stored time can also be
-// in the future, because the clock may have been set back.
+// A visitor is known if the stored time is less than 24 hours before or after the current
+// time. It can be after the current time, because the clock may have been set back.
 func testStoredVisitorsOfOtherTimes(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
@@ -73,6 +73,7 @@ func testStoredVisitorsOfOtherTimes(t *testing.T, client redis.UniversalClient) 
 		72 * time.Hour: false, 30 * 24 * time.Hour: false, 365 * 24 * time.Hour: false,
 		-time.Hour: true, -23 * time.Hour: true, -25 * time.Hour: false, -48 * time.Hour: false, -365 * 24 * time.Hour: false,
 	} {
+		// Each case has its own referral code and therefore its own visitor.
 		codeOfCase := func(c *affiliate.Click) { c.ReferralCode = since.String() }
 		first, second, third := click(0, codeOfCase), click(1, codeOfCase), click(2, codeOfCase)
 		mark(t, v, first)
@@ -299,14 +300,14 @@ func deleteAll(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// makeOlder changes the stored visitors as if they had been stored earlier by the given
+// makeOlder changes the stored visitors as if they had been stored earlier, by the given
 // duration.
-func makeOlder(t *testing.T, client redis.UniversalClient, by time.Duration) {
+func makeOlder(t *testing.T, client redis.UniversalClient, duration time.Duration) {
 	t.Helper()
 	all := storedVisitors(t, client)
 	deleteAll(t, client)
 	for _, v := range all {
-		seconds := int64(binary.BigEndian.Uint32([]byte(v.value[tokenSize:]))) - int64(by/time.Second)
+		seconds := int64(binary.BigEndian.Uint32([]byte(v.value[tokenSize:]))) - int64(duration/time.Second)
 		day := seconds / 86400
 		key := v.key[:len(v.key)-1] + strconv.FormatInt(day%2, 10)
 		value := v.value[:tokenSize] + string(binary.BigEndian.AppendUint32(nil, uint32(seconds)))

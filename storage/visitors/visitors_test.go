@@ -37,10 +37,10 @@ var (
 
 // click returns a new click that was received the given number of seconds after baseTime.
 // All clicks have the same visitor unless a change function sets other values.
-func click(after int, change ...func(*affiliate.Click)) *affiliate.Click {
+func click(seconds int, change ...func(*affiliate.Click)) *affiliate.Click {
 	c := &affiliate.Click{
 		ID: affiliate.NewID[affiliate.Click](baseTime), Scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}, ReferralCode: "anna",
-		ReceivedAt: baseTime.Add(time.Duration(after) * time.Second), Consent: affiliate.ConsentGranted, IPHash: []byte("0123456"), UAHash: []byte("agent"),
+		ReceivedAt: baseTime.Add(time.Duration(seconds) * time.Second), Consent: affiliate.ConsentGranted, IPHash: []byte("0123456"), UAHash: []byte("agent"),
 	}
 	for _, f := range change {
 		f(c)
