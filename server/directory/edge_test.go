@@ -76,16 +76,16 @@ func send(t *testing.T, method, url, body string, headers ...string) reply {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var read struct {
+	var fields struct {
 		Code     string `json:"code"`
 		Discount any    `json:"discount"`
 	}
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
-		if err := json.Unmarshal(text, &read); err != nil {
+		if err := json.Unmarshal(text, &fields); err != nil {
 			t.Fatalf("the response %s: %v", text, err)
 		}
 	}
-	return reply{response.StatusCode, response.Header.Get("Location"), read.Code, read.Discount}
+	return reply{response.StatusCode, response.Header.Get("Location"), fields.Code, fields.Discount}
 }
 
 // A change in the database reaches collectors that have the old entry in their caches,
@@ -99,7 +99,7 @@ func TestSync_ReachesCollectors(t *testing.T) {
 	f.waitUntilComplete()
 	base := startCollector(t, url)
 	keysJob, programJob, participantJob := affiliate.SyncDirectory{}, affiliate.SyncDirectory{Program: &f.Program}, affiliate.SyncDirectory{Participant: &participant.ID}
-	short := f.Texts(`select short_key from links where id::text = $1`, participant.Link.String())[0]
+	shortKey := f.Texts(`select short_key from links where id::text = $1`, participant.Link.String())[0]
 	click := func() reply {
 		t.Helper()
 		return send(t, http.MethodPost, base+"/v1/clicks", `{"referral_code":"jane"}`, "X-Public-Key", key.Reveal(), "Origin", "https://pages.example")
@@ -126,7 +126,7 @@ func TestSync_ReachesCollectors(t *testing.T) {
 	if got := click(); got.status != 201 || got.discount != nil {
 		t.Fatalf("a click returned %+v, want the status 201 without a discount", got)
 	}
-	if got, want := visit(short), "https://a.example?via=jane&aff_click_id="; got.status != 302 || !strings.HasPrefix(got.location, want) {
+	if got, want := visit(shortKey), "https://a.example?via=jane&aff_click_id="; got.status != 302 || !strings.HasPrefix(got.location, want) {
 		t.Fatalf("a visit of the short link returned %+v, want the status 302 and a location that begins with %s", got, want)
 	}
 	if got := visit("0000000000"); got.status != 404 {
@@ -148,14 +148,14 @@ func TestSync_ReachesCollectors(t *testing.T) {
 	}, participantJob, func() bool { return click().discount == nil })
 
 	change("the link has a new destination", exec(`update links set destination_url = 'https://a.example/new'`), participantJob,
-		func() bool { return strings.HasPrefix(visit(short).location, "https://a.example/new?via=jane&") })
+		func() bool { return strings.HasPrefix(visit(shortKey).location, "https://a.example/new?via=jane&") })
 	change("the link's domain is not allowed", exec(`update programs set allowed_domains = '{b.example}'`), programJob,
-		func() bool { return visit(short).status == 404 })
+		func() bool { return visit(shortKey).status == 404 })
 	if got := click(); got.status != 201 {
 		t.Errorf("a click on a link to a domain that is not allowed returned %+v, want the status 201", got)
 	}
 	change("the link's domain is allowed again", exec(`update programs set allowed_domains = '{"*.example",a.example}'`), programJob,
-		func() bool { return visit(short).status == 302 })
+		func() bool { return visit(shortKey).status == 302 })
 	change("a short link that was requested before it existed", exec(`update links set short_key = '0000000000'`), participantJob, bothHave(302, 201))
 	change("the link is deleted", exec(`update links set deleted_at = $1`, f.Now()), participantJob, bothHave(404, 404))
 	change("the link is restored", exec(`update links set deleted_at = null`), participantJob, bothHave(302, 201))

@@ -27,14 +27,14 @@ func TestKeep_FillsEmptyAndLostDirectory(t *testing.T) {
 	valid, revoked := f.newKey(), f.newKey(pgtest.Row{"revoked_at": f.Now()})
 	// 2,500 codes are more than two pages. Each code has its own link.
 	f.Exec(`
-		with made as (
+		with new_links as (
 			insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, is_default, created_at, updated_at)
 			select $1, gen_random_uuid(), $3, $4, $2, 'code-' || n, 'key' || lpad(n::text, 7, '0'), 'https://a.example/' || n, false, $5, $5
 			from generate_series(1, 2500) n
 			returning id, code
 		)
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
-		select $1, $2, code, $3, $4, id, $5 from made`, f.Scope.Workspace, f.Scope.Mode, f.Program, participant.ID, f.Now())
+		select $1, $2, code, $3, $4, id, $5 from new_links`, f.Scope.Workspace, f.Scope.Mode, f.Program, participant.ID, f.Now())
 	f.keep(config())
 
 	for _, situation := range []string{"an empty directory", "a directory that lost its data"} {

@@ -24,7 +24,7 @@ func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
 	join := func(status string) string { return f.Join("Jane", pgtest.Row{"status": status}).ID.String() }
 	first, second, alreadyApproved := join("pending"), join("pending"), join("approved")
 	erased := f.Join("Dan", pgtest.Row{"status": "pending", "erased_at": f.Now()}).ID.String()
-	elsewhere := f.inNewProgram().mustApply("Eve").Id
+	inOtherProgram := f.inNewProgram().mustApply("Eve").Id
 	unknown := affiliate.NewID[affiliate.Participant](f.Now()).String()
 
 	success := func(id string, status affiliatev1.ParticipantStatus) *affiliatev1.BulkParticipantResult {
@@ -35,7 +35,7 @@ func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
 		return &affiliatev1.BulkParticipantResult{ParticipantId: id, StatusCode: code, Status: status, Code: new(string(reason)), Message: message}
 	}
 	got, err := f.bulk(f.asOwner(), "reject", f.Program.String(),
-		unknown, first, alreadyApproved, strings.ToUpper(first), erased, elsewhere, second, unknown)
+		unknown, first, alreadyApproved, strings.ToUpper(first), erased, inOtherProgram, second, unknown)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
 			success(first, rejected),
 			failure(alreadyApproved, 409, affiliate.ReasonParticipantState, approved),
 			failure(erased, 409, affiliate.ReasonParticipantErased, pending),
-			failure(elsewhere, 404, affiliate.ReasonNotFound, 0),
+			failure(inOtherProgram, 404, affiliate.ReasonNotFound, 0),
 			success(second, rejected),
 		},
 	}

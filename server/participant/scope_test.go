@@ -62,14 +62,14 @@ func TestParticipantLists_OfOtherScopesAreNotFound(t *testing.T) {
 	f := newFixture(t)
 	testMode, stranger := f.in(f.InOtherMode()), f.in(f.NewShop(affiliate.ModeLive))
 	f.mustApply("Jane")
-	own := f.Program.String()
+	programID := f.Program.String()
 	invite := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
 	for name, tc := range map[string]struct {
 		caller  context.Context
 		program string
 	}{
-		"the other mode":       {testMode.asOwner(), own},
-		"another workspace":    {stranger.asOwner(), own},
+		"the other mode":       {testMode.asOwner(), programID},
+		"another workspace":    {stranger.asOwner(), programID},
 		"unknown programme":    {f.asOwner(), affiliate.NewID[affiliate.Program](f.Now()).String()},
 		"invalid programme id": {f.asOwner(), "42"},
 	} {

@@ -25,7 +25,7 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 	private := f.program(shop, "Private", pgtest.Row{"is_public": false})
 	shared := f.program(shop, "Shared", nil)
 	test := f.program(shop, "Test", pgtest.Row{"mode": "test", "is_public": false})
-	var foreign []string
+	var foreign []string // texts that no response to John may contain
 	for _, p := range []program{private, shared} {
 		id := p.join(jane, pgtest.Row{"referral_code": "foreign-" + p.Program.String()[30:]})
 		p.addDelta(id, f.Now().Truncate(time.Hour), pgtest.Row{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
@@ -44,6 +44,7 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 	foreign = append(foreign, "z***@")
 	before := f.profile(jane)
 
+	// foreign begins with the ids of Jane's participant and commission.
 	ids := []string{private.Program.String(), shared.Program.String(), test.Program.String(), foreign[0], foreign[1], jane.String(), shop.String()}
 	calls := map[string]func(ctx context.Context, id string) (proto.Message, error){
 		"ListPartnerPrograms mine": func(ctx context.Context, _ string) (proto.Message, error) {

@@ -296,16 +296,16 @@ func TestCreateGroup_WaitsForTheArchivingOfTheProgram(t *testing.T) {
 	f := newFixture(t)
 	p := f.createNamed("P")
 	tx, wait := f.begin(`update programs set status = 'archived' where id = $1`, p.Id)
-	created := make(chan error, 1)
+	createErr := make(chan error, 1)
 	go func() {
 		_, err := f.service.CreateGroup(f.asOwner(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "G", Percentage: new(1.0)})
-		created <- err
+		createErr <- err
 	}()
 	wait()
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.RequireRefusal(t, <-created, affiliate.ReasonProgramStateInvalid)
+	pgtest.RequireRefusal(t, <-createErr, affiliate.ReasonProgramStateInvalid)
 }
 
 func TestDeleteGroup_InUseIsRefused(t *testing.T) {
@@ -361,13 +361,13 @@ func TestDeleteGroup_WaitsForAJoiningParticipant(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			g := f.createGroup(p.Id, tc.name)
 			tx, wait := f.begin(`update participants set group_id = $1 where id = $2`, g.Id, f.join(g).ID)
-			deleted := make(chan error, 1)
-			go func() { deleted <- f.deleteGroup(g) }()
+			deleteErr := make(chan error, 1)
+			go func() { deleteErr <- f.deleteGroup(g) }()
 			wait()
 			if err := tc.end(tx); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-deleted; !errors.Is(err, tc.want) {
+			if err := <-deleteErr; !errors.Is(err, tc.want) {
 				t.Errorf("DeleteGroup returned the error %v, want %v", err, tc.want)
 			}
 		})

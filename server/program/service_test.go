@@ -253,12 +253,12 @@ func TestProgramChanges_AreAuditedAndPublished(t *testing.T) {
 		return version
 	}
 	f.mustUpdate(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name")
-	updated := lastVersion("name", "P")
+	updateVersion := lastVersion("name", "P")
 	f.clock.Advance(time.Second)
 	f.mustMove("activate", p.Id)
-	activated := lastVersion("status", "draft")
-	if updated == 0 || activated <= updated {
-		t.Errorf("the events have the versions %v and %v, want increasing versions", updated, activated)
+	activationVersion := lastVersion("status", "draft")
+	if updateVersion == 0 || activationVersion <= updateVersion {
+		t.Errorf("the events have the versions %v and %v, want increasing versions", updateVersion, activationVersion)
 	}
 	audit := f.Texts(`
 		select concat_ws(' ', action, before, after) from audit_log

@@ -49,29 +49,29 @@ func TestKeys_Rotation(t *testing.T) {
 	old := newKeys(t, entry("old", 1))
 	both := newKeys(t, entry("new", 2)+", "+entry("old", 1))
 	onlyNew := newKeys(t, entry("new", 2))
-	before := old.Seal([]byte("text"), nil)
-	after := both.Seal([]byte("text"), nil)
+	sealedByOld := old.Seal([]byte("text"), nil)
+	sealedByNew := both.Seal([]byte("text"), nil)
 
 	for _, tc := range []struct {
-		name   string
-		keys   *seal.Keys
-		sealed []byte
-		opens  bool
+		name        string
+		keys        *seal.Keys
+		sealed      []byte
+		wantSuccess bool
 	}{
-		{"value of the old key, opened with both keys", both, before, true},
-		{"value of the new key, opened with both keys", both, after, true},
-		{"value of the new key, opened with the new key", onlyNew, after, true},
-		{"value of the old key, opened with the new key", onlyNew, before, false},
-		{"value of the new key, opened with the old key", old, after, false},
-		{"value of the old key with the kid of the new key", both, append([]byte("new:"), before[len("old:"):]...), false},
+		{"value of the old key, opened with both keys", both, sealedByOld, true},
+		{"value of the new key, opened with both keys", both, sealedByNew, true},
+		{"value of the new key, opened with the new key", onlyNew, sealedByNew, true},
+		{"value of the old key, opened with the new key", onlyNew, sealedByOld, false},
+		{"value of the new key, opened with the old key", old, sealedByNew, false},
+		{"value of the old key with the kid of the new key", both, append([]byte("new:"), sealedByOld[len("old:"):]...), false},
 	} {
 		opened, err := tc.keys.Open(tc.sealed, nil)
-		if (err == nil) != tc.opens || tc.opens && string(opened) != "text" {
-			t.Errorf("%s: Open returned %q, error %v, want success: %t", tc.name, opened, err, tc.opens)
+		if (err == nil) != tc.wantSuccess || tc.wantSuccess && string(opened) != "text" {
+			t.Errorf("%s: Open returned %q, error %v, want success: %t", tc.name, opened, err, tc.wantSuccess)
 		}
 	}
-	if !bytes.HasPrefix(after, []byte("new:")) {
-		t.Errorf("the value is sealed with the key %q, want the first key, new", after[:4])
+	if !bytes.HasPrefix(sealedByNew, []byte("new:")) {
+		t.Errorf("the value is sealed with the key %q, want the first key, new", sealedByNew[:4])
 	}
 }
 

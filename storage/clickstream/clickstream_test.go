@@ -39,6 +39,7 @@ func newReader(t testing.TB, endpoint clickstream.Endpoint, consumer string) *cl
 	return newShardReader(t, endpoint, 1, consumer)
 }
 
+// newShardReader returns a Reader of the given number of shards.
 func newShardReader(t testing.TB, endpoint clickstream.Endpoint, shards int, consumer string) *clickstream.Reader {
 	t.Helper()
 	blocking, err := clickstream.ConnectBlocking(endpoint)
@@ -259,8 +260,8 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, endpoint clickstream
 	writer, r := clickstream.NewWriter(client, 1), newReader(t, endpoint, "one")
 	// The entry with the index unacked is acknowledged last.
 	const n, unacked = 400, 200
-	// trimmed calls Trim and returns the total number of entries that have been removed.
-	trimmed := func() int64 {
+	// trimAndCount calls Trim and returns the total number of removed entries.
+	trimAndCount := func() int64 {
 		t.Helper()
 		if _, err := r.Trim(ctx, 0); err != nil {
 			t.Fatal(err)
@@ -275,7 +276,7 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, endpoint clickstream
 			t.Fatal(err)
 		}
 	}
-	if n := trimmed(); n != 0 {
+	if n := trimAndCount(); n != 0 {
 		t.Fatalf("without a group, %d entries were trimmed, want 0", n)
 	}
 	var ids []string
@@ -284,7 +285,7 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, endpoint clickstream
 			ids = append(ids, entry.ID)
 		}
 	}
-	if n := trimmed(); n != 0 {
+	if n := trimAndCount(); n != 0 {
 		t.Fatalf("with all entries pending, %d entries were trimmed, want 0", n)
 	}
 	if err := r.Ack(ctx, 0, ids[:unacked]...); err != nil {
@@ -293,7 +294,7 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, endpoint clickstream
 	if err := r.Ack(ctx, 0, ids[unacked+1:]...); err != nil {
 		t.Fatal(err)
 	}
-	if n := trimmed(); n == 0 || n > unacked {
+	if n := trimAndCount(); n == 0 || n > unacked {
 		t.Fatalf("with entry %d pending, %d entries were trimmed, want 1 to %d", unacked, n, unacked)
 	}
 	if err := client.XGroupCreate(ctx, clickstream.Key(0), "another", "0").Err(); err != nil {
@@ -302,14 +303,14 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, endpoint clickstream
 	if err := r.Ack(ctx, 0, ids[unacked]); err != nil {
 		t.Fatal(err)
 	}
-	before := trimmed()
+	before := trimAndCount()
 	if before > unacked {
 		t.Fatalf("with a group that has read nothing, %d entries were trimmed, want at most %d", before, unacked)
 	}
 	if err := client.XGroupDestroy(ctx, clickstream.Key(0), "another").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if n := trimmed(); n <= before {
+	if n := trimAndCount(); n <= before {
 		t.Fatalf("with all entries acknowledged, %d entries were trimmed, want more than %d", n, before)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 func TestStreamOnEachKindOfRedis(t *testing.T) {
 	t.Parallel()
-	on := func(test func(*testing.T, clickstream.Endpoint)) func(*testing.T, string, string) {
+	withEndpoint := func(test func(*testing.T, clickstream.Endpoint)) func(*testing.T, string, string) {
 		return func(t *testing.T, url, kind string) {
 			t.Helper()
 			test(t, clickstream.Endpoint{URL: url, Kind: clickstream.Kind(kind)})
@@ -21,16 +21,16 @@ func TestStreamOnEachKindOfRedis(t *testing.T) {
 	}
 	redistest.OnEachKind(
 		t,
-		redistest.Behaviour{Name: "entries are delivered until acknowledged", Test: on(testEntriesAreDeliveredUntilAcknowledged)},
-		redistest.Behaviour{Name: "a lost group is created again", Test: on(testLostGroupIsCreatedAgain)},
-		redistest.Behaviour{Name: "a rewound group is reported", Test: on(testRewoundGroupIsReportedOnce)},
-		redistest.Behaviour{Name: "entries of a dead consumer are claimed", Test: on(testEntriesOfDeadConsumerAreClaimed)},
-		redistest.Behaviour{Name: "lost entries are reported", Test: on(testLostEntriesAreReported)},
-		redistest.Behaviour{Name: "trim stops at the oldest unacknowledged entry", Test: on(testTrimStopsAtOldestUnacknowledgedEntry)},
-		redistest.Behaviour{Name: "trim runs together with readers and a writer", Test: on(testTrimRunsTogetherWithReadersAndWriters)},
-		redistest.Behaviour{Name: "tail finds a click", Test: on(testTailFindsClick)},
-		redistest.Behaviour{Name: "dead letters", Test: on(testDeadLetters)},
-		redistest.Behaviour{Name: "all shards work in parallel", Test: on(testAllShards)},
+		redistest.Behaviour{Name: "entries are delivered until acknowledged", Test: withEndpoint(testEntriesAreDeliveredUntilAcknowledged)},
+		redistest.Behaviour{Name: "a lost group is created again", Test: withEndpoint(testLostGroupIsCreatedAgain)},
+		redistest.Behaviour{Name: "a rewound group is reported", Test: withEndpoint(testRewoundGroupIsReportedOnce)},
+		redistest.Behaviour{Name: "entries of a dead consumer are claimed", Test: withEndpoint(testEntriesOfDeadConsumerAreClaimed)},
+		redistest.Behaviour{Name: "lost entries are reported", Test: withEndpoint(testLostEntriesAreReported)},
+		redistest.Behaviour{Name: "trim stops at the oldest unacknowledged entry", Test: withEndpoint(testTrimStopsAtOldestUnacknowledgedEntry)},
+		redistest.Behaviour{Name: "trim runs together with readers and a writer", Test: withEndpoint(testTrimRunsTogetherWithReadersAndWriters)},
+		redistest.Behaviour{Name: "tail finds a click", Test: withEndpoint(testTailFindsClick)},
+		redistest.Behaviour{Name: "dead letters", Test: withEndpoint(testDeadLetters)},
+		redistest.Behaviour{Name: "all shards work in parallel", Test: withEndpoint(testAllShards)},
 	)
 }
 

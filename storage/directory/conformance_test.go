@@ -16,7 +16,7 @@ import (
 
 func TestDirectoryOnEachKindOfRedis(t *testing.T) {
 	t.Parallel()
-	on := func(test func(*testing.T, clickstream.Endpoint)) func(*testing.T, string, string) {
+	withEndpoint := func(test func(*testing.T, clickstream.Endpoint)) func(*testing.T, string, string) {
 		return func(t *testing.T, url, kind string) {
 			t.Helper()
 			test(t, clickstream.Endpoint{URL: url, Kind: clickstream.Kind(kind)})
@@ -24,12 +24,12 @@ func TestDirectoryOnEachKindOfRedis(t *testing.T) {
 	}
 	redistest.OnEachKind(
 		t,
-		redistest.Behaviour{Name: "newest version remains", Test: on(testNewestVersionRemains)},
-		redistest.Behaviour{Name: "subscribed reader drops changed code", Test: on(testSubscribedReaderDropsChangedCode)},
-		redistest.Behaviour{Name: "subscribed reader drops changed link", Test: on(testSubscribedReaderDropsChangedLink)},
-		redistest.Behaviour{Name: "links", Test: on(testLinks)},
-		redistest.Behaviour{Name: "rebuild is not complete after a loss", Test: on(testRebuildIsNotCompleteAfterLoss)},
-		redistest.Behaviour{Name: "batch after a script flush", Test: on(testBatchAfterScriptFlush)},
+		redistest.Behaviour{Name: "newest version remains", Test: withEndpoint(testNewestVersionRemains)},
+		redistest.Behaviour{Name: "subscribed reader drops changed code", Test: withEndpoint(testSubscribedReaderDropsChangedCode)},
+		redistest.Behaviour{Name: "subscribed reader drops changed link", Test: withEndpoint(testSubscribedReaderDropsChangedLink)},
+		redistest.Behaviour{Name: "links", Test: withEndpoint(testLinks)},
+		redistest.Behaviour{Name: "rebuild is not complete after a loss", Test: withEndpoint(testRebuildIsNotCompleteAfterLoss)},
+		redistest.Behaviour{Name: "batch after a script flush", Test: withEndpoint(testBatchAfterScriptFlush)},
 	)
 }
 

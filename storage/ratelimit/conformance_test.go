@@ -13,7 +13,7 @@ import (
 )
 
 func TestLimitsOnEachKindOfRedis(t *testing.T) {
-	on := func(test func(*testing.T, redis.UniversalClient)) func(*testing.T, string, string) {
+	withClient := func(test func(*testing.T, redis.UniversalClient)) func(*testing.T, string, string) {
 		return func(t *testing.T, url, kind string) {
 			t.Helper()
 			client, err := clickstream.Connect(clickstream.Endpoint{URL: url, Kind: clickstream.Kind(kind)})
@@ -26,8 +26,8 @@ func TestLimitsOnEachKindOfRedis(t *testing.T) {
 	}
 	redistest.OnEachKind(
 		t,
-		redistest.Behaviour{Name: "limiters share a limit", Test: on(testLimitersShareLimit)},
-		redistest.Behaviour{Name: "leases share a limit", Test: on(testLeasesShareLimit)},
+		redistest.Behaviour{Name: "limiters share a limit", Test: withClient(testLimitersShareLimit)},
+		redistest.Behaviour{Name: "leases share a limit", Test: withClient(testLeasesShareLimit)},
 	)
 }
 

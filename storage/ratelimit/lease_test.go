@@ -171,8 +171,8 @@ func TestLease_CountsLocallyWithoutRedis(t *testing.T) {
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		c.advance(300 * time.Millisecond)
 		lease.sweep(t.Context())
-		// The lease is settled when it has written all its tokens to its row in the
-		// shared window.
+		// The lease is settled when its row in the shared window contains all tokens
+		// that it has used.
 		lease.mu.Lock()
 		s, _ := lease.subjects.Peek(subjectKey{"tracking", "a"})
 		lease.mu.Unlock()

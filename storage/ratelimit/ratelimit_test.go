@@ -310,13 +310,13 @@ func TestLimiter_MakesNoCallAfterFailedCall(t *testing.T) {
 	zone := Zone{Name: "test", Limit: 10, LocalLimit: 3}
 	commands := &commandCounter{}
 	client.AddHook(commands)
-	key, failed := windowKey(nil, zone.Name, "a"), &sharedCall{started: true, done: make(chan struct{}), err: context.DeadlineExceeded}
-	limiter.calls[key] = failed
-	close(failed.done)
+	key, failedCall := windowKey(nil, zone.Name, "a"), &sharedCall{started: true, done: make(chan struct{}), err: context.DeadlineExceeded}
+	limiter.calls[key] = failedCall
+	close(failedCall.done)
 	allowed := 0
 	for range 5 {
 		limiter.mu.Lock()
-		limiter.calls[key] = failed
+		limiter.calls[key] = failedCall
 		limiter.mu.Unlock()
 		if limiter.Allow(t.Context(), zone, "a").Allowed {
 			allowed++

@@ -20,7 +20,7 @@ func TestMarkUnique_UsesRepliesBeforeConnectionBreaks(t *testing.T) {
 		clicks = append(clicks, clicksOfBucket(bucket, 1)...)
 	}
 	mark(t, v, clicks...)
-	const received = 3 // number of replies before the connection breaks
+	const received = 3 // number of replies before the connection breaks; a reply is a token and a time
 	breakAfter(received * len("$12\r\ntoken___time\r\n"))
 	for _, c := range clicks {
 		c.Unique = false

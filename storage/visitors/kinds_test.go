@@ -16,7 +16,7 @@ import (
 
 func TestVisitorsOnEachKindOfRedis(t *testing.T) {
 	t.Parallel()
-	on := func(test func(*testing.T, redis.UniversalClient)) func(*testing.T, string, string) {
+	withClient := func(test func(*testing.T, redis.UniversalClient)) func(*testing.T, string, string) {
 		return func(t *testing.T, url, kind string) {
 			t.Helper()
 			test(t, connectTo(t, url, kind))
@@ -24,12 +24,12 @@ func TestVisitorsOnEachKindOfRedis(t *testing.T) {
 	}
 	redistest.OnEachKind(
 		t,
-		redistest.Behaviour{Name: "visitor is new after a day", Test: on(testVisitorIsNewAfterADay)},
-		redistest.Behaviour{Name: "visitors stored earlier or later", Test: on(testStoredVisitorsOfOtherTimes)},
-		redistest.Behaviour{Name: "old days are deleted", Test: on(testOldDaysAreDeleted)},
-		redistest.Behaviour{Name: "hash is lost in whole or in part", Test: on(testPartlyLostHash)},
-		redistest.Behaviour{Name: "large bucket needs several calls", Test: on(testBucketNeedsSeveralCalls)},
-		redistest.Behaviour{Name: "only clicks of the failed bucket are unknown", Test: on(testBucketFailsAlone)},
+		redistest.Behaviour{Name: "visitor is new after a day", Test: withClient(testVisitorIsNewAfterADay)},
+		redistest.Behaviour{Name: "visitors stored earlier or later", Test: withClient(testStoredVisitorsOfOtherTimes)},
+		redistest.Behaviour{Name: "old days are deleted", Test: withClient(testOldDaysAreDeleted)},
+		redistest.Behaviour{Name: "hash is lost in whole or in part", Test: withClient(testPartlyLostHash)},
+		redistest.Behaviour{Name: "large bucket needs several calls", Test: withClient(testBucketNeedsSeveralCalls)},
+		redistest.Behaviour{Name: "only clicks of the failed bucket are unknown", Test: withClient(testBucketFailsAlone)},
 		redistest.Behaviour{Name: "script flush", Test: func(t *testing.T, url, kind string) {
 			t.Helper()
 			if kind == string(clickstream.Single) { // the single server is shared with other tests
@@ -116,9 +116,9 @@ func testPartlyLostHash(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
 	for name, deletePart := range map[string]func(key string) error{
-		"hash":     func(key string) error { return client.Del(t.Context(), key).Err() },
-		"day":      func(key string) error { return client.HDel(t.Context(), key, "day").Err() },
-		"visitors": func(key string) error { return client.HDel(t.Context(), key, storedVisitors(t, client)[0].field).Err() },
+		"whole hash": func(key string) error { return client.Del(t.Context(), key).Err() },
+		"field day":  func(key string) error { return client.HDel(t.Context(), key, "day").Err() },
+		"visitor":    func(key string) error { return client.HDel(t.Context(), key, storedVisitors(t, client)[0].field).Err() },
 	} {
 		first, second := click(0), click(1)
 		mark(t, v, first)
@@ -265,7 +265,7 @@ func storedVisitors(t *testing.T, client redis.UniversalClient) (all []storedVis
 	t.Helper()
 	for key, fields := range hashes(t, client) {
 		for field, value := range fields {
-			if field != "day" && field != "pad" {
+			if field != "day" && field != "pad" { // all other fields are visitors
 				all = append(all, storedVisitor{key, field, value})
 			}
 		}
