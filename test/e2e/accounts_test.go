@@ -34,7 +34,7 @@ func testAccounts(t *testing.T, sys *system) {
 		register(t, "merchant", merchant).wantError(http.StatusConflict, "EMAIL_TAKEN")
 		register(t, "partner", partner).wantError(http.StatusConflict, "EMAIL_TAKEN")
 	})
-	t.Run("all errors are listed", func(t *testing.T) {
+	t.Run("a registration lists all invalid fields", func(t *testing.T) {
 		register(t, "merchant", object{"email": "no address", "password": "short", "name": " "}).
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "email", "password", "name", "workspaceName")
 		register(t, "partner", object{"email": "x@y.example", "password": strings.Repeat("p", 129), "name": "N", "country": "de"}).
@@ -58,9 +58,9 @@ func testAccounts(t *testing.T, sys *system) {
 	t.Run("a logout applies immediately", testLogout(sys))
 }
 
-// testLoginThrottle checks that the time in Retry-After grows with each failed login, for
-// known and unknown addresses. It also checks that the next login is possible exactly
-// after this time.
+// testLoginThrottle checks that after ten failed logins each further failed login makes
+// the time in Retry-After longer, for known and unknown addresses. It also checks that the
+// next login is possible as soon as this time has passed.
 func testLoginThrottle(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
 		for _, email := range []string{sys.newMerchant(t).email, "nobody-" + strconv.FormatInt(uniqueCounter.Add(1), 10) + "@example.com"} {
@@ -95,8 +95,9 @@ func testRefresh(sys *system) func(*testing.T) {
 				probe := "/api/v1/programs"
 				want := ok
 				if a.kind == "partner" {
-					// A partner cannot list programmes on this route. The error for an
-					// unknown programme shows that the token is valid.
+					// A partner may not call GET /api/v1/programs. Therefore the partner
+					// applies to an unknown programme: with a valid token the response
+					// is 404.
 					probe, want = "/api/v1/partner/programs/"+unknownIDs()["program_id"]+"/apply", notFound
 				}
 				method := map[string]string{"merchant": http.MethodGet, "partner": http.MethodPost}[a.kind]

@@ -39,12 +39,12 @@ func TestIdempotentReports(t *testing.T) {
 	reportWithKey("open", purchase("")).wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
 	reportWithKey("open", other).wantStatus(http.StatusCreated)
 
-	t.Run("the other mode has separate keys", func(t *testing.T) {
+	t.Run("a key of one mode can be used again in the other mode", func(t *testing.T) {
 		live := f.merchant.inMode("live")
 		body := purchase(affiliate.NewID[affiliate.Click](sys.clock.now().Add(-time.Hour)).String())
 		sys.client().withCredential(live.createSecretKey(t)).withHeader("Idempotency-Key", "order_1-a").post(t, "/api/v1/conversions", body).wantStatus(http.StatusCreated)
 	})
-	t.Run("concurrent equal reports get the same response", func(t *testing.T) {
+	t.Run("concurrent reports with the same key get the same response", func(t *testing.T) {
 		sale := purchase(click)
 		responses := concurrently(40, func(int) response { return reportWithKey("concurrent", sale) })
 		for _, r := range responses {
@@ -53,14 +53,14 @@ func TestIdempotentReports(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a key is valid for a day", func(t *testing.T) {
+	t.Run("after a day a key can be used for another report", func(t *testing.T) {
 		sys.clock.advance(24*time.Hour + time.Second)
 		reportWithKey("order_1-a", purchase(click)).wantStatus(http.StatusCreated)
 	})
 }
 
-// TestConversionBatches checks that one conversion of a batch can fail without an effect
-// on the others.
+// TestConversionBatches checks that each conversion of a batch succeeds or fails
+// independently of the others.
 func TestConversionBatches(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -149,15 +149,15 @@ func TestConversionReads(t *testing.T) {
 	sys := start(t, setup{})
 	f := sys.newFixture(t, "test", nil)
 	sale := f.reportSale(t, f.click(t), object{"customer_id": "c-1", "metadata": object{"plan": "pro"}, "line_items": []object{{"product_id": "p", "amount_cents": 10000}}})
-	lost := f.reportSale(t, affiliate.NewID[affiliate.Click](sys.clock.now().Add(-time.Hour)).String(), object{"event_type": "renewal"})
+	unattributed := f.reportSale(t, affiliate.NewID[affiliate.Click](sys.clock.now().Add(-time.Hour)).String(), object{"event_type": "renewal"})
 	today := sys.clock.now().UTC().Format(time.DateOnly)
-	for name, from := range map[string]apiClient{"a secret key": sys.client().withCredential(f.secretKey), "a merchant": f.merchant.apiClient} {
+	for name, reader := range map[string]apiClient{"a secret key": sys.client().withCredential(f.secretKey), "a merchant": f.merchant.apiClient} {
 		t.Run(name, func(t *testing.T) {
-			from.get(t, "/api/v1/conversions").wantStatus(http.StatusOK).wantFields(object{
-				"total": 2, "page": 1, "limit": 20, "data.0.id": lost.text("id"), "data.1.id": sale.text("id"), "data.1.workspace_id": f.merchant.workspace,
+			reader.get(t, "/api/v1/conversions").wantStatus(http.StatusOK).wantFields(object{
+				"total": 2, "page": 1, "limit": 20, "data.0.id": unattributed.text("id"), "data.1.id": sale.text("id"), "data.1.workspace_id": f.merchant.workspace,
 				"data.1.commission.id": sale.text("commission.id"), "data.1.attribution.explanation": sale.text("attribution.explanation"), "data.0.commission": nil,
 			})
-			from.get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK).wantFields(object{
+			reader.get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK).wantFields(object{
 				"id": sale.text("id"), "mode": "test", "source": "api", "status": "recorded", "amount_cents": 10_000, "refunded_amount_cents": 0,
 				"program_id": f.program, "participant_id": f.participant, "metadata": object{"plan": "pro"}, "line_items.0.product_id": "p", "refunds": []any{},
 				"recurring_index": 1, "attribution.reason_code": "CLICK_MATCHED",
@@ -167,13 +167,13 @@ func TestConversionReads(t *testing.T) {
 				"program_id=" + f.program: 1, "participant_id=" + f.participant: 1, "page=2": 2,
 				"external_transaction_id=" + sale.text("external_transaction_id"): 1, "external_transaction_id=order": 0,
 			} {
-				from.get(t, "/api/v1/conversions?"+query).wantStatus(http.StatusOK).wantFields(object{"total": total})
+				reader.get(t, "/api/v1/conversions?"+query).wantStatus(http.StatusOK).wantFields(object{"total": total})
 			}
 			for _, query := range []string{"event_type=sale", "attributed=1", "program_id=1", "dateFrom=x", "dateFrom=2026-02-01&dateTo=2026-01-01", "pageSize=101", "program=" + f.program} {
-				from.get(t, "/api/v1/conversions?"+query).wantOutcome(invalid)
+				reader.get(t, "/api/v1/conversions?"+query).wantOutcome(invalid)
 			}
-			from.get(t, "/api/v1/conversions/"+unknownID).wantOutcome(notFound)
-			from.get(t, "/api/v1/conversions?participant_id="+unknownID).wantOutcome(notFound)
+			reader.get(t, "/api/v1/conversions/"+unknownID).wantOutcome(notFound)
+			reader.get(t, "/api/v1/conversions?participant_id="+unknownID).wantOutcome(notFound)
 		})
 	}
 }
@@ -202,7 +202,7 @@ func TestAttributionAudit(t *testing.T) {
 		t.Errorf("the decision by external id differs from the decision by id:\n%s\n%s", found.body, decision.body)
 	}
 	if read := f.merchant.get(t, "/api/v1/conversions/"+sale.text("id")+"/attribution").wantStatus(http.StatusOK); read.body != decision.body {
-		t.Errorf("a merchant and a server read different decisions:\n%s\n%s", read.body, decision.body)
+		t.Errorf("a merchant reads another decision than a secret key:\n%s\n%s", read.body, decision.body)
 	}
 	key.get(t, path+"/conversions?external_transaction_id=nobody").wantOutcome(notFound)
 	key.get(t, path+"/clicks/"+click).wantStatus(http.StatusOK).wantFields(object{
@@ -219,11 +219,11 @@ func TestAttributionAudit(t *testing.T) {
 		participantID := rival.post(t, f.applyPath(), nil).wantStatus(http.StatusCreated).text("id")
 		f.merchant.patch(t, f.programPath()+"/partners/"+participantID+"/approve", nil).wantStatus(http.StatusOK)
 		f.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participant_id": participantID, "reason": "Another partner sent the customer"}).wantStatus(http.StatusOK)
-		now := key.get(t, path+"/conversions/"+sale.text("id")).wantStatus(http.StatusOK).wantFields(object{
+		current := key.get(t, path+"/conversions/"+sale.text("id")).wantStatus(http.StatusOK).wantFields(object{
 			"method": "manual", "reason_code": "MANUALLY_REASSIGNED", "supersedes": decision.text("decision_id"), "superseded_by": nil,
 		})
 		key.get(t, path+"/decisions").wantStatus(http.StatusOK).wantFields(object{
-			"total": 2, "data.0.decision_id": now.text("decision_id"), "data.1.superseded_by": now.text("decision_id"),
+			"total": 2, "data.0.decision_id": current.text("decision_id"), "data.1.superseded_by": current.text("decision_id"),
 		})
 	})
 	t.Run("decisions are listed", func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestFraud(t *testing.T) {
 	sys := start(t, setup{})
 	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
 	policyPath := f.programPath() + "/fraud-policy"
-	policy := func(t *testing.T, body object) response {
+	setPolicy := func(t *testing.T, body object) response {
 		t.Helper()
 		return f.merchant.do(t, http.MethodPut, policyPath, body)
 	}
@@ -296,13 +296,13 @@ func TestFraud(t *testing.T) {
 	}
 
 	f.merchant.get(t, policyPath).wantStatus(http.StatusOK).wantFields(object{"policy": "observe", "disabledRules": []any{}, "blockedCountries": []any{}})
-	t.Run("observed", func(t *testing.T) {
+	t.Run("policy observe", func(t *testing.T) {
 		sale := selfReferral(t)
 		sale.wantFields(object{"fraud.flagged": false, "fraud.signals.0.rule": "self_referral_email", "commission.needs_review": false, "commission.status": "approved"})
 		events(t, "").wantFields(object{"data.0.conversionId": sale.text("id"), "data.0.action": "observed", "data.0.status": "open", "data.0.score": 100, "data.0.commissionId": sale.text("commission.id")})
 	})
-	t.Run("flagged", func(t *testing.T) {
-		policy(t, object{"policy": "flag", "disabledRules": []string{"click_to_convert"}}).wantStatus(http.StatusOK).wantFields(object{"policy": "flag", "disabledRules": []any{"click_to_convert"}})
+	t.Run("policy flag, the merchant dismisses the event", func(t *testing.T) {
+		setPolicy(t, object{"policy": "flag", "disabledRules": []string{"click_to_convert"}}).wantStatus(http.StatusOK).wantFields(object{"policy": "flag", "disabledRules": []any{"click_to_convert"}})
 		sale := selfReferral(t)
 		sale.wantFields(object{"fraud.flagged": true, "commission.needs_review": true, "commission.status": "pending"})
 		read := f.sys.client().withCredential(f.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK)
@@ -318,7 +318,7 @@ func TestFraud(t *testing.T) {
 		f.merchant.get(t, f.commissionPath(sale.text("commission.id"))).wantFields(object{"needsReview": false, "reviewReasons": []any{}})
 		f.merchant.post(t, path, object{"outcome": "confirmed"}).wantError(http.StatusConflict, "FRAUD_EVENT_RESOLVED")
 	})
-	t.Run("confirmed", func(t *testing.T) {
+	t.Run("policy flag, the merchant confirms the event", func(t *testing.T) {
 		sale := selfReferral(t)
 		path := "/api/v1/fraud/events/" + events(t, "?status=open").text("data.0.id") + "/resolve"
 		responses := concurrently(8, func(int) response { return f.merchant.post(t, path, object{"outcome": "confirmed"}) })
@@ -327,8 +327,8 @@ func TestFraud(t *testing.T) {
 		}
 		f.merchant.get(t, f.commissionPath(sale.text("commission.id"))).wantFields(object{"status": "rejected", "rejectionCode": "fraud", "needsReview": false})
 	})
-	t.Run("blocked", func(t *testing.T) {
-		policy(t, object{"policy": "block"}).wantStatus(http.StatusOK).wantFields(object{"disabledRules": []any{}})
+	t.Run("policy block", func(t *testing.T) {
+		setPolicy(t, object{"policy": "block"}).wantStatus(http.StatusOK).wantFields(object{"disabledRules": []any{}})
 		sale := selfReferral(t).wantFields(object{"attributed": true, "attribution.reason_code": "SELF_REFERRAL_BLOCKED", "commission": nil, "fraud.flagged": true})
 		events(t, fmt.Sprintf("?programId=%s&participantId=%s", f.program, f.participant)).wantFields(object{"data.0.action": "blocked", "data.0.commissionId": nil, "data.0.conversionId": sale.text("id")})
 		// A merchant can still attribute the conversion.
@@ -337,18 +337,18 @@ func TestFraud(t *testing.T) {
 		f.sys.client().withCredential(f.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK).
 			wantFields(object{"fraud.flagged": false, "fraud_score": 0, "fraud.signals": []any{}})
 	})
-	t.Run("off", func(t *testing.T) {
+	t.Run("policy off", func(t *testing.T) {
 		before := events(t, "").number("total")
-		policy(t, object{"policy": "off"}).wantStatus(http.StatusOK)
+		setPolicy(t, object{"policy": "off"}).wantStatus(http.StatusOK)
 		selfReferral(t).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}, "commission.status": "approved"})
 		if after := events(t, "").number("total"); after != before {
 			t.Errorf("%d fraud events were stored, want none", after-before)
 		}
 	})
-	t.Run("bad input", func(t *testing.T) {
-		policy(t, object{"policy": "off", "disabledRules": []string{"luck"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "disabledRules[0]")
-		policy(t, object{"policy": "strict"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "policy")
-		policy(t, object{"policy": "flag", "blockedCountries": []string{"Germany"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "blockedCountries[0]")
+	t.Run("an invalid policy is rejected", func(t *testing.T) {
+		setPolicy(t, object{"policy": "off", "disabledRules": []string{"luck"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "disabledRules[0]")
+		setPolicy(t, object{"policy": "strict"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "policy")
+		setPolicy(t, object{"policy": "flag", "blockedCountries": []string{"Germany"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "blockedCountries[0]")
 		f.merchant.get(t, policyPath).wantFields(object{"policy": "off"})
 	})
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// directoryLag is the maximum time until the collectors apply a change that they read
-// from the edge directory.
+// directoryLag is the maximum time between a change through the API and the moment when
+// the collectors apply it. The collectors read changes from the edge directory, which is
+// stored in Redis.
 const directoryLag = time.Second
 
 func testClicks(t *testing.T, sys *system) {
@@ -66,7 +67,7 @@ func testClicks(t *testing.T, sys *system) {
 			t.Error("the preflight response has the header Access-Control-Allow-Credentials")
 		}
 	})
-	t.Run("a proposed id is used, and a repeated request is the same click", func(t *testing.T) {
+	t.Run("a click id that the client proposes is used, and identifies repeated requests", func(t *testing.T) {
 		proposed := affiliate.NewID[affiliate.Click](sys.clock.now()).String()
 		request := object{"referral_code": f.code, "click_id": proposed}
 		sys.click(t, f.publicKey, request).wantStatus(http.StatusCreated).wantFields(object{"click_id": proposed})
@@ -80,7 +81,7 @@ func testClicks(t *testing.T, sys *system) {
 	t.Run("rejected clicks", func(t *testing.T) { testRejectedClicks(t, sys, f) })
 	t.Run("new keys and codes work as soon as the API has responded", func(t *testing.T) { testClicksWorkImmediately(t, sys) })
 	t.Run("other changes reach the collector within a second", func(t *testing.T) { testClicksFollowChanges(t, sys) })
-	t.Run("other paths and methods", func(t *testing.T) {
+	t.Run("health checks, unknown paths and unsupported methods", func(t *testing.T) {
 		allow := sys.client().send(t, http.MethodGet, url, nil).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED").header.Get("Allow")
 		if allow != "OPTIONS, POST" {
 			t.Errorf("Allow is %q, want OPTIONS, POST", allow)
@@ -98,25 +99,25 @@ func testRejectedClicks(t *testing.T, sys *system, f fixture) {
 	body := object{"referral_code": f.code}
 	bearer := func(text string) apiClient { return sys.client().withCredential(text) }
 	badPublicKey := outcome{http.StatusUnauthorized, "INVALID_PUBLIC_KEY"}
-	none := forgeToken(t, f.merchant.access, asNone, jwt.UnsafeAllowNoneSignatureType)
+	unsigned := forgeToken(t, f.merchant.access, withAlgorithmNone, jwt.UnsafeAllowNoneSignatureType)
 	expired := forgeToken(t, f.merchant.access, func(_ *jwt.Token, c jwt.MapClaims) { c["exp"] = sys.clock.now().Add(-time.Minute).Unix() }, signingKey())
 	for name, c := range map[string]struct {
-		from apiClient
-		want outcome
+		client apiClient
+		want   outcome
 	}{
 		"no key":             {sys.client(), badPublicKey},
 		"garbage":            {bearer("garbage"), badPublicKey},
 		"a mistyped key":     {bearer(mistyped(f.publicKey)), badPublicKey},
 		"an unknown key":     {bearer(affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()), badPublicKey},
-		"alg none":           {bearer(none), badPublicKey},
+		"alg none":           {bearer(unsigned), badPublicKey},
 		"an expired token":   {bearer(expired), badPublicKey},
 		"a secret key":       {bearer(f.secretKey), forbidden},
 		"a merchant's token": {bearer(f.merchant.access), forbidden},
 		"a partner's token":  {bearer(f.partner.access), forbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.from.send(t, http.MethodPost, url, body).wantOutcome(c.want)
-			c.from.send(t, http.MethodPost, url, `{"broken`).wantOutcome(c.want)
+			c.client.send(t, http.MethodPost, url, body).wantOutcome(c.want)
+			c.client.send(t, http.MethodPost, url, `{"broken`).wantOutcome(c.want)
 		})
 	}
 	t.Run("an unknown code", func(t *testing.T) {
@@ -149,7 +150,7 @@ func testRejectedClicks(t *testing.T, sys *system, f fixture) {
 			t.Errorf("Ignored-Fields of a request without unknown fields is %q, want no header", ignored)
 		}
 	})
-	t.Run("too large, wrong type, encoded", func(t *testing.T) {
+	t.Run("a body that is too large, or has another content type or encoding", func(t *testing.T) {
 		large := fmt.Sprintf(`{"referral_code":%q}`, strings.Repeat("a", 8<<10))
 		sys.click(t, f.publicKey, large).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
 		key := bearer(f.publicKey)
@@ -160,9 +161,9 @@ func testRejectedClicks(t *testing.T, sys *system, f fixture) {
 	})
 }
 
-// testClicksWorkImmediately checks API calls that make a key, a code or a link valid.
-// After such a call, 200 concurrent requests with the key, code or link must all succeed.
-// If a request can be sent before the call, it must fail.
+// testClicksWorkImmediately checks API calls after which a new key, code or link is
+// valid. As soon as such a call has returned, 200 concurrent requests with the key, code
+// or link must all succeed. Before the call, requests with the code must fail.
 func testClicksWorkImmediately(t *testing.T, sys *system) {
 	t.Helper()
 	f := sys.newFixture(t, "live", nil)
@@ -245,8 +246,9 @@ func testClicksFollowChanges(t *testing.T, sys *system) {
 	f.merchant.post(t, f.programPath()+"/activate", nil).wantStatus(http.StatusOK)
 	wantSoon("clicks of an active programme are accepted", f.publicKey, f.code, http.StatusCreated)
 
-	// The second of two changes must reach the collector as soon as the first. It must
-	// not wait for the end of an interval that began with the first.
+	// Send two changes in quick succession. The second change must reach the collector as
+	// fast as the first change. It must not wait for the end of an interval that began
+	// with the first change.
 	for range 5 {
 		f.merchant.patch(t, f.programPath(), object{"description": uniqueName("description")}).wantStatus(http.StatusOK)
 		f.merchant.post(t, f.programPath()+"/pause", nil).wantStatus(http.StatusOK)

@@ -47,7 +47,7 @@ func (c apiClient) withCredential(credential string) apiClient {
 
 func (c apiClient) inMode(mode string) apiClient { return c.withHeader("X-Mode", mode) }
 
-// fromAddress sets the client address in the header of a trusted proxy.
+// fromAddress sets the header in which a trusted proxy reports the address of the client.
 func (c apiClient) fromAddress(address string) apiClient {
 	return c.withHeader("X-Forwarded-For", address)
 }
@@ -75,8 +75,8 @@ func (c apiClient) patch(t testing.TB, path string, body any) response {
 }
 
 // send sends a request to a URL. If there is no response, it calls t.Errorf and returns
-// an empty response. It does not call t.Fatalf, because it is also called from goroutines
-// of the test.
+// an empty response. It does not call t.Fatalf, because tests also call send in goroutines
+// that they have started, in which t.Fatalf is not allowed.
 func (c apiClient) send(t testing.TB, method, url string, body any) response {
 	t.Helper()
 	var reader io.Reader
@@ -251,8 +251,8 @@ func (r response) number(path string) int64 {
 	return n
 }
 
-// instant returns the timestamp at a path. The test ends if the timestamp does not have
-// three decimals.
+// instant returns the timestamp at a path. The test ends if the timestamp is not in UTC
+// with milliseconds.
 func (r response) instant(path string) time.Time {
 	r.t.Helper()
 	at, err := time.Parse("2006-01-02T15:04:05.000Z", r.text(path))

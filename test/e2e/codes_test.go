@@ -40,8 +40,8 @@ func TestInternalError_RevealsNoDetails(t *testing.T) {
 	}
 }
 
-// An erased participant cannot change. The test erases the participant in the database,
-// because the API has no call for this.
+// The status of an erased participant cannot change. The test erases the participant in
+// the database, because the API has no call that erases a participant.
 func TestErasedParticipant_CannotChangeStatus(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})

@@ -11,23 +11,23 @@ import (
 
 func testCommissions(t *testing.T, sys *system) {
 	t.Helper()
-	held := sys.newFixture(t, "test", rules(nil))
-	free := sys.newFixtureFor(t, held.merchant, held.partner, rules(object{"holdPeriodDays": 0, "autoApproval": false}))
+	withHold := sys.newFixture(t, "test", rules(nil))
+	withoutHold := sys.newFixtureFor(t, withHold.merchant, withHold.partner, rules(object{"holdPeriodDays": 0, "autoApproval": false}))
 	changeStatus := func(t *testing.T, f fixture, id, name string, body any) response {
 		t.Helper()
 		return f.merchant.patch(t, f.commissionPath(id)+"/"+name, body)
 	}
 
 	t.Run("the detail has the attribution and the rules", func(t *testing.T) {
-		click := held.click(t)
+		click := withHold.click(t)
 		sale := purchase(click)
-		created := held.report(t, sale).wantStatus(http.StatusCreated)
+		created := withHold.report(t, sale).wantStatus(http.StatusCreated)
 		// Change the rules. This creates a new version of the rules. Existing commissions
 		// do not change.
-		held.merchant.patch(t, held.programPath(), object{"commissionRules": object{"percentage": 50}}).wantStatus(http.StatusOK)
-		got := held.merchant.get(t, held.commissionPath(created.text("commission.id"))).wantStatus(http.StatusOK).wantFields(object{
-			"programId": held.program, "participantId": held.participant, "partnerId": held.partner.id, "partnerName": "Pia Partner",
-			"partnerEmail": held.partner.email, "conversionId": created.text("id"), "externalTransactionId": sale["external_transaction_id"],
+		withHold.merchant.patch(t, withHold.programPath(), object{"commissionRules": object{"percentage": 50}}).wantStatus(http.StatusOK)
+		got := withHold.merchant.get(t, withHold.commissionPath(created.text("commission.id"))).wantStatus(http.StatusOK).wantFields(object{
+			"programId": withHold.program, "participantId": withHold.participant, "partnerId": withHold.partner.id, "partnerName": "Pia Partner",
+			"partnerEmail": withHold.partner.email, "conversionId": created.text("id"), "externalTransactionId": sale["external_transaction_id"],
 			"clickId": click, "promoCode": nil, "customerRef": nil, "mode": "test", "status": "pending", "commissionType": "percentage",
 			"eventType": "purchase", "rateBps": 2000, "flatAmountCents": nil, "amountCents": 2000, "originalAmountCents": 2000,
 			"reversedAmountCents": 0, "currency": "USD", "baseAmountCents": 10_000, "saleAmountCents": 10_000, "saleCurrency": "USD",
@@ -40,38 +40,38 @@ func testCommissions(t *testing.T, sys *system) {
 			"history.0.from":          nil, "history.0.to": "pending", "history.0.actor": "system", "history.0.reason": nil,
 		})
 		if got.length("history") != 1 || !got.instant("holdUntil").Equal(created.instant("commission.hold_until")) {
-			t.Errorf("the commission has another hold than its sale, or not one history entry: %s", got.body)
+			t.Errorf("holdUntil differs from hold_until in the response to the report, or the history does not have one entry: %s", got.body)
 		}
-		held.merchant.patch(t, held.programPath(), object{"commissionRules": object{"percentage": 20}}).wantStatus(http.StatusOK)
+		withHold.merchant.patch(t, withHold.programPath(), object{"commissionRules": object{"percentage": 20}}).wantStatus(http.StatusOK)
 	})
 	t.Run("a hold prevents approval but not rejection", func(t *testing.T) {
-		id := held.earnCommission(t)
-		changeStatus(t, held, id, "approve", nil).wantError(http.StatusConflict, "COMMISSION_HOLD_ACTIVE")
-		changeStatus(t, held, id, "reject", object{"reason": " Returned. ", "code": "order_canceled"}).wantStatus(http.StatusOK).wantFields(object{
+		id := withHold.earnCommission(t)
+		changeStatus(t, withHold, id, "approve", nil).wantError(http.StatusConflict, "COMMISSION_HOLD_ACTIVE")
+		changeStatus(t, withHold, id, "reject", object{"reason": " Returned. ", "code": "order_canceled"}).wantStatus(http.StatusOK).wantFields(object{
 			"status": "rejected", "rejectionReason": "Returned.", "rejectionCode": "order_canceled",
-			"history.1.from": "pending", "history.1.to": "rejected", "history.1.actor": held.merchant.id, "history.1.reason": "Returned.",
+			"history.1.from": "pending", "history.1.to": "rejected", "history.1.actor": withHold.merchant.id, "history.1.reason": "Returned.",
 		}).instant("rejectedAt")
-		changeStatus(t, held, id, "reject", nil).wantError(http.StatusConflict, "COMMISSION_TERMINAL")
-		changeStatus(t, held, id, "approve", nil).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
+		changeStatus(t, withHold, id, "reject", nil).wantError(http.StatusConflict, "COMMISSION_TERMINAL")
+		changeStatus(t, withHold, id, "approve", nil).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
 	})
 	t.Run("without a hold a merchant approves, and may reject later", func(t *testing.T) {
-		id := free.earnCommission(t)
-		changeStatus(t, free, id, "approve", object{}).wantStatus(http.StatusOK).wantFields(object{
-			"status": "approved", "approvedBy": free.merchant.id, "holdUntil": nil, "holdActive": false,
-			"history.1.from": "pending", "history.1.to": "approved", "history.1.actor": free.merchant.id,
+		id := withoutHold.earnCommission(t)
+		changeStatus(t, withoutHold, id, "approve", object{}).wantStatus(http.StatusOK).wantFields(object{
+			"status": "approved", "approvedBy": withoutHold.merchant.id, "holdUntil": nil, "holdActive": false,
+			"history.1.from": "pending", "history.1.to": "approved", "history.1.actor": withoutHold.merchant.id,
 		}).instant("approvedAt")
-		changeStatus(t, free, id, "approve", nil).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
-		got := changeStatus(t, free, id, "reject", nil).wantStatus(http.StatusOK).wantFields(object{"status": "rejected", "rejectionReason": nil, "rejectionCode": nil})
+		changeStatus(t, withoutHold, id, "approve", nil).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
+		got := changeStatus(t, withoutHold, id, "reject", nil).wantStatus(http.StatusOK).wantFields(object{"status": "rejected", "rejectionReason": nil, "rejectionCode": nil})
 		if got.length("history") != 3 {
 			t.Errorf("the history has %d entries, want 3: %s", got.length("history"), got.body)
 		}
 	})
 	t.Run("approval clears a review flag", func(t *testing.T) {
-		sale := purchase(free.click(t))
+		sale := purchase(withoutHold.click(t))
 		sale["currency"] = "EUR"
-		id := free.report(t, sale).wantStatus(http.StatusCreated).text("commission.id")
-		free.merchant.get(t, free.commissionPath(id)).wantFields(object{"needsReview": true, "reviewReasons": []any{"fx_rate_missing"}, "currency": "EUR"})
-		changeStatus(t, free, id, "approve", nil).wantStatus(http.StatusOK).wantFields(object{"status": "approved", "needsReview": false})
+		id := withoutHold.report(t, sale).wantStatus(http.StatusCreated).text("commission.id")
+		withoutHold.merchant.get(t, withoutHold.commissionPath(id)).wantFields(object{"needsReview": true, "reviewReasons": []any{"fx_rate_missing"}, "currency": "EUR"})
+		changeStatus(t, withoutHold, id, "approve", nil).wantStatus(http.StatusOK).wantFields(object{"status": "approved", "needsReview": false})
 	})
 	t.Run("suspending a partner flags pending commissions", func(t *testing.T) {
 		own := sys.newFixture(t, "test", rules(nil))
@@ -80,22 +80,22 @@ func testCommissions(t *testing.T, sys *system) {
 		own.merchant.get(t, own.commissionPath(id)).wantFields(object{"reviewReasons": []any{"participant_suspended"}, "status": "pending"})
 	})
 	t.Run("one of many concurrent approvals succeeds", func(t *testing.T) {
-		id := free.earnCommission(t)
-		responses := concurrently(20, func(int) response { return changeStatus(t, free, id, "approve", nil) })
+		id := withoutHold.earnCommission(t)
+		responses := concurrently(20, func(int) response { return changeStatus(t, withoutHold, id, "approve", nil) })
 		if got := countStatuses(responses); got["200"] != 1 || got["409 COMMISSION_NOT_PENDING"] != 19 {
 			t.Errorf("20 concurrent approvals got %v, want one 200 and 19 times COMMISSION_NOT_PENDING", got)
 		}
-		if n := free.merchant.get(t, free.commissionPath(id)).length("history"); n != 2 {
+		if n := withoutHold.merchant.get(t, withoutHold.commissionPath(id)).length("history"); n != 2 {
 			t.Errorf("the history has %d entries, want 2", n)
 		}
 	})
-	t.Run("bodies are checked", func(t *testing.T) {
-		id := free.earnCommission(t)
-		changeStatus(t, free, id, "reject", object{"code": "because"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "code")
-		changeStatus(t, free, id, "reject", object{"reason": strings.Repeat("x", 501)}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "reason")
-		changeStatus(t, free, id, "reject", object{"reason": ""}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "reason")
-		changeStatus(t, free, id, "approve", object{"force": true}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "force")
-		free.merchant.get(t, held.commissionPath(id)).wantOutcome(notFound)
+	t.Run("invalid bodies are rejected", func(t *testing.T) {
+		id := withoutHold.earnCommission(t)
+		changeStatus(t, withoutHold, id, "reject", object{"code": "because"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "code")
+		changeStatus(t, withoutHold, id, "reject", object{"reason": strings.Repeat("x", 501)}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "reason")
+		changeStatus(t, withoutHold, id, "reject", object{"reason": ""}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "reason")
+		changeStatus(t, withoutHold, id, "approve", object{"force": true}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "force")
+		withoutHold.merchant.get(t, withHold.commissionPath(id)).wantOutcome(notFound)
 	})
 }
 
@@ -109,10 +109,10 @@ func testCommissionLists(t *testing.T, sys *system) {
 		sale["amount_cents"], sale["currency"] = amount, currency
 		return f.report(t, sale).wantStatus(http.StatusCreated)
 	}
-	// The names describe the conversions. They are in the order of their creation.
+	// The variables hold the responses to four reports, in the order of the reports.
 	small, large, euro, flat := sell(a, 1000, "USD"), sell(a, 9000, "USD"), sell(a, 5000, "EUR"), sell(b, 4000, "USD")
 	a.merchant.patch(t, a.commissionPath(large.text("commission.id"))+"/approve", nil).wantStatus(http.StatusOK)
-	id := func(of response) string { return of.text("commission.id") }
+	id := func(conversion response) string { return conversion.text("commission.id") }
 
 	list := func(t *testing.T, path, query string, want ...response) response {
 		t.Helper()
@@ -130,7 +130,7 @@ func testCommissionLists(t *testing.T, sys *system) {
 		return got
 	}
 	everywhere, inA := "/api/v1/commissions", a.programPath()+"/commissions"
-	createdAt := func(of response) string { return url.QueryEscape(of.text("created_at")) }
+	createdAt := func(conversion response) string { return url.QueryEscape(conversion.text("created_at")) }
 
 	list(t, everywhere, "", flat, euro, large, small).wantFields(object{"total": 4, "page": 1, "limit": 20})
 	list(t, inA, "", euro, large, small).wantFields(object{"total": 3})
@@ -166,7 +166,7 @@ func testCommissionLists(t *testing.T, sys *system) {
 	list(t, everywhere, "sortBy=commissionType&sortOrder=asc&pageSize=1", flat)
 	list(t, everywhere, "sortBy=partnerName&pageSize=1", flat)
 
-	t.Run("parameters are checked", func(t *testing.T) {
+	t.Run("invalid parameters are rejected", func(t *testing.T) {
 		for query, field := range map[string]string{
 			"sortBy=created_at": "sortBy", "sortOrder=up": "sortOrder", "status=PENDING": "status", "status=open": "status",
 			"needsReview=1": "needsReview", "dateFrom=01.02.2026": "dateFrom", "timezone=Mars": "timezone",
@@ -183,35 +183,36 @@ func testCommissionLists(t *testing.T, sys *system) {
 	})
 }
 
-// testAutomaticApproval checks that a job approves a commission after the end of its
-// hold. A commission that needs a decision of the merchant stays pending.
+// testAutomaticApproval checks that a job approves a commission when its hold period has
+// ended. A commission stays pending if it is flagged for review, or if its programme does
+// not approve commissions automatically.
 func testAutomaticApproval(t *testing.T, sys *system) {
 	t.Helper()
 	f := sys.newFixture(t, "test", rules(nil))
 	manual := sys.newFixtureFor(t, f.merchant, f.partner, rules(object{"autoApproval": false}))
-	earned, manualID := f.earnCommission(t), manual.earnCommission(t)
+	id, manualID := f.earnCommission(t), manual.earnCommission(t)
 	sale := purchase(f.click(t))
 	sale["currency"] = "EUR"
 	flagged := f.report(t, sale).wantStatus(http.StatusCreated).text("commission.id")
 
 	sys.clock.advance(24*time.Hour - time.Minute)
 	f.merchant = f.merchant.login(t)
-	f.merchant.get(t, f.commissionPath(earned)).wantStatus(http.StatusOK).wantFields(object{"status": "pending", "holdActive": true})
-	f.merchant.patch(t, f.commissionPath(earned)+"/approve", nil).wantError(http.StatusConflict, "COMMISSION_HOLD_ACTIVE")
+	f.merchant.get(t, f.commissionPath(id)).wantStatus(http.StatusOK).wantFields(object{"status": "pending", "holdActive": true})
+	f.merchant.patch(t, f.commissionPath(id)+"/approve", nil).wantError(http.StatusConflict, "COMMISSION_HOLD_ACTIVE")
 
 	sys.clock.advance(2 * time.Minute)
 	eventually(t, waitTimeout, "the service approves the commission", func() error {
-		if got := f.merchant.get(t, f.commissionPath(earned)); got.text("status") != "approved" {
+		if got := f.merchant.get(t, f.commissionPath(id)); got.text("status") != "approved" {
 			return fmt.Errorf("its status is %s", got.text("status"))
 		}
 		return nil
 	})
-	f.merchant.get(t, f.commissionPath(earned)).wantFields(object{
+	f.merchant.get(t, f.commissionPath(id)).wantFields(object{
 		"approvedBy": "system", "holdActive": false, "history.1.from": "pending", "history.1.to": "approved", "history.1.actor": "system",
 	}).instant("approvedAt")
 
-	// The job has not approved the other commissions: one is flagged, and the programme
-	// of the other has no automatic approval. The merchant can approve them now.
+	// The job has not approved the flagged commission and the commission of the programme
+	// without automatic approval. The merchant can approve both now.
 	for _, path := range []string{f.commissionPath(flagged), manual.commissionPath(manualID)} {
 		f.merchant.get(t, path).wantStatus(http.StatusOK).wantFields(object{"status": "pending", "holdActive": false, "approvedAt": nil})
 		f.merchant.patch(t, path+"/approve", nil).wantStatus(http.StatusOK).wantFields(object{"status": "approved", "approvedBy": f.merchant.id})

@@ -37,24 +37,24 @@ func TestJSON(t *testing.T) {
 		fields     []string
 	}{
 		{"unknown fields", `{"name":"a","colour":"red","commissionRules":{"rate":5}}`, []string{"colour", "commissionRules.rate"}},
-		{"a proto field name", `{"name":"a","website_url":"https://a.example"}`, []string{"website_url"}},
+		{"a field in snake_case, as in the proto file", `{"name":"a","website_url":"https://a.example"}`, []string{"website_url"}},
 		{"a duplicate key", `{"name":"a","name":"b"}`, []string{"name"}},
-		{"a duplicate key, once escaped", `{"name":"a","n\u0061me":"b"}`, []string{"name"}},
+		{"a duplicate key, of which one is escaped", `{"name":"a","n\u0061me":"b"}`, []string{"name"}},
 		{"a duplicate key in a nested object", `{"name":"a","commissionRules":{"percentage":1,"percentage":1}}`, []string{"commissionRules.percentage"}},
 		{"bytes that are not UTF-8", "{\"name\":\"\xff\"}", []string{"name"}},
 		{"half a surrogate pair", `{"name":"\ud800"}`, []string{"name"}},
 		{"NUL", `{"name":"a\u0000b"}`, []string{"name"}},
-		{"an integer as a string", `{"name":"a","attributionWindowDays":"5"}`, []string{"attributionWindowDays"}},
+		{"a string instead of an integer", `{"name":"a","attributionWindowDays":"5"}`, []string{"attributionWindowDays"}},
 		{"an integer with a fraction", `{"name":"a","attributionWindowDays":5.0}`, []string{"attributionWindowDays"}},
 		{"an integer with an exponent", `{"name":"a","commissionRules":{"holdPeriodDays":1e1}}`, []string{"commissionRules.holdPeriodDays"}},
 		{"an integer out of range", `{"name":"a","attributionWindowDays":99999999999999999999}`, []string{"attributionWindowDays"}},
-		{"a number as a string", `{"name":"a","commissionRules":{"percentage":"5"}}`, []string{"commissionRules.percentage"}},
-		{"a string as a number", `{"name":5}`, []string{"name"}},
-		{"a boolean as a string", `{"name":"a","isPublic":"true"}`, []string{"isPublic"}},
+		{"a string instead of a number", `{"name":"a","commissionRules":{"percentage":"5"}}`, []string{"commissionRules.percentage"}},
+		{"a number instead of a string", `{"name":5}`, []string{"name"}},
+		{"a string instead of a boolean", `{"name":"a","isPublic":"true"}`, []string{"isPublic"}},
 		{"an enum in capitals", `{"name":"a","attributionModel":"LAST_CLICK"}`, []string{"attributionModel"}},
 		{"an enum by its proto name", `{"name":"a","attributionModel":"ATTRIBUTION_MODEL_LAST_CLICK"}`, []string{"attributionModel"}},
 		{"an enum by its number", `{"name":"a","attributionModel":1}`, []string{"attributionModel"}},
-		{"an object as a list", `{"name":"a","commissionRules":[]}`, []string{"commissionRules"}},
+		{"a list instead of an object", `{"name":"a","commissionRules":[]}`, []string{"commissionRules"}},
 		{"null in a list", `{"name":"a","allowedDomains":[null]}`, []string{"allowedDomains[0]"}},
 		{
 			"all decoding errors are listed", `{"name":5,"colour":1,"isPublic":0,"attributionWindowDays":"1","allowedDomains":["a.example",5]}`,
@@ -75,9 +75,9 @@ func TestJSON(t *testing.T) {
 				wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amount_cents")
 		}
 	})
-	t.Run("a body may have 32 levels", func(t *testing.T) {
+	t.Run("objects may be nested to 32 levels", func(t *testing.T) {
 		nested := func(levels int) string {
-			inside := levels - 2 // two levels are the body and the field metadata
+			inside := levels - 2 // the body itself is level 1, and the field metadata level 2
 			return fmt.Sprintf(`{"event_type":"purchase","external_transaction_id":%q,"currency":"USD","promo_code":"P","amount_cents":1,"metadata":{"a":%s1%s}}`,
 				uniqueName("deep"), strings.Repeat(`{"a":`, inside), strings.Repeat(`}`, inside))
 		}
@@ -85,7 +85,7 @@ func TestJSON(t *testing.T) {
 		report(t, nested(33)).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 		report(t, `{"metadata":`+strings.Repeat("[", 10_000)).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 	})
-	t.Run("the Content-Type may name the charset, or be absent", func(t *testing.T) {
+	t.Run("the header Content-Type may contain the charset, or be missing", func(t *testing.T) {
 		merchant.apiClient.withHeader("Content-Type", "application/json; charset=utf-8").post(t, "/api/v1/programs", `{"name":"a"}`).wantStatus(http.StatusCreated)
 		merchant.apiClient.withoutHeader("Content-Type").post(t, "/api/v1/programs", `{"name":"a"}`).wantStatus(http.StatusCreated)
 	})
@@ -135,7 +135,7 @@ func TestHTTP(t *testing.T) {
 		} {
 			anonymous.get(t, path).wantOutcome(notFound)
 		}
-		anonymous.get(t, "/api/v1/programs/%2F").wantOutcome(unauthorized) // %2F is an id in the path, and the credential is checked before the id
+		anonymous.get(t, "/api/v1/programs/%2F").wantOutcome(unauthorized) // the service reads %2F as a programme id, and checks the credential before the id
 	})
 	t.Run("a method that a path does not support", func(t *testing.T) {
 		for path, allowed := range map[string]string{
@@ -165,7 +165,7 @@ func TestHTTP(t *testing.T) {
 		merchant := sys.newMerchant(t)
 		body := `{"name":"` + strings.Repeat("a", 64<<10) + `"}`
 		merchant.post(t, "/api/v1/programs", body).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
-		// A body of unknown length, so the request has no Content-Length.
+		// The reader has no known length, so the request has no Content-Length.
 		merchant.post(t, "/api/v1/programs", io.MultiReader(strings.NewReader(body))).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
 		anonymous.post(t, "/api/v1/programs", body).wantOutcome(unauthorized)
 	})
@@ -232,29 +232,29 @@ func TestHTTP(t *testing.T) {
 func testRequestIDs(t *testing.T, sys *system) {
 	t.Helper()
 	isNewID := func(id string) bool {
-		parsed, fine := affiliate.ParseID[affiliate.Event](id)
-		return fine && parsed.Version() == 7
+		parsed, valid := affiliate.ParseID[affiliate.Event](id)
+		return valid && parsed.Version() == 7
 	}
-	for _, where := range []string{sys.api + "/api/v1/health", sys.api + "/none", sys.edge + "/v1/health", sys.edge + "/none"} {
+	for _, url := range []string{sys.api + "/api/v1/health", sys.api + "/none", sys.edge + "/v1/health", sys.edge + "/none"} {
 		requestID := func(id string) string {
 			c := sys.client()
 			if id != "" {
 				c = c.withHeader("X-Request-Id", id)
 			}
-			return c.send(t, http.MethodGet, where, nil).header.Get("X-Request-Id")
+			return c.send(t, http.MethodGet, url, nil).header.Get("X-Request-Id")
 		}
 		for _, valid := range []string{"a", "my-id/1!~", strings.Repeat("x", 128)} {
 			if got := requestID(valid); got != valid {
-				t.Errorf("%s: X-Request-Id %q was replaced by %q", where, valid, got)
+				t.Errorf("%s: X-Request-Id %q was replaced by %q", url, valid, got)
 			}
 		}
 		for _, other := range []string{"", strings.Repeat("x", 129), "with space", "tab\there", "é"} {
 			if got := requestID(other); !isNewID(got) {
-				t.Errorf("%s: X-Request-Id %q was replaced by %q, want a new UUIDv7", where, other, got)
+				t.Errorf("%s: X-Request-Id %q was replaced by %q, want a new UUIDv7", url, other, got)
 			}
 		}
 		if first, second := requestID(""), requestID(""); first == second {
-			t.Errorf("%s: two requests got the same id %s", where, first)
+			t.Errorf("%s: two requests got the same id %s", url, first)
 		}
 	}
 }
@@ -280,14 +280,14 @@ func TestResponses(t *testing.T) {
 			}
 		}
 	})
-	t.Run("timestamps are UTC with three decimals", func(t *testing.T) {
+	t.Run("timestamps are in UTC with milliseconds", func(t *testing.T) {
 		stamp := regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*"`)
 		exact := regexp.MustCompile(`^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"$`)
 		seen := 0
 		for _, got := range responses {
 			for _, text := range stamp.FindAllString(got.body, -1) {
 				if seen++; !exact.MatchString(text) {
-					t.Errorf("the response to %s has the timestamp %s, want UTC with three decimals", got.request, text)
+					t.Errorf("the response to %s has the timestamp %s, want UTC with milliseconds", got.request, text)
 				}
 			}
 		}
@@ -302,7 +302,7 @@ func TestResponses(t *testing.T) {
 		conversion.wantFields(object{"amount_cents": 10_000, "attributed": false, "commission": nil, "attribution.promo_code": nil, "attribution.clicked_at": nil, "fraud.signals": []any{}})
 		f.merchant.inMode("live").get(t, "/api/v1/programs").wantStatus(http.StatusOK).wantFields(object{"data": []any{}, "total": 0, "page": 1, "limit": 20})
 	})
-	t.Run("204 has no body and no Content-Type", func(t *testing.T) {
+	t.Run("a response with the status 204 has no body and no Content-Type", func(t *testing.T) {
 		got := sys.client().post(t, "/api/v1/auth/logout", object{"refreshToken": "none"}).wantStatus(http.StatusNoContent)
 		if got.body != "" || got.header.Get("Content-Type") != "" {
 			t.Errorf("a 204 has the body %q and the Content-Type %q, want neither", got.body, got.header.Get("Content-Type"))
@@ -319,21 +319,21 @@ func TestResponses(t *testing.T) {
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_ALLOW_HTTP": "false"}})
-	for _, where := range []string{sys.api + "/api/v1/health", sys.api + "/none", sys.edge + "/v1/health"} {
-		get := func(c apiClient) response { return c.send(t, http.MethodGet, where, nil) }
+	for _, url := range []string{sys.api + "/api/v1/health", sys.api + "/none", sys.edge + "/v1/health"} {
+		get := func(c apiClient) response { return c.send(t, http.MethodGet, url, nil) }
 		get(sys.client()).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 		get(sys.client().withHeader("X-Forwarded-Proto", "http")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 		get(sys.client().withHeader("X-Forwarded-Proto", "https, http")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 		get(sys.client().withHeader("Forwarded", "proto=https")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 		forwarded := get(sys.client().withHeader("X-Forwarded-Proto", "https"))
 		if forwarded.status == http.StatusForbidden || forwarded.header.Get("Strict-Transport-Security") == "" {
-			t.Errorf("%s through a trusted proxy: status %d and Strict-Transport-Security %q, want success and a value", where, forwarded.status, forwarded.header.Get("Strict-Transport-Security"))
+			t.Errorf("%s through a trusted proxy: status %d and Strict-Transport-Security %q, want success and a value", url, forwarded.status, forwarded.header.Get("Strict-Transport-Security"))
 		}
 	}
 	sys.client().send(t, http.MethodPost, sys.edge+"/v1/clicks", object{}).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 
 	untrusting := start(t, setup{env: map[string]string{"TRIBUTARY_ALLOW_HTTP": "false", "TRIBUTARY_TRUSTED_PROXIES": ""}})
-	for _, where := range []string{untrusting.api + "/api/v1/health", untrusting.edge + "/v1/health"} {
-		untrusting.client().withHeader("X-Forwarded-Proto", "https").send(t, http.MethodGet, where, nil).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
+	for _, url := range []string{untrusting.api + "/api/v1/health", untrusting.edge + "/v1/health"} {
+		untrusting.client().withHeader("X-Forwarded-Proto", "https").send(t, http.MethodGet, url, nil).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 	}
 }

@@ -81,7 +81,7 @@ func testConversions(t *testing.T, sys *system) {
 			wantFields(object{"attributed": false, "attribution.reason_code": "PROGRAM_INACTIVE", "commission": nil})
 	})
 	t.Run("the rules determine the amount", func(t *testing.T) { testAmountsByRule(t, sys) })
-	t.Run("errors have a fixed order", func(t *testing.T) { testRejectedConversions(t, sys, f) })
+	t.Run("a report with several errors gets the error with the highest precedence", func(t *testing.T) { testRejectedConversions(t, sys, f) })
 }
 
 func testAmountsByRule(t *testing.T, sys *system) {
@@ -168,25 +168,25 @@ func testRejectedConversions(t *testing.T, sys *system, f fixture) {
 	wantInvalid(object{"occurred_at": sys.clock.now().AddDate(0, 0, -91).UTC().Format(time.RFC3339)}, "occurred_at")
 	wantInvalid(object{"customer_email": "nobody", "customer_ip": "1.2.3"}, "customer_email", "customer_ip")
 
-	// 400 takes precedence over 422. The report has no signal, and a field has the wrong
-	// type.
+	// 400 takes precedence over 422. The report has no attribution signal (422), and the
+	// field event_type has the wrong type (400).
 	f.report(t, object{"event_type": 5}).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
-	for _, none := range []any{nil, ""} {
+	for _, empty := range []any{nil, ""} {
 		body := purchase("")
-		body["click_id"], body["promo_code"] = none, none
+		body["click_id"], body["promo_code"] = empty, empty
 		f.report(t, body).wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
 	}
 	liveFixture.report(t, purchase(click)).wantError(http.StatusUnprocessableEntity, "MODE_MISMATCH")
 
-	// 422 takes precedence over 409. The external id already exists, and the click
-	// belongs to the other mode.
-	twice := purchase(click)
-	f.report(t, twice).wantStatus(http.StatusCreated)
-	f.report(t, twice).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
-	taken := purchase("00000000-0000-4000-8000-000000000000")
-	taken["external_transaction_id"] = twice["external_transaction_id"]
-	liveFixture.report(t, taken).wantStatus(http.StatusCreated)
-	liveFixture.report(t, twice).wantError(http.StatusUnprocessableEntity, "MODE_MISMATCH")
+	// 422 takes precedence over 409. A conversion with the external id already exists in
+	// the mode of the key (409), and the click belongs to the other mode (422).
+	sale := purchase(click)
+	f.report(t, sale).wantStatus(http.StatusCreated)
+	f.report(t, sale).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
+	liveSale := purchase("00000000-0000-4000-8000-000000000000")
+	liveSale["external_transaction_id"] = sale["external_transaction_id"]
+	liveFixture.report(t, liveSale).wantStatus(http.StatusCreated)
+	liveFixture.report(t, sale).wantError(http.StatusUnprocessableEntity, "MODE_MISMATCH")
 }
 
 // testRaces sends equal reports concurrently, and sends a click after its purchase was
@@ -195,7 +195,7 @@ func testRaces(t *testing.T, sys *system) {
 	t.Helper()
 	f := sys.newFixture(t, "test", nil)
 
-	t.Run("one of a hundred equal reports is stored", func(t *testing.T) {
+	t.Run("only one of a hundred concurrent equal reports is stored", func(t *testing.T) {
 		sale := purchase(f.click(t))
 		before := f.merchant.get(t, "/api/v1/commissions").number("total")
 		responses := concurrently(100, func(int) response { return f.report(t, sale) })
@@ -206,7 +206,7 @@ func testRaces(t *testing.T, sys *system) {
 			t.Errorf("100 concurrent reports created %d commissions, want 1", after-before)
 		}
 	})
-	t.Run("a late click is attributed once", func(t *testing.T) {
+	t.Run("a sale whose click arrives later is attributed once", func(t *testing.T) {
 		// The collector uses the id that the client proposes, so the purchase can be
 		// reported first.
 		late := affiliate.NewID[affiliate.Click](sys.clock.now()).String()
@@ -243,29 +243,29 @@ func testRaces(t *testing.T, sys *system) {
 func testWindows(t *testing.T, sys *system) {
 	t.Helper()
 	f := sys.newFixture(t, "test", object{"attributionWindowDays": 1})
-	var ends time.Time
+	var windowEnd time.Time
 	var click string
 	eventually(t, waitTimeout, "the collector accepts a click", func() error {
 		got := sys.click(t, f.publicKey, object{"referral_code": f.code})
 		if got.status != http.StatusCreated {
 			return fmt.Errorf("the collector returns %d", got.status)
 		}
-		click, ends = got.text("click_id"), got.instant("expires_at")
+		click, windowEnd = got.text("click_id"), got.instant("expires_at")
 		return nil
 	})
-	reportSaleAt := func(when time.Time) response {
+	reportSaleAt := func(occurredAt time.Time) response {
 		sale := purchase(click)
-		sale["occurred_at"] = when.UTC().Format(time.RFC3339Nano)
+		sale["occurred_at"] = occurredAt.UTC().Format(time.RFC3339Nano)
 		return f.report(t, sale).wantStatus(http.StatusCreated)
 	}
 	expired := object{"attributed": false, "attribution.reason_code": "CLICK_EXPIRED", "commission": nil}
 
 	sys.clock.advance(24*time.Hour - 2*time.Minute)
-	reportSaleAt(ends).wantFields(object{"attribution.reason_code": "CLICK_MATCHED"})
-	reportSaleAt(ends.Add(time.Millisecond)).wantFields(expired)
+	reportSaleAt(windowEnd).wantFields(object{"attribution.reason_code": "CLICK_MATCHED"})
+	reportSaleAt(windowEnd.Add(time.Millisecond)).wantFields(expired)
 	// A sale that happened within the window is attributed, even if it is reported after
 	// the end of the window.
 	sys.clock.advance(time.Hour)
 	f.report(t, purchase(click)).wantStatus(http.StatusCreated).wantFields(expired)
-	reportSaleAt(ends).wantFields(object{"attribution.reason_code": "CLICK_MATCHED"})
+	reportSaleAt(windowEnd).wantFields(object{"attribution.reason_code": "CLICK_MATCHED"})
 }

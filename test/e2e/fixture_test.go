@@ -102,9 +102,9 @@ func rules(changes object) object {
 	return object{"commissionRules": all}
 }
 
-// createProgram creates an active programme and returns its id. Its fraud policy is
-// observe, because the tests click and buy so fast that another policy would reject their
-// commissions.
+// createProgram creates an active programme and returns its id. The tests report sales so
+// soon after the clicks that the fraud rules match. Therefore the default is the fraud
+// policy "observe", under which commissions are neither flagged nor blocked.
 func (a account) createProgram(t *testing.T, fields object) string {
 	t.Helper()
 	body := object{"name": uniqueName("Programme"), "websiteUrl": "https://shop.example", "fraudPolicy": "observe"}
@@ -154,8 +154,8 @@ func (f fixture) participantPath() string { return f.programPath() + "/partners/
 
 func (f fixture) commissionPath(id string) string { return f.programPath() + "/commissions/" + id }
 
-// click registers a click with the partner's referral code and returns its id. It waits
-// until the collector accepts the code.
+// click registers a click with the partner's referral code and returns the id of the
+// click. It sends the click again until the collector knows the code.
 func (f fixture) click(t *testing.T) string {
 	t.Helper()
 	var id string

@@ -12,13 +12,13 @@ type ed25519PublicKey = ed25519.PublicKey
 
 func signingKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(signingSeed) }
 
-func otherKey() ed25519.PrivateKey {
+func foreignSigningKey() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{8}, ed25519.SeedSize))
 }
 
-// forgeToken returns a copy of an access token. The function change modifies the copy,
-// and key signs it.
-func forgeToken(t *testing.T, genuine string, change func(*jwt.Token, jwt.MapClaims), key any) string {
+// forgeToken returns a changed copy of an access token. It calls modify with the copy and
+// then signs the copy with signer.
+func forgeToken(t *testing.T, genuine string, modify func(*jwt.Token, jwt.MapClaims), signer any) string {
 	t.Helper()
 	claims := jwt.MapClaims{}
 	parsed, _, err := jwt.NewParser().ParseUnverified(genuine, claims)
@@ -27,8 +27,8 @@ func forgeToken(t *testing.T, genuine string, change func(*jwt.Token, jwt.MapCla
 	}
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims)
 	token.Header["kid"] = parsed.Header["kid"]
-	change(token, claims)
-	text, err := token.SignedString(key)
+	modify(token, claims)
+	text, err := token.SignedString(signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,12 +37,14 @@ func forgeToken(t *testing.T, genuine string, change func(*jwt.Token, jwt.MapCla
 
 func noChange(*jwt.Token, jwt.MapClaims) {}
 
-func asNone(token *jwt.Token, _ jwt.MapClaims) {
+// withAlgorithmNone removes the signature of a token.
+func withAlgorithmNone(token *jwt.Token, _ jwt.MapClaims) {
 	token.Method = jwt.SigningMethodNone
 	token.Header["alg"] = "none"
 }
 
-func asHMAC(token *jwt.Token, _ jwt.MapClaims) {
+// withAlgorithmHMAC selects a signature with a symmetric key.
+func withAlgorithmHMAC(token *jwt.Token, _ jwt.MapClaims) {
 	token.Method = jwt.SigningMethodHS256
 	token.Header["alg"] = "HS256"
 }

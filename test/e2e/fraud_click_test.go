@@ -13,8 +13,8 @@ import (
 	"github.com/maxmind/mmdbwriter/mmdbtype"
 )
 
-// countryFile writes a file in MaxMind's format that maps a network to a country, and
-// returns its path.
+// countryFile writes a country database in MaxMind's format and returns the path of the
+// file. The database maps one network to a country.
 func countryFile(t *testing.T, network, country string) string {
 	t.Helper()
 	_, ipNet, err := net.ParseCIDR(network)
@@ -42,9 +42,10 @@ func countryFile(t *testing.T, network, country string) string {
 	return path
 }
 
-// TestClickDetails_ReachAuditAndFraudRules checks that the fraud rules and the
-// attribution audit use the country, the browser and the ad click id of a click. The
-// audit must not contain the IP address.
+// TestClickDetails_ReachAuditAndFraudRules checks that the fraud rules use the country and
+// the ad click id of a click, and that the attribution audit shows the country, the
+// browser and the ad platform. The audit must not contain the IP address or the ad click
+// id.
 func TestClickDetails_ReachAuditAndFraudRules(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{separateProcesses: true, env: map[string]string{"TRIBUTARY_COUNTRY_DB": countryFile(t, "203.0.113.0/24", "AQ")}})
@@ -54,13 +55,13 @@ func TestClickDetails_ReachAuditAndFraudRules(t *testing.T) {
 	}).wantStatus(http.StatusOK)
 	f.click(t) // wait until the collector accepts the code
 	key := sys.client().withCredential(f.secretKey)
-	click := func(t *testing.T, from string, changes object) string {
+	click := func(t *testing.T, address string, changes object) string {
 		t.Helper()
 		body := object{"referral_code": f.code, "url": "https://shop.example/"}
 		for field, value := range changes {
 			body[field] = value
 		}
-		return sys.client().withCredential(f.publicKey).withHeader("X-Forwarded-For", from).withHeader("X-Forwarded-Proto", "https").
+		return sys.client().withCredential(f.publicKey).withHeader("X-Forwarded-For", address).withHeader("X-Forwarded-Proto", "https").
 			withHeader("User-Agent", browserUserAgent).
 			send(t, http.MethodPost, sys.edge+"/v1/clicks", body).wantStatus(http.StatusCreated).text("click_id")
 	}
@@ -76,11 +77,11 @@ func TestClickDetails_ReachAuditAndFraudRules(t *testing.T) {
 	t.Run("a blocked country without consent", func(t *testing.T) {
 		f.reportSale(t, click(t, "203.0.113.7", object{"consent": "denied"}), nil).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}})
 	})
-	t.Run("an ad's click id", func(t *testing.T) {
+	t.Run("the id of a click on an ad", func(t *testing.T) {
 		id := click(t, "198.51.100.7", object{"url": "https://shop.example/?msclkid=secret-id"})
 		f.reportSale(t, id, nil).wantFields(object{"fraud.flagged": true, "fraud.signals.0.rule": "paid_search"})
 	})
-	t.Run("the attribution audit", func(t *testing.T) {
+	t.Run("the click in the attribution audit", func(t *testing.T) {
 		id := click(t, "203.0.113.8", object{"url": "https://shop.example/a?gclid=secret-id"})
 		path := "/api/v1/attribution/clicks/" + id
 		var seen response

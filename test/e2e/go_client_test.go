@@ -17,11 +17,11 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// lossyConnection counts the calls of a client by method. It discards the responses of
-// the next calls, as many as losses.
+// lossyConnection counts the calls of a client by method. It can lose responses: the
+// service executes the call, but the client gets an error.
 type lossyConnection struct {
 	mu     sync.Mutex
-	losses int
+	losses int // the number of responses that are still to be lost
 	calls  map[string]int
 }
 
@@ -43,13 +43,14 @@ func (c *lossyConnection) intercept(ctx context.Context, method string, request,
 	return status.Error(codes.Unavailable, "the connection broke before the response arrived")
 }
 
+// loseNext loses the responses of the next n calls.
 func (c *lossyConnection) loseNext(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.losses = n
 }
 
-// newGoClient returns a client in test mode over a lossy connection.
+// newGoClient returns a client in test mode and its lossy connection.
 func newGoClient(t *testing.T, sys *system, credential func(context.Context) (string, error)) (*tributary.Client, *lossyConnection) {
 	t.Helper()
 	lossy := &lossyConnection{calls: map[string]int{}}
@@ -79,7 +80,7 @@ func TestGoClient(t *testing.T) {
 		}
 	}
 
-	t.Run("ConversionIsStoredOnceIfItsResponseIsLost", func(t *testing.T) {
+	t.Run("ConversionIsStoredOnceIfResponseIsLost", func(t *testing.T) {
 		lossy.loseNext(2)
 		var header metadata.MD
 		reported, err := client.Conversions.ReportConversion(t.Context(), sale("lost-response"), grpc.Header(&header))
@@ -98,7 +99,7 @@ func TestGoClient(t *testing.T) {
 		}
 	})
 
-	t.Run("OnlyReadsAreRepeated", func(t *testing.T) {
+	t.Run("AfterLostResponseReadIsRepeatedAndRefundIsNot", func(t *testing.T) {
 		lossy.loseNext(1)
 		if _, err := client.Conversions.ListConversions(t.Context(), &affiliatev1.ListConversionsRequest{}); err != nil {
 			t.Errorf("ListConversions after a lost response: %v", err)
@@ -127,7 +128,7 @@ func TestGoClient(t *testing.T) {
 		}
 	})
 
-	t.Run("CallsOverTheLimitAreRepeatedAfterRetryAfter", func(t *testing.T) {
+	t.Run("CallOverRateLimitIsRepeatedLater", func(t *testing.T) {
 		before := lossy.calls[affiliatev1.ConversionService_ReportConversion_FullMethodName]
 		useUpConversionLimit(t, f, limit)
 		if _, err := client.Conversions.ReportConversion(t.Context(), sale("over-the-limit")); err != nil {
@@ -172,12 +173,12 @@ func TestGoClient(t *testing.T) {
 	})
 
 	t.Run("SessionRenewsTokenOnceForConcurrentCalls", func(t *testing.T) {
-		anonymous, sent := newGoClient(t, sys, nil)
+		anonymous, connection := newGoClient(t, sys, nil)
 		tokens, err := anonymous.Accounts.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: f.merchant.email, Password: password})
 		if err != nil {
 			t.Fatal(err)
 		}
-		tokens.ExpiresIn = 30 // soon enough that the first call renews the token
+		tokens.ExpiresIn = 30 // the session renews a token that expires so soon before the first call
 		session := tributary.NewSession(anonymous, tokens)
 		merchant, _ := newGoClient(t, sys, session.Token)
 		var calls sync.WaitGroup
@@ -189,7 +190,7 @@ func TestGoClient(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		if got := sent.calls[affiliatev1.AccountService_RefreshSession_FullMethodName]; got != 1 {
+		if got := connection.calls[affiliatev1.AccountService_RefreshSession_FullMethodName]; got != 1 {
 			t.Errorf("the session was refreshed %d times, want 1", got)
 		}
 		if session.RefreshToken() == tokens.GetRefreshToken() {

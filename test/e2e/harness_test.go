@@ -41,25 +41,25 @@ const (
 	pollInterval = 10 * time.Millisecond
 )
 
-// signingKeyID is the id of the key that signs access tokens. signingSeed is the private
-// key. Tests use them to forge tokens.
+// signingKeyID is the id of the key that signs access tokens, and signingSeed is the seed
+// of its private key. Tests use them to forge tokens.
 const signingKeyID = "e2e"
 
 var signingSeed = bytes.Repeat([]byte{7}, 32)
 
-// clock is the clock of a system. It adds offset to the machine's clock. After stop it
-// returns the time stopped.
+// clock is the clock of a system. While it runs, it shows the time of the machine's clock
+// plus offset. While it is stopped, it shows the time stoppedAt.
 type clock struct {
-	mu      sync.Mutex
-	offset  time.Duration
-	stopped time.Time
+	mu        sync.Mutex
+	offset    time.Duration
+	stoppedAt time.Time // zero while the clock runs
 }
 
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.stopped.IsZero() {
-		return c.stopped
+	if !c.stoppedAt.IsZero() {
+		return c.stoppedAt
 	}
 	return time.Now().Add(c.offset)
 }
@@ -69,7 +69,7 @@ func (c *clock) stop() {
 	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stopped = now
+	c.stoppedAt = now
 }
 
 // resume starts the clock again. The clock jumps to the time that it would have without
@@ -77,14 +77,14 @@ func (c *clock) stop() {
 func (c *clock) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stopped = time.Time{}
+	c.stoppedAt = time.Time{}
 }
 
 func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.stopped.IsZero() {
-		c.stopped = c.stopped.Add(d)
+	if !c.stoppedAt.IsZero() {
+		c.stoppedAt = c.stoppedAt.Add(d)
 	}
 	c.offset += d
 }
@@ -98,8 +98,8 @@ type setup struct {
 	// database and redis are URLs of servers to use instead of new ones.
 	database, redis string
 	// separateProcesses starts a gateway that is connected to the core over the network.
-	// It also opens the collector in the same way as cmd/collector, which uses the
-	// machine's clock.
+	// It also opens the collector in the same way as cmd/collector does. Such a collector
+	// uses the machine's clock and not the clock of the test.
 	separateProcesses bool
 }
 
@@ -206,7 +206,7 @@ func start(t *testing.T, s setup) *system {
 
 // openCollector opens a collector with the system's clock. If asCommand is set, it opens
 // the collector like cmd/collector, with the machine's clock.
-func openCollector(t *testing.T, env map[string]string, asCommand bool, now func() time.Time, log *slog.Logger, on net.Listener) func(context.Context) error {
+func openCollector(t *testing.T, env map[string]string, asCommand bool, now func() time.Time, log *slog.Logger, listener net.Listener) func(context.Context) error {
 	t.Helper()
 	cfg := edge.Config(parse[settings.Collector](t, env))
 	if asCommand {
@@ -214,7 +214,7 @@ func openCollector(t *testing.T, env map[string]string, asCommand bool, now func
 		if err != nil {
 			t.Fatalf("open the collector: %v", err)
 		}
-		return func(ctx context.Context) error { return c.Run(ctx, on, nil) }
+		return func(ctx context.Context) error { return c.Run(ctx, listener, nil) }
 	}
 	client, err := clickstream.Connect(cfg.Cache)
 	if err != nil {
@@ -227,7 +227,7 @@ func openCollector(t *testing.T, env map[string]string, asCommand bool, now func
 		Background: []func(context.Context){reader.Run, lease.Run},
 		Log:        log, Now: now,
 	})
-	return func(ctx context.Context) error { return errors.Join(c.Run(ctx, on, nil), client.Close()) }
+	return func(ctx context.Context) error { return errors.Join(c.Run(ctx, listener, nil), client.Close()) }
 }
 
 func parse[T any](t *testing.T, env map[string]string) T {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// idFilter is a query parameter of a list whose value is an id.
+// idFilter is a query parameter that filters a list by an id.
 type idFilter struct {
 	route
 	name, parameter string
@@ -25,7 +25,8 @@ func idFilters(t *testing.T) []idFilter {
 			field := r.input.Fields().Get(i)
 			name := string(field.Name())
 			isID := strings.HasSuffix(name, "_id") || name == "actor"
-			// The merchant chooses the transaction id. It can be any text.
+			// The value of external_transaction_id is any text that the merchant has
+			// chosen, so an unknown value is not an error.
 			if isID && name != "external_transaction_id" && !strings.Contains(r.template, "{"+name+"}") {
 				all = append(all, idFilter{r, name, field.JSONName()})
 			}
@@ -34,8 +35,8 @@ func idFilters(t *testing.T) []idFilter {
 	return all
 }
 
-// TestIDFilters checks that every list returns 404 if the id in a filter does not exist
-// in the client's mode.
+// TestIDFilters checks that every list returns 404 if the workspace has no resource with
+// the id of the filter in the client's mode.
 func TestIDFilters(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -47,8 +48,8 @@ func TestIDFilters(t *testing.T) {
 	}
 	unknown := unknownIDs()
 	const neverUsed = "01890000-0000-7000-8000-000000000001"
-	values := func(of map[string]string) (all []string) {
-		for name, id := range of {
+	values := func(ids map[string]string) (all []string) {
+		for name, id := range ids {
 			// The audit log has no entries about clicks and deliveries.
 			if name != "click_id" && name != "delivery_id" {
 				all = append(all, id)
@@ -56,8 +57,8 @@ func TestIDFilters(t *testing.T) {
 		}
 		return all
 	}
-	type ids struct{ known, unknown []string }
-	filters := map[string]ids{
+	type filterValues struct{ known, unknown []string }
+	filters := map[string]filterValues{
 		"program_id":     {[]string{f.program}, []string{neverUsed, foreignIDs["program_id"], live}},
 		"participant_id": {[]string{f.participant}, []string{neverUsed, foreignIDs["participant_id"]}},
 		"group_id":       {[]string{ownIDs["group_id"]}, []string{neverUsed, foreignIDs["group_id"]}},
@@ -75,25 +76,25 @@ func TestIDFilters(t *testing.T) {
 		}
 		tested[filter.name] = true
 		t.Run(filter.String()+" "+filter.name, func(t *testing.T) {
-			from := f.clientFor(t, routeRules[filter.rpc], "test")
+			client := f.clientFor(t, routeRules[filter.rpc], "test")
 			path := filter.path(ownIDs) + "?" + filter.parameter + "="
 			for _, id := range want.known {
-				from.get(t, path+id).wantStatus(http.StatusOK)
+				client.get(t, path+id).wantStatus(http.StatusOK)
 			}
 			for _, id := range want.unknown {
 				if filter.name == "program_id" && id == foreignIDs["program_id"] && strings.HasPrefix(filter.template, "/api/v1/commissions") {
-					from.get(t, path+id).wantOutcome(forbidden) // SPEC.md section 4
+					client.get(t, path+id).wantOutcome(forbidden) // lists of commissions return 403 here (SPEC.md section 4)
 					continue
 				}
-				from.get(t, path+id).wantError(http.StatusNotFound, "NOT_FOUND")
+				client.get(t, path+id).wantError(http.StatusNotFound, "NOT_FOUND")
 			}
 			if filter.name != "actor" { // an actor may also be "system"
-				from.get(t, path+"x").wantError(http.StatusBadRequest, "VALIDATION_ERROR")
+				client.get(t, path+"x").wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 			}
 		})
 	}
 	if len(tested) != len(filters) {
-		t.Errorf("the lists have the filters %v, want all filters of this test", tested)
+		t.Errorf("the lists have only the filters %v, but this test covers %d filters", tested, len(filters))
 	}
 
 	t.Run("the audit log can still be filtered by deleted resources", func(t *testing.T) {

@@ -6,15 +6,16 @@ import (
 	"testing"
 )
 
-// populatedFixture is a fixture with one resource for each path parameter of the API.
+// populatedFixture is a fixture with one resource for each path parameter of the API. The
+// map ids contains the id of the resource by the name of the parameter.
 type populatedFixture struct {
 	fixture
 	ids map[string]string
 }
 
-// routesOf returns the routes that accept a kind of credential and have ids in their
-// path.
-func routesOf(t *testing.T, kind string) (found []route) {
+// idRoutes returns the routes that accept the given kind of credential and have ids in
+// their path.
+func idRoutes(t *testing.T, kind string) (found []route) {
 	t.Helper()
 	for _, r := range routes(t) {
 		if routeRules[r.rpc].accepts == kind && r.hasIDs() {
@@ -27,21 +28,22 @@ func routesOf(t *testing.T, kind string) (found []route) {
 // readEverything calls all GET routes that the account may call, and returns the
 // responses as one text. It does not export payout batches, because an export adds an
 // entry to the audit log.
-func readEverything(t *testing.T, from account, kind string, ids map[string]string) string {
+func readEverything(t *testing.T, reader account, kind string, ids map[string]string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, r := range routes(t) {
 		if r.verb == http.MethodGet && r.rpc != "ExportPayoutBatch" && routeRules[r.rpc].allows(kind) && routeRules[r.rpc].accepts != anyone && !strings.HasSuffix(r.template, "/api-keys") {
-			all.WriteString(r.String() + "\n" + from.get(t, r.path(ids)).wantStatus(http.StatusOK).body + "\n")
+			all.WriteString(r.String() + "\n" + reader.get(t, r.path(ids)).wantStatus(http.StatusOK).body + "\n")
 		}
 	}
 	return all.String()
 }
 
-// TestIsolation_AllRoutes creates four fixtures: two workspaces with two modes each. From
-// each fixture it calls every route of a merchant with the ids of the other fixtures, and
-// also with the fixture's own programme and the other ids. It also searches for data of
-// the other fixtures. No call may read, count or change data of another fixture.
+// TestIsolation_AllRoutes creates four fixtures: two workspaces with two modes each. For
+// each pair of fixtures, the merchant of one fixture calls every merchant route with the
+// ids of the other fixture. Routes with several ids are also called with a mixture: the
+// merchant's own programme and the other ids of the other fixture. The merchant also
+// searches for data of the other fixture. No call may read, count or change this data.
 func TestIsolation_AllRoutes(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -62,7 +64,7 @@ func TestIsolation_AllRoutes(t *testing.T) {
 			}
 		}
 	}
-	merchantRoutes := routesOf(t, merchants)
+	merchantRoutes := idRoutes(t, merchants)
 	for i, own := range fixtures {
 		for j, foreign := range fixtures {
 			if i == j {
@@ -137,7 +139,7 @@ func TestIsolation_Partners(t *testing.T) {
 	if shown := readEverything(t, rival, partners, rivalIDs); strings.Contains(shown, f.participant) || strings.Contains(shown, f.code) || strings.Contains(shown, "ROUTES") {
 		t.Errorf("a partner sees the data of another partner: %s", shown)
 	}
-	for _, r := range routesOf(t, partners) {
+	for _, r := range idRoutes(t, partners) {
 		if strings.Contains(r.template, "{link_id}") {
 			rival.do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
 			f.partner.inMode("live").do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)

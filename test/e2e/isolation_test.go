@@ -21,7 +21,7 @@ func TestIsolation(t *testing.T) {
 		}
 	}
 
-	t.Run("each fixture can use the same names", func(t *testing.T) {
+	t.Run("each fixture can use the same slug, referral code and order id", func(t *testing.T) {
 		for i, f := range fixtures {
 			sale := purchase(f.click)
 			sale["external_transaction_id"] = "same-order"
@@ -54,7 +54,7 @@ func TestIsolation(t *testing.T) {
 				continue
 			}
 			sameWorkspace := own.merchant.workspace == foreign.merchant.workspace
-			t.Run(fmt.Sprintf("%d cannot access %d", i, j), func(t *testing.T) { own.wantNoAccessTo(t, foreign, sameWorkspace) })
+			t.Run(fmt.Sprintf("fixture %d cannot access fixture %d", i, j), func(t *testing.T) { own.wantNoAccessTo(t, foreign, sameWorkspace) })
 		}
 	}
 	for i, f := range fixtures {
@@ -102,7 +102,7 @@ func (f fixtureWithSale) wantNoAccessTo(t *testing.T, foreign fixtureWithSale, s
 	}
 	for _, path := range []string{
 		foreign.programPath(), foreign.programPath() + "/partners", foreign.participantPath(), foreign.commissionPath(foreign.commission),
-		// Paths with an id of each fixture.
+		// Each of these paths contains an id of this fixture and an id of the other one.
 		f.programPath() + "/partners/" + foreign.participant, f.commissionPath(foreign.commission), foreign.commissionPath(f.commission),
 	} {
 		merchant.get(t, path).wantOutcome(notFound)
@@ -126,7 +126,8 @@ func (f fixtureWithSale) wantNoAccessTo(t *testing.T, foreign fixtureWithSale, s
 		false: notFound,
 	}[f.mode() == foreign.mode()])
 
-	// The collector and the conversion API.
+	// The collector rejects the referral code of the other fixture. A sale with a click of
+	// the other fixture is rejected or not attributed.
 	f.sys.click(t, f.publicKey, object{"referral_code": foreign.code}).wantOutcome(notFound)
 	report := f.report(t, purchase(foreign.click))
 	if sameWorkspace {

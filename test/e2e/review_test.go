@@ -29,27 +29,27 @@ func (f fixture) reportSale(t testing.TB, click string, changes object) response
 func TestReviewOfCommissions(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	held := sys.newFixture(t, "test", rules(nil))
-	free := sys.newFixtureFor(t, held.merchant, held.partner, manualApprovalRules())
+	withHold := sys.newFixture(t, "test", rules(nil))
+	withoutHold := sys.newFixtureFor(t, withHold.merchant, withHold.partner, manualApprovalRules())
 	flagged := func(t *testing.T, f fixture) string {
 		t.Helper()
 		return f.reportSale(t, f.click(t), object{"currency": "EUR"}).text("commission.id")
 	}
 
 	t.Run("a hold is overridden with a reason that the partner cannot see", func(t *testing.T) {
-		id := held.earnCommission(t)
-		path := held.commissionPath(id) + "/approve-override"
+		id := withHold.earnCommission(t)
+		path := withHold.commissionPath(id) + "/approve-override"
 		for _, reason := range []any{nil, "", "   ", strings.Repeat("ü", 501)} {
-			held.merchant.patch(t, path, object{"reason": reason}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "reason")
+			withHold.merchant.patch(t, path, object{"reason": reason}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "reason")
 		}
-		held.merchant.patch(t, path, object{"reason": " An old friend. "}).wantStatus(http.StatusOK).wantFields(object{
-			"status": "approved", "overrideReason": "An old friend.", "overrideBy": held.merchant.id, "holdActive": true,
-			"history.1.reason": "An old friend.", "history.1.actor": held.merchant.id,
+		withHold.merchant.patch(t, path, object{"reason": " An old friend. "}).wantStatus(http.StatusOK).wantFields(object{
+			"status": "approved", "overrideReason": "An old friend.", "overrideBy": withHold.merchant.id, "holdActive": true,
+			"history.1.reason": "An old friend.", "history.1.actor": withHold.merchant.id,
 		})
-		if shown := held.partner.get(t, "/api/v1/partner/commissions").wantStatus(http.StatusOK).body; strings.Contains(shown, "old friend") {
+		if shown := withHold.partner.get(t, "/api/v1/partner/commissions").wantStatus(http.StatusOK).body; strings.Contains(shown, "old friend") {
 			t.Errorf("the partner's list of commissions contains the reason: %s", shown)
 		}
-		held.merchant.patch(t, path, object{"reason": "Again"}).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
+		withHold.merchant.patch(t, path, object{"reason": "Again"}).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
 	})
 	t.Run("the errors of an override have a fixed order", func(t *testing.T) {
 		override := func(f fixture, id string) response {
@@ -58,33 +58,33 @@ func TestReviewOfCommissions(t *testing.T) {
 		// An override fails for three reasons. The first commission has all of them: it
 		// is rejected, flagged and without a hold. The second is flagged and without a
 		// hold. The third is only without a hold.
-		rejected := flagged(t, free)
-		free.merchant.patch(t, free.commissionPath(rejected)+"/reject", nil).wantStatus(http.StatusOK)
-		override(free, rejected).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
-		override(free, flagged(t, free)).wantError(http.StatusConflict, "COMMISSION_NEEDS_REVIEW")
-		override(free, free.earnCommission(t)).wantError(http.StatusConflict, "COMMISSION_HOLD_NOT_ACTIVE")
-		override(held, flagged(t, held)).wantError(http.StatusConflict, "COMMISSION_NEEDS_REVIEW")
+		rejected := flagged(t, withoutHold)
+		withoutHold.merchant.patch(t, withoutHold.commissionPath(rejected)+"/reject", nil).wantStatus(http.StatusOK)
+		override(withoutHold, rejected).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
+		override(withoutHold, flagged(t, withoutHold)).wantError(http.StatusConflict, "COMMISSION_NEEDS_REVIEW")
+		override(withoutHold, withoutHold.earnCommission(t)).wantError(http.StatusConflict, "COMMISSION_HOLD_NOT_ACTIVE")
+		override(withHold, flagged(t, withHold)).wantError(http.StatusConflict, "COMMISSION_NEEDS_REVIEW")
 	})
 	t.Run("a review flag is cleared with a note", func(t *testing.T) {
-		id := flagged(t, free)
-		path := free.commissionPath(id) + "/clear-review"
-		free.merchant.patch(t, path, object{"note": "Looked at it."}).wantStatus(http.StatusOK).wantFields(object{
+		id := flagged(t, withoutHold)
+		path := withoutHold.commissionPath(id) + "/clear-review"
+		withoutHold.merchant.patch(t, path, object{"note": "Looked at it."}).wantStatus(http.StatusOK).wantFields(object{
 			"status": "pending", "needsReview": false, "reviewReasons": []any{},
 			"history.1.from": "pending", "history.1.to": "pending", "history.1.reason": "Looked at it.",
 		})
-		free.merchant.patch(t, path, nil).wantError(http.StatusConflict, "COMMISSION_NOT_FLAGGED")
+		withoutHold.merchant.patch(t, path, nil).wantError(http.StatusConflict, "COMMISSION_NOT_FLAGGED")
 	})
 	t.Run("bulk actions handle each commission separately", func(t *testing.T) {
-		first, second, waiting := free.earnCommission(t), free.earnCommission(t), held.earnCommission(t)
+		first, second, waiting := withoutHold.earnCommission(t), withoutHold.earnCommission(t), withHold.earnCommission(t)
 		bulk := func(f fixture, verb string, ids ...string) response {
 			return f.merchant.patch(t, f.programPath()+"/commissions/bulk-"+verb, object{"commissionIds": ids})
 		}
-		bulk(free, "approve", second, first, second).wantStatus(http.StatusOK).wantFields(object{
+		bulk(withoutHold, "approve", second, first, second).wantStatus(http.StatusOK).wantFields(object{
 			"summary": object{"total": 2, "succeeded": 2, "failed": 0}, "results.0.commissionId": second, "results.1.commissionId": first,
 			"results.0.success": true, "results.0.statusCode": 200, "results.0.status": "approved", "results.0.code": nil, "results.0.message": nil,
 		})
-		third := free.earnCommission(t)
-		bulk(free, "approve", first, third, unknownID, waiting).wantStatus(http.StatusMultiStatus).wantFields(object{
+		third := withoutHold.earnCommission(t)
+		bulk(withoutHold, "approve", first, third, unknownID, waiting).wantStatus(http.StatusMultiStatus).wantFields(object{
 			"summary":              object{"total": 4, "succeeded": 1, "failed": 3},
 			"results.0.statusCode": 409, "results.0.code": "COMMISSION_NOT_PENDING", "results.0.status": "approved",
 			"results.1.statusCode": 200, "results.2.statusCode": 404, "results.2.code": "NOT_FOUND", "results.2.status": nil,
@@ -92,33 +92,33 @@ func TestReviewOfCommissions(t *testing.T) {
 			"results.3.statusCode": 404, "results.3.code": "NOT_FOUND",
 		})
 		// A bulk approval never overrides a hold.
-		bulk(held, "approve", waiting).wantError(http.StatusUnprocessableEntity, "BULK_ALL_FAILED").wantFields(object{
+		bulk(withHold, "approve", waiting).wantError(http.StatusUnprocessableEntity, "BULK_ALL_FAILED").wantFields(object{
 			"summary": object{"total": 1, "succeeded": 0, "failed": 1}, "results.0.code": "COMMISSION_HOLD_ACTIVE", "results.0.status": "pending",
 		})
-		held.merchant.patch(t, held.programPath()+"/commissions/bulk-reject", object{
+		withHold.merchant.patch(t, withHold.programPath()+"/commissions/bulk-reject", object{
 			"commissionIds": []string{waiting}, "reason": "A test order", "code": "test_order",
 		}).wantStatus(http.StatusOK).wantFields(object{"results.0.status": "rejected"})
-		held.merchant.get(t, held.commissionPath(waiting)).wantFields(object{"rejectionReason": "A test order", "rejectionCode": "test_order"})
+		withHold.merchant.get(t, withHold.commissionPath(waiting)).wantFields(object{"rejectionReason": "A test order", "rejectionCode": "test_order"})
 
 		for name, ids := range map[string]any{
 			"an empty list": []string{}, "not a UUID": []string{"1"}, "not a list": first, "null": nil,
 			"too many": slices.Repeat([]string{first}, 101),
 		} {
 			t.Run(name, func(t *testing.T) {
-				free.merchant.patch(t, free.programPath()+"/commissions/bulk-approve", object{"commissionIds": ids}).wantOutcome(invalid)
+				withoutHold.merchant.patch(t, withoutHold.programPath()+"/commissions/bulk-approve", object{"commissionIds": ids}).wantOutcome(invalid)
 			})
 		}
 	})
 	t.Run("one of many concurrent approvals and rejections succeeds", func(t *testing.T) {
-		id := free.earnCommission(t)
+		id := withoutHold.earnCommission(t)
 		responses := concurrently(40, func(i int) response {
 			verb := "/approve"
 			if i%2 == 1 {
 				verb = "/reject"
 			}
-			return free.merchant.patch(t, free.commissionPath(id)+verb, nil)
+			return withoutHold.merchant.patch(t, withoutHold.commissionPath(id)+verb, nil)
 		})
-		got := free.merchant.get(t, free.commissionPath(id)).wantStatus(http.StatusOK)
+		got := withoutHold.merchant.get(t, withoutHold.commissionPath(id)).wantStatus(http.StatusOK)
 		counts := countStatuses(responses)
 		// Either one rejection succeeds, or one approval and then one rejection.
 		changes := got.length("history") - 1
