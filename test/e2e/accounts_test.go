@@ -59,8 +59,8 @@ func testAccounts(t *testing.T, sys *system) {
 }
 
 // testLoginThrottle checks that after ten failed logins each further failed login makes
-// the time in Retry-After longer, for known and unknown addresses. It also checks that the
-// next login is possible as soon as this time has passed.
+// the time in Retry-After longer, for known and unknown addresses. It also checks that
+// the next login is possible as soon as this time has passed.
 func testLoginThrottle(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
 		for _, email := range []string{sys.newMerchant(t).email, "nobody-" + strconv.FormatInt(uniqueCounter.Add(1), 10) + "@example.com"} {

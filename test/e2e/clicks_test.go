@@ -105,15 +105,15 @@ func testRejectedClicks(t *testing.T, sys *system, f fixture) {
 		client apiClient
 		want   outcome
 	}{
-		"no key":             {sys.client(), badPublicKey},
-		"garbage":            {bearer("garbage"), badPublicKey},
-		"a mistyped key":     {bearer(mistyped(f.publicKey)), badPublicKey},
-		"an unknown key":     {bearer(affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()), badPublicKey},
-		"alg none":           {bearer(unsigned), badPublicKey},
-		"an expired token":   {bearer(expired), badPublicKey},
-		"a secret key":       {bearer(f.secretKey), forbidden},
-		"a merchant's token": {bearer(f.merchant.access), forbidden},
-		"a partner's token":  {bearer(f.partner.access), forbidden},
+		"no key":                          {sys.client(), badPublicKey},
+		"garbage":                         {bearer("garbage"), badPublicKey},
+		"a mistyped key":                  {bearer(mistyped(f.publicKey)), badPublicKey},
+		"an unknown key":                  {bearer(affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()), badPublicKey},
+		"a token with the algorithm none": {bearer(unsigned), badPublicKey},
+		"an expired token":                {bearer(expired), badPublicKey},
+		"a secret key":                    {bearer(f.secretKey), forbidden},
+		"a merchant's token":              {bearer(f.merchant.access), forbidden},
+		"a partner's token":               {bearer(f.partner.access), forbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.client.send(t, http.MethodPost, url, body).wantOutcome(c.want)

@@ -75,8 +75,8 @@ func (c apiClient) patch(t testing.TB, path string, body any) response {
 }
 
 // send sends a request to a URL. If there is no response, it calls t.Errorf and returns
-// an empty response. It does not call t.Fatalf, because tests also call send in goroutines
-// that they have started, in which t.Fatalf is not allowed.
+// an empty response. It does not call t.Fatalf, because tests also call send in
+// goroutines that they have started, in which t.Fatalf is not allowed.
 func (c apiClient) send(t testing.TB, method, url string, body any) response {
 	t.Helper()
 	var reader io.Reader

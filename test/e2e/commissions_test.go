@@ -79,7 +79,7 @@ func testCommissions(t *testing.T, sys *system) {
 		own.merchant.patch(t, own.participantPath()+"/suspend", nil).wantStatus(http.StatusOK)
 		own.merchant.get(t, own.commissionPath(id)).wantFields(object{"reviewReasons": []any{"participant_suspended"}, "status": "pending"})
 	})
-	t.Run("one of many concurrent approvals succeeds", func(t *testing.T) {
+	t.Run("only one of many concurrent approvals succeeds", func(t *testing.T) {
 		id := withoutHold.earnCommission(t)
 		responses := concurrently(20, func(int) response { return changeStatus(t, withoutHold, id, "approve", nil) })
 		if got := countStatuses(responses); got["200"] != 1 || got["409 COMMISSION_NOT_PENDING"] != 19 {

@@ -155,7 +155,7 @@ func (f fixture) participantPath() string { return f.programPath() + "/partners/
 func (f fixture) commissionPath(id string) string { return f.programPath() + "/commissions/" + id }
 
 // click registers a click with the partner's referral code and returns the id of the
-// click. It sends the click again until the collector knows the code.
+// click. It sends the click again until the collector accepts the code.
 func (f fixture) click(t *testing.T) string {
 	t.Helper()
 	var id string

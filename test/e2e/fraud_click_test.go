@@ -42,8 +42,8 @@ func countryFile(t *testing.T, network, country string) string {
 	return path
 }
 
-// TestClickDetails_ReachAuditAndFraudRules checks that the fraud rules use the country and
-// the ad click id of a click, and that the attribution audit shows the country, the
+// TestClickDetails_ReachAuditAndFraudRules checks that the fraud rules use the country
+// and the ad click id of a click, and that the attribution audit shows the country, the
 // browser and the ad platform. The audit must not contain the IP address or the ad click
 // id.
 func TestClickDetails_ReachAuditAndFraudRules(t *testing.T) {

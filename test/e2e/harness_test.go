@@ -98,8 +98,8 @@ type setup struct {
 	// database and redis are URLs of servers to use instead of new ones.
 	database, redis string
 	// separateProcesses starts a gateway that is connected to the core over the network.
-	// It also opens the collector in the same way as cmd/collector does. Such a collector
-	// uses the machine's clock and not the clock of the test.
+	// It also opens the collector in the same way as cmd/collector does. This
+	// collector uses the machine's clock and not the clock of the test.
 	separateProcesses bool
 }
 

@@ -126,8 +126,8 @@ func (f fixtureWithSale) wantNoAccessTo(t *testing.T, foreign fixtureWithSale, s
 		false: notFound,
 	}[f.mode() == foreign.mode()])
 
-	// The collector rejects the referral code of the other fixture. A sale with a click of
-	// the other fixture is rejected or not attributed.
+	// The collector rejects the referral code of the other fixture. A sale with a click
+	// of the other fixture is rejected or not attributed.
 	f.sys.click(t, f.publicKey, object{"referral_code": foreign.code}).wantOutcome(notFound)
 	report := f.report(t, purchase(foreign.click))
 	if sameWorkspace {

@@ -10,8 +10,9 @@ import (
 )
 
 // TestLimits tests the documented rate limits with a clock that only the test advances.
-// In any 60 seconds, as many requests as the limit must succeed. The header Retry-After
-// of the next response must be exact.
+// In any 60 seconds, exactly as many requests must succeed as the limit allows. The
+// header Retry-After of a rejected request must be the exact time until the next request
+// can succeed.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{
@@ -20,17 +21,19 @@ func TestLimits(t *testing.T) {
 		// because the machine may be busy.
 		"TRIBUTARY_LIMIT_TIMEOUT": "1s",
 	}})
-	// Registrations count towards the auth limit of the client address. They are sent
-	// before the clock stops, so that they no longer count in the first check.
+	// Registrations count towards the auth limit of the client address. The fixtures are
+	// registered first, more than a minute on the clock before the check of this limit.
 	f, other := sys.newFixture(t, "test", nil), sys.newMerchant(t)
 	f.click(t)
 	sys.clock.stop()
 
-	logout := func(from string) request {
-		return request{sys.client().fromAddress(from), http.MethodPost, sys.api + "/api/v1/auth/logout", object{"refreshToken": "none"}}
+	logout := func(address string) request {
+		return request{sys.client().fromAddress(address), http.MethodPost, sys.api + "/api/v1/auth/logout", object{"refreshToken": "none"}}
 	}
-	programs := func(from apiClient) request { return request{from, http.MethodGet, sys.api + "/api/v1/programs", nil} }
-	noSignal := func(key string) request {
+	programs := func(client apiClient) request {
+		return request{client, http.MethodGet, sys.api + "/api/v1/programs", nil}
+	}
+	reportWithoutSignal := func(key string) request {
 		body := object{"event_type": "lead", "external_transaction_id": "x"}
 		return request{sys.client().withCredential(key), http.MethodPost, sys.api + "/api/v1/conversions", body}
 	}
@@ -40,19 +43,19 @@ func TestLimits(t *testing.T) {
 	zones := []zone{
 		{
 			name: "auth", limit: 10, success: outcome{status: http.StatusNoContent},
-			request: logout("198.51.100.1"), otherSubject: logout("198.51.100.2"),
+			request: logout("198.51.100.1"), otherClient: logout("198.51.100.2"),
 		},
 		{
 			name: "general", limit: 300, success: ok,
-			request: programs(f.merchant.apiClient), otherSubject: programs(other.apiClient),
+			request: programs(f.merchant.apiClient), otherClient: programs(other.apiClient),
 		},
 		{
 			name: "conversions", limit: 120, success: outcome{http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL"},
-			request: noSignal(f.secretKey), otherSubject: noSignal(other.createSecretKey(t)),
+			request: reportWithoutSignal(f.secretKey), otherClient: reportWithoutSignal(other.createSecretKey(t)),
 		},
 		{
 			name: "tracking", limit: 1000, success: outcome{status: http.StatusCreated},
-			request: click(f.publicKey), otherSubject: click(other.publicKey(t)), leased: true,
+			request: click(f.publicKey), otherClient: click(other.publicKey(t)), leased: true,
 		},
 	}
 	for _, z := range zones {
@@ -64,7 +67,7 @@ func TestLimits(t *testing.T) {
 	}
 	sys.clock.advance(time.Minute + time.Second)
 
-	t.Run("an invalid credential counts for its address", func(t *testing.T) {
+	t.Run("a request with an invalid credential counts for the client address", func(t *testing.T) {
 		garbage := sys.client().fromAddress("198.51.100.3").withCredential("garbage")
 		for range 300 {
 			garbage.get(t, "/api/v1/programs").wantOutcome(unauthorized)
@@ -80,7 +83,7 @@ func TestLimits(t *testing.T) {
 		sys.client().fromAddress("198.51.100.3").get(t, "/api/v1/health").wantStatus(http.StatusOK)
 		garbage.fromAddress("198.51.100.4").get(t, "/api/v1/programs").wantOutcome(unauthorized)
 	})
-	t.Run("over the limit every response of a limited route is 429", func(t *testing.T) {
+	t.Run("over the limit every request to a limited route gets 429", func(t *testing.T) {
 		// 429 takes precedence over 403 and 400. Unknown routes are not counted.
 		partner := f.partner.login(t)
 		for range 300 {
@@ -91,34 +94,37 @@ func TestLimits(t *testing.T) {
 		partner.get(t, "/api/v1/none").wantOutcome(notFound)
 		partner.do(t, http.MethodPut, "/api/v1/programs", nil).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 	})
-	t.Run("errors have a fixed order", func(t *testing.T) {
-		// The body is checked last. outcome is the error for a body if all earlier checks
+	t.Run("a request with several errors gets the error with the highest precedence", func(t *testing.T) {
+		// The service checks the rate limit, the credential, the permission and then the
+		// body. The field outcome is the error that a body gets if all earlier checks
 		// succeed.
 		bodies := []struct {
 			name, contentType, body string
 			outcome                 outcome
 		}{
 			{"an unsupported content type", "text/plain", `{"broken`, outcome{http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE"}},
-			{"too large", "application/json", `{"broken` + strings.Repeat("x", 64<<10), outcome{http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE"}},
-			{"broken", "application/json", `{"broken`, outcome{http.StatusBadRequest, "VALIDATION_ERROR"}},
+			{"a body that is too large", "application/json", `{"broken` + strings.Repeat("x", 64<<10), outcome{http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE"}},
+			{"a body that is not JSON", "application/json", `{"broken`, outcome{http.StatusBadRequest, "VALIDATION_ERROR"}},
 		}
-		sendBodies := func(t *testing.T, from apiClient, want *outcome) {
+		// sendBodies sends all bodies. If earlierError is set, each response must be this
+		// error.
+		sendBodies := func(t *testing.T, client apiClient, earlierError *outcome) {
 			t.Helper()
 			for _, b := range bodies {
 				expected := b.outcome
-				if want != nil {
-					expected = *want
+				if earlierError != nil {
+					expected = *earlierError
 				}
 				t.Log(b.name)
-				from.withHeader("Content-Type", b.contentType).post(t, "/api/v1/programs", b.body).wantOutcome(expected)
+				client.withHeader("Content-Type", b.contentType).post(t, "/api/v1/programs", b.body).wantOutcome(expected)
 			}
 		}
 		limited := outcome{http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED"}
-		usedUp := sys.client().fromAddress("198.51.100.5")
+		limitedAddress := sys.client().fromAddress("198.51.100.5")
 		for range 300 {
-			usedUp.get(t, "/api/v1/programs").wantOutcome(unauthorized)
+			limitedAddress.get(t, "/api/v1/programs").wantOutcome(unauthorized)
 		}
-		sendBodies(t, usedUp.withCredential("garbage"), &limited)
+		sendBodies(t, limitedAddress.withCredential("garbage"), &limited)
 		sendBodies(t, sys.client().fromAddress("198.51.100.6").withCredential("garbage"), &unauthorized)
 
 		// A valid token has a count of its own, which does not depend on the client
@@ -134,8 +140,8 @@ func TestLimits(t *testing.T) {
 		sendBodies(t, merchant, &limited)
 	})
 	t.Run("the client address comes from the trusted proxy", func(t *testing.T) {
-		// The trusted proxy has added the last address. The client has sent the addresses
-		// before it, so they are ignored.
+		// The trusted proxy has added the last address of the header. The client could
+		// have invented the other addresses, so they are ignored.
 		for i := range 10 {
 			logout(fmt.Sprintf("192.0.2.%d, 198.51.100.20", i)).send(t).wantStatus(http.StatusNoContent)
 		}
@@ -157,9 +163,9 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// request describes a request. send can send it several times.
+// request describes a request that a test sends several times.
 type request struct {
-	from   apiClient
+	client apiClient
 	method string
 	url    string
 	body   any
@@ -167,7 +173,7 @@ type request struct {
 
 func (r request) send(t *testing.T) response {
 	t.Helper()
-	return r.from.send(t, r.method, r.url, r.body)
+	return r.client.send(t, r.method, r.url, r.body)
 }
 
 // zone is a rate limit and a request that counts towards the limit.
@@ -176,18 +182,20 @@ type zone struct {
 	limit   int
 	request request
 	success outcome
-	// otherSubject is an equal request that counts for another client.
-	otherSubject request
-	// leased means that collectors get the permission for several requests at once, which
-	// is valid for a second. Therefore a request may count up to a second later, and only
-	// responses with the status 429 have the headers of the limit.
+	// otherClient is the same request with another credential or address. It does not
+	// count towards the limit of request.
+	otherClient request
+	// leased means that a collector reserves a part of the limit for a second, and then
+	// counts requests in memory. Therefore a request may count up to a second later, and
+	// only responses with the status 429 have the rate limit headers.
 	leased bool
 }
 
 func (z zone) check(t *testing.T, sys *system) {
 	t.Helper()
-	// Send half of the requests now and half 30 seconds later. This detects limits with
-	// fixed windows, which allow twice the limit around the end of a window.
+	// Send half of the requests now and the other half 30 seconds later. This detects an
+	// implementation with fixed windows, which would allow twice the limit around the end
+	// of a window.
 	half := z.limit / 2
 	for i := range z.limit {
 		if i == half {
@@ -210,7 +218,7 @@ func (z zone) check(t *testing.T, sys *system) {
 	if state != want {
 		t.Errorf("RateLimit of a 429 is %q, want %q", state, want)
 	}
-	if got := z.otherSubject.send(t); got.status == http.StatusTooManyRequests {
+	if got := z.otherClient.send(t); got.status == http.StatusTooManyRequests {
 		t.Errorf("another client is limited too: %s", got.body)
 	}
 

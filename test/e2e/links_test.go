@@ -90,8 +90,8 @@ func TestLinks(t *testing.T) {
 	f.merchant.post(t, links, body).wantError(http.StatusConflict, "REFERRAL_CODE_TAKEN")
 	f.merchant.get(t, links).wantStatus(http.StatusOK).wantFields(object{"total": 2})
 	f.merchant.get(t, links+"?search="+f.code[:4]).wantStatus(http.StatusOK).wantFields(object{"total": 2})
-	standard := f.merchant.get(t, links+"?participantId="+f.participant+"&page=2&pageSize=1").wantStatus(http.StatusOK).text("data.0.id")
-	f.merchant.do(t, http.MethodDelete, links+"/"+standard, nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
+	defaultLink := f.merchant.get(t, links+"?participantId="+f.participant+"&page=2&pageSize=1").wantStatus(http.StatusOK).text("data.0.id")
+	f.merchant.do(t, http.MethodDelete, links+"/"+defaultLink, nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 }
 
 func TestLinks_LimitPerParticipant(t *testing.T) {
@@ -170,8 +170,8 @@ func TestRedirect(t *testing.T) {
 		return nil
 	})
 
-	// A HEAD request is not stored as a click. For an unknown key the collector returns
-	// an HTML page.
+	// A HEAD request is redirected, but not stored as a click. The third stored click is
+	// the visit after the HEAD request.
 	head := sys.visit(t, http.MethodHead, short, nil)
 	if head.status != http.StatusFound || strings.Contains(head.header.Get("Location"), "aff_click_id") {
 		t.Errorf("HEAD returns %d and the location %s, want 302 without a click id", head.status, head.header.Get("Location"))
@@ -184,6 +184,7 @@ func TestRedirect(t *testing.T) {
 	if n := sys.count(t, "select count(*) from clicks where link_id = $1", link.text("id")); n != 3 {
 		t.Errorf("%d clicks are stored, want 3", n)
 	}
+	// For a short link that does not exist, the collector returns an HTML page.
 	for _, key := range []string{"/r/AAAAAAAAAA", "/r/short", "/r/", "/r/AAAAAAAAAAA", "/r/AAAAAAAAA%2F"} {
 		if got := sys.visit(t, http.MethodGet, key, nil); got.status != http.StatusNotFound || !strings.HasPrefix(got.header.Get("Content-Type"), "text/html") {
 			t.Errorf("GET %s returns %d and the type %s, want 404 and text/html", key, got.status, got.header.Get("Content-Type"))
@@ -212,8 +213,9 @@ func (sys *system) oneRow(t *testing.T, row *map[string]any, sql string, args ..
 	return err
 }
 
-// TestOrigins checks clicks from an origin that the workspace does not allow. They are
-// marked, or rejected if the workspace has the policy enforce.
+// TestOrigins checks clicks from an origin that the workspace does not allow. With the
+// origin policy "observe", which is the default, they are stored and marked. With the
+// policy "enforce" they are rejected.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -226,11 +228,11 @@ func TestOrigins(t *testing.T) {
 		return client.send(t, http.MethodPost, sys.edge+"/v1/clicks", object{"referral_code": f.code})
 	}
 	f.click(t)
-	foreign := func() int { return sys.count(t, "select count(*) from clicks where foreign_origin") }
+	markedClicks := func() int { return sys.count(t, "select count(*) from clicks where foreign_origin") }
 	f.merchant.patch(t, workspacePath, object{"allowedOrigins": []string{"https://*.shop.example"}}).wantStatus(http.StatusOK)
 	eventually(t, waitTimeout, "a foreign click is marked", func() error {
 		click("https://other.example").wantStatus(http.StatusCreated)
-		if foreign() == 0 {
+		if markedClicks() == 0 {
 			return fmt.Errorf("no click is marked")
 		}
 		return nil

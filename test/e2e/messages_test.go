@@ -33,8 +33,8 @@ type fieldError struct {
 }
 
 // checkMessages checks the messages of the field errors in a response. A message must be
-// one sentence that begins with the name of the field. Names must have the spelling of
-// the route, camelCase or snake_case.
+// one sentence that begins with the name of the field. The names of fields in a message
+// must be in camelCase on dashboard routes and in snake_case on server routes.
 func checkMessages(t testing.TB, request *http.Request, sent []byte, status int, body []byte) {
 	t.Helper()
 	o := findOperation(request.Method, request.URL.EscapedPath())
@@ -69,8 +69,8 @@ var (
 	enumWords = regexp.MustCompile(`(?: one of .*|( when \S+) is [a-z_]+)\.$`)
 )
 
-// problem returns a description of the error in the message, or "" if the message is
-// correct. Names that the client has sent are allowed in any spelling.
+// problem returns what is wrong with the message, or "" if the message is correct. A name
+// that occurs in the text of the request, which is sent, may have any spelling.
 func (f fieldError) problem(snakeCase bool, sent string) string {
 	subject := f.Field
 	switch f.Field {
@@ -118,16 +118,16 @@ func TestFieldError_FindsWrongMessages(t *testing.T) {
 		{field: "date_to", message: "date_to must not be before dateFrom.", snakeCase: true, wrong: "the message contains the name dateFrom in the other spelling"},
 	} {
 		if got := (fieldError{c.field, c.message}).problem(c.snakeCase, c.sent); got != c.wrong {
-			t.Errorf("problem of %q = %q, want %q", c.message, got, c.wrong)
+			t.Errorf("the problem of the message %q is %q, want %q", c.message, got, c.wrong)
 		}
 	}
 }
 
-// TestFieldErrors_NamePathInBody checks that the field of a field error is the path of
-// the value in the request body. For each kind of path, it sends a body that the gateway
-// cannot decode and a body that the core rejects. The API has no oneof, and the
-// snake_case routes have no map.
-func TestFieldErrors_NamePathInBody(t *testing.T) {
+// TestFieldErrors_ContainPathInBody checks that a field error contains the path of the
+// wrong value in the request body. For each kind of path, it sends a body that the
+// gateway cannot decode, and a body that the core rejects. There is no case for a
+// protobuf oneof, because the API has none, and no case for a map in snake_case.
+func TestFieldErrors_ContainPathInBody(t *testing.T) {
 	t.Parallel()
 	f := start(t, setup{}).newFixture(t, "test", nil)
 	partner, key := f.sys.newPartner(t).inMode("test"), f.sys.client().withCredential(f.secretKey)

@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/gen/openapi"
 )
 
-// operation is the OpenAPI description of a route.
+// operation is the part of the OpenAPI document that describes a route.
 type operation struct {
 	id        string
 	segments  []string

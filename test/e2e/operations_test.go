@@ -23,7 +23,7 @@ func testOperations(t *testing.T, sys *system) {
 	t.Helper()
 	anonymous := sys.client()
 
-	t.Run("health needs no credential", func(t *testing.T) {
+	t.Run("health checks need no credential", func(t *testing.T) {
 		for _, path := range []string{"/api/v1/health", "/api/v1/health/ready"} {
 			if got := anonymous.get(t, path).wantStatus(http.StatusOK); strings.TrimSpace(got.body) != `{"status":"ok"}` {
 				t.Errorf("GET %s returns %s, want the status ok", path, got.body)
@@ -151,7 +151,7 @@ func testGRPC(t *testing.T, sys *system) {
 		})
 		wantGRPCError(t, err, codes.FailedPrecondition, "COMMISSION_NOT_PENDING")
 	})
-	t.Run("errors have the same codes", func(t *testing.T) {
+	t.Run("errors have the same codes as over REST", func(t *testing.T) {
 		programs := affiliatev1.NewProgramServiceClient(conn)
 		list := func(ctx context.Context) error {
 			_, err := programs.ListPrograms(ctx, &affiliatev1.ListProgramsRequest{})
@@ -236,7 +236,8 @@ func wantGRPCError(t *testing.T, err error, code codes.Code, reason string) []*e
 	return violations
 }
 
-// testLogs checks the log that the previous steps have written.
+// testLogs checks the log of all previous steps of the main use case: each line is JSON,
+// and there are no secrets, personal data or errors.
 func testLogs(t *testing.T, sys *system) {
 	t.Helper()
 	merchant := sys.newMerchant(t)
@@ -254,7 +255,7 @@ func testLogs(t *testing.T, sys *system) {
 	}
 	for name, secret := range map[string]string{
 		"a password": password, "an access token": merchant.access, "a refresh token": merchant.refresh, "a secret key": secret,
-		"an e-mail address": email, "a buyer's address": "buyer@home.example", "a whole network address": "203.0.113.77", "a bearer": "Bearer ",
+		"an e-mail address": email, "a buyer's address": "buyer@home.example", "a full IP address": "203.0.113.77", "an Authorization header": "Bearer ",
 	} {
 		if strings.Contains(logs, secret) {
 			t.Errorf("the logs contain %s", name)

@@ -28,8 +28,8 @@ func TestOutage_Redis(t *testing.T) {
 	// Without Redis the API counts requests in memory. The collector rejects clicks,
 	// because it cannot store them.
 	merchant.get(t, "/api/v1/programs").wantStatus(http.StatusOK)
-	lost := sys.click(t, merchant.publicKey(t), object{"referral_code": "any"}).wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
-	lost.retryAfter()
+	rejected := sys.click(t, merchant.publicKey(t), object{"referral_code": "any"}).wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
+	rejected.retryAfter()
 
 	redis.Restart()
 	wantReady(t, sys)
@@ -108,8 +108,8 @@ type tcpProxy struct {
 	goroutines  sync.WaitGroup
 }
 
-// startProxy starts a proxy of the database. It returns a URL of the database that leads
-// through the proxy.
+// startProxy starts a proxy in front of the database. It returns the URL with which the
+// system connects to the database through the proxy.
 func startProxy(t *testing.T, database string) (string, *tcpProxy) {
 	t.Helper()
 	u, err := url.Parse(database)

@@ -61,7 +61,8 @@ func TestParticipantList(t *testing.T) {
 	page("?pageSize=2&page=3").wantFields(object{"total": 5, "page": 3, "limit": 2})
 	page("?sortBy=note").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "sortBy")
 
-	// The list contains counts. It can be sorted by these counts.
+	// The list contains the clicks and conversions of each participant, and can be sorted
+	// by them.
 	f.earnCommission(t)
 	eventually(t, waitTimeout, "the counts are up to date", func() error {
 		got := page("?sortBy=conversions")

@@ -10,9 +10,9 @@ func testParticipants(t *testing.T, sys *system) {
 	t.Helper()
 	merchant, partner := sys.newMerchant(t).inMode("test"), sys.newPartner(t).inMode("test")
 	program := merchant.createProgram(t, nil)
-	apply := func(t *testing.T, from account, program string, body any) response {
+	apply := func(t *testing.T, partner account, program string, body any) response {
 		t.Helper()
-		return from.post(t, "/api/v1/partner/programs/"+program+"/apply", body)
+		return partner.post(t, "/api/v1/partner/programs/"+program+"/apply", body)
 	}
 	var path string
 
@@ -36,7 +36,7 @@ func testParticipants(t *testing.T, sys *system) {
 			t.Errorf("the second partner with the name Pia Partner has the code %q, want pia-partner- and three characters", code)
 		}
 	})
-	t.Run("only an active public programme of the mode accepts applications", func(t *testing.T) {
+	t.Run("only active public programmes of the partner's mode accept applications", func(t *testing.T) {
 		draft := merchant.post(t, "/api/v1/programs", object{"name": "Draft"}).wantStatus(http.StatusCreated).text("id")
 		paused := merchant.createProgram(t, nil)
 		merchant.post(t, "/api/v1/programs/"+paused+"/pause", nil).wantStatus(http.StatusOK)
@@ -51,7 +51,7 @@ func testParticipants(t *testing.T, sys *system) {
 		apply(t, partner, withTerms, nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "acceptTerms")
 		apply(t, partner, withTerms, object{"acceptTerms": true}).wantStatus(http.StatusCreated).instant("termsAcceptedAt")
 	})
-	t.Run("a programme may approve automatically", func(t *testing.T) {
+	t.Run("a programme can approve partners automatically", func(t *testing.T) {
 		open := merchant.createProgram(t, object{"autoApprovePartners": true})
 		apply(t, partner, open, nil).wantStatus(http.StatusCreated).wantFields(object{"status": "approved"}).instant("approvedAt")
 	})
@@ -95,7 +95,7 @@ func testParticipants(t *testing.T, sys *system) {
 		second := apply(t, sys.newPartner(t).inMode("test"), program, nil).wantStatus(http.StatusCreated).text("id")
 		merchant.patch(t, "/api/v1/programs/"+program+"/partners/"+second+"/approve", object{}).wantStatus(http.StatusOK).wantFields(object{"status": "approved"})
 	})
-	t.Run("one of many concurrent applications of a partner succeeds", func(t *testing.T) {
+	t.Run("only one of many concurrent applications of a partner succeeds", func(t *testing.T) {
 		applicant := sys.newPartner(t).inMode("test")
 		responses := concurrently(20, func(int) response { return apply(t, applicant, program, nil) })
 		if got := countStatuses(responses); got["201"] != 1 || got["409 APPLICATION_DUPLICATE"] != 19 {

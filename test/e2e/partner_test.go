@@ -19,8 +19,7 @@ func TestPartner_SeesOnlyOwnData(t *testing.T) {
 	rival := sys.newPartner(t).inMode("test")
 	rival.post(t, a.applyPath(), nil).wantStatus(http.StatusCreated)
 
-	// The list of public programmes contains the active public programmes of all
-	// workspaces.
+	// With scope=public the list contains the active public programmes of all workspaces.
 	hidden := a.merchant.createProgram(t, object{"name": "Hidden", "isPublic": false})
 	a.merchant.post(t, "/api/v1/programs", object{"name": "Draft"}).wantStatus(http.StatusCreated)
 	list := "/api/v1/partner/programs"
@@ -38,7 +37,8 @@ func TestPartner_SeesOnlyOwnData(t *testing.T) {
 		"status": "approved", "programId": hidden, "note": nil, "groupId": nil,
 	})
 	rival.post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).wantOutcome(notFound)
-	// An invited partner may also apply. The invitation can then no longer be accepted.
+	// An invited partner may apply instead of accepting the invitation. Another partner
+	// cannot use the invitation.
 	guest := sys.newPartner(t).inMode("test")
 	other := a.merchant.post(t, "/api/v1/programs/"+hidden+"/partners/invite", object{"email": guest.email}).wantStatus(http.StatusCreated)
 	guest.post(t, "/api/v1/partner/programs/"+hidden+"/apply", nil).wantStatus(http.StatusCreated)

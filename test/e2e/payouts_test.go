@@ -77,12 +77,12 @@ func TestPayouts(t *testing.T) {
 		f.createBatch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		f.merchant.get(t, f.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": strings.TrimPrefix(payout, "/api/v1/payouts/")})
 	})
-	t.Run("a draft cannot be sent", func(t *testing.T) {
+	t.Run("a batch must be confirmed before it is exported", func(t *testing.T) {
 		f.merchant.get(t, path+"/export").wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		f.merchant.patch(t, payout+"/mark-paid", object{"reference": "x"}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		f.partner.get(t, "/api/v1/partner/payouts").wantStatus(http.StatusOK).wantFields(object{"total": 0})
 	})
-	t.Run("confirmed, exported, failed, retried, paid", func(t *testing.T) {
+	t.Run("a payout is confirmed, exported, failed, retried and paid", func(t *testing.T) {
 		f.merchant.post(t, path+"/confirm", nil).wantStatus(http.StatusOK).wantFields(object{"status": "confirmed", "confirmedBy": f.merchant.id, "byStatus.pending": 1})
 		f.merchant.post(t, path+"/confirm", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		if cents := f.balance(t); cents != 2000 {
@@ -143,7 +143,7 @@ func TestPayouts(t *testing.T) {
 		entry(object{"type": "payout", "amountCents": 5, "reason": "x"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "type")
 		entry(object{"type": "bonus", "amountCents": 5, "currency": "XXX", "reason": " "}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "currency", "reason")
 	})
-	t.Run("canceled", func(t *testing.T) {
+	t.Run("after a batch was canceled, its balances are payable again", func(t *testing.T) {
 		f.reportSale(t, click, nil)
 		created := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
 		f.merchant.post(t, batchesPath+"/"+created+"/cancel", nil).wantStatus(http.StatusOK).wantFields(object{"status": "canceled", "byStatus.canceled": 1})
@@ -151,7 +151,7 @@ func TestPayouts(t *testing.T) {
 		f.merchant.get(t, batchesPath+"?status=canceled").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.id": created})
 		preview(t).wantFields(object{"data.0.amountCents": 2000, "data.1.excludedBecause": "negative_balance", "data.1.currency": "EUR"})
 	})
-	t.Run("one of many concurrent batches gets the payouts", func(t *testing.T) {
+	t.Run("only one of many concurrent requests creates a batch", func(t *testing.T) {
 		responses := concurrently(8, func(int) response { return f.createBatch(t, object{}) })
 		if got := countStatuses(responses); got["201"] != 1 || got["409 PAYOUT_STATE_INVALID"] != 7 {
 			t.Errorf("eight concurrent requests got %v, want one 201 and seven PAYOUT_STATE_INVALID", got)
@@ -183,8 +183,9 @@ func TestPayouts(t *testing.T) {
 	sys.wantPermissionDenied(t, "set role tributary_app; delete from ledger_entries")
 }
 
-// TestPayouts_AreReducedWithTheirCommissions checks that a payout that is a draft or
-// pending is reduced when one of its commissions is reduced.
+// TestPayouts_AreReducedWithTheirCommissions checks that a payout with the status draft
+// or pending is reduced when one of its commissions is rejected, refunded or
+// reattributed.
 func TestPayouts_AreReducedWithTheirCommissions(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})

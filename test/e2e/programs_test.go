@@ -43,7 +43,7 @@ func testPrograms(t *testing.T, sys *system) {
 			"commissionRules.holdPeriodDays": 0, "commissionRules.autoApproval": false, "commissionRules.netBasis": "net_of_tax",
 		})
 	})
-	t.Run("a slug is unique in a mode", func(t *testing.T) {
+	t.Run("a slug is unique in a mode of the workspace", func(t *testing.T) {
 		merchant.post(t, "/api/v1/programs", object{"name": "Other", "slug": "all-of-it"}).wantError(http.StatusConflict, "SLUG_TAKEN")
 		merchant.patch(t, "/api/v1/programs/"+id, object{"slug": "all-of-it"}).wantError(http.StatusConflict, "SLUG_TAKEN")
 		merchant.inMode("test").post(t, "/api/v1/programs", object{"name": "Other", "slug": "all-of-it"}).wantStatus(http.StatusCreated)
@@ -81,7 +81,7 @@ func testPrograms(t *testing.T, sys *system) {
 		wantStateInvalid(t, "activate", "pause", "archive")
 		merchant.get(t, "/api/v1/programs?status=archived").wantFields(object{"total": 1, "data.0.id": id})
 	})
-	t.Run("drafts and paused programmes can be archived", func(t *testing.T) {
+	t.Run("draft and paused programmes can be archived", func(t *testing.T) {
 		draft := merchant.post(t, "/api/v1/programs", object{"name": "Draft"}).wantStatus(http.StatusCreated).text("id")
 		merchant.post(t, "/api/v1/programs/"+draft+"/archive", nil).wantStatus(http.StatusOK)
 		paused := merchant.createProgram(t, nil)
@@ -115,7 +115,7 @@ func testProgramChanges(t *testing.T, sys *system) {
 		merchant.patch(t, path, object{"name": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 		merchant.patch(t, path, object{"name": "  "}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 	})
-	t.Run("objects are merged, and a change creates a version", func(t *testing.T) {
+	t.Run("objects are merged, and a change creates a new version of the rules", func(t *testing.T) {
 		merchant.patch(t, path, object{"commissionRules": object{"percentage": 33.33}}).wantStatus(http.StatusOK).wantFields(object{
 			"commissionRules.holdPeriodDays": 14, "commissionRules.autoApproval": true, "rulesVersion": 2,
 		})
@@ -137,7 +137,7 @@ func testProgramChanges(t *testing.T, sys *system) {
 		}
 		merchant.get(t, path).wantFields(object{"name": "After", "status": "draft", "mode": "live"})
 	})
-	t.Run("values are checked", func(t *testing.T) {
+	t.Run("invalid values are rejected", func(t *testing.T) {
 		for field, value := range (object{
 			"slug": "Not A Slug", "websiteUrl": "javascript:alert(1)", "attributionWindowDays": 366, "attributionModel": "magic", "linkParam": "no spaces",
 		}) {

@@ -88,8 +88,9 @@ func TestPromoCode_RedemptionLimitHoldsUnderConcurrency(t *testing.T) {
 	f.merchant.get(t, f.promoCodesPath()+"/"+created.text("id")).wantStatus(http.StatusOK).wantFields(object{"redemptions": 10})
 }
 
-// TestSignalPrecedence reports a sale with a click of one partner and a promo code of
-// another partner.
+// TestSignalPrecedence reports sales with a click of one partner and a promo code of
+// another partner. The field signalPrecedence of the programme determines which of the
+// two partners gets the sale.
 func TestSignalPrecedence(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -107,7 +108,7 @@ func TestSignalPrecedence(t *testing.T) {
 	both().wantFields(object{"attribution.method": "click", "attribution.participant_id": f.participant})
 	f.merchant.patch(t, f.programPath(), object{"signalPrecedence": "promo_code_first"}).wantStatus(http.StatusOK)
 	both().wantFields(object{"attribution.method": "promo_code", "attribution.participant_id": other, "attribution.reason_code": "PROMO_CODE_MATCHED"})
-	// The stored trace also contains the signal that was not used.
+	// The trace of the attribution decision also contains the click, which was not used.
 	var trace map[string]any
 	if err := sys.oneRow(t, &trace, `select trace->'candidates' as candidates from attribution_decisions order by decided_at desc, id desc limit 1`); err != nil {
 		t.Fatal(err)
@@ -145,8 +146,8 @@ func TestCustomerBinding(t *testing.T) {
 		return f.report(t, sale).wantStatus(http.StatusCreated)
 	}
 	reportFor("c-1", purchase(click), "purchase").wantFields(object{"attribution.method": "click"})
-	// A sale with the promo code of another partner is attributed to this partner, but
-	// the binding does not change.
+	// A sale with the promo code of the rival is attributed to the rival, but the
+	// customer stays bound to the first partner.
 	reportFor("c-1", promoCodeSale("rival"), "purchase").wantFields(object{"attribution.participant_id": other})
 	sys.clock.advance(30 * 24 * time.Hour)
 	renewal := reportFor("c-1", purchase(click), "renewal").wantFields(object{
@@ -170,9 +171,9 @@ func TestCustomerBinding(t *testing.T) {
 }
 
 // TestReattribution_CanBeUndone moves the first payment of a customer to a partner in
-// another programme and back. After that it must count as the customer's first payment
-// again. The test also checks that moving a sale between two other partners does not
-// change the customer's binding.
+// another programme and back. After that the payment must count as the customer's first
+// payment again. The test also moves a sale between two partners to whom the customer is
+// not bound. This must not change the customer's binding.
 func TestReattribution_CanBeUndone(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -186,8 +187,8 @@ func TestReattribution_CanBeUndone(t *testing.T) {
 		sale["customer_id"] = customer
 		return f.report(t, sale).wantStatus(http.StatusCreated)
 	}
-	reattribute := func(conversion response, to string) response {
-		return f.merchant.post(t, "/api/v1/conversions/"+conversion.text("id")+"/reattribute", object{"participant_id": to, "reason": "Moved."}).wantStatus(http.StatusOK)
+	reattribute := func(conversion response, participant string) response {
+		return f.merchant.post(t, "/api/v1/conversions/"+conversion.text("id")+"/reattribute", object{"participant_id": participant, "reason": "Moved."}).wantStatus(http.StatusOK)
 	}
 	first := pay("c-1").wantFields(object{"commission.amount_cents": 3000})
 	pay("c-1").wantFields(object{"attribution.reason_code": "RECURRING_LIMIT_REACHED"})

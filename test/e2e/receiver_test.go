@@ -27,8 +27,9 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// authority returns a certificate authority, which is created at the first call. Systems
-// trust the authority for webhooks. It has signed the certificate of all receivers.
+// authority returns the certificate of a certificate authority, and the certificate that
+// all receivers use. The authority has signed the certificate of the receivers. Systems
+// trust the authority when they send webhooks. The first call creates both certificates.
 var authority = sync.OnceValue(func() (a struct {
 	pem      []byte
 	receiver tls.Certificate
@@ -39,14 +40,14 @@ var authority = sync.OnceValue(func() (a struct {
 			panic(err)
 		}
 	}
-	sign := func(template, parent *x509.Certificate, by *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey) {
+	sign := func(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		must(err)
-		if by == nil {
-			by = key
+		if parentKey == nil { // the certificate signs itself
+			parentKey = key
 		}
 		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
-		der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
+		der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
 		must(err)
 		return der, key
 	}
@@ -118,7 +119,7 @@ func (r *receiver) respondWith(statuses ...int) {
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return // the request is incomplete; the sender sends it again
+		return // the request was interrupted; the sender sends it again
 	}
 	r.mu.Lock()
 	r.received = append(r.received, webhookRequest{req.URL.RequestURI(), req.Header.Clone(), body})
@@ -191,8 +192,8 @@ func (r webhookRequest) signatureCount() int {
 	return len(strings.Fields(r.header.Get("Webhook-Signature")))
 }
 
-// startUntrustedReceiver starts a receiver and returns its URL. The authority has not
-// signed the certificate of the receiver.
+// startUntrustedReceiver starts a receiver with a certificate that the authority has not
+// signed. It returns the URL of the receiver.
 func startUntrustedReceiver(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())

@@ -116,11 +116,12 @@ type normalizer struct {
 	start    time.Time
 	replaced map[string]string
 	count    map[string]int
-	// replacements holds the values of replaced. These values are not replaced again.
+	// replacements contains the values of the map replaced. If a text contains such a
+	// value, it has already been replaced and stays as it is.
 	replacements map[string]bool
 }
 
-// referenceTime is the time at which the examples start.
+// referenceTime is the time in the examples for the start of the test.
 var referenceTime = time.Date(2026, time.March, 2, 9, 30, 0, 0, time.UTC)
 
 func newNormalizer(start time.Time) *normalizer {
@@ -189,8 +190,8 @@ func (n *normalizer) text(s string) string {
 	return s
 }
 
-// replacement returns the replacement of a value. It creates a new replacement for a new
-// value.
+// replacement returns the replacement of a value. For a value that it has not seen
+// before, it creates the replacement from format and the number of values of this kind.
 func (n *normalizer) replacement(kind, value, format string) string {
 	if n.replacements[value] {
 		return value
@@ -204,9 +205,9 @@ func (n *normalizer) replacement(kind, value, format string) string {
 	return replacement
 }
 
-// exampleTime returns the time that replaces a time of this run. It is as many full days
-// after the reference time as the given time is after the start of the run.
-func (n *normalizer) exampleTime(at time.Time) time.Time {
-	days := int(at.Sub(n.start).Round(24*time.Hour) / (24 * time.Hour))
+// exampleTime returns the time that replaces the time t. It is as many full days after
+// referenceTime as t is after the start of the test.
+func (n *normalizer) exampleTime(t time.Time) time.Time {
+	days := int(t.Sub(n.start).Round(24*time.Hour) / (24 * time.Hour))
 	return referenceTime.AddDate(0, 0, days)
 }

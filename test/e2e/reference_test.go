@@ -33,7 +33,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.linksAndPromoCodes()
 	c.conversions(t)
 	c.commissions(t)
-	c.partnerReads()
+	c.partnerData()
 	c.payouts()
 	c.webhooks(t)
 	c.lastCalls()
@@ -135,7 +135,7 @@ func (c *referenceCalls) workspace() {
 	c.call(c.merchant, "DELETE", "/api/v1/api-keys/"+key.text("id"), nil)
 }
 
-// member returns the id of the workspace's member with a name.
+// member returns the id of the workspace's member with the given name.
 func (c *referenceCalls) member(name string) string {
 	c.t.Helper()
 	var list struct {
@@ -277,7 +277,7 @@ func (c *referenceCalls) conversions(t *testing.T) {
 	c.call(c.merchant, "POST", "/api/v1/conversions/"+moved.text("id")+"/reattribute", object{"participant_id": c.otherParticipant, "reason": "The buyer named Ben's blog."})
 }
 
-// report reports a sale without recording the call.
+// report reports a sale. It does not record the call as an example.
 func (c *referenceCalls) report(order string, more object) response {
 	c.t.Helper()
 	body := object{"event_type": "purchase", "external_transaction_id": order, "amount_cents": 2500, "currency": "USD", "click_id": c.click}
@@ -325,8 +325,8 @@ func (c *referenceCalls) login(t *testing.T, kind, email, secret string) apiClie
 	return c.anonymous.withCredential(session.text("accessToken")).inMode("test")
 }
 
-// partnerReads calls the routes with which a partner changes the profile and reads data.
-func (c *referenceCalls) partnerReads() {
+// partnerData changes the profile of the partner and reads the data that a partner sees.
+func (c *referenceCalls) partnerData() {
 	c.call(c.partner, "PATCH", "/api/v1/partner/profile", object{"companyName": "Lindqvist Media", "websiteUrl": "https://blog.example"})
 	c.call(c.partner, "PATCH", "/api/v1/partner/payout-method", object{"method": "paypal", "account": partnerEmail})
 	c.call(c.partner, "GET", "/api/v1/partner/profile", nil)

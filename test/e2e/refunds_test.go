@@ -8,9 +8,9 @@ import (
 
 // refund reports a refund of a sale. Without amount_cents in fields, it refunds the rest
 // of the sale.
-func (f fixture) refund(t testing.TB, external string, fields object) response {
+func (f fixture) refund(t testing.TB, transactionID string, fields object) response {
 	t.Helper()
-	body := object{"external_transaction_id": external, "external_refund_id": uniqueName("refund")}
+	body := object{"external_transaction_id": transactionID, "external_refund_id": uniqueName("refund")}
 	for field, value := range fields {
 		body[field] = value
 	}
@@ -49,12 +49,12 @@ func TestRefunds(t *testing.T) {
 		detail.wantFields(object{"status": "refunded", "refunded_amount_cents": 9999, "refunds.0.amount_cents": 3333, "refunds.1.amount_cents": 6666, "commission.status": "refunded"})
 		ledger(t).wantFields(object{"balances": []any{object{"currency": "USD", "balanceCents": 0}}, "data.0.type": "commission_reversed", "data.0.amountCents": -1333})
 	})
-	t.Run("a refund id is accepted once", func(t *testing.T) {
+	t.Run("a refund with the same refund id is accepted only once", func(t *testing.T) {
 		external := f.reportSale(t, click, nil).text("external_transaction_id")
 		f.refund(t, external, object{"external_refund_id": "twice", "amount_cents": 10}).wantStatus(http.StatusCreated)
 		f.refund(t, external, object{"external_refund_id": "twice", "amount_cents": 10}).wantError(http.StatusConflict, "REFUND_DUPLICATE")
 	})
-	t.Run("a refund before its sale is parked", func(t *testing.T) {
+	t.Run("a refund that arrives before its sale is stored and applied later", func(t *testing.T) {
 		external := uniqueName("early")
 		f.refund(t, external, object{"external_refund_id": "early", "amount_cents": 2500}).wantStatus(http.StatusAccepted).
 			wantFields(object{"status": "parked", "conversion_id": nil, "commission": nil, "refunded_amount_cents": nil})
@@ -98,7 +98,7 @@ func TestRefunds(t *testing.T) {
 			t.Errorf("30 concurrent refunds got %v, want 14 times 201 and 16 times REFUND_EXCEEDS_AMOUNT", got)
 		}
 	})
-	t.Run("bad input changes nothing", func(t *testing.T) {
+	t.Run("an invalid refund changes nothing", func(t *testing.T) {
 		external := f.reportSale(t, click, nil).text("external_transaction_id")
 		f.refund(t, external, object{"amount_cents": 0}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amount_cents")
 		f.refund(t, external, object{"amount_cents": "10"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amount_cents")

@@ -31,12 +31,12 @@ func TestReviewOfCommissions(t *testing.T) {
 	sys := start(t, setup{})
 	withHold := sys.newFixture(t, "test", rules(nil))
 	withoutHold := sys.newFixtureFor(t, withHold.merchant, withHold.partner, manualApprovalRules())
-	flagged := func(t *testing.T, f fixture) string {
+	earnFlaggedCommission := func(t *testing.T, f fixture) string {
 		t.Helper()
 		return f.reportSale(t, f.click(t), object{"currency": "EUR"}).text("commission.id")
 	}
 
-	t.Run("a hold is overridden with a reason that the partner cannot see", func(t *testing.T) {
+	t.Run("a merchant can approve during the hold with a reason that the partner cannot see", func(t *testing.T) {
 		id := withHold.earnCommission(t)
 		path := withHold.commissionPath(id) + "/approve-override"
 		for _, reason := range []any{nil, "", "   ", strings.Repeat("ü", 501)} {
@@ -51,22 +51,23 @@ func TestReviewOfCommissions(t *testing.T) {
 		}
 		withHold.merchant.patch(t, path, object{"reason": "Again"}).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
 	})
-	t.Run("the errors of an override have a fixed order", func(t *testing.T) {
+	t.Run("an override with several errors gets the error with the highest precedence", func(t *testing.T) {
 		override := func(f fixture, id string) response {
 			return f.merchant.patch(t, f.commissionPath(id)+"/approve-override", object{"reason": "Because"})
 		}
-		// An override fails for three reasons. The first commission has all of them: it
-		// is rejected, flagged and without a hold. The second is flagged and without a
-		// hold. The third is only without a hold.
-		rejected := flagged(t, withoutHold)
+		// An override fails if the commission is not pending, is flagged for review, or
+		// has no hold. The first commission is rejected, flagged and without a hold. The
+		// second commission is flagged and without a hold. The third commission has no
+		// hold. The fourth commission has a hold and is flagged.
+		rejected := earnFlaggedCommission(t, withoutHold)
 		withoutHold.merchant.patch(t, withoutHold.commissionPath(rejected)+"/reject", nil).wantStatus(http.StatusOK)
 		override(withoutHold, rejected).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
-		override(withoutHold, flagged(t, withoutHold)).wantError(http.StatusConflict, "COMMISSION_NEEDS_REVIEW")
+		override(withoutHold, earnFlaggedCommission(t, withoutHold)).wantError(http.StatusConflict, "COMMISSION_NEEDS_REVIEW")
 		override(withoutHold, withoutHold.earnCommission(t)).wantError(http.StatusConflict, "COMMISSION_HOLD_NOT_ACTIVE")
-		override(withHold, flagged(t, withHold)).wantError(http.StatusConflict, "COMMISSION_NEEDS_REVIEW")
+		override(withHold, earnFlaggedCommission(t, withHold)).wantError(http.StatusConflict, "COMMISSION_NEEDS_REVIEW")
 	})
 	t.Run("a review flag is cleared with a note", func(t *testing.T) {
-		id := flagged(t, withoutHold)
+		id := earnFlaggedCommission(t, withoutHold)
 		path := withoutHold.commissionPath(id) + "/clear-review"
 		withoutHold.merchant.patch(t, path, object{"note": "Looked at it."}).wantStatus(http.StatusOK).wantFields(object{
 			"status": "pending", "needsReview": false, "reviewReasons": []any{},
@@ -109,7 +110,7 @@ func TestReviewOfCommissions(t *testing.T) {
 			})
 		}
 	})
-	t.Run("one of many concurrent approvals and rejections succeeds", func(t *testing.T) {
+	t.Run("concurrent approvals and rejections change the status once, or twice", func(t *testing.T) {
 		id := withoutHold.earnCommission(t)
 		responses := concurrently(40, func(i int) response {
 			verb := "/approve"
@@ -120,10 +121,11 @@ func TestReviewOfCommissions(t *testing.T) {
 		})
 		got := withoutHold.merchant.get(t, withoutHold.commissionPath(id)).wantStatus(http.StatusOK)
 		counts := countStatuses(responses)
-		// Either one rejection succeeds, or one approval and then one rejection.
+		// Either one rejection succeeds, or first one approval and then one rejection,
+		// because an approved commission can still be rejected.
 		changes := got.length("history") - 1
 		if counts["200"] != changes || changes < 1 || changes > 2 || counts["200"]+counts["409 COMMISSION_NOT_PENDING"]+counts["409 COMMISSION_TERMINAL"] != 40 {
-			t.Errorf("40 concurrent requests got %v, want one or two 200, as many as history entries, and 409 for the others; commission %s", counts, got.body)
+			t.Errorf("40 concurrent requests got %v, want one or two times 200, one history entry for each of them, and 409 for the other requests; commission %s", counts, got.body)
 		}
 	})
 }

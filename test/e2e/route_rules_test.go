@@ -11,6 +11,7 @@ type outcome struct {
 	code   string // empty for success
 }
 
+// wantOutcome checks the status and the error code of the response.
 func (a response) wantOutcome(want outcome) {
 	a.t.Helper()
 	switch {
@@ -74,13 +75,13 @@ var rolesByPermission = map[string][]string{
 type rule struct {
 	accepts    string
 	permission string
-	// allowedOutcome is the outcome for a client with permission who sends unknown ids
-	// and no body.
+	// allowedOutcome is the outcome for a client that has the permission, but sends ids
+	// that do not exist and no body.
 	allowedOutcome outcome
 	// foreignOutcome is the outcome for ids of another workspace or mode. Default: 404.
 	foreignOutcome outcome
-	// body is a valid request body. It is necessary for routes that otherwise return a
-	// validation error before they search for the ids. For other routes it is nil.
+	// body is a valid request body. It is nil if the route also searches for the ids of a
+	// request without a body. The other routes return a validation error first.
 	body object
 	// rejectedOutcome is the outcome for a missing or invalid credential. Default:
 	// UNAUTHORIZED.
@@ -93,8 +94,8 @@ type rule struct {
 // unknownID is an id that does not exist.
 const unknownID = "00000000-0000-7000-8000-000000000000"
 
-// anyIDs is the body of a bulk request with an id that does not exist.
-var anyIDs = object{"participantIds": []string{unknownID}}
+// unknownParticipants is the body of a bulk request with an id that does not exist.
+var unknownParticipants = object{"participantIds": []string{unknownID}}
 
 // routeRules maps the name of each RPC to its rule.
 var routeRules = map[string]rule{
@@ -150,8 +151,8 @@ var routeRules = map[string]rule{
 	"ReinstateParticipant":    {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
 	"AcceptParticipantInvite": {accepts: partners, allowedOutcome: invalid},
 	"UpdateParticipant":       {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
-	"BulkApproveParticipants": {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: anyIDs, foreignOutcome: allFailed},
-	"BulkRejectParticipants":  {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: anyIDs, foreignOutcome: allFailed},
+	"BulkApproveParticipants": {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: unknownParticipants, foreignOutcome: allFailed},
+	"BulkRejectParticipants":  {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: unknownParticipants, foreignOutcome: allFailed},
 	"InviteParticipant":       {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"email": "somebody@example.com"}},
 	"ListParticipantInvites":  {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 	"RevokeParticipantInvite": {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},

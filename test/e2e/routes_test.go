@@ -196,14 +196,14 @@ func TestRoutes(t *testing.T) {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
 					want := c.expected(rule)
-					from := c.client(sys)
-					got := from.do(t, r.verb, r.path(unknownIDs()), nil)
+					client := c.client(sys)
+					got := client.do(t, r.verb, r.path(unknownIDs()), nil)
 					got.wantOutcome(want)
 					if zone, _, _ := strings.Cut(got.header.Get("RateLimit-Policy"), ";"); zone != r.zone(c, rule) {
 						t.Errorf("the request counts in the rate limit zone %s, want %s", zone, r.zone(c, rule))
 					}
-					checkBrokenRequest(t, from, r, rule, want)
-					checkBadMode(t, from, r, c, want)
+					checkBrokenRequest(t, client, r, rule, want)
+					checkUnknownMode(t, client, r, c, want)
 				})
 			}
 			if r.hasIDs() && rule.allows(merchants) {
@@ -226,12 +226,12 @@ func TestRoutes(t *testing.T) {
 			}
 			if r.hasIDs() {
 				t.Run("an id that is not a UUID", func(t *testing.T) {
-					none := map[string]string{}
+					malformedIDs := map[string]string{}
 					for name := range ids {
-						none[name] = "x'--%00"
+						malformedIDs[name] = "x'--%00"
 					}
-					none["program_id"], none["commission_id"] = "1", "%C3%28"
-					f.clientFor(t, rule, "test").do(t, r.verb, r.path(none), rule.requestBody()).wantOutcome(r.unknownOutcome())
+					malformedIDs["program_id"], malformedIDs["commission_id"] = "1", "%C3%28"
+					f.clientFor(t, rule, "test").do(t, r.verb, r.path(malformedIDs), rule.requestBody()).wantOutcome(r.unknownOutcome())
 				})
 			}
 		})
@@ -243,8 +243,9 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// zone returns the rate limit zone in which a request counts (SPEC.md section 8). In the
-// zone conversions, only requests with a valid key count.
+// zone returns the name of the rate limit zone in which a request of the credential
+// counts (SPEC.md section 8). A report of a conversion counts in the zone "conversions"
+// only if its credential is a valid key. Otherwise it counts in the zone "general".
 func (r route) zone(c credential, rule rule) string {
 	switch {
 	case strings.Contains(r.template, "/health"):
@@ -257,25 +258,26 @@ func (r route) zone(c credential, rule rule) string {
 	return `"general"`
 }
 
-// checkBrokenRequest sends requests that cannot be decoded. A client without permission
-// gets the same error as for a valid request, so the error reveals nothing about the
-// request.
-func checkBrokenRequest(t *testing.T, from apiClient, r route, rule rule, want outcome) {
+// checkBrokenRequest sends requests that cannot be decoded. A client with the permission
+// gets a validation error. A client without the permission gets the same error as for a
+// valid request.
+func checkBrokenRequest(t *testing.T, client apiClient, r route, rule rule, want outcome) {
 	t.Helper()
 	broken := want
 	if want == rule.allowedOutcome {
 		broken = invalid
 	}
-	from.do(t, r.verb, r.path(unknownIDs())+"?noSuchParameter=1", nil).wantOutcome(broken)
+	client.do(t, r.verb, r.path(unknownIDs())+"?noSuchParameter=1", nil).wantOutcome(broken)
 	if r.body {
-		from.do(t, r.verb, r.path(unknownIDs()), `{"broken`).wantOutcome(broken)
+		client.do(t, r.verb, r.path(unknownIDs()), `{"broken`).wantOutcome(broken)
 	}
 }
 
-// checkBadMode sends a mode that does not exist. The header must be ignored for keys,
-// because a key belongs to one mode, and on routes without a credential, because they
-// have no mode.
-func checkBadMode(t *testing.T, from apiClient, r route, c credential, want outcome) {
+// checkUnknownMode sends a header X-Mode with a mode that does not exist. The service
+// must ignore the header if the credential is a key, because a key belongs to one mode.
+// It must also ignore the header on routes that need no credential, because they have no
+// mode.
+func checkUnknownMode(t *testing.T, client apiClient, r route, c credential, want outcome) {
 	t.Helper()
 	if c.token && want.status != http.StatusForbidden && routeRules[r.rpc].accepts != anyone {
 		want = invalid
@@ -285,7 +287,7 @@ func checkBadMode(t *testing.T, from apiClient, r route, c credential, want outc
 		modes = append(modes, "LIVE", "test, live")
 	}
 	for _, mode := range modes {
-		from.inMode(mode).do(t, r.verb, r.path(unknownIDs()), nil).wantOutcome(want)
+		client.inMode(mode).do(t, r.verb, r.path(unknownIDs()), nil).wantOutcome(want)
 	}
 }
 
@@ -294,7 +296,8 @@ type credential struct {
 	name string
 	// authorization is the value of the header. If it is empty, the header is not sent.
 	authorization string
-	// validKind is the kind of the credential if it is valid. Otherwise it is empty.
+	// validKind is the kind of a valid credential. It is empty if the credential is not
+	// valid.
 	validKind string
 	// expired means that this is an expired access token. The outcome is UNAUTHORIZED on
 	// every route.
@@ -339,12 +342,12 @@ func newCredentials(t *testing.T, sys *system, f fixture) []credential {
 		{name: "garbage in three parts", authorization: bearer("a.b.c")},
 		{name: "another scheme", authorization: "Basic " + f.merchant.access},
 		{name: "a scheme without a credential", authorization: "Bearer "},
-		{name: "alg none", authorization: forge(withAlgorithmNone, jwt.UnsafeAllowNoneSignatureType)},
-		{name: "alg HS256 with the public key", authorization: forge(withAlgorithmHMAC, []byte(signingKey().Public().(ed25519PublicKey)))},
-		{name: "signed with another key", authorization: forge(noChange, foreignSigningKey())},
-		{name: "unknown kid", authorization: forge(func(token *jwt.Token, _ jwt.MapClaims) { token.Header["kid"] = "other" }, signingKey())},
-		{name: "a key in its own header", authorization: forge(func(token *jwt.Token, _ jwt.MapClaims) { token.Header["jku"] = "https://evil.example" }, signingKey())},
-		{name: "for another audience", authorization: forge(func(_ *jwt.Token, c jwt.MapClaims) { c["aud"] = "other" }, signingKey())},
+		{name: "a token with the algorithm none", authorization: forge(withAlgorithmNone, jwt.UnsafeAllowNoneSignatureType)},
+		{name: "a token with the algorithm HS256, signed with the public key", authorization: forge(withAlgorithmHMAC, []byte(signingKey().Public().(ed25519PublicKey)))},
+		{name: "a token that another key has signed", authorization: forge(noChange, foreignSigningKey())},
+		{name: "a token with an unknown key id", authorization: forge(func(token *jwt.Token, _ jwt.MapClaims) { token.Header["kid"] = "other" }, signingKey())},
+		{name: "a token whose header refers to its own key", authorization: forge(func(token *jwt.Token, _ jwt.MapClaims) { token.Header["jku"] = "https://evil.example" }, signingKey())},
+		{name: "a token for another audience", authorization: forge(func(_ *jwt.Token, c jwt.MapClaims) { c["aud"] = "other" }, signingKey())},
 		{name: "an expired token", expired: true, authorization: forge(func(_ *jwt.Token, c jwt.MapClaims) {
 			c["exp"] = sys.clock.now().Add(-time.Minute).Unix()
 		}, signingKey())},

@@ -81,9 +81,10 @@ func TestGroups(t *testing.T) {
 	f.merchant.get(t, groups).wantStatus(http.StatusOK).wantFields(object{"total": 0})
 }
 
-// TestRates_MostSpecificWins checks the precedence of rates: a tier precedes the
-// programme, then the group, the product and the participant. Each commission contains
-// the source of its rate.
+// TestRates_MostSpecificWins checks which rate applies if several rates are set. The rate
+// of a tier replaces the rate of the programme. The rate of the participant's group
+// replaces both, the rate of a product replaces the rate of the group, and the rate of
+// the participant replaces all others. Each commission contains the source of its rate.
 func TestRates_MostSpecificWins(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -173,18 +174,18 @@ func TestProgramStatus(t *testing.T) {
 	f := sys.newFixture(t, "test", nil)
 	click := f.click(t)
 	short := f.merchant.get(t, f.programPath()+"/links").wantStatus(http.StatusOK).text("data.0.shortUrl")
-	states := []struct {
+	changes := []struct {
 		action, reason string
-		open           bool
+		acceptsClicks  bool
 	}{
 		{"pause", "PROGRAM_INACTIVE", false}, {"activate", "CLICK_MATCHED", true}, {"archive", "PROGRAM_INACTIVE", false},
 	}
-	for _, s := range states {
+	for _, s := range changes {
 		f.merchant.post(t, f.programPath()+"/"+s.action, nil).wantStatus(http.StatusOK)
-		eventually(t, waitTimeout, "the collector applies "+s.action, func() error {
+		eventually(t, waitTimeout, "the collector applies the action "+s.action, func() error {
 			got := sys.click(t, f.publicKey, object{"referral_code": f.code}).status
 			followed := sys.follow(t, short).status
-			if (got == http.StatusCreated) != s.open || (followed == http.StatusFound) != s.open || !s.open && (got != http.StatusNotFound || followed != http.StatusNotFound) {
+			if (got == http.StatusCreated) != s.acceptsClicks || (followed == http.StatusFound) != s.acceptsClicks || !s.acceptsClicks && (got != http.StatusNotFound || followed != http.StatusNotFound) {
 				return fmt.Errorf("a click returns %d, the link %d", got, followed)
 			}
 			return nil

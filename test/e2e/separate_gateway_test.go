@@ -21,7 +21,7 @@ func TestSeparateGateway(t *testing.T) {
 		f.merchant.patch(t, path+"/approve", nil).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
 		f.merchant.get(t, "/api/v1/commissions").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.status": "approved"})
 	})
-	t.Run("errors, request ids and status codes are forwarded", func(t *testing.T) {
+	t.Run("the gateway forwards errors, request ids and status codes", func(t *testing.T) {
 		anonymous := sys.client()
 		anonymous.get(t, "/api/v1/programs").wantOutcome(unauthorized)
 		anonymous.post(t, "/api/v1/conversions", `{"broken`).wantOutcome(badKey)
@@ -33,8 +33,8 @@ func TestSeparateGateway(t *testing.T) {
 		}
 	})
 	t.Run("rate limits use the client's address", func(t *testing.T) {
-		logout := func(from string) response {
-			return sys.client().fromAddress(from).post(t, "/api/v1/auth/logout", object{"refreshToken": "none"})
+		logout := func(address string) response {
+			return sys.client().fromAddress(address).post(t, "/api/v1/auth/logout", object{"refreshToken": "none"})
 		}
 		for range 10 {
 			logout("198.51.100.9").wantStatus(http.StatusNoContent)

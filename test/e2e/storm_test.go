@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// conflicts holds the errors that a request of the storm may get because a concurrent
-// request was faster.
+// conflicts contains the errors that a request may get because a concurrent request has
+// already changed the same commission, conversion or payout.
 var conflicts = map[string]bool{
 	"409 COMMISSION_NOT_PENDING": true, "409 COMMISSION_TERMINAL": true, "409 COMMISSION_HOLD_ACTIVE": true, "409 COMMISSION_HOLD_NOT_ACTIVE": true,
 	"409 PAYOUT_STATE_INVALID": true, "422 REFUND_EXCEEDS_AMOUNT": true, "409 CONVERSION_DUPLICATE": true,
@@ -64,12 +64,12 @@ func (o *stormOutcomes) wantSuccesses(t *testing.T, kinds ...string) {
 	}
 }
 
-// storm sends requests that move money and counts their outcomes. Its programmes have
-// the same merchant and the same partner.
+// storm sends concurrent requests that move money and counts their outcomes. Its
+// programmes have the same merchant and the same partner.
 type storm struct {
-	automatic stormProgram // approves commissions when they are created
-	manual    stormProgram // has no hold period; requests approve the commissions
-	held      stormProgram // has a hold period
+	automatic stormProgram // has no hold period; the service approves new commissions immediately
+	manual    stormProgram // has no hold period; the merchant approves the commissions
+	held      stormProgram // has a hold period of one day
 	outcomes  *stormOutcomes
 }
 
@@ -106,8 +106,8 @@ func (s storm) payoutAction(t *testing.T, payout, action string, body any) respo
 	return s.outcomes.add(t, action, s.automatic.merchant.patch(t, payout+"/"+action, body))
 }
 
-// createPayouts creates and confirms a batch of payouts and returns the paths of the
-// payouts. It returns none if nothing is payable.
+// createPayouts creates and confirms a batch of payouts, and exports the batch if export
+// is set. It returns the paths of the payouts, or nil if nothing is payable.
 func (s storm) createPayouts(t *testing.T, export bool) (paths []string) {
 	t.Helper()
 	merchant := s.automatic.merchant
@@ -127,9 +127,9 @@ func (s storm) createPayouts(t *testing.T, export bool) (paths []string) {
 	return paths
 }
 
-// calm sends requests of every kind, one after the other. All of them must succeed. It
-// returns the number of sales.
-func (s storm) calm(t *testing.T) (sales int) {
+// sendSequentially sends requests of every kind, one after the other. All of them must
+// succeed. It returns the number of sales.
+func (s storm) sendSequentially(t *testing.T) (sales int) {
 	t.Helper()
 	sell := func(p stormProgram) (external, commission string) {
 		sales++
@@ -213,9 +213,8 @@ func (s storm) pay(t *testing.T, payer int, stopped *atomic.Bool) {
 	}
 }
 
-// TestLedger_ConsistentUnderConcurrency sends requests of every kind that moves money,
-// concurrently and for the same partner. After that the ledger check must find no
-// violation.
+// TestLedger_ConsistentUnderConcurrency concurrently sends all kinds of requests that
+// move money of one partner. After that the ledger check must find no violation.
 func TestLedger_ConsistentUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	const (
@@ -234,8 +233,8 @@ func TestLedger_ConsistentUnderConcurrency(t *testing.T) {
 		held:      stormProgram{held, held.click(t)},
 		outcomes:  newStormOutcomes(),
 	}
-	sales := s.calm(t)
-	// A storm in which every request of a kind gets a conflict would prove nothing.
+	sales := s.sendSequentially(t)
+	// If a kind of request never succeeded, the test would prove nothing about this kind.
 	s.outcomes.wantSuccesses(t, "report", "early refund", "partial refund", "full refund", "approve", "reject", "approve-override",
 		"create batch", "confirm batch", "export batch", "mark-failed", "retry", "cancel", "mark-paid")
 
@@ -251,8 +250,8 @@ func TestLedger_ConsistentUnderConcurrency(t *testing.T) {
 	selling.Wait()
 	stopped.Store(true)
 	paying.Wait()
-	// The number of payouts depends on the speed of the machine, so a rare action on
-	// payouts may have no success.
+	// The number of payouts depends on the speed of the machine. It can be so small that
+	// an action on payouts never succeeds, so these actions are not in this list.
 	s.outcomes.wantSuccesses(t, "report", "early refund", "partial refund", "full refund", "approve", "reject", "approve-override",
 		"create batch", "confirm batch")
 
@@ -261,8 +260,8 @@ func TestLedger_ConsistentUnderConcurrency(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	// Jobs may still add counts and apply refunds that arrived before their sale. The
-	// checks hold before and after these jobs.
+	// Jobs may still update counts and apply refunds that arrived before their sale. The
+	// checks find no violation before or after such a job.
 	eventually(t, waitTimeout, "the ledger check finds no violation", func() error {
 		results, err := store.CheckAccounts(t.Context(), time.Now)
 		for _, result := range results {

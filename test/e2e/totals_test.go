@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-// TestTotals checks that lists count only up to a maximum. If there are more items, the
-// total is the maximum, the header Total-Capped is set, and the pages after the maximum
-// can still be read.
+// TestTotals checks that lists count their items only up to a maximum. If a list has more
+// items, the field total is the maximum, and the response has the header Total-Capped.
+// The items after the maximum can still be read on the pages that follow.
 func TestTotals(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	f := sys.newFixture(t, "test", nil)
-	wantTotalFor := func(t *testing.T, from apiClient, path string, total int64, header string, rows int) {
+	wantTotalFor := func(t *testing.T, client apiClient, path string, total int64, header string, rows int) {
 		t.Helper()
-		got := from.get(t, path).wantStatus(http.StatusOK)
+		got := client.get(t, path).wantStatus(http.StatusOK)
 		if got.number("total") != total || got.header.Get("Total-Capped") != header || got.length("data") != rows {
 			t.Errorf("GET %s returns the total %d, Total-Capped %q and %d items, want %d, %q and %d", path, got.number("total"), got.header.Get("Total-Capped"), got.length("data"), total, header, rows)
 		}
@@ -55,16 +55,16 @@ func TestTotals(t *testing.T) {
 	})
 	t.Run("stats of a search count to 10,000", func(t *testing.T) {
 		f.earnCommission(t)
-		copies := func(t *testing.T, from, to int) {
+		insertCopies := func(t *testing.T, first, last int) {
 			t.Helper()
 			sys.exec(t, `
 				insert into commissions
 				select copy.* from commissions c, generate_series($2::int, $3::int) n,
 					jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'decision_id', gen_random_uuid(), 'external_transaction_id', 'many-' || n)) copy
 				where c.workspace_id = $1 and c.external_transaction_id not like 'many-%'`,
-				f.merchant.workspace, from, to)
+				f.merchant.workspace, first, last)
 		}
-		stats := func(t *testing.T, header string) {
+		wantStats := func(t *testing.T, header string) {
 			t.Helper()
 			for _, path := range []string{"/api/v1/commissions/stats", f.programPath() + "/commissions/stats"} {
 				got := f.merchant.get(t, path+"?search=many-").wantStatus(http.StatusOK).wantFields(object{"totalCount": 10_000})
@@ -73,11 +73,11 @@ func TestTotals(t *testing.T) {
 				}
 			}
 		}
-		copies(t, 1, 10_000)
-		stats(t, "")
+		insertCopies(t, 1, 10_000)
+		wantStats(t, "")
 		wantTotal(t, "/api/v1/commissions?search=many-&pageSize=100", 10_000, "", 100)
-		copies(t, 10_001, 10_001)
-		stats(t, "true")
+		insertCopies(t, 10_001, 10_001)
+		wantStats(t, "true")
 		wantTotal(t, "/api/v1/commissions?search=many-&pageSize=100", 10_000, "true", 100)
 		wantTotal(t, "/api/v1/commissions?search=many-&pageSize=100&page=101", 10_000, "true", 1)
 	})

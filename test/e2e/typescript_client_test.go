@@ -20,7 +20,7 @@ import (
 const typeScriptClient = "../../clients/typescript"
 
 // TestTypeScriptClient compiles the client and runs the client's own tests against the
-// service. The tests use a proxy that causes faults.
+// service. Between them is a proxy in which the client's tests can cause faults.
 func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
 	const limit = 50
@@ -63,18 +63,18 @@ func TestTypeScriptClient(t *testing.T) {
 }
 
 // copyTypeScriptClient copies the client and the documents that its generator reads to a
-// temporary folder, and returns the path of the client. So npm does not write into the
-// working directory.
+// temporary folder, so that npm does not write into the repository. It returns the path
+// of the copied client.
 func copyTypeScriptClient(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	dir := filepath.Join(root, "clients/typescript")
-	for from, to := range map[string]string{
+	for source, copied := range map[string]string{
 		typeScriptClient + "/src":  dir + "/src",
 		typeScriptClient + "/test": dir + "/test",
 		"../../gen/openapi":        root + "/gen/openapi",
 	} {
-		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		if err := os.CopyFS(copied, os.DirFS(source)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,8 +108,9 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// faultyProxy is a reverse proxy of the gateway. POST /fault?kind=… causes a fault. GET
-// /received?method=…&path=… returns the number of requests that the proxy has received.
+// faultyProxy is a reverse proxy of the gateway. A request POST /fault?kind=… causes a
+// fault. A request GET /received?method=…&path=… returns the number of requests that the
+// proxy has received with this method and path.
 type faultyProxy struct {
 	fixture fixture
 	limit   int
@@ -143,6 +144,7 @@ func startFaultyProxy(t *testing.T, f fixture, limit int) *httptest.Server {
 	return server
 }
 
+// cause uses up the rate limit immediately. Any other fault affects the next request.
 func (p *faultyProxy) cause(t *testing.T, kind string) {
 	t.Helper()
 	if kind != "use-up-limit" {

@@ -7,8 +7,8 @@ import (
 )
 
 // TestWebhookURLs checks which URLs an endpoint may have. If fields are invalid, the
-// response lists all of them. Only if all fields are valid is the address of the URL
-// checked.
+// response lists all of them. The service resolves and checks the address of the URL only
+// if all fields are valid.
 func TestWebhookURLs(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -36,16 +36,16 @@ func TestWebhookURLs(t *testing.T) {
 			changes object
 			fields  []string
 		}{
-			"no subscriptions":            {object{"subscriptions": []string{}}, []string{"subscriptions"}},
-			"null":                        {object{"subscriptions": nil}, []string{"subscriptions"}},
-			"both names":                  {object{"events": []string{"*"}}, []string{"events"}},
-			"unknown events":              {object{"subscriptions": []string{"program.updated", "no.such", "noun.*", "", "program", "*.updated", "webhook.ping"}}, []string{"subscriptions[1]", "subscriptions[2]", "subscriptions[3]", "subscriptions[4]", "subscriptions[5]", "subscriptions[6]"}},
-			"unknown events, as events":   {object{"subscriptions": nil, "events": []string{"no.such"}}, []string{"events[0]"}},
-			"too many":                    {object{"subscriptions": many}, []string{"subscriptions"}},
-			"too long a description":      {object{"description": strings.Repeat("é", 201)}, []string{"description"}},
-			"fields of the response":      {object{"status": "healthy", "id": unknownID, "mode": "live"}, []string{"status", "id", "mode"}},
-			"everything at once":          {object{"url": "http://user@10.0.0.1:22/#x", "subscriptions": []string{"x"}, "description": strings.Repeat("a", 201)}, []string{"url", "subscriptions[0]", "description"}},
-			"the address is checked last": {object{"url": "https://10.0.0.1/", "subscriptions": []string{"x"}}, []string{"subscriptions[0]"}},
+			"no subscriptions":                         {object{"subscriptions": []string{}}, []string{"subscriptions"}},
+			"subscriptions are null":                   {object{"subscriptions": nil}, []string{"subscriptions"}},
+			"subscriptions and events, its other name": {object{"events": []string{"*"}}, []string{"events"}},
+			"unknown events":                           {object{"subscriptions": []string{"program.updated", "no.such", "noun.*", "", "program", "*.updated", "webhook.ping"}}, []string{"subscriptions[1]", "subscriptions[2]", "subscriptions[3]", "subscriptions[4]", "subscriptions[5]", "subscriptions[6]"}},
+			"unknown events in the field events":       {object{"subscriptions": nil, "events": []string{"no.such"}}, []string{"events[0]"}},
+			"too many subscriptions":                   {object{"subscriptions": many}, []string{"subscriptions"}},
+			"too long a description":                   {object{"description": strings.Repeat("é", 201)}, []string{"description"}},
+			"fields that only a response has":          {object{"status": "healthy", "id": unknownID, "mode": "live"}, []string{"status", "id", "mode"}},
+			"all fields are invalid":                   {object{"url": "http://user@10.0.0.1:22/#x", "subscriptions": []string{"x"}, "description": strings.Repeat("a", 201)}, []string{"url", "subscriptions[0]", "description"}},
+			"the address is checked last":              {object{"url": "https://10.0.0.1/", "subscriptions": []string{"x"}}, []string{"subscriptions[0]"}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				merchant.createEndpoint(t, "https://127.0.0.1/", c.changes).wantError(http.StatusBadRequest, "VALIDATION_ERROR", c.fields...)
@@ -74,8 +74,8 @@ func TestWebhookURLs(t *testing.T) {
 }
 
 // TestWebhookURLs_LoopbackIsPrivate checks that loopback addresses are rejected if the
-// operator does not allow them. An existing endpoint with such an address gets no more
-// requests.
+// operator does not allow them. An endpoint that was created while loopback addresses
+// were allowed gets no more requests.
 func TestWebhookURLs_LoopbackIsPrivate(t *testing.T) {
 	t.Parallel()
 	allowed := start(t, setup{})

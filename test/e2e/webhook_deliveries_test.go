@@ -16,11 +16,11 @@ func (f fixture) updateProgram(t *testing.T) {
 
 // awaitDelivery waits until the newest delivery of the endpoint has the given status. It
 // returns the list of deliveries.
-func (h webhookEndpoint) awaitDelivery(t *testing.T, from account, status string) response {
+func (h webhookEndpoint) awaitDelivery(t *testing.T, merchant account, status string) response {
 	t.Helper()
 	var list response
 	eventually(t, waitTimeout, "a delivery is "+status, func() error {
-		list = from.get(t, h.path+"/deliveries").wantStatus(http.StatusOK)
+		list = merchant.get(t, h.path+"/deliveries").wantStatus(http.StatusOK)
 		if list.number("total") == 0 || list.text("data.0.status") != status {
 			return fmt.Errorf("the deliveries are %s", list.body)
 		}
@@ -43,14 +43,14 @@ func TestDeliveries(t *testing.T) {
 	f := sys.newFixture(t, "test", nil)
 	h := f.merchant.startEndpoint(t, nil)
 	others := []webhookEndpoint{f.merchant.inMode("live").startEndpoint(t, nil), f.merchant.startEndpoint(t, object{"subscriptions": []string{"link.*"}}), sys.newMerchant(t).inMode("test").startEndpoint(t, nil)}
-	everything := f.merchant.startEndpoint(t, object{"subscriptions": []string{"*", "program.*", "program.updated"}})
+	overlapping := f.merchant.startEndpoint(t, object{"subscriptions": []string{"*", "program.*", "program.updated"}})
 	f.updateProgram(t)
 
 	first := h.awaitRequests(t, 1)[0]
 	first.verify(t, h.secret).wantFields(object{
 		"type": "program.updated", "api_version": "v1", "mode": "test", "workspace_id": f.merchant.workspace, "data.object.id": f.program,
 	})
-	if again := everything.awaitRequests(t, 1)[0]; again.id() != first.id() || string(again.body) != string(first.body) || again.isSignedWith(t, h.secret) {
+	if again := overlapping.awaitRequests(t, 1)[0]; again.id() != first.id() || string(again.body) != string(first.body) || again.isSignedWith(t, h.secret) {
 		t.Errorf("two endpoints got different events, or the same signature:\n%s\n%s", first.body, again.body)
 	}
 	list := h.awaitDelivery(t, f.merchant, "delivered").wantFields(object{
@@ -79,13 +79,13 @@ func TestDeliveries(t *testing.T) {
 		f.merchant.get(t, h.path+"/deliveries?"+query).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 	}
 
-	t.Run("other endpoints get no delivery", func(t *testing.T) {
+	t.Run("endpoints of the other mode or with other subscriptions get no delivery", func(t *testing.T) {
 		for _, other := range others {
 			if got := other.requests(); len(got) > 0 {
 				t.Errorf("another endpoint got the event %s", got[0].body)
 			}
 		}
-		f.merchant.get(t, everything.path+"/deliveries/"+list.text("data.0.id")).wantOutcome(noWebhook)
+		f.merchant.get(t, overlapping.path+"/deliveries/"+list.text("data.0.id")).wantOutcome(noWebhook)
 		f.merchant.get(t, h.path+"/deliveries/"+unknownID).wantOutcome(noWebhook)
 	})
 	t.Run("a delivery is repeated on request", func(t *testing.T) {
@@ -112,9 +112,10 @@ func TestDeliveries(t *testing.T) {
 	})
 }
 
-// timestampAgo returns the time d before the time of the system's clock.
-func (sys *system) timestampAgo(d time.Duration) string {
-	return sys.clock.now().Add(-d).UTC().Format("2006-01-02T15:04:05.000Z")
+// timestampAgo returns the timestamp for the given duration before the current time of
+// the system's clock.
+func (sys *system) timestampAgo(age time.Duration) string {
+	return sys.clock.now().Add(-age).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
 // TestRecovery checks that deliveries that were canceled because their endpoint was
@@ -141,7 +142,9 @@ func TestRecovery(t *testing.T) {
 
 	f.merchant.patch(t, h.path, object{"active": false}).wantStatus(http.StatusOK)
 	h.awaitDelivery(t, f.merchant, "canceled").wantFields(object{"data.0.nextAttemptAt": nil})
-	sys.clock.resume() // a sender that could not lease the endpoint tries again after a second
+	// A sender that could not lease the endpoint tries again after a second of the
+	// system's clock, so the clock must run again.
+	sys.clock.resume()
 	h.respondWith(http.StatusOK)
 	sys.clock.advance(time.Minute)
 	f.merchant.patch(t, h.path, object{"active": true}).wantStatus(http.StatusOK).wantFields(object{"status": "healthy", "consecutiveFailures": 0})
@@ -170,7 +173,7 @@ func TestRecovery(t *testing.T) {
 		"until before since":       {object{"since": sys.timestampAgo(time.Hour), "until": sys.timestampAgo(2 * time.Hour)}, "since"},
 		"until equal to since":     {object{"since": hourAgo, "until": hourAgo}, "since"},
 		"until in the future":      {object{"since": sys.timestampAgo(time.Hour), "until": sys.timestampAgo(-time.Hour)}, "until"},
-		"the status pending":       {object{"since": sys.timestampAgo(time.Hour), "statuses": []string{"canceled", "pending"}}, "statuses[1]"},
+		"the status is pending":    {object{"since": sys.timestampAgo(time.Hour), "statuses": []string{"canceled", "pending"}}, "statuses[1]"},
 		"an unknown status":        {object{"since": sys.timestampAgo(time.Hour), "statuses": []string{"gone"}}, "statuses[0]"},
 		"a status that is null":    {object{"since": sys.timestampAgo(time.Hour), "statuses": []any{nil}}, "statuses[0]"},
 		"an unknown field":         {object{"since": sys.timestampAgo(time.Hour), "status": "canceled"}, "status"},

@@ -96,8 +96,8 @@ func TestWebhooks(t *testing.T) {
 		}
 		shown := merchant.get(t, path).body + merchant.get(t, webhooksPath).body + merchant.patch(t, path, object{"description": "Now"}).body +
 			merchant.get(t, "/api/v1/workspace/audit-log?pageSize=100").wantStatus(http.StatusOK).body + sys.logs.String()
-		for _, one := range []string{secret, rotated, again} {
-			if strings.Contains(shown, one) || strings.Contains(shown, strings.TrimPrefix(one, "whsec_")) {
+		for _, hidden := range []string{secret, rotated, again} {
+			if strings.Contains(shown, hidden) || strings.Contains(shown, strings.TrimPrefix(hidden, "whsec_")) {
 				t.Error("a response or the log contains a secret")
 			}
 		}
@@ -139,11 +139,11 @@ func TestWebhookLimit(t *testing.T) {
 	create("test", "https://10.0.0.1/").wantError(http.StatusUnprocessableEntity, "WEBHOOK_URL_PRIVATE_IP")
 	create("test", "https://127.0.0.1/").wantError(http.StatusUnprocessableEntity, "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED")
 	create("live", "https://127.0.0.1/").wantStatus(http.StatusCreated)
-	one := merchant.get(t, webhooksPath).wantStatus(http.StatusOK).wantFields(object{"total": 10}).text("data.0.id")
+	endpoint := merchant.get(t, webhooksPath).wantStatus(http.StatusOK).wantFields(object{"total": 10}).text("data.0.id")
 	// Disabled endpoints count towards the limit. Deleted endpoints do not.
-	merchant.patch(t, webhooksPath+"/"+one, object{"active": false}).wantStatus(http.StatusOK)
+	merchant.patch(t, webhooksPath+"/"+endpoint, object{"active": false}).wantStatus(http.StatusOK)
 	create("test", "https://127.0.0.1/").wantError(http.StatusUnprocessableEntity, "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED")
-	merchant.do(t, http.MethodDelete, webhooksPath+"/"+one, nil).wantStatus(http.StatusNoContent)
+	merchant.do(t, http.MethodDelete, webhooksPath+"/"+endpoint, nil).wantStatus(http.StatusNoContent)
 	create("test", "https://127.0.0.1/").wantStatus(http.StatusCreated)
 }
 
@@ -197,7 +197,7 @@ func TestPing(t *testing.T) {
 		t.Errorf("the ping was sent to %s with the headers %v, want /hook, one signature and attempt 1", got.path, got.header)
 	}
 
-	t.Run("errorMessage has an error code for each status", func(t *testing.T) {
+	t.Run("errorMessage contains an error code for the receiver's status", func(t *testing.T) {
 		for status, code := range map[int]string{500: "http_500", 410: "http_410", 301: "redirect", 404: "http_404"} {
 			h.respondWith(status)
 			before := len(h.requests())
@@ -208,7 +208,7 @@ func TestPing(t *testing.T) {
 		}
 		h.respondWith(200)
 	})
-	t.Run("both secrets sign after a rotation", func(t *testing.T) {
+	t.Run("after a rotation, webhooks are signed with the old and the new secret for a day", func(t *testing.T) {
 		last := func() webhookRequest { ping(); all := h.requests(); return all[len(all)-1] }
 		second := merchant.post(t, h.path+"/rotate-secret", nil).wantStatus(http.StatusOK).text("signingSecret")
 		if got := last(); got.signatureCount() != 2 || !got.isSignedWith(t, h.secret) || !got.isSignedWith(t, second) {
@@ -228,7 +228,7 @@ func TestPing(t *testing.T) {
 			t.Errorf("%v", got.header)
 		}
 	})
-	t.Run("a disabled endpoint can be pinged, and a ping changes nothing", func(t *testing.T) {
+	t.Run("a disabled endpoint can be pinged, and a ping does not change the endpoint", func(t *testing.T) {
 		merchant.patch(t, h.path, object{"active": false}).wantStatus(http.StatusOK)
 		before := merchant.get(t, h.path).body
 		ping().wantFields(object{"success": true})

@@ -130,8 +130,8 @@ func TestInvites(t *testing.T) {
 	if strings.Contains(list.body, created.text("token")) {
 		t.Error("the list contains the token")
 	}
-	// An e-mail address has at most one valid invitation. The invitation can be accepted
-	// once.
+	// An e-mail address has at most one valid invitation: a new invitation replaces the
+	// old invitation. An invitation can be accepted only once.
 	again := invite("ina@example.com").wantStatus(http.StatusCreated)
 	accept(created.text("token")).wantOutcome(notFound)
 	if got := countStatuses(concurrently(10, func(int) response { return accept(again.text("token")) })); got["201"] != 1 || got["404 NOT_FOUND"] != 9 {
@@ -159,9 +159,9 @@ func TestAuditLog(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	owner := sys.newMerchant(t).inMode("test")
-	from := owner.withHeader("X-Forwarded-For", "203.0.113.77").withHeader("X-Request-Id", "request-of-the-test")
-	program := from.post(t, "/api/v1/programs", object{"name": "=Audited"}).wantStatus(http.StatusCreated).text("id")
-	from.patch(t, "/api/v1/programs/"+program, object{"name": "Changed"}).wantStatus(http.StatusOK)
+	client := owner.withHeader("X-Forwarded-For", "203.0.113.77").withHeader("X-Request-Id", "request-of-the-test")
+	program := client.post(t, "/api/v1/programs", object{"name": "=Audited"}).wantStatus(http.StatusCreated).text("id")
+	client.patch(t, "/api/v1/programs/"+program, object{"name": "Changed"}).wantStatus(http.StatusOK)
 
 	log := workspacePath + "/audit-log"
 	owner.get(t, log+"?resourceType=program&resourceId="+program).wantStatus(http.StatusOK).wantFields(object{
