@@ -7,19 +7,19 @@ import (
 )
 
 // launchBare starts test/load/bare, the reference server of the yardstick, and does not
-// wait until it is ready. answer is a response of the collector. The server returns a
-// response of the same form.
-func (b *bench) launchBare(ctx context.Context, answer string) (*process, error) {
+// wait until it is ready. The server responds to each click with a copy of
+// responseTemplate, a response of the collector, in which it replaces the click id.
+func (b *bench) launchBare(ctx context.Context, responseTemplate string) (*process, error) {
 	addresses, err := servers.FreeAddresses(1)
 	if err != nil {
 		return nil, err
 	}
-	return b.start(ctx, "bare", addresses[0], nil, b.file("bare"), addresses[0], answer)
+	return b.start(ctx, "bare", addresses[0], nil, b.file("bare"), addresses[0], responseTemplate)
 }
 
 // startBare starts test/load/bare and returns when it is ready.
-func (b *bench) startBare(ctx context.Context, answer string) (*process, error) {
-	p, err := b.launchBare(ctx, answer)
+func (b *bench) startBare(ctx context.Context, response string) (*process, error) {
+	p, err := b.launchBare(ctx, response)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,8 @@ const (
 // hashKey is the hash key of all processes, in base64.
 var hashKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
 
-// connectionCounts are the numbers of connections in the collector's performance goals.
+// connectionCounts contains the numbers of connections for which the collector has
+// performance goals.
 var connectionCounts = []int{64, 256}
 
 // measureCollector measures the rows C1 to C7 of the table, and the rows of a collector
@@ -54,11 +55,11 @@ func measureCollector(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer edge.stop()
-	answer, err := sendClick(ctx, edge.address, keys[0])
+	response, err := sendClick(ctx, edge.address, keys[0])
 	if err != nil {
 		return edge.fail(err)
 	}
-	bare, err := b.startBare(ctx, answer)
+	bare, err := b.startBare(ctx, response)
 	if err != nil {
 		return err
 	}
@@ -76,8 +77,8 @@ func measureCollector(ctx context.Context, b *bench) error {
 	for _, connections := range connectionCounts {
 		c := clicks{client: client, keys: keys, connections: connections}
 		what := "collector, " + strconv.Itoa(connections) + " connections"
-		got, err := b.takeTurns(ctx, what, b.yardstick(c.to(bare, "")), c.to(edge, everySecond), c.to(edge, always),
-			b.yardstick(c.to(naive, everySecond)), b.yardstick(c.to(wide, everySecond)))
+		got, err := b.takeTurns(ctx, what, b.yardstick(c.sendTo(bare, "")), c.sendTo(edge, everySecond), c.sendTo(edge, always),
+			b.yardstick(c.sendTo(naive, everySecond)), b.yardstick(c.sendTo(wide, everySecond)))
 		if err != nil {
 			return err
 		}
@@ -92,7 +93,7 @@ func measureCollector(ctx context.Context, b *bench) error {
 	naive.stop()
 	wide.stop()
 	bare.stop()
-	return b.measureFootprint(ctx, keys, answer)
+	return b.measureFootprint(ctx, keys, response)
 }
 
 func (b *bench) collectorRows(what string, connections int, bare, everysec, durable []sample) {
@@ -113,7 +114,8 @@ func (b *bench) collectorRows(what string, connections int, bare, everysec, dura
 }
 
 // groupRows adds the rows that compare the collector, which writes clicks in groups, with
-// a collector that sends one XADD for each click.
+// two collectors that send one XADD for each click: naive, and wide, which has a Redis
+// connection for each client connection.
 func (b *bench) groupRows(connections int, grouped, naive, wide []sample) {
 	const yardstick = "naive"
 	what := "group commit, " + strconv.Itoa(connections) + " connections, everysec"
@@ -133,9 +135,9 @@ type clicks struct {
 	connections int
 }
 
-// to returns a side that sends clicks to a server. fsync is Redis's appendfsync setting,
-// or "" if the server does not use Redis.
-func (c clicks) to(p *process, fsync string) side {
+// sendTo returns a side that sends clicks to a server. fsync is Redis's appendfsync
+// setting, or "" if the server does not use Redis.
+func (c clicks) sendTo(p *process, fsync string) side {
 	requests := make([][]byte, c.connections)
 	for i := range requests {
 		requests[i] = appendPost(nil, clicksPath, c.keys[i], clickBody)
@@ -181,7 +183,7 @@ func (c clicks) to(p *process, fsync string) side {
 		// too.
 		clicks := float64(sent.Load())
 		got.log, got.memory = (after-before)/clicks, float64(memory)/clicks
-		// No consumer deletes the entries of the stream, so it is deleted here.
+		// No consumer reads the stream, so delete the stream after the round.
 		return got, c.client.Unlink(ctx, clickstream.Key(0)).Err()
 	}
 }

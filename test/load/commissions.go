@@ -51,7 +51,8 @@ func measureCommissions(ctx context.Context, b *bench) error {
 		return core.fail(err)
 	}
 	b.say("commissions: making %d", (largeCommissions+smallCommissions+othersCommissions)*b.scale)
-	// The core's periodic jobs would scan a table without indexes while it is filled.
+	// Stop the core, because its periodic jobs would scan the table of commissions, which
+	// has no indexes while it is filled.
 	core.stop()
 	if err := fillCommissions(ctx, database, b.scale, large, small); err != nil {
 		return err
@@ -79,8 +80,8 @@ func measureCommissions(ctx context.Context, b *bench) error {
 			if what == "stats" {
 				path = strings.Replace(row.path, "/commissions", "/commissions/stats", 1)
 			}
-			of := func(p listed) side { return p.get(core, strings.Replace(path, "%s", p.program, 1)) }
-			got, err := b.takeTurns(ctx, row.what+", "+what, of(large), b.yardstick(of(small)))
+			request := func(p listedProgram) side { return p.get(core, strings.Replace(path, "%s", p.program, 1)) }
+			got, err := b.takeTurns(ctx, row.what+", "+what, request(large), b.yardstick(request(small)))
 			if err != nil {
 				return err
 			}
@@ -108,10 +109,10 @@ const exportSQL = `
 	where c.workspace_id = '%s' and c.mode = 'live' order by c.created_at desc, c.created_at desc, c.id desc`
 
 // measureExport compares the CSV export of a workspace with psql, which copies the result
-// of the same statement. It also measures the memory during the export. For this it uses
-// a separate gateway process in addition, because a gateway in the core's process shares
-// its memory.
-func (b *bench) measureExport(ctx context.Context, core *process, on *database, large listed) error {
+// of the same statement. It also measures the peak memory of two processes during the
+// export: of the core, which contains a gateway, and of a separate gateway process. The
+// memory of the gateway in the core's process cannot be measured separately.
+func (b *bench) measureExport(ctx context.Context, core *process, db *database, large listedProgram) error {
 	psql, err := exec.LookPath("psql")
 	if err != nil {
 		return fmt.Errorf("psql: %w", err)
@@ -121,24 +122,24 @@ func (b *bench) measureExport(ctx context.Context, core *process, on *database, 
 		return err
 	}
 	defer gateway.stop()
-	query, err := copyOf(ctx, on, large)
+	query, err := copyCommand(ctx, db, large)
 	if err != nil {
 		return err
 	}
 	rows := float64(largeCommissions * b.scale)
-	export := func(from *process) side {
+	export := func(server *process) side {
 		return func(ctx context.Context) (sample, error) {
 			began := time.Now()
-			lines, err := download(ctx, from, large)
+			lines, err := download(ctx, server, large)
 			if err == nil && float64(lines) != rows+1 {
 				err = fmt.Errorf("the export has %d lines", lines)
 			}
 			return sample{rate: rows / time.Since(began).Seconds()}, err
 		}
 	}
-	byHand := func(ctx context.Context) (sample, error) {
+	copyWithPsql := func(ctx context.Context) (sample, error) {
 		began := time.Now()
-		cmd := exec.CommandContext(ctx, psql, "--no-psqlrc", "--quiet", "--command="+query, on.url)
+		cmd := exec.CommandContext(ctx, psql, "--no-psqlrc", "--quiet", "--command="+query, db.url)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return sample{}, fmt.Errorf("psql: %w\n%s", err, out)
 		}
@@ -148,7 +149,7 @@ func (b *bench) measureExport(ctx context.Context, core *process, on *database, 
 	if err != nil {
 		return err
 	}
-	got, err := b.takeTurns(ctx, "the CSV", export(core), b.yardstick(byHand))
+	got, err := b.takeTurns(ctx, "the CSV", export(core), b.yardstick(copyWithPsql))
 	if err != nil {
 		return err
 	}
@@ -200,15 +201,15 @@ func (b *bench) startGateway(ctx context.Context, core *process) (*process, erro
 	return p, nil
 }
 
-// copyOf returns the psql command that copies the rows of a workspace's export.
-func copyOf(ctx context.Context, on *database, of listed) (command string, err error) {
-	conn, err := pgx.Connect(ctx, on.url)
+// copyCommand returns the psql command that copies the rows of a workspace's export.
+func copyCommand(ctx context.Context, db *database, p listedProgram) (command string, err error) {
+	conn, err := pgx.Connect(ctx, db.url)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	var workspace string
-	if err := conn.QueryRow(ctx, "select workspace_id::text from programs where id = $1", of.program).Scan(&workspace); err != nil {
+	if err := conn.QueryRow(ctx, "select workspace_id::text from programs where id = $1", p.program).Scan(&workspace); err != nil {
 		return "", fmt.Errorf("find the workspace: %w", err)
 	}
 	oneLine := strings.Join(strings.Fields(fmt.Sprintf(exportSQL, workspace)), " ")
@@ -216,23 +217,23 @@ func copyOf(ctx context.Context, on *database, of listed) (command string, err e
 }
 
 // download reads a complete export and returns the number of its lines.
-func download(ctx context.Context, from *process, of listed) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+from.address+"/api/v1/commissions/export", nil)
+func download(ctx context.Context, server *process, p listedProgram) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server.address+"/api/v1/commissions/export", nil)
 	if err != nil {
 		return 0, err
 	}
-	request.Header.Set("Authorization", "Bearer "+of.AccessToken)
-	answer, err := http.DefaultClient.Do(request)
+	request.Header.Set("Authorization", "Bearer "+p.AccessToken)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, from.fail(err)
+		return 0, server.fail(err)
 	}
-	defer func() { _ = answer.Body.Close() }()
+	defer func() { _ = response.Body.Close() }()
 	lines := newlines{}
-	if _, err := io.Copy(&lines, answer.Body); err != nil {
-		return 0, from.fail(err)
+	if _, err := io.Copy(&lines, response.Body); err != nil {
+		return 0, server.fail(err)
 	}
-	if answer.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("the export returned status %d", answer.StatusCode)
+	if response.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("the export returned status %d", response.StatusCode)
 	}
 	return lines.n, nil
 }
@@ -259,11 +260,11 @@ func (b *bench) reportMemory(what string, p *process, idle float64) error {
 	return nil
 }
 
-// fillCommissions inserts commissions in bulk. It inserts the same rows and counts as
-// real conversions would create, but no conversions. The hold period of no commission has
-// ended, so that the core approves none during the measurement.
-func fillCommissions(ctx context.Context, on *database, scale int, large, small listed) (err error) {
-	conn, err := pgx.Connect(ctx, on.url)
+// fillCommissions inserts commissions in bulk. It inserts the commissions, participants
+// and counts that real conversions would create, but not the conversions. It sets no
+// auto_approve_at, so that the core approves no commissions during the measurement.
+func fillCommissions(ctx context.Context, db *database, scale int, large, small listedProgram) (err error) {
+	conn, err := pgx.Connect(ctx, db.url)
 	if err != nil {
 		return err
 	}

@@ -22,14 +22,17 @@ import (
 const (
 	conversionsPath = "/api/v1/conversions"
 	conversionRound = 2 * time.Second
-	shopOpenFor     = 10 * time.Second
-	// These values are the same as in cmd/core. The measurement that calls the service in
-	// this process uses them.
+	// fillDuration is the time for which conversions fill each database before the
+	// rounds.
+	fillDuration = 10 * time.Second
+	// coreConnections and coreGCPercent are the values that cmd/core sets. They are used
+	// when the service runs in this process.
 	coreConnections = 48
 	coreGCPercent   = 150
 )
 
-// clientCounts are the numbers of clients in the performance goals of conversions.
+// clientCounts contains the numbers of clients for which conversions have performance
+// goals.
 var clientCounts = []int{16, 64}
 
 // measureConversions measures the rows V1, V2 and V3.
@@ -58,29 +61,29 @@ func measureConversions(ctx context.Context, b *bench) error {
 	}
 	defer core.stop()
 
-	// One conversion through the API creates the rows that pgbench must write.
+	// Report conversions through the API. pgbench copies the rows of one of them.
 	warm := traffic{address: core.address, processes: measuredProcesses{pid: core.pid}, connections: 1, measured: warmUp, status: http.StatusCreated, request: s.appendReport}
 	if _, err := warm.run(ctx); err != nil {
 		return core.fail(err)
 	}
-	script, least := b.file("conversion.sql"), b.file("least.sql")
+	script, shortScript := b.file("conversion.sql"), b.file("least.sql")
 	if err := s.writeScript(ctx, ours, script); err != nil {
 		return err
 	}
-	if err := s.writeScript(ctx, ours, least, "conversions", "commissions", "events"); err != nil {
+	if err := s.writeScript(ctx, ours, shortScript, "conversions", "commissions", "events"); err != nil {
 		return err
 	}
 	// Fill both databases with conversions, so that the tables have rows and statistics
 	// like the tables of a shop in use.
 	busy := warm
-	busy.connections, busy.measured = 64, shopOpenFor
+	busy.connections, busy.measured = 64, fillDuration
 	if _, err := busy.run(ctx); err != nil {
 		return core.fail(err)
 	}
 	if err := core.pause(); err != nil {
 		return err
 	}
-	if _, err := b.pgbench(ctx, pgbench, twin, script, 64, s.clicks, shopOpenFor); err != nil {
+	if _, err := b.pgbench(ctx, pgbench, twin, script, 64, s.clicks, fillDuration); err != nil {
 		return err
 	}
 	if err := errors.Join(execute(ctx, ours.url, "vacuum analyze"), execute(ctx, twin.url, "vacuum analyze"), core.resume()); err != nil {
@@ -131,14 +134,15 @@ func measureConversions(ctx context.Context, b *bench) error {
 	if err := errors.Join(execute(ctx, ours.url, "vacuum analyze"), execute(ctx, twin.url, "vacuum analyze")); err != nil {
 		return err
 	}
-	return b.measureTransactions(ctx, ours, s, func(clients int) side { return onTwin(script, clients) }, func(clients int) side { return onTwin(least, clients) })
+	return b.measureTransactions(ctx, ours, s, func(clients int) side { return onTwin(script, clients) }, func(clients int) side { return onTwin(shortScript, clients) })
 }
 
 // measureTransactions measures the rows V1 and V2. It calls the service in this process,
 // without HTTP, credentials and rate limits. The jobs that the conversions create do not
-// run, because pgbench has no jobs either.
-func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, all, least func(clients int) side) error {
-	store, err := postgres.Open(ctx, postgres.Config{URL: on.url, MaxConns: coreConnections})
+// run, because pgbench has no jobs either. allStatements and mainStatements are the
+// yardsticks of V1 and V2.
+func (b *bench) measureTransactions(ctx context.Context, db *database, s *shop, allStatements, mainStatements func(clients int) side) error {
+	store, err := postgres.Open(ctx, postgres.Config{URL: db.url, MaxConns: coreConnections})
 	if err != nil {
 		return err
 	}
@@ -170,7 +174,7 @@ func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, 
 			}
 			return measureWorkers(ctx, clients, conversionRound, measuredProcesses{pid: os.Getpid()}, report)
 		}
-		got, err := b.takeTurns(ctx, what, ours, b.yardstick(all(clients)), b.yardstick(least(clients)))
+		got, err := b.takeTurns(ctx, what, ours, b.yardstick(allStatements(clients)), b.yardstick(mainStatements(clients)))
 		if err != nil {
 			return err
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// startCore starts a core with the gateway in the same process, with optional additional
+// startCore starts a core with the gateway in the same process. extra contains additional
 // settings.
-func (b *bench) startCore(ctx context.Context, on *database, more ...string) (*process, error) {
+func (b *bench) startCore(ctx context.Context, db *database, extra ...string) (*process, error) {
 	addresses, err := servers.FreeAddresses(3)
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func (b *bench) startCore(ctx context.Context, on *database, more ...string) (*p
 	}
 	limit := strconv.Itoa(noLimit)
 	p, err := b.start(ctx, "core", addresses[0], append([]string{
-		"TRIBUTARY_DATABASE_URL=" + on.url,
+		"TRIBUTARY_DATABASE_URL=" + db.url,
 		"TRIBUTARY_REDIS_URL=" + redisURL,
 		"TRIBUTARY_API_LISTEN=" + addresses[0],
 		"TRIBUTARY_GRPC_LISTEN=" + addresses[1],
@@ -34,7 +34,7 @@ func (b *bench) startCore(ctx context.Context, on *database, more ...string) (*p
 		"TRIBUTARY_LIMIT_CONVERSIONS=" + limit,
 		"TRIBUTARY_LIMIT_AUTH=" + limit,
 		"TRIBUTARY_LIMIT_GENERAL=" + limit,
-	}, more...), b.file("core"), "serve", "--gateway")
+	}, extra...), b.file("core"), "serve", "--gateway")
 	if err != nil {
 		return nil, err
 	}

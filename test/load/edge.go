@@ -41,8 +41,8 @@ func (b *bench) startNaive(ctx context.Context, name, options string) (*process,
 	return awaitEdge(ctx, p, err)
 }
 
-// launchEdge starts a binary with the collector's settings plus more.
-func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, more ...string) (*process, error) {
+// launchEdge starts a binary with the collector's settings and with extra settings.
+func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, extra ...string) (*process, error) {
 	addresses, err := servers.FreeAddresses(2)
 	if err != nil {
 		return nil, err
@@ -56,14 +56,14 @@ func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, m
 		"TRIBUTARY_LIMIT_TRACKING=" + strconv.Itoa(noLimit),
 		// There is no load balancer that must detect the shutdown.
 		"TRIBUTARY_SHUTDOWN_DELAY=0s",
-	}, more...), b.file(binary))
+	}, extra...), b.file(binary))
 }
 
-// awaitEdge waits until p is ready. err is the error of the launch of p; if it is set,
-// awaitEdge returns it.
-func awaitEdge(ctx context.Context, p *process, err error) (*process, error) {
-	if err != nil {
-		return nil, err
+// awaitEdge takes the results of launchEdge. If launchErr is not nil, it returns this
+// error. Otherwise it waits until the process is ready.
+func awaitEdge(ctx context.Context, p *process, launchErr error) (*process, error) {
+	if launchErr != nil {
+		return nil, launchErr
 	}
 	if err := p.ready(ctx, edgeReadyPath); err != nil {
 		p.stop()
@@ -80,14 +80,14 @@ func sendClick(ctx context.Context, address, key string) (string, error) {
 	}
 	request.Header.Set("Authorization", "Bearer "+key)
 	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusCreated {
-		err = fmt.Errorf("a click got status %d: %s", answer.StatusCode, text)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusCreated {
+		err = fmt.Errorf("a click got status %d: %s", response.StatusCode, text)
 	}
 	return string(text), err
 }

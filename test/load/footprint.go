@@ -25,7 +25,7 @@ const (
 
 // measureFootprint measures the rows of a collector without load: the size of the binary,
 // the time to the first response, and the memory, both idle and with open connections.
-func (b *bench) measureFootprint(ctx context.Context, keys []string, answer string) error {
+func (b *bench) measureFootprint(ctx context.Context, keys []string, response string) error {
 	const yardstick = "bare net/http"
 	for _, built := range []struct{ what, flags string }{
 		{"collector, size on disk", ""},
@@ -44,7 +44,7 @@ func (b *bench) measureFootprint(ctx context.Context, keys []string, answer stri
 		})
 	}
 	edge := func(ctx context.Context) (*process, error) { return b.launchCollector(ctx, collectorRedis) }
-	bare := func(ctx context.Context) (*process, error) { return b.launchBare(ctx, answer) }
+	bare := func(ctx context.Context) (*process, error) { return b.launchBare(ctx, response) }
 	got, err := b.takeTurns(ctx, "collector without load", startAndConnect(edge, edgeReadyPath, keys), b.yardstick(startAndConnect(bare, healthPath, keys)))
 	if err != nil {
 		return err
@@ -57,9 +57,9 @@ func (b *bench) measureFootprint(ctx context.Context, keys []string, answer stri
 
 // sizeOf builds a command with the given linker flags and returns the size of the binary
 // in bytes.
-func (b *bench) sizeOf(ctx context.Context, of, flags string) (float64, error) {
+func (b *bench) sizeOf(ctx context.Context, command, flags string) (float64, error) {
 	path := b.file("sized")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags="+flags, "-o", path, module+"/"+of)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags="+flags, "-o", path, module+"/"+command)
 	cmd.Env, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 	if err := cmd.Run(); err != nil {
 		return 0, fmt.Errorf("build: %w", err)
@@ -133,14 +133,14 @@ func openConnections(ctx context.Context, address string, keys []string) ([]net.
 	var group sync.WaitGroup
 	for i, conn := range conns {
 		group.Go(func() {
-			answers := bufio.NewReader(conn)
+			responses := bufio.NewReader(conn)
 			request := appendPost(nil, clicksPath, keys[i%len(keys)], clickBody)
 			for range clicksPerConnection {
 				if _, err := conn.Write(request); err != nil {
 					faults[i] = err
 					return
 				}
-				if err := skipResponse(answers, http.StatusCreated); err != nil {
+				if err := skipResponse(responses, http.StatusCreated); err != nil {
 					faults[i] = err
 					return
 				}

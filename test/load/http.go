@@ -70,16 +70,16 @@ type measuredProcesses struct {
 }
 
 // redisCPUTime returns the CPU time of the Redis.
-func (a measuredProcesses) redisCPUTime(ctx context.Context) (time.Duration, error) {
-	if a.redis == nil {
+func (p measuredProcesses) redisCPUTime(ctx context.Context) (time.Duration, error) {
+	if p.redis == nil {
 		return 0, nil
 	}
-	return redisTime(ctx, a.redis)
+	return redisTime(ctx, p.redis)
 }
 
-// measureWorkers runs workers and measures their operations, and the CPU time of the
-// processes that serve them. The first error ends the run.
-func measureWorkers(ctx context.Context, workers int, measured time.Duration, spent measuredProcesses, work worker) (sample, error) {
+// measureWorkers runs workers. It measures the operations of the workers, and the CPU
+// time that the given processes use in the same time. The first error ends the run.
+func measureWorkers(ctx context.Context, workers int, measured time.Duration, processes measuredProcesses, work worker) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, warmUp+measured+responseTimeout)
 	defer cancel()
 	var phase atomic.Int32
@@ -96,15 +96,15 @@ func measureWorkers(ctx context.Context, workers int, measured time.Duration, sp
 	err := sleep(ctx, warmUp)
 	// A busy Redis responds late. Therefore its CPU time is read before the measurement
 	// begins and after it has ended.
-	redisBefore, redisErr := spent.redisCPUTime(ctx)
-	server, cpuErr := cpuTime(spent.pid)
+	redisBefore, redisErr := processes.redisCPUTime(ctx)
+	server, cpuErr := cpuTime(processes.pid)
 	phase.Store(measuring)
 	began := time.Now()
 	err = errors.Join(err, redisErr, cpuErr, sleep(ctx, measured))
 	phase.Store(over)
 	length := time.Since(began)
-	serverAfter, cpuErr := cpuTime(spent.pid)
-	redisAfter, redisErr := spent.redisCPUTime(ctx)
+	serverAfter, cpuErr := cpuTime(processes.pid)
+	redisAfter, redisErr := processes.redisCPUTime(ctx)
 	err = errors.Join(err, redisErr, cpuErr)
 	group.Wait()
 	for _, fault := range faults {
@@ -137,7 +137,7 @@ func (t traffic) connection(ctx context.Context, n int, phase *atomic.Int32) ([]
 	defer func() { _ = conn.Close() }()
 	// Closing the connection ends a read that waits for a missing response.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	answers := bufio.NewReaderSize(conn, 4096)
+	responses := bufio.NewReaderSize(conn, 4096)
 	var request []byte
 	var took []time.Duration
 	for {
@@ -150,7 +150,7 @@ func (t traffic) connection(ctx context.Context, n int, phase *atomic.Int32) ([]
 		if _, err := conn.Write(request); err != nil {
 			return nil, contextError(ctx, err)
 		}
-		if err := skipResponse(answers, t.status); err != nil {
+		if err := skipResponse(responses, t.status); err != nil {
 			return nil, contextError(ctx, fmt.Errorf("%s: %w", t.address, err))
 		}
 		if now == measuring && phase.Load() == measuring {
@@ -168,21 +168,21 @@ func contextError(ctx context.Context, err error) error {
 	return err
 }
 
-// skipResponse reads one response. It returns an error if the status is not the wanted
-// status.
-func skipResponse(from *bufio.Reader, wanted int) error {
-	length, err := readHead(from, wanted)
+// skipResponse reads one response and ignores the body. It returns an error if the
+// response has another status than wanted.
+func skipResponse(reader *bufio.Reader, wanted int) error {
+	length, err := readHead(reader, wanted)
 	if err != nil {
 		return err
 	}
-	_, err = from.Discard(length)
+	_, err = reader.Discard(length)
 	return err
 }
 
 // readHead reads the head of a response and returns the length of its body. It returns an
-// error if the status is not the wanted status.
-func readHead(from *bufio.Reader, wanted int) (int, error) {
-	line, err := from.ReadSlice('\n')
+// error if the response has another status than wanted.
+func readHead(reader *bufio.Reader, wanted int) (int, error) {
+	line, err := reader.ReadSlice('\n')
 	if err != nil {
 		return 0, err
 	}
@@ -196,7 +196,7 @@ func readHead(from *bufio.Reader, wanted int) (int, error) {
 	}
 	length := -1
 	for {
-		line, err := from.ReadSlice('\n')
+		line, err := reader.ReadSlice('\n')
 		if err != nil {
 			return 0, err
 		}
@@ -216,7 +216,7 @@ func readHead(from *bufio.Reader, wanted int) (int, error) {
 	}
 	if status != wanted {
 		body := make([]byte, length)
-		_, _ = io.ReadFull(from, body)
+		_, _ = io.ReadFull(reader, body)
 		return 0, fmt.Errorf("status %d instead of %d: %s", status, wanted, body)
 	}
 	return length, nil

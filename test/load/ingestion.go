@@ -220,7 +220,7 @@ const (
 // drainStream measures the whole ingestion. The measurement starts with a full stream and
 // ends when the clicks of every entry are committed and every entry is acknowledged.
 func (i *ingestion) drainStream(ctx context.Context) (sample, error) {
-	last, err := i.fillStream(ctx)
+	lastID, err := i.fillStream(ctx)
 	if err != nil {
 		return sample{}, err
 	}
@@ -238,7 +238,7 @@ func (i *ingestion) drainStream(ctx context.Context) (sample, error) {
 	var running sync.WaitGroup
 	began := time.Now()
 	running.Go(func() { ingester.Run(working) })
-	err = i.awaitAcknowledged(ctx, last)
+	err = i.awaitAcknowledged(ctx, lastID)
 	got := i.sampleSince(began)
 	stop()
 	running.Wait()
@@ -249,14 +249,15 @@ func (i *ingestion) drainStream(ctx context.Context) (sample, error) {
 	return got, i.stream.FlushDB(ctx).Err()
 }
 
-func (i *ingestion) awaitAcknowledged(ctx context.Context, last string) error {
+// awaitAcknowledged waits until all entries up to the given last entry are acknowledged.
+func (i *ingestion) awaitAcknowledged(ctx context.Context, lastID string) error {
 	for {
 		groups, err := i.stream.XInfoGroups(ctx, clickstream.Key(0)).Result()
 		if err != nil {
 			return err
 		}
 		for _, group := range groups {
-			if group.Name == clickstream.Group && group.Pending == 0 && group.LastDeliveredID == last {
+			if group.Name == clickstream.Group && group.Pending == 0 && group.LastDeliveredID == lastID {
 				return nil
 			}
 		}
@@ -268,7 +269,7 @@ func (i *ingestion) awaitAcknowledged(ctx context.Context, last string) error {
 
 // fillStream appends the clicks of a round to the stream and returns the id of the last
 // entry.
-func (i *ingestion) fillStream(ctx context.Context) (last string, err error) {
+func (i *ingestion) fillStream(ctx context.Context) (lastID string, err error) {
 	writer := clickstream.NewWriter(i.stream, 1)
 	now := time.Now()
 	for n := 0; n < i.rows; {
@@ -296,8 +297,8 @@ const (
 	// millisecond, as in a busy collector.
 	clickEvery = 40 * time.Microsecond
 	// returnAfter is the number of clicks after which every second visitor clicks again.
-	// So visitors have 1.5 clicks on average. visitorOf requires that it is not a
-	// multiple of three.
+	// So visitors have 1.5 clicks on average. It must not be a multiple of three:
+	// otherwise visitorOf would return the number of a visitor's second click.
 	returnAfter = 3001
 )
 

@@ -46,7 +46,7 @@ func measureLists(ctx context.Context, b *bench) error {
 		return core.fail(err)
 	}
 	for _, p := range []struct {
-		listed
+		listedProgram
 		partners int
 	}{{large, manyPartners * b.scale}, {small, fewPartners * b.scale}} {
 		b.say("lists: making %d participants and links", p.partners)
@@ -77,8 +77,8 @@ func measureLists(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// listed is a merchant's programme whose lists are measured.
-type listed struct {
+// listedProgram is a merchant's programme whose lists are measured.
+type listedProgram struct {
 	session
 	program string
 }
@@ -92,7 +92,7 @@ func (s *session) refresh(ctx context.Context, core *process) error {
 }
 
 // get returns a side of a row that requests a path repeatedly.
-func (p listed) get(core *process, path string) side {
+func (p listedProgram) get(core *process, path string) side {
 	head := "GET /api/v1" + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.AccessToken + "\r\n\r\n"
 	return func(ctx context.Context) (sample, error) {
 		got, err := traffic{
@@ -106,7 +106,7 @@ func (p listed) get(core *process, path string) side {
 	}
 }
 
-func openProgram(ctx context.Context, address, name string) (listed, error) {
+func openProgram(ctx context.Context, address, name string) (listedProgram, error) {
 	var merchant session
 	var made struct{ ID string }
 	api := service.API{Address: address}
@@ -114,19 +114,19 @@ func openProgram(ctx context.Context, address, name string) (listed, error) {
 		"email": name + "@example.com", "password": "a long enough password", "name": "Mia", "workspaceName": name,
 	}, &merchant)
 	if err != nil {
-		return listed{}, err
+		return listedProgram{}, err
 	}
 	err = api.Call(ctx, http.MethodPost, "/programs", merchant.AccessToken, object{
 		"name": name, "websiteUrl": "https://shop.example.com",
 	}, &made)
-	return listed{session: merchant, program: made.ID}, err
+	return listedProgram{session: merchant, program: made.ID}, err
 }
 
 // fill inserts participants with their accounts, codes, links and totals in bulk. The
 // rows are the same as after applications through the API. The participant number 7 has
 // the name Partner 0000007 and the code code-0000007.
-func (p listed) fill(ctx context.Context, on *database, partners int) error {
-	conn, err := pgx.Connect(ctx, on.url)
+func (p listedProgram) fill(ctx context.Context, db *database, partners int) error {
+	conn, err := pgx.Connect(ctx, db.url)
 	if err != nil {
 		return err
 	}

@@ -43,9 +43,9 @@ func describeMachine(ctx context.Context, b *bench) (line string, err error) {
 	}
 	defer func() { _ = client.Close() }()
 	if n, err := client.DBSize(ctx).Result(); err != nil || n > 0 {
-		return "", errors.Join(err, fmt.Errorf("the Redis server has %d keys: it must be empty and not in use, because its settings are changed", n))
+		return "", errors.Join(err, fmt.Errorf("the Redis server has %d keys: it must be empty and not in use, because this command changes its settings", n))
 	}
-	if only, err := client.ConfigGet(ctx, "appendonly").Result(); err != nil || only["appendonly"] != "yes" {
+	if appendOnly, err := client.ConfigGet(ctx, "appendonly").Result(); err != nil || appendOnly["appendonly"] != "yes" {
 		return "", errors.Join(err, errors.New("the Redis server is not durable: start it with appendonly (tools/withservers -durable)"))
 	}
 	about, err := redisInfo(ctx, client, "server")
@@ -134,8 +134,8 @@ func (b *bench) newDatabase(ctx context.Context, name, copyOf string) (*database
 	return d, nil
 }
 
-// drop deletes the database and closes its connections. It only prints an error, because
-// the server is deleted after the run.
+// drop deletes the database and closes its connections. An error is printed and otherwise
+// ignored, because the whole server is deleted after the run.
 func (d *database) drop() {
 	if err := execute(context.Background(), d.b.postgres, "drop database if exists "+d.name+" with (force)"); err != nil {
 		d.b.say("%v", err)
@@ -161,8 +161,8 @@ func execute(ctx context.Context, url string, statements ...string) (err error) 
 // the data of the other side during the measurement.
 func (b *bench) settle(ctx context.Context) error { return execute(ctx, b.postgres, "checkpoint") }
 
-// findPgbench searches pgbench in the folder of the server's binaries, where it has the
-// same version as the server, and then on the PATH.
+// findPgbench searches for pgbench in the folder of the server's binaries, where it has
+// the same version as the server, and then on the PATH.
 func (b *bench) findPgbench(ctx context.Context) (path string, err error) {
 	conn, err := pgx.Connect(ctx, b.postgres)
 	if err != nil {

@@ -36,12 +36,12 @@
 //   - ingestion: the service stores clicks in batches of 5,000. In row I1 the clicks come
 //     from memory. Row I2 begins with clicks in the stream and ends when they are
 //     committed and acknowledged. The yardstick copies the same rows in the same batches
-//     into a second table over one connection.
+//     into a second database over one connection.
 //   - clicks: the time from a click's 2xx response to its row, at 1,000 clicks a second
 //     through a collector and a core. The time of a commit is not recorded anywhere, so
 //     this process reads the ids from the responses and queries the table until all rows
-//     exist. The yardstick is a committed INSERT of one such row over one connection,
-//     measured while no clicks arrive.
+//     exist. The yardstick is the time of one INSERT of a click with its commit, over
+//     one connection, measured while no clicks arrive.
 //   - conversions: POST /api/v1/conversions with new conversions. The yardstick is
 //     pgbench with the same statements that one conversion causes (V3). Rows V1 and V2
 //     call the service in this process, without HTTP, credentials and rate limits. Their
@@ -59,14 +59,14 @@
 //     of the core during the export (E2).
 //   - webhooks: a backlog of pending deliveries for ten endpoints. A core starts and
 //     sends all of them to test/load/bare, which receives them over TLS in a separate
-//     process. The time from the 3,000th to the last arrival counts. The yardstick of W1
-//     is an http.Client in this process that posts the same signed bodies to the same
-//     receiver, with as many requests in flight. The yardstick of W2 is River, which
-//     completes the same number of empty jobs in a separate database. One row is the time
-//     per delivery with a backlog of a million deliveries. Its yardstick is a backlog of
-//     a thousand. The last rows are the time from a conversion's 201 to the arrival of
-//     its event, at 100 conversions a second through a core, received in this process.
-//     The yardstick is one POST of the same body.
+//     process. The measured time begins with the 3,000th arrival and ends with the last.
+//     The yardstick of W1 is an http.Client in this process that posts the same signed
+//     bodies to the same receiver, with as many requests in flight. The yardstick of W2
+//     is River, which completes the same number of empty jobs in a separate database. One
+//     row is the time per delivery with a backlog of a million deliveries. Its yardstick
+//     is a backlog of a thousand. The last rows are the time from a conversion's 201 to
+//     the arrival of its event. A core receives 100 conversions a second, and this
+//     process receives the events. The yardstick is one POST of the same body.
 //
 // # How to read the table
 //
@@ -101,9 +101,9 @@
 //     has not collected. The collector collects garbage rarely (GOGC=800), bare with Go's
 //     default. A starting process is polled every half millisecond, and its binary is in
 //     the page cache.
-//   - The time of a click's row is the time when the query that finds it returns. It is
-//     late by up to one query, two to four milliseconds (the run prints the average). The
-//     queries also take CPU time from the measured processes.
+//   - The time of a click's row is the time when the query that finds it returns. This is
+//     later than the commit by up to the time of one query, two to four milliseconds (the
+//     run prints the average). The queries also take CPU time from the measured processes.
 //   - Ingestion uses two workers, so it may be faster than one connection that copies.
 //   - The core also runs the jobs that the conversions create. It runs them more slowly
 //     than they arrive. pgbench creates no jobs, and the core is paused while pgbench
@@ -112,8 +112,8 @@
 //     after that (the run prints how much later). The receiver responds at once. Its cost
 //     of TLS is part of both sides of W1. Each endpoint has its own port, so that a
 //     hundred connections stay open: endpoints on one host share ten connections.
-//   - River uses 100, 300 or 1,000 workers, whichever was the fastest in one round
-//     before, and fetches jobs as often as it can. Neither River's commits nor the
+//   - River uses 100, 300 or 1,000 workers. A test round before the measurement finds the
+//     fastest number. River fetches jobs as often as it can. Neither River's commits nor the
 //     commits of delivery outcomes wait for the disk.
 //   - To keep both backlogs at their size, this process inserts as many deliveries as
 //     arrive, 500 at a time. It then reports a conversion, whose event wakes up the
@@ -252,10 +252,12 @@ func choose(names []string) ([]part, error) {
 	return chosen, nil
 }
 
-func positive(name string, otherwise int) (int, error) {
+// positive returns the positive integer in an environment variable, or defaultValue if
+// the variable is not set.
+func positive(name string, defaultValue int) (int, error) {
 	text := os.Getenv(name)
 	if text == "" {
-		return otherwise, nil
+		return defaultValue, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

@@ -60,61 +60,64 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string, tab
 	var script strings.Builder
 	fmt.Fprintf(&script, lookup, s.workspace, s.clickHead, clickDigits, literal(s.clickedAt.Format(time.RFC3339Nano)))
 	script.WriteString("begin;\n")
-	// Like the service, the script adds to a random row of the counter, so that
-	// concurrent transactions do not wait for the same row.
-	const counted = ` on conflict (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot)
+	// A count is divided among several rows, which are numbered by the column slot. Like
+	// the service, the script increments a random one of these rows, so that concurrent
+	// transactions do not wait for the same row.
+	const incrementCount = ` on conflict (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot)
 		do update set n = commission_counts.n + 1, amount_cents = commission_counts.amount_cents + excluded.amount_cents`
 	events := `select * from events where workspace_id = '` + s.workspace.String() + `' and type = '%s'
 		and strpos(convert_from(body, 'UTF8'), '` + conversion + `') > 0 limit 1`
 	for _, row := range []struct {
 		table, query string
-		// instead contains new values for columns whose values must be unique.
-		instead map[string]string
-		unless  string
+		// replacements contains values for columns that cannot have the value of the
+		// copied row.
+		replacements map[string]string
+		// conflictClause is the end of the INSERT, or "" if there can be no conflict.
+		conflictClause string
 	}{
 		{
 			table: "conversions", query: "select * from conversions where id = '" + conversion + "'",
-			unless: " on conflict (workspace_id, mode, external_transaction_id) do nothing",
+			conflictClause: " on conflict (workspace_id, mode, external_transaction_id) do nothing",
 		},
 		{table: "attribution_decisions", query: "select * from attribution_decisions where id = '" + decision + "'"},
 		{table: "commissions", query: "select * from commissions where id = '" + commission + "'"},
 		{table: "commission_history", query: "select * from commission_history where commission_id = '" + commission + "'"},
-		{table: "events", query: fmt.Sprintf(events, "conversion.created"), instead: map[string]string{"id": ":event1"}},
-		{table: "events", query: fmt.Sprintf(events, "commission.created"), instead: map[string]string{"id": ":event2"}},
+		{table: "events", query: fmt.Sprintf(events, "conversion.created"), replacements: map[string]string{"id": ":event1"}},
+		{table: "events", query: fmt.Sprintf(events, "commission.created"), replacements: map[string]string{"id": ":event2"}},
 		{table: "stats_deltas", query: `
 			select workspace_id, id, mode, program_id, participant_id, link_id, date_trunc('hour', created_at) as hour, currency,
 				0 as clicks, 0 as signups, 1 as conversions, amount_cents as revenue_cents, amount_cents as commission_cents
 			from conversions where id = '` + conversion + `'`},
 		{
-			table: "commission_counts", query: "select * from commission_counts where grain = 'ever' limit 1", instead: map[string]string{"slot": ":slot"},
-			unless: counted,
+			table: "commission_counts", query: "select * from commission_counts where grain = 'ever' limit 1", replacements: map[string]string{"slot": ":slot"},
+			conflictClause: incrementCount,
 		},
 		{
-			table: "commission_counts", query: "select * from commission_counts where grain = 'month' limit 1", instead: map[string]string{"slot": ":slot"},
-			unless: counted,
+			table: "commission_counts", query: "select * from commission_counts where grain = 'month' limit 1", replacements: map[string]string{"slot": ":slot"},
+			conflictClause: incrementCount,
 		},
 		{
-			table: "commission_counts", query: "select * from commission_counts where grain = 'day' limit 1", instead: map[string]string{"slot": ":slot"},
-			unless: counted,
+			table: "commission_counts", query: "select * from commission_counts where grain = 'day' limit 1", replacements: map[string]string{"slot": ":slot"},
+			conflictClause: incrementCount,
 		},
 	} {
 		if len(tables) > 0 && !slices.Contains(tables, row.table) {
 			continue
 		}
-		statement, err := insertStatement(ctx, conn, row.table, row.query, variables, row.instead)
+		statement, err := insertStatement(ctx, conn, row.table, row.query, variables, row.replacements)
 		if err != nil {
 			return fmt.Errorf("%s: %w", row.table, err)
 		}
-		script.WriteString(statement + row.unless + ";\n")
+		script.WriteString(statement + row.conflictClause + ";\n")
 	}
 	script.WriteString("commit;\n")
 	return os.WriteFile(path, []byte(script.String()), 0o600)
 }
 
-// insertStatement returns a statement that inserts the row that query returns. If a value
-// is a key of variables, the statement contains the pgbench variable. If a column is a
-// key of instead, the statement contains the value from instead.
-func insertStatement(ctx context.Context, conn *pgx.Conn, table, query string, variables, instead map[string]string) (string, error) {
+// insertStatement returns a statement that inserts a copy of the row that query returns.
+// The map replacements contains other values by column name. Any other value that is a
+// key of the map variables is replaced by the pgbench variable in this map.
+func insertStatement(ctx context.Context, conn *pgx.Conn, table, query string, variables, replacements map[string]string) (string, error) {
 	// With the simple protocol every value is returned as text.
 	rows, err := conn.Query(ctx, query, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
@@ -127,7 +130,7 @@ func insertStatement(ctx context.Context, conn *pgx.Conn, table, query string, v
 	var columns, values []string
 	for i, raw := range rows.RawValues() {
 		name := rows.FieldDescriptions()[i].Name
-		value, replaced := instead[name]
+		value, replaced := replacements[name]
 		if !replaced {
 			value, replaced = variables[string(raw)]
 		}
@@ -156,7 +159,7 @@ const pgbenchWarmUp = time.Second
 
 // pgbench runs the script. It reads pgbench's log of transactions to ignore the warm-up
 // and to calculate latencies.
-func (b *bench) pgbench(ctx context.Context, binary string, on *database, script string, clients, clicks int, measured time.Duration) (sample, error) {
+func (b *bench) pgbench(ctx context.Context, binary string, db *database, script string, clients, clicks int, measured time.Duration) (sample, error) {
 	prefix := b.file("transactions")
 	old, err := filepath.Glob(prefix + ".*")
 	if err != nil {
@@ -172,8 +175,8 @@ func (b *bench) pgbench(ctx context.Context, binary string, on *database, script
 		// Run one second longer, because the log begins with the end of the first
 		// transaction.
 		"--time="+strconv.Itoa(int((pgbenchWarmUp+measured)/time.Second)+1),
-		"--define=clicks="+strconv.Itoa(clicks), "--file="+script, "--log", "--log-prefix="+prefix, on.url)
-	// The service uses the same role.
+		"--define=clicks="+strconv.Itoa(clicks), "--file="+script, "--log", "--log-prefix="+prefix, db.url)
+	// The service uses the role tributary_app too.
 	cmd.Env = append(os.Environ(), "PGOPTIONS=-c role=tributary_app")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -11,14 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Values of appendfsync, which says how often Redis flushes its log.
+// Values of the setting appendfsync: Redis flushes its log to disk once a second, or
+// before it acknowledges a write.
 const (
 	everySecond = "everysec"
 	always      = "always"
 )
 
-// settleRedis sets the same settings of Redis before each part. With these settings Redis
-// acknowledges a write after the write is on disk.
+// settleRedis resets the settings of Redis before each part. With these settings Redis
+// acknowledges a write only when the write is on disk.
 func (b *bench) settleRedis(ctx context.Context) error {
 	client, err := b.redisClient(0)
 	if err != nil {

@@ -13,8 +13,8 @@ type sample struct {
 	// cpu is the CPU time of the server process per request. redis is the CPU time of the
 	// server's Redis per request. They are 0 if they are not measured.
 	cpu, redis time.Duration
-	// spent is the CPU time of all processes of the service in the round.
-	spent time.Duration
+	// roundCPU is the CPU time of all processes of the service in the round.
+	roundCPU time.Duration
 	// p50 and p99 are quantiles of the requests' latencies.
 	p50, p99 time.Duration
 	// memory and log are the bytes per click in Redis's memory and in its log.
@@ -29,8 +29,8 @@ type sample struct {
 // its yardsticks.
 type side func(context.Context) (sample, error)
 
-// takeTurns runs each side once per round. It returns the samples of each side, by round.
-// Each round starts with another side.
+// takeTurns runs each side once per round. It returns the samples by side and round. The
+// sides take turns to be the first in a round.
 func (b *bench) takeTurns(ctx context.Context, what string, sides ...side) ([][]sample, error) {
 	samples := make([][]sample, len(sides))
 	for i := range samples {
@@ -43,7 +43,7 @@ func (b *bench) takeTurns(ctx context.Context, what string, sides ...side) ([][]
 		b.say("%s: round %d of %d", what, round+1, b.rounds)
 		for turn := range sides {
 			i := (round + turn) % len(sides)
-			got, err := accounted(ctx, sides[i])
+			got, err := measureSide(ctx, sides[i])
 			if err != nil {
 				return nil, err
 			}
@@ -56,7 +56,7 @@ func (b *bench) takeTurns(ctx context.Context, what string, sides ...side) ([][]
 
 func rate(s sample) float64         { return s.rate }
 func cpu(s sample) float64          { return float64(s.cpu) }
-func spent(s sample) float64        { return float64(s.spent) }
+func roundCPU(s sample) float64     { return float64(s.roundCPU) }
 func redisCPU(s sample) float64     { return float64(s.redis) }
 func p50(s sample) float64          { return float64(s.p50) }
 func p99(s sample) float64          { return float64(s.p99) }
@@ -66,19 +66,19 @@ func startTime(s sample) float64    { return float64(s.start) }
 func idleMemory(s sample) float64   { return s.idle }
 func busyMemory(s sample) float64   { return s.busy }
 
-func each(samples []sample, of func(sample) float64) []float64 {
+func each(samples []sample, value func(sample) float64) []float64 {
 	values := make([]float64, len(samples))
 	for i, s := range samples {
-		values[i] = of(s)
+		values[i] = value(s)
 	}
 	return values
 }
 
 // ratios returns, for each round, the service's value divided by the yardstick's value.
-func ratios(ours, yardstick []sample, of func(sample) float64) []float64 {
+func ratios(ours, yardstick []sample, value func(sample) float64) []float64 {
 	values := make([]float64, len(ours))
 	for i := range ours {
-		values[i] = of(ours[i]) / of(yardstick[i])
+		values[i] = value(ours[i]) / value(yardstick[i])
 	}
 	return values
 }

@@ -32,17 +32,20 @@ type shop struct {
 	workspace affiliate.WorkspaceID
 	key       string
 	clicks    int
-	// clickedAt is the time in the ids of all clicks. The ids differ only in their last
-	// twelve digits, which are the click's number in decimal, from 1 on.
+	// clickedAt is the time in the ids of all clicks. All ids begin with clickHead and
+	// end with twelve digits, which are the click's number in decimal. The first number
+	// is 1.
 	clickedAt time.Time
 	clickHead string
-	reported  atomic.Int64
+	// reported is the number of purchases that were reported.
+	reported atomic.Int64
 }
 
-// openShop creates a shop through the API of a core on a new database, and then adds
-// clicks. When it returns, there is no connection to the database.
-func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
-	core, err := b.startCore(ctx, on)
+// openShop creates a shop through the API of a core that uses a new database, and then
+// inserts the clicks of the shop. When it returns, there is no connection to the
+// database, so that the database can be copied.
+func (b *bench) openShop(ctx context.Context, db *database) (*shop, error) {
+	core, err := b.startCore(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +55,10 @@ func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
 		return nil, core.fail(err)
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	like := affiliate.NewID[affiliate.Click](now).String()
+	anyID := affiliate.NewID[affiliate.Click](now).String()
 	s := &shop{
 		key: opened.secretKey, clicks: shopClicks * b.scale,
-		clickedAt: now, clickHead: like[:len(like)-clickDigits],
+		clickedAt: now, clickHead: anyID[:len(anyID)-clickDigits],
 	}
 	click := affiliate.Click{
 		Scope: affiliate.Scope{Mode: affiliate.ModeLive}, ReferralCode: clickCode, Consent: affiliate.ConsentGranted,
@@ -68,7 +71,7 @@ func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
 	if click.Participant, ok = affiliate.ParseID[affiliate.Participant](opened.participant); !ok {
 		return nil, fmt.Errorf("invalid participant id %q", opened.participant)
 	}
-	conn, err := pgx.Connect(ctx, on.url)
+	conn, err := pgx.Connect(ctx, db.url)
 	if err != nil {
 		return nil, err
 	}
@@ -77,21 +80,21 @@ func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
 		return nil, err
 	}
 	click.Scope.Workspace = s.workspace
-	if err := s.addClicks(ctx, on, click); err != nil {
+	if err := s.addClicks(ctx, db, click); err != nil {
 		return nil, err
 	}
-	return s, execute(ctx, on.url, "vacuum analyze")
+	return s, execute(ctx, db.url, "vacuum analyze")
 }
 
-func (s *shop) addClicks(ctx context.Context, to *database, like affiliate.Click) error {
-	store, err := postgres.Open(ctx, postgres.Config{URL: to.url})
+func (s *shop) addClicks(ctx context.Context, db *database, template affiliate.Click) error {
+	store, err := postgres.Open(ctx, postgres.Config{URL: db.url})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	clicks := make([]affiliate.Click, s.clicks)
 	for n := range clicks {
-		clicks[n] = like
+		clicks[n] = template
 		if clicks[n].ID.UUID, err = uuid.Parse(s.clickID(n + 1)); err != nil {
 			return err
 		}
@@ -133,36 +136,36 @@ type shopSetup struct{ secretKey, publicKey, program, participant string }
 // this programme with the referral code clickCode.
 func setUpShop(ctx context.Context, address string) (made shopSetup, err error) {
 	type reply struct{ ID, AccessToken, SecretKey, PublicKey string }
-	var answer reply
+	var response reply
 	api := service.API{Address: address}
 	call := func(method, path, credential string, body object) {
 		if err == nil {
-			answer = reply{}
-			err = api.Call(ctx, method, path, credential, body, &answer)
+			response = reply{}
+			err = api.Call(ctx, method, path, credential, body, &response)
 		}
 	}
 	account := func(kind string, about object) (token string) {
 		about["email"], about["password"] = kind+"@example.com", "a long enough password"
 		call(http.MethodPost, "/auth/"+kind+"/register", "", about)
-		return answer.AccessToken
+		return response.AccessToken
 	}
 	merchant := account("merchant", object{"name": "Mia", "workspaceName": "Shop"})
 	partner := account("partner", object{"name": "Pat", "country": "DE"})
 	call(http.MethodPost, "/api-keys", merchant, object{"name": "Load"})
-	made.secretKey = answer.SecretKey
+	made.secretKey = response.SecretKey
 	call(http.MethodGet, "/api-keys", merchant, nil)
-	made.publicKey = answer.PublicKey
+	made.publicKey = response.PublicKey
 	call(http.MethodPost, "/programs", merchant, object{
 		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com", "currency": "EUR",
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
 	})
-	made.program = answer.ID
+	made.program = response.ID
 	// Disable the velocity rule, which would flag the conversions because all of them
 	// have the same partner.
 	call(http.MethodPut, "/programs/"+made.program+"/fraud-policy", merchant, object{"policy": "flag", "disabledRules": []string{"conversion_velocity"}})
 	call(http.MethodPost, "/programs/"+made.program+"/activate", merchant, nil)
 	call(http.MethodPost, "/partner/programs/"+made.program+"/apply", partner, object{"acceptTerms": true, "referralCode": clickCode})
-	made.participant = answer.ID
+	made.participant = response.ID
 	call(http.MethodPatch, "/programs/"+made.program+"/partners/"+made.participant+"/approve", merchant, object{})
 	return made, err
 }

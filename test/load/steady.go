@@ -24,10 +24,11 @@ const (
 	steadyConnections = 64
 )
 
-// steady sends HTTP requests at a constant rate. It uses several persistent connections
-// one after the other. Each request is due at a fixed moment, even if earlier responses
-// have not arrived, and its latency is measured from that moment. So if a server stops
-// for a while, the latencies of all requests that were due in this time include the stop.
+// steady sends HTTP requests at a constant rate. It distributes them evenly among several
+// persistent connections. Each request is due at a fixed moment, even if earlier
+// responses have not arrived, and its latency is measured from that moment. So if a
+// server stops for a while, the latencies of all requests that were due in this time
+// include the stop.
 type steady struct {
 	address     string
 	connections int
@@ -69,10 +70,10 @@ func (s steady) run(ctx context.Context) (sample, error) {
 	faults := make([]error, s.connections+1)
 	for i, conn := range conns {
 		group.Go(func() {
-			answers := bufio.NewReaderSize(conn, 4096)
+			responses := bufio.NewReaderSize(conn, 4096)
 			for turn := range turns {
 				moment := due(turn*s.connections + i)
-				at, err := s.readResponse(answers, moment.Sub(began) >= warmUp)
+				at, err := s.readResponse(responses, moment.Sub(began) >= warmUp)
 				if err != nil {
 					faults[i] = contextError(ctx, fmt.Errorf("%s: %w", s.address, err))
 					cancel()
@@ -106,12 +107,12 @@ func (s steady) run(ctx context.Context) (sample, error) {
 }
 
 // readResponse reads a response and returns the time at which it was complete.
-func (s steady) readResponse(from *bufio.Reader, measured bool) (time.Time, error) {
-	length, err := readHead(from, s.status)
+func (s steady) readResponse(reader *bufio.Reader, measured bool) (time.Time, error) {
+	length, err := readHead(reader, s.status)
 	if err != nil {
 		return time.Time{}, err
 	}
-	body, err := from.Peek(length)
+	body, err := reader.Peek(length)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -119,7 +120,7 @@ func (s steady) readResponse(from *bufio.Reader, measured bool) (time.Time, erro
 	if measured && s.onResponse != nil {
 		s.onResponse(body, at)
 	}
-	_, err = from.Discard(length)
+	_, err = reader.Discard(length)
 	return at, err
 }
 
@@ -131,9 +132,9 @@ func (s steady) send(ctx context.Context, conns []net.Conn, requests int, due fu
 	var request []byte
 	for n := range requests {
 		for wait := time.Until(due(n)); wait > 0; wait = time.Until(due(n)) {
-			rest := syscall.NsecToTimespec(int64(wait))
+			remaining := syscall.NsecToTimespec(int64(wait))
 			// A signal may end the sleep early.
-			_ = syscall.Nanosleep(&rest, nil)
+			_ = syscall.Nanosleep(&remaining, nil)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -153,7 +154,7 @@ func (b *bench) measureSteady(ctx context.Context, client redis.UniversalClient,
 	for i := range requests {
 		requests[i] = appendPost(nil, clicksPath, keys[i], clickBody)
 	}
-	to := func(p *process, fsync string) side {
+	sendTo := func(p *process, fsync string) side {
 		return func(ctx context.Context) (sample, error) {
 			if fsync != "" {
 				if err := client.ConfigSet(ctx, "appendfsync", fsync).Err(); err != nil {
@@ -171,7 +172,7 @@ func (b *bench) measureSteady(ctx context.Context, client redis.UniversalClient,
 		}
 	}
 	what := fmt.Sprintf("collector at a constant %d/s", steadyRate)
-	got, err := b.takeTurns(ctx, what, b.yardstick(to(bare, "")), to(edge, everySecond), to(edge, always))
+	got, err := b.takeTurns(ctx, what, b.yardstick(sendTo(bare, "")), sendTo(edge, everySecond), sendTo(edge, always))
 	if err != nil {
 		return err
 	}

@@ -18,18 +18,18 @@ type row struct {
 	goal            string
 }
 
-// compare adds a row that compares two sides. The function of returns the compared value
-// of a sample. The function show formats the value.
-func (b *bench) compare(id, what, yardstick, goal string, ours, theirs []sample, of func(sample) float64, show func(float64) string) {
+// compare adds a row that compares two sides. It calls value to get the compared value of
+// a sample, and format to print the value.
+func (b *bench) compare(id, what, yardstick, goal string, ours, theirs []sample, value func(sample) float64, format func(float64) string) {
 	if b.turns != nil {
 		b.turns.report(id, what, ours)
 		return
 	}
 	b.table = append(b.table, row{
 		id: id, what: what, goal: goal,
-		ours:      show(median(each(ours, of))),
-		yardstick: show(median(each(theirs, of))) + " " + yardstick,
-		ratios:    ratios(ours, theirs, of),
+		ours:      format(median(each(ours, value))),
+		yardstick: format(median(each(theirs, value))) + " " + yardstick,
+		ratios:    ratios(ours, theirs, value),
 	})
 }
 
@@ -39,8 +39,8 @@ func millis(v float64) string    { return fmt.Sprintf("%.2f ms", v/float64(time.
 func bytesEach(v float64) string { return fmt.Sprintf("%.0f B", v) }
 func megabytes(v float64) string { return fmt.Sprintf("%.1f MB", v/(1<<20)) }
 
-func printTable(to io.Writer, rows []row, machine string) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+func printTable(out io.Writer, rows []row, machine string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")) }
 	line("row", "what", "ours", "yardstick", "ratio", "lowest to highest", "goal")
 	for _, r := range rows {
@@ -50,6 +50,6 @@ func printTable(to io.Writer, rows []row, machine string) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(to, "\n%s\n", machine)
+	_, err := fmt.Fprintf(out, "\n%s\n", machine)
 	return err
 }

@@ -23,11 +23,13 @@ const turnsName = "BENCH_TURNS"
 // turns is the communication with test/load/compare. This program writes messages to
 // standard output. It reads one line from standard input before each round.
 type turns struct {
-	side     string
-	in       *bufio.Reader
-	out      *json.Encoder
-	measured map[*sample]string
-	rows     []reportedRow
+	side string
+	in   *bufio.Reader
+	out  *json.Encoder
+	// labels maps the first sample of a side to the label under which the rounds of the
+	// side were measured.
+	labels map[*sample]string
+	rows   []reportedRow
 }
 
 // message is a message to test/load/compare. It contains the round for which this program
@@ -56,7 +58,7 @@ func newTurns() *turns {
 	if side == "" {
 		return nil
 	}
-	return &turns{side: side, in: bufio.NewReader(os.Stdin), out: json.NewEncoder(os.Stdout), measured: map[*sample]string{}}
+	return &turns{side: side, in: bufio.NewReader(os.Stdin), out: json.NewEncoder(os.Stdout), labels: map[*sample]string{}}
 }
 
 // wait waits until this program may measure the round.
@@ -80,19 +82,19 @@ func (t *turns) keep(label string, sides [][]sample) {
 		return
 	}
 	for _, samples := range sides {
-		t.measured[&samples[0]] = label
+		t.labels[&samples[0]] = label
 	}
 }
 
 // report adds a row unless an earlier row has the same samples.
 func (t *turns) report(id, what string, ours []sample) {
-	label, found := t.measured[&ours[0]]
+	label, found := t.labels[&ours[0]]
 	if !found {
 		return
 	}
-	delete(t.measured, &ours[0])
+	delete(t.labels, &ours[0])
 	t.rows = append(t.rows, reportedRow{
-		Label: label, Name: strings.TrimSpace(id + " " + strings.TrimSpace(what)), CPU: each(ours, cpu), Spent: each(ours, spent),
+		Label: label, Name: strings.TrimSpace(id + " " + strings.TrimSpace(what)), CPU: each(ours, cpu), Spent: each(ours, roundCPU),
 	})
 }
 
@@ -111,11 +113,11 @@ func (b *bench) yardstick(s side) side {
 // services are the names of the processes whose CPU time belongs to the service.
 var services = []string{"core", "collector", "gateway"}
 
-// accounted runs a side and adds the CPU time of the service's processes to the sample.
-// If there is no such process, the service runs in this process, so accounted adds the
+// measureSide runs a side and adds the CPU time of the service's processes to the sample.
+// If there is no such process, the service runs in this process, so measureSide adds the
 // CPU time of this process.
-func accounted(ctx context.Context, s side) (sample, error) {
-	own, children, err := spentSoFar()
+func measureSide(ctx context.Context, s side) (sample, error) {
+	own, children, err := cpuTimes()
 	if err != nil {
 		return sample{}, err
 	}
@@ -123,16 +125,16 @@ func accounted(ctx context.Context, s side) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	ownAfter, childrenAfter, err := spentSoFar()
-	if got.spent = childrenAfter - children; got.spent == 0 {
-		got.spent = ownAfter - own
+	ownAfter, childrenAfter, err := cpuTimes()
+	if got.roundCPU = childrenAfter - children; got.roundCPU == 0 {
+		got.roundCPU = ownAfter - own
 	}
 	return got, err
 }
 
-// spentSoFar returns two CPU times. own is the CPU time of this process. children is the
+// cpuTimes returns two CPU times. own is the CPU time of this process. children is the
 // CPU time of the running processes of the service and of all children that have exited.
-func spentSoFar() (own, children time.Duration, err error) {
+func cpuTimes() (own, children time.Duration, err error) {
 	var usage syscall.Rusage
 	total := func(who int) (time.Duration, error) {
 		err := syscall.Getrusage(who, &usage)

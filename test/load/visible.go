@@ -85,8 +85,8 @@ func awaitDirectory(ctx context.Context, edge *process, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	for {
-		answer, err := sendClick(ctx, edge.address, key)
-		if err == nil && !strings.Contains(answer, `"program_id":null`) {
+		response, err := sendClick(ctx, edge.address, key)
+		if err == nil && !strings.Contains(response, `"program_id":null`) {
 			return nil
 		}
 		if pause := sleep(ctx, 50*time.Millisecond); pause != nil {
@@ -166,8 +166,8 @@ type pendingClicks struct {
 	took  []time.Duration
 }
 
-func (a *pendingClicks) add(answer []byte, at time.Time) {
-	id, err := clickID(answer)
+func (a *pendingClicks) add(response []byte, at time.Time) {
+	id, err := clickID(response)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
@@ -177,7 +177,7 @@ func (a *pendingClicks) add(answer []byte, at time.Time) {
 	a.since[id] = at
 }
 
-// oldest returns the smallest click id in since, or zero if there is none.
+// oldest returns the smallest id of a pending click, or zero if no click is pending.
 func (a *pendingClicks) oldest() (first affiliate.ClickID, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,16 +200,17 @@ func (a *pendingClicks) found(ids [][16]byte, at time.Time) {
 	}
 }
 
-// storedClicks returns the ids of the committed clicks whose id is at least from. The
-// order of ids is the order of their times. If from is zero, storedClicks returns no ids.
-func (v *clickTimer) storedClicks(ctx context.Context, from affiliate.ClickID) ([][16]byte, error) {
-	if from.IsZero() {
+// storedClicks returns the ids of the committed clicks that are not smaller than minID.
+// The order of ids is the order of their times. If minID is zero, no click is pending,
+// and storedClicks returns no ids.
+func (v *clickTimer) storedClicks(ctx context.Context, minID affiliate.ClickID) ([][16]byte, error) {
+	if minID.IsZero() {
 		return nil, nil
 	}
 	// The condition on the time excludes the partitions of other days.
 	const find = `select id from clicks where workspace_id = $1 and mode = 'live' and id >= $2 and clicked_at >= $3`
-	at, _ := from.Time()
-	rows, err := v.conn.Query(ctx, find, v.workspace, from, at)
+	at, _ := minID.Time()
+	rows, err := v.conn.Query(ctx, find, v.workspace, minID, at)
 	if err != nil {
 		return nil, err
 	}
@@ -241,11 +242,11 @@ func (v *clickTimer) insertRows(ctx context.Context) (sample, error) {
 }
 
 // clickID returns the click id in a collector's response.
-func clickID(answer []byte) (uuid.UUID, error) {
+func clickID(response []byte) (uuid.UUID, error) {
 	const length = 36
-	_, rest, ok := bytes.Cut(answer, []byte(`"click_id":"`))
+	_, rest, ok := bytes.Cut(response, []byte(`"click_id":"`))
 	if !ok || len(rest) < length {
-		return uuid.UUID{}, fmt.Errorf("no click_id in the response %q", answer)
+		return uuid.UUID{}, fmt.Errorf("no click_id in the response %q", response)
 	}
 	return uuid.ParseBytes(rest[:length])
 }

@@ -26,9 +26,9 @@ const (
 	backlog       = 30_000
 	backlogWarmUp = 3_000
 	// deepBacklog (multiplied by SCALE) and shallowBacklog are the sizes of two backlogs
-	// that are compared. A round measures depthRound deliveries while the size of the
-	// backlog stays the same. For this, refill deliveries are inserted each time refill
-	// deliveries were sent.
+	// that are compared. depthRound is the number of deliveries that a round measures. To
+	// keep the size of the backlog, a round inserts new deliveries whenever this number
+	// of deliveries was sent: refill.
 	deepBacklog    = 1_000_000
 	shallowBacklog = 1_000
 	depthRound     = 15_000
@@ -44,7 +44,8 @@ type webhooks struct {
 	shop        *shop
 	credentials *credentials
 	receiver    *receiver
-	// body is the body of an event. wireID is the id of this event as it is in the body.
+	// body is the body of the event that is copied. wireID is the id of this event in the
+	// format of the body.
 	body   []byte
 	wireID string
 }
@@ -122,10 +123,10 @@ func (w *webhooks) registerEndpoints(ctx context.Context) error {
 	return nil
 }
 
-// fill inserts events with deliveries in the same way as publishEvents of
-// storage/postgres. The time of each event is one millisecond after the time of the
-// previous event. The last event has the current time.
-func (w *webhooks) fill(ctx context.Context, to *database, deliveries int) (err error) {
+// fill inserts events, and a delivery of each event for each endpoint, in the same way as
+// publishEvents of storage/postgres. The interval between the times of two events is one
+// millisecond. The last event has the current time.
+func (w *webhooks) fill(ctx context.Context, db *database, deliveries int) (err error) {
 	const publish = `
 		with written as (
 			insert into events (workspace_id, id, day, mode, type, body, created_at)
@@ -138,7 +139,7 @@ func (w *webhooks) fill(ctx context.Context, to *database, deliveries int) (err 
 		from written w
 		join webhook_endpoints e on e.workspace_id = w.workspace_id and e.mode = w.mode and e.deleted_at is null
 		where e.active and e.subscriptions && array[w.type, split_part(w.type, '.', 1) || '.*', '*']`
-	conn, err := pgx.Connect(ctx, to.url)
+	conn, err := pgx.Connect(ctx, db.url)
 	if err != nil {
 		return err
 	}
@@ -235,8 +236,8 @@ func (w *webhooks) awaitDelivered(ctx context.Context, deliveries int) error {
 }
 
 // count returns the number of deliveries that meet a condition.
-func (w *webhooks) count(ctx context.Context, of *database, condition string) (n int, err error) {
-	conn, err := pgx.Connect(ctx, of.url)
+func (w *webhooks) count(ctx context.Context, db *database, condition string) (n int, err error) {
+	conn, err := pgx.Connect(ctx, db.url)
 	if err != nil {
 		return 0, err
 	}
@@ -255,39 +256,39 @@ func (w *webhooks) measureDepth(ctx context.Context) error {
 		return err
 	}
 	defer deep.drop()
-	waiting := deepBacklog * w.scale
-	w.say("webhooks: creating a backlog of %d", waiting)
-	for of, n := range map[*database]int{deep: waiting, w.database: shallowBacklog} {
-		if err := errors.Join(w.fill(ctx, of, n), execute(ctx, of.url, "vacuum analyze")); err != nil {
+	deepSize := deepBacklog * w.scale
+	w.say("webhooks: creating a backlog of %d", deepSize)
+	for db, n := range map[*database]int{deep: deepSize, w.database: shallowBacklog} {
+		if err := errors.Join(w.fill(ctx, db, n), execute(ctx, db.url, "vacuum analyze")); err != nil {
 			return err
 		}
 	}
-	keep := func(of *database, n int) side {
-		return func(ctx context.Context) (sample, error) { return w.sendSteadily(ctx, of, n) }
+	keep := func(db *database, n int) side {
+		return func(ctx context.Context) (sample, error) { return w.sendSteadily(ctx, db, n) }
 	}
-	got, err := w.takeTurns(ctx, "a deep backlog", keep(deep, waiting), w.yardstick(keep(w.database, shallowBacklog)))
+	got, err := w.takeTurns(ctx, "a deep backlog", keep(deep, deepSize), w.yardstick(keep(w.database, shallowBacklog)))
 	if err != nil {
 		return err
 	}
 	timeEach := func(s sample) float64 { return float64(time.Second) / s.rate }
-	what, yardstick := fmt.Sprintf("a delivery while %d wait", waiting), fmt.Sprintf("while %d wait", shallowBacklog)
+	what, yardstick := fmt.Sprintf("a delivery while %d wait", deepSize), fmt.Sprintf("while %d wait", shallowBacklog)
 	w.compare("", what, yardstick, "≤ 1.5", got[0], got[1], timeEach, micros)
 	return nil
 }
 
-// sendSteadily measures a core that sends deliveries while the size of the backlog is
-// between waiting and waiting + refill. It inserts as many deliveries as arrive, refill
-// at a time. The last of them are created by a conversion that it reports through the
-// API, because the commit of a conversion wakes up the core's sender.
-func (w *webhooks) sendSteadily(ctx context.Context, from *database, waiting int) (sample, error) {
-	left, err := w.count(ctx, from, "due_at is not null")
+// sendSteadily measures a core that sends deliveries while the backlog keeps its size.
+// Whenever the number of deliveries in the constant refill has arrived, it adds the same
+// number of deliveries. It inserts most of them. A conversion that it reports through the
+// API creates the others, because the commit of a conversion wakes up the core's sender.
+func (w *webhooks) sendSteadily(ctx context.Context, db *database, backlogSize int) (sample, error) {
+	left, err := w.count(ctx, db, "due_at is not null")
 	if err != nil {
 		return sample{}, err
 	}
-	if err := errors.Join(w.fill(ctx, from, waiting+refill-left), w.settle(ctx), w.receiver.reset(ctx)); err != nil {
+	if err := errors.Join(w.fill(ctx, db, backlogSize+refill-left), w.settle(ctx), w.receiver.reset(ctx)); err != nil {
 		return sample{}, err
 	}
-	core, err := w.startCore(ctx, from, w.credentials.settings()...)
+	core, err := w.startCore(ctx, db, w.credentials.settings()...)
 	if err != nil {
 		return sample{}, err
 	}
@@ -304,7 +305,7 @@ func (w *webhooks) sendSteadily(ctx context.Context, from *database, waiting int
 		case backlogWarmUp + depthRound:
 			return sample{rate: depthRound / (nth.SinceFirst - began).Seconds()}, nil
 		}
-		if err := w.fill(ctx, from, refill-endpoints); err != nil {
+		if err := w.fill(ctx, db, refill-endpoints); err != nil {
 			return sample{}, err
 		}
 		if err := w.reportPurchase(ctx, core); err != nil {

@@ -90,8 +90,8 @@ func (t eventTimer) timeEvents(ctx context.Context) (sample, error) {
 	var parseErr error
 	since := make(map[string]time.Time)
 	load := t.load()
-	load.onResponse = func(answer []byte, at time.Time) {
-		id, err := idAfter(answer, responsePrefix)
+	load.onResponse = func(response []byte, at time.Time) {
+		id, err := idAfter(response, responsePrefix)
 		mu.Lock()
 		defer mu.Unlock()
 		since[id], parseErr = at, errors.Join(parseErr, err)
@@ -107,7 +107,7 @@ func (t eventTimer) timeEvents(ctx context.Context) (sample, error) {
 func (t eventTimer) postAtRate(ctx context.Context) (sample, error) {
 	client := newBareClient(t.credentials, arrivalConnections)
 	defer client.close()
-	like, err := idAfter(t.body, eventPrefix)
+	copiedID, err := idAfter(t.body, eventPrefix)
 	if err != nil {
 		return sample{}, err
 	}
@@ -119,7 +119,7 @@ func (t eventTimer) postAtRate(ctx context.Context) (sample, error) {
 			return sample{}, err
 		}
 		id := uuid.NewString()
-		body := bytes.Replace(t.body, []byte(like), []byte(id), 1)
+		body := bytes.Replace(t.body, []byte(copiedID), []byte(id), 1)
 		sent := time.Now()
 		if err := client.post(ctx, t.events.url, affiliate.WireID(affiliate.NewID[affiliate.Event](sent)), body); err != nil {
 			return sample{}, err
@@ -131,12 +131,12 @@ func (t eventTimer) postAtRate(ctx context.Context) (sample, error) {
 	return t.events.latencies(ctx, since)
 }
 
-// idAfter returns the id that follows a text.
-func idAfter(text []byte, before string) (string, error) {
+// idAfter returns the id that follows the first occurrence of prefix in a text.
+func idAfter(text []byte, prefix string) (string, error) {
 	const length = 36
-	_, rest, ok := bytes.Cut(text, []byte(before))
+	_, rest, ok := bytes.Cut(text, []byte(prefix))
 	if !ok || len(rest) < length {
-		return "", fmt.Errorf("no %s in %q", before, text)
+		return "", fmt.Errorf("no %s in %q", prefix, text)
 	}
 	return string(rest[:length]), nil
 }
@@ -168,7 +168,7 @@ type eventReceiver struct {
 }
 
 // serve serves until ctx ends.
-func (h *eventReceiver) serve(ctx context.Context, as *credentials) error {
+func (h *eventReceiver) serve(ctx context.Context, creds *credentials) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (h *eventReceiver) serve(ctx context.Context, as *credentials) error {
 	h.url, h.arrivedAt = "https://"+listener.Addr().String()+"/webhooks", make(map[string]time.Time)
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{as.pair}, MinVersion: tls.VersionTLS12},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{creds.pair}, MinVersion: tls.VersionTLS12},
 	}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() { _ = server.ServeTLS(listener, "", "") }()

@@ -82,12 +82,12 @@ type receiver struct {
 // port, because real endpoints are on different hosts. The sender limits the number of
 // persistent connections per host and port, so endpoints with the same port would share
 // these connections.
-func (b *bench) startReceiver(ctx context.Context, as *credentials, endpoints int) (*receiver, error) {
+func (b *bench) startReceiver(ctx context.Context, creds *credentials, endpoints int) (*receiver, error) {
 	addresses, err := servers.FreeAddresses(1 + endpoints)
 	if err != nil {
 		return nil, err
 	}
-	argv := append([]string{b.file("bare"), addresses[0], "deliveries", as.certificate, as.key}, addresses[1:]...)
+	argv := append([]string{b.file("bare"), addresses[0], "deliveries", creds.certificate, creds.key}, addresses[1:]...)
 	p, err := b.start(ctx, "receiver", addresses[0], nil, argv...)
 	if err != nil {
 		return nil, err
@@ -104,8 +104,8 @@ func (b *bench) startReceiver(ctx context.Context, as *credentials, endpoints in
 }
 
 // arrival is a response of the receiver about one delivery. SinceFirst is the time from
-// the first delivery to this delivery. Count is the number of deliveries that have
-// arrived until the response.
+// the first delivery to this delivery. Count is the number of deliveries that had arrived
+// when the receiver sent the response.
 type arrival struct {
 	SinceFirst time.Duration
 	Count      int
@@ -115,21 +115,21 @@ type arrival struct {
 func (r *receiver) await(ctx context.Context, n int) (a arrival, err error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	answer, err := r.call(ctx, http.MethodGet, "/arrivals/"+strconv.Itoa(n))
+	response, err := r.call(ctx, http.MethodGet, "/arrivals/"+strconv.Itoa(n))
 	if err != nil {
 		return a, fmt.Errorf("delivery %d did not arrive: %w", n, err)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	return a, json.NewDecoder(answer.Body).Decode(&a)
+	defer func() { _ = response.Body.Close() }()
+	return a, json.NewDecoder(response.Body).Decode(&a)
 }
 
 // reset deletes the recorded arrivals, so that the next delivery is the first.
 func (r *receiver) reset(ctx context.Context) error {
-	answer, err := r.call(ctx, http.MethodDelete, "/arrivals")
+	response, err := r.call(ctx, http.MethodDelete, "/arrivals")
 	if err != nil {
 		return err
 	}
-	return answer.Body.Close()
+	return response.Body.Close()
 }
 
 func (r *receiver) call(ctx context.Context, method, path string) (*http.Response, error) {
@@ -140,10 +140,11 @@ func (r *receiver) call(ctx context.Context, method, path string) (*http.Respons
 	return http.DefaultClient.Do(request)
 }
 
-// measure measures the time and the CPU time of the process pid between the arrival of
-// delivery number from and delivery number to.
-func (r *receiver) measure(ctx context.Context, pid, from, to int) (sample, error) {
-	first, err := r.await(ctx, from)
+// measure measures the deliveries after the first warmUpCount deliveries, until
+// totalCount deliveries have arrived. It returns their rate and the CPU time of the given
+// process per delivery.
+func (r *receiver) measure(ctx context.Context, pid, warmUpCount, totalCount int) (sample, error) {
+	first, err := r.await(ctx, warmUpCount)
 	if err != nil {
 		return sample{}, err
 	}
@@ -151,13 +152,13 @@ func (r *receiver) measure(ctx context.Context, pid, from, to int) (sample, erro
 	if err != nil {
 		return sample{}, err
 	}
-	last, err := r.await(ctx, to)
+	last, err := r.await(ctx, totalCount)
 	if err != nil {
 		return sample{}, err
 	}
 	after, err := cpuTime(pid)
 	return sample{
-		rate: float64(to-from) / (last.SinceFirst - first.SinceFirst).Seconds(),
+		rate: float64(totalCount-warmUpCount) / (last.SinceFirst - first.SinceFirst).Seconds(),
 		cpu:  (after - before) / time.Duration(max(1, last.Count-first.Count)),
 	}, err
 }

@@ -30,13 +30,13 @@ type bareClient struct {
 
 // newBareClient returns a client that keeps up to the given number of connections to each
 // host open.
-func newBareClient(trusting *credentials, connections int) bareClient {
+func newBareClient(creds *credentials, connections int) bareClient {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	return bareClient{
 		secret: webhook.NewSecret(),
 		http: &http.Client{Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: trusting.pool, MinVersion: tls.VersionTLS12},
+			TLSClientConfig: &tls.Config{RootCAs: creds.pool, MinVersion: tls.VersionTLS12},
 			Protocols:       &protocols, DisableCompression: true, MaxIdleConnsPerHost: connections,
 		}},
 	}
@@ -54,20 +54,21 @@ func (c bareClient) post(ctx context.Context, url, id string, body []byte) error
 	request.Header.Set("Webhook-Id", id)
 	request.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
 	request.Header.Set("Webhook-Signature", webhook.Sign([]webhook.Secret{c.secret}, id, now, body))
-	answer, err := c.http.Do(request)
+	response, err := c.http.Do(request)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s returned status %d", url, answer.StatusCode)
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s returned status %d", url, response.StatusCode)
 	}
-	_, err = io.Copy(io.Discard, answer.Body)
+	_, err = io.Copy(io.Discard, response.Body)
 	return err
 }
 
-// postBacklog is the yardstick of row W1. It posts as many bodies from memory to the same
-// endpoints as the core, with as many requests in flight.
+// postBacklog is the yardstick of row W1. Like the core, it posts the whole backlog to
+// the same endpoints, with the same number of requests in flight. The bodies come from
+// memory.
 func (w *webhooks) postBacklog(ctx context.Context) (sample, error) {
 	client := newBareClient(w.credentials, webhook.InFlight)
 	defer client.close()
@@ -114,29 +115,29 @@ func (noOp) Kind() string { return "no_op" }
 
 // fastestJobs returns the yardstick of row W2 with the number of workers that is the
 // fastest on this machine.
-func (w *webhooks) fastestJobs(ctx context.Context, on *database) (side, error) {
+func (w *webhooks) fastestJobs(ctx context.Context, db *database) (side, error) {
 	var fastest side
-	most, best := 0.0, 0
+	highestRate, bestWorkers := 0.0, 0
 	for _, workers := range []int{100, 300, 1000} {
-		jobs := func(ctx context.Context) (sample, error) { return w.completeJobs(ctx, on, workers) }
+		jobs := func(ctx context.Context) (sample, error) { return w.completeJobs(ctx, db, workers) }
 		got, err := jobs(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if got.rate > most {
-			most, best, fastest = got.rate, workers, jobs
+		if got.rate > highestRate {
+			highestRate, bestWorkers, fastest = got.rate, workers, jobs
 		}
 	}
-	w.say("webhooks: River runs with %d workers", best)
+	w.say("webhooks: River runs with %d workers", bestWorkers)
 	return fastest, nil
 }
 
 // completeJobs measures River with as many jobs as the backlog has deliveries.
-func (w *webhooks) completeJobs(ctx context.Context, on *database, workers int) (sample, error) {
-	if err := execute(ctx, on.url, "truncate river.river_job"); err != nil {
+func (w *webhooks) completeJobs(ctx context.Context, db *database, workers int) (sample, error) {
+	if err := execute(ctx, db.url, "truncate river.river_job"); err != nil {
 		return sample{}, err
 	}
-	store, err := postgres.Open(ctx, postgres.Config{URL: on.url})
+	store, err := postgres.Open(ctx, postgres.Config{URL: db.url})
 	if err != nil {
 		return sample{}, err
 	}
@@ -162,10 +163,10 @@ func (w *webhooks) completeJobs(ctx context.Context, on *database, workers int) 
 			return sample{}, err
 		}
 	}
-	if err := errors.Join(execute(ctx, on.url, "vacuum analyze river.river_job"), w.settle(ctx)); err != nil {
+	if err := errors.Join(execute(ctx, db.url, "vacuum analyze river.river_job"), w.settle(ctx)); err != nil {
 		return sample{}, err
 	}
-	// The event of a job is sent after its completion is stored.
+	// River sends the event about a completed job after it has stored the completion.
 	completed, end := client.SubscribeConfig(&river.SubscribeConfig{ChanSize: jobs, Kinds: []river.EventKind{river.EventKindJobCompleted}})
 	defer end()
 	if err := client.Start(ctx); err != nil {

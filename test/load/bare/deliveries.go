@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// arrivals contains the times at which deliveries arrived, in their order.
+// arrivals contains the times at which deliveries arrived, in ascending order.
 type arrivals struct {
 	mu    sync.Mutex
 	times []time.Time
 }
 
-// serveDeliveries receives webhooks over TLS at the addresses endpoints. At address it
-// serves the times at which they arrived, without TLS.
-func serveDeliveries(ctx context.Context, address, certificate, key string, endpoints []string) error {
+// serveDeliveries receives webhooks over TLS at the given endpoint addresses. At
+// queryAddress it serves the arrival times of the webhooks, without TLS.
+func serveDeliveries(ctx context.Context, queryAddress, certificate, key string, endpoints []string) error {
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func serveDeliveries(ctx context.Context, address, certificate, key string, endp
 		}
 		go func() { ended <- webhooks.ServeTLS(listener, "", "") }()
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", queryAddress)
 	if err != nil {
 		return err
 	}

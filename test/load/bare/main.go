@@ -54,13 +54,13 @@ func main() {
 	}
 }
 
-func serve(ctx context.Context, address, answer string) error {
+func serve(ctx context.Context, address, response string) error {
 	const before = `"click_id":"`
-	at := strings.Index(answer, before) + len(before)
-	if at < len(before) || len(answer) < at+idLength {
-		return fmt.Errorf("no click_id in the response %q", answer)
+	at := strings.Index(response, before) + len(before)
+	if at < len(before) || len(response) < at+idLength {
+		return fmt.Errorf("no click_id in the response %q", response)
 	}
-	head, tail := answer[:at], answer[at+idLength:]
+	head, tail := response[:at], response[at+idLength:]
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/clicks", func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +69,7 @@ func serve(ctx context.Context, address, answer string) error {
 			return
 		}
 		id := affiliate.NewID[affiliate.Click](time.Now())
-		text := make([]byte, 0, len(answer))
+		text := make([]byte, 0, len(response))
 		text = append(append(append(text, head...), id.String()...), tail...)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)

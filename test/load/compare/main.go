@@ -5,22 +5,23 @@
 //
 // It runs the load program (test/load) of both commits, each with its own servers. The
 // two programs measure their rounds alternately: before each round a program waits until
-// this command starts the round. A round of each program forms a pair, and each pair
-// starts with the other program. So the two rounds of a pair run under the same
-// conditions, although the speed of the machine may change by a quarter within minutes.
+// this command starts the round. A pair consists of one round of each program. The
+// programs take turns to be the first of a pair. So the two rounds of a pair run under
+// the same conditions, although the speed of the machine may change by a quarter within
+// minutes.
 //
 // The value of a row is the CPU time of the server process per request. A row without
 // requests uses the CPU time of all processes of the service per round, because the work
-// of a round is the same on both sides. The command estimates the ratio of after to
-// before from the pairs, with a 95 % interval. A row is worse only if the whole interval
-// is above 1.10; then the exit code is 1. BENCH_ROUNDS is the number of pairs. The
-// default is 15, which is also the minimum for a verdict.
+// of a round is the same on both sides. The command estimates the ratio of the CPU time
+// after to the CPU time before from the pairs, with a 95 % interval. A row is worse only
+// if the whole interval is above 1.10; then the exit code is 1. BENCH_ROUNDS is the
+// number of pairs. The default is 15, which is also the minimum for a verdict.
 //
 // Each commit is measured by its own load program, because the programs depend on the
 // schema, the packages and the settings of their commit. The load program of an older
 // commit may not be able to wait before its rounds. In this case the command replaces
-// some of its files by the current files that implement this (overlay in program.go). It
-// does not replace the files that measure.
+// some of its files by the current files that implement this (overlay in program.go).
+// With the exception of commissions.go, it does not replace the files that measure.
 //
 // Limits of the method: the command compares a row even if the two commits measure it in
 // different ways. The servers of both programs run all the time. The servers of the

@@ -78,7 +78,8 @@ type program struct {
 	waitingFor turn
 	finished   bool
 	rows       []row
-	// measured maps each round that was measured to the number of its pair.
+	// measured maps each round that was measured to the number of its pair. labels
+	// contains the labels of these rounds.
 	measured map[turn]int
 	labels   map[string]bool
 }
@@ -163,9 +164,9 @@ func (p *program) stop() {
 //
 // Both programs measure the same rows in the same order, except for rows that only one of
 // them has. Only that program measures them. If the two programs wait for different rows,
-// alternate must choose the program that continues. If the program after has already
-// measured the row for which the program before waits, the program before continues.
-// Otherwise the program after continues, because its row may be new.
+// alternate must choose the program that continues. If the second program (after) has
+// already measured the row for which the first program (before) waits, the first program
+// continues. Otherwise the second program continues, because its row may be new.
 func alternate(before, after *program) error {
 	if err := errors.Join(before.next(), after.next()); err != nil {
 		return err

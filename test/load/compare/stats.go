@@ -7,8 +7,8 @@ const (
 	limit = 1.10
 	// minRounds is the minimum number of pairs for a verdict.
 	minRounds = 15
-	// normal is the 97.5 % quantile of the normal distribution.
-	normal = 1.959963985
+	// normalQuantile is the 97.5 % quantile of the normal distribution.
+	normalQuantile = 1.959963985
 )
 
 // estimate is the ratio of two sides, after to before, with its 95 % interval.
@@ -49,12 +49,12 @@ func pairedRatio(before, after []float64) estimate {
 // of freedom. For fewer degrees of freedom the result is too small, but then there is no
 // verdict.
 func tQuantile(freedom float64) float64 {
-	z2 := normal * normal
-	g1 := normal * (z2 + 1) / 4
-	g2 := normal * ((5*z2+16)*z2 + 3) / 96
-	g3 := normal * (((3*z2+19)*z2+17)*z2 - 15) / 384
-	g4 := normal * ((((79*z2+776)*z2+1482)*z2-1920)*z2 - 945) / 92160
-	return normal + (g1+(g2+(g3+g4/freedom)/freedom)/freedom)/freedom
+	z2 := normalQuantile * normalQuantile
+	g1 := normalQuantile * (z2 + 1) / 4
+	g2 := normalQuantile * ((5*z2+16)*z2 + 3) / 96
+	g3 := normalQuantile * (((3*z2+19)*z2+17)*z2 - 15) / 384
+	g4 := normalQuantile * ((((79*z2+776)*z2+1482)*z2-1920)*z2 - 945) / 92160
+	return normalQuantile + (g1+(g2+(g3+g4/freedom)/freedom)/freedom)/freedom
 }
 
 // These constants are the verdicts on a row.
