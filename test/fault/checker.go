@@ -62,7 +62,8 @@ type verdict struct {
 	requests, attempts int
 	outcomes           [outcomeCount]int
 	// acknowledged counts the distinct click ids that were acknowledged, including
-	// planted records that Redis acknowledged. planted counts these planted records.
+	// planted records that Redis acknowledged. The fault poison has appended the planted
+	// records to the click stream. planted counts the acknowledged planted records.
 	// blind counts the clicks that were acknowledged by a collector that could not read
 	// the edge directory.
 	acknowledged, planted, blind int
@@ -128,7 +129,8 @@ type clickCheck struct {
 	// byRequest maps the number of a request without a proposed id to the index of its
 	// only attempt.
 	byRequest map[int]int
-	// traced contains the requests to which a row was assigned by its sub id.
+	// traced contains the requests to which a row was assigned because of the row's sub
+	// id.
 	traced map[int]bool
 	// garbage maps the bytes of a planted record without a click id to its state.
 	garbage map[string]*clickState
@@ -263,11 +265,11 @@ func (c *clickCheck) checkUnique(row *clickRow) {
 		return
 	}
 	v.unique++
-	of := visitor{row.ParticipantID, row.ReferralCode, string(row.IPHash), string(row.UAHash)}
-	if other, found := c.visitors[of]; found && !c.history.cacheFlushed {
+	who := visitor{row.ParticipantID, row.ReferralCode, string(row.IPHash), string(row.UAHash)}
+	if other, found := c.visitors[who]; found && !c.history.cacheFlushed {
 		v.uniqueTwice = append(v.uniqueTwice, fmt.Sprintf("%s and %s have the same visitor and the code %s", other, row.ID, row.ReferralCode))
 	}
-	c.visitors[of] = row.ID
+	c.visitors[who] = row.ID
 }
 
 // assignToRequest checks a row whose click id is not in the history. The sub id of the
@@ -392,9 +394,9 @@ func describe(a *attempt) string {
 
 // sortedKeys returns the keys of all maps in sorted order, so that equal histories lead
 // to equal verdicts.
-func sortedKeys[V any](of ...map[uuid.UUID]V) []uuid.UUID {
+func sortedKeys[V any](sets ...map[uuid.UUID]V) []uuid.UUID {
 	all := make(map[uuid.UUID]bool)
-	for _, m := range of {
+	for _, m := range sets {
 		for id := range m {
 			all[id] = true
 		}

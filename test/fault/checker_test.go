@@ -12,8 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// clickFixture is a history and tables that match. Tests change one of them, so that they
-// no longer match.
+// clickFixture contains a history and tables that match. Tests change the history or the
+// tables, so that they no longer match.
 type clickFixture struct {
 	history history
 	tables  tables
@@ -298,8 +298,8 @@ func TestPlan_DependsOnlyOnSeed(t *testing.T) {
 }
 
 // TestPoisonBatch_UsesEveryDefect checks that every defect occurs and that a batch has at
-// most one invalid record. It also checks that a record has its bytes stored if and only
-// if it has no id.
+// most one invalid record. It also checks that the field Record contains the bytes of a
+// record exactly if the record has no id.
 func TestPoisonBatch_UsesEveryDefect(t *testing.T) {
 	now := time.Now()
 	targets := []target{{key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal(), code: "jane", workspace: newID(now)}}

@@ -50,7 +50,7 @@ type load struct {
 	done      sync.WaitGroup
 }
 
-// edge is a collector to which the clients send requests.
+// edge contains what the clients know about one collector.
 type edge struct {
 	address string
 	// stopping reports that the collector has received SIGTERM and has not exited yet.
@@ -166,31 +166,31 @@ func (c *client) waitAfter(a attempt) {
 // collector of the last attempt if this attempt failed, or -1; choose usually returns
 // another collector.
 func (c *client) choose(failed int) int {
-	var open []int
+	var candidates []int
 	for n := range c.conns {
 		if time.Now().After(c.avoidUntil[n]) && (n != failed || c.rand.IntN(3) == 0) {
-			open = append(open, n)
+			candidates = append(candidates, n)
 		}
 	}
-	if len(open) == 0 {
+	if len(candidates) == 0 {
 		return c.rand.IntN(len(c.conns))
 	}
-	return open[c.rand.IntN(len(open))]
+	return candidates[c.rand.IntN(len(candidates))]
 }
 
 // attempt makes one attempt and adds it to the history.
 func (c *client) attempt(a attempt) attempt {
 	c.load.pauseLock.RLock()
 	defer c.load.pauseLock.RUnlock()
-	at := c.load.collectors[a.Collector]
+	collector := c.load.collectors[a.Collector]
 	a.Start = time.Now().UnixMilli()
-	leaving := at.stopping.Load()
+	stoppingBefore := collector.stopping.Load()
 	response, err := c.send(&a)
 	a.End = time.Now().UnixMilli()
 	if err != nil {
 		c.closeConn(a.Collector)
 		a.Error = err.Error()
-		a.CutOff = a.Outcome == noResponse && (leaving || at.stopping.Load()) && closedByServer(err)
+		a.CutOff = a.Outcome == noResponse && (stoppingBefore || collector.stopping.Load()) && closedByServer(err)
 	} else {
 		c.interpret(&a, response)
 	}
@@ -213,19 +213,19 @@ func (c *client) send(a *attempt) (clickResponse, error) {
 		a.Outcome = unsent
 		return clickResponse{}, err
 	}
-	to, err := c.dial(a.Collector)
+	conn, err := c.dial(a.Collector)
 	if err != nil {
 		a.Outcome = unsent
 		return clickResponse{}, err
 	}
 	a.Outcome = noResponse
-	if err := to.SetDeadline(time.Now().Add(clientTimeout)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(clientTimeout)); err != nil {
 		return clickResponse{}, err
 	}
-	if err := request.Write(to); err != nil {
+	if err := request.Write(conn); err != nil {
 		return clickResponse{}, err
 	}
-	response, err := http.ReadResponse(to.reader, request)
+	response, err := http.ReadResponse(conn.reader, request)
 	if err != nil {
 		return clickResponse{}, err
 	}
@@ -266,11 +266,11 @@ func (c *client) closeConn(collector int) {
 }
 
 func (c *client) request(a *attempt) (*http.Request, error) {
-	to := c.load.targets[a.Target]
-	at := "http://" + c.load.collectors[a.Collector].address
+	target := c.load.targets[a.Target]
+	base := "http://" + c.load.collectors[a.Collector].address
 	if a.Route == getShortLink {
 		query := url.Values{affiliate.SubIDParam: {subIDOf(a.Request)}}
-		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, at+to.shortPath+"?"+query.Encode(), nil)
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, base+target.shortPath+"?"+query.Encode(), nil)
 		if err != nil {
 			return nil, err
 		}
@@ -278,7 +278,7 @@ func (c *client) request(a *attempt) (*http.Request, error) {
 		return request, nil
 	}
 	fields := map[string]string{
-		"referral_code": to.code, "sub_id": subIDOf(a.Request),
+		"referral_code": target.code, "sub_id": subIDOf(a.Request),
 		"url": "https://shop.example.com/sale?utm_source=blog", "consent": "granted", "language": "en-GB", "screen": "1920x1080",
 	}
 	if a.Proposed != uuid.Nil {
@@ -288,14 +288,14 @@ func (c *client) request(a *attempt) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, at+"/v1/clicks", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, base+"/v1/clicks", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("User-Agent", browser)
 	request.Header.Set("Accept-Language", "en-GB,en;q=0.9")
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+to.key)
+	request.Header.Set("Authorization", "Bearer "+target.key)
 	return request, nil
 }
 
@@ -324,12 +324,12 @@ func (c *client) interpret(a *attempt, got clickResponse) {
 }
 
 func (c *client) readRedirect(a *attempt, location string) outcome {
-	to, err := url.Parse(location)
-	if err != nil || to.Host != "shop.example.com" {
+	destination, err := url.Parse(location)
+	if err != nil || destination.Host != "shop.example.com" {
 		a.Error = "redirected to " + strconv.Quote(location)
 		return unexpected
 	}
-	id := to.Query().Get(affiliate.ClickIDParam)
+	id := destination.Query().Get(affiliate.ClickIDParam)
 	if id == "" {
 		return redirected
 	}

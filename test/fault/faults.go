@@ -19,8 +19,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// errNotTriggered means that a fault waited for a certain moment, and that this moment
-// did not come. The fault has changed nothing, and the storm continues.
+// errNotTriggered means that a fault waited for a certain moment that did not come. The
+// fault has changed nothing, and the storm continues.
 var errNotTriggered = errors.New("the fault was not triggered")
 
 // storm runs the steps of a plan.
@@ -231,11 +231,11 @@ func (s *storm) endLeases() {
 
 // stopCollector stops a collector gracefully under load.
 func (s *storm) stopCollector(st step) error {
-	at := s.load.collectors[st.index]
-	at.stopping.Store(true)
+	collector := s.load.collectors[st.index]
+	collector.stopping.Store(true)
 	inTime := s.system.collectors[st.index].terminate(syscall.SIGTERM, st.duration)
 	time.Sleep(st.duration) // wait until requests that were sent before the exit have failed
-	at.stopping.Store(false)
+	collector.stopping.Store(false)
 	if !inTime {
 		return fmt.Errorf("the process did not stop within %s", stopTimeout)
 	}
@@ -280,8 +280,8 @@ func (s *storm) disturbRedis(st step) error {
 	case stallRedis:
 		return stream.Do(ctx, "client", "pause", st.duration.Milliseconds(), "all").Err()
 	case dropClients:
-		for _, of := range []string{"normal", "pubsub"} {
-			if err := stream.Do(ctx, "client", "kill", "type", of, "skipme", "yes").Err(); err != nil {
+		for _, clientType := range []string{"normal", "pubsub"} {
+			if err := stream.Do(ctx, "client", "kill", "type", clientType, "skipme", "yes").Err(); err != nil {
 				return err
 			}
 		}
@@ -347,11 +347,11 @@ end
 return 1
 `)
 
-// storedTimeout is the maximum time for which tryRemoveStream stops the clients.
+// storedTimeout is the maximum time for which tryRemoveStream pauses the clients.
 const storedTimeout = 3 * time.Second
 
 // removeStreamWhenStored deletes or trims the stream when all its entries are stored in
-// the database. For this it stops the clients and waits until all clicks are stored,
+// the database. For this it pauses the clients and waits until all clicks are stored,
 // including the clicks that collectors replay from their journals. A replay after an
 // outage may take about as long as the outage, so removeStreamWhenStored tries several
 // times.

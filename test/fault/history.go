@@ -64,15 +64,16 @@ type attempt struct {
 	// Start and End are Unix milliseconds.
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`
-	// Proposed is set only if Way is proposing. Answered is the click id of the
-	// response; it is set only if the outcome is acknowledged.
+	// Proposed is the click id that the client chose. It is set only if Route is
+	// postWithID. ResponseID is the click id of the response. It is set only if Outcome
+	// is acknowledged.
 	Proposed   uuid.UUID `json:"proposed,omitzero"`
 	ResponseID uuid.UUID `json:"answered,omitzero"`
 	// Blind means that the click was acknowledged by a collector that could not read the
 	// edge directory.
 	Blind bool `json:"blind,omitempty"`
-	// CutOff means that a collector closed the connection while it was stopping
-	// gracefully.
+	// CutOff means that a collector closed the connection before it sent the response,
+	// while it was stopping gracefully.
 	CutOff bool `json:"cut_off,omitempty"`
 	// Error is the error message.
 	Error string `json:"error,omitempty"`
@@ -86,7 +87,8 @@ func (a *attempt) id() uuid.UUID {
 	return a.Proposed
 }
 
-// plantedRecord is a record that the storm itself has written to the click stream.
+// plantedRecord is a record that the storm itself has written to the click stream, by a
+// fault of the kind poison.
 type plantedRecord struct {
 	// ID is zero if the bytes are not a click.
 	ID     uuid.UUID `json:"id,omitzero"`

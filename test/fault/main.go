@@ -70,8 +70,8 @@
 //
 // The checker also checks every event in the database:
 //
-//   - missing: an endpoint that subscribes to the type did not receive the event, or an
-//     endpoint received no event for an acknowledged conversion.
+//   - missing: an endpoint that subscribes to the event's type did not receive the event,
+//     or an endpoint received no event for an acknowledged conversion.
 //   - duplicated: two events with different webhook-ids arrived for one conversion.
 //     Webhooks that are sent again with the same webhook-id are allowed and counted.
 //   - unexplained: an endpoint received a webhook-id that is not the id of an event for
@@ -237,8 +237,8 @@ func (s *storm) checkSales(ctx context.Context) (*salesVerdict, error) {
 }
 
 // missingKills returns the kinds of fault that must kill the core at a certain moment,
-// but did not occur because this moment never came. Without them the storm does not test
-// that events survive the death of the core.
+// but did not occur because this moment never came. Without these faults the storm does
+// not test that events survive a killed core.
 func (s *storm) missingKills() []string {
 	var missed []string
 	for _, k := range []kind{killWhileSending, killAfterCommit} {
@@ -271,15 +271,15 @@ func (c config) prepare(ctx context.Context, sys *system) (*storm, error) {
 	s.load = &load{targets: targets, history: history, avoidFor: c.shutdownDelay + 2*time.Second}
 	s.sales = &sales{api: sys.api.Address, load: s.load, history: history}
 	sys.receiver.setWorkspaces(targets, history)
-	for _, one := range sys.collectors {
-		s.load.collectors = append(s.load.collectors, &edge{address: one.address})
+	for _, collector := range sys.collectors {
+		s.load.collectors = append(s.load.collectors, &edge{address: collector.address})
 	}
-	// The edge directory may still be incomplete, because an API call waits at most 100
-	// ms for its update.
+	// The edge directory may still be incomplete, because an API call returns at the
+	// latest 100 ms after its commit, even if the directory is not updated yet.
 	err = await(ctx, "every collector finds every target in the edge directory", func(ctx context.Context) error {
-		for _, one := range sys.collectors {
-			for _, to := range targets {
-				if err := to.checkResolved(ctx, one.address); err != nil {
+		for _, collector := range sys.collectors {
+			for _, t := range targets {
+				if err := t.checkResolved(ctx, collector.address); err != nil {
 					return err
 				}
 			}
@@ -313,7 +313,7 @@ func (c config) runStorm(ctx context.Context, s *storm, r *report) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	r.settled = time.Since(ended)
+	r.settleTime = time.Since(ended)
 	return nil
 }
 

@@ -62,8 +62,8 @@ const (
 type scale struct {
 	// length is the time from the start of the storm during which faults begin.
 	length time.Duration
-	// everyKind requires that every kind of fault happens at least once, even if this
-	// takes longer than length.
+	// everyKind means that the plan contains every kind of fault at least once, even if
+	// the faults then take longer than length.
 	everyKind bool
 	// outage is how long Redis or Postgres is stopped.
 	outage time.Duration
@@ -89,10 +89,11 @@ const lanes = 2
 
 // step is one fault of the plan.
 type step struct {
-	at   time.Duration // since the start of the storm
+	// at is the time from the start of the storm to the start of the fault.
+	at   time.Duration
 	lane int
 	kind kind
-	// index is the index of the collector or wire.
+	// index is the index of the collector or wire that the fault affects.
 	index int
 	// duration is the duration of the fault, or the time until a killed process starts
 	// again.
@@ -149,8 +150,8 @@ func (s step) components(collectors int) []string {
 }
 
 // plan returns the steps of a storm. It creates them in rounds: each round contains every
-// kind of fault once, in random order. A step begins when the previous step of its lane
-// has ended. The same seed and scale always lead to the same plan.
+// kind of fault once, in random order. A step begins a short pause after the previous
+// step of its lane has ended. The same seed and scale always lead to the same plan.
 func plan(seed uint64, s scale) []step {
 	r := rand.New(rand.NewPCG(seed, 0)) // #nosec G404 -- a storm must be repeatable
 	var steps []step
@@ -265,5 +266,5 @@ func between(r *rand.Rand, low, high time.Duration) time.Duration {
 }
 
 func overlap(a, b []string) bool {
-	return slices.ContainsFunc(a, func(one string) bool { return slices.Contains(b, one) })
+	return slices.ContainsFunc(a, func(component string) bool { return slices.Contains(b, component) })
 }

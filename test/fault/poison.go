@@ -38,23 +38,23 @@ const batchClicks = 1
 // poisonBatch returns a marshalled edge.v1.ClickBatch with valid records and one invalid
 // record. It also returns the expected result for each record.
 func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, records []plantedRecord) {
-	way := defect(r.IntN(int(defectCount)))
-	if way == notABatch {
+	chosen := defect(r.IntN(int(defectCount)))
+	if chosen == notABatch {
 		raw := randomBytes(r)
 		return raw, []plantedRecord{{Record: raw, Dead: string(affiliate.ClickMalformed), At: now.UnixMilli()}}
 	}
 	good := 2 + r.IntN(6)
 	bad := r.IntN(good + 1)
-	if way == truncated {
+	if chosen == truncated {
 		bad = good
 	}
 	for n := range good + 1 {
 		record, raw := validRecord(r, targets, now)
 		if n == bad {
-			record, raw = corrupt(r, way, record, raw)
+			record, raw = corrupt(r, chosen, record, raw)
 		}
 		framed := protowire.AppendBytes(protowire.AppendTag(nil, batchClicks, protowire.BytesType), raw)
-		if n == bad && way == truncated {
+		if n == bad && chosen == truncated {
 			framed = framed[:len(framed)-1-r.IntN(len(raw)-1)]
 			record = plantedRecord{Record: framed, Dead: string(affiliate.ClickMalformed), At: record.At}
 		}
@@ -67,29 +67,29 @@ func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, r
 // validRecord returns a valid click. A random half of the clicks have no ids of the
 // programme and participant, as if the collector could not read the edge directory.
 func validRecord(r *rand.Rand, targets []target, now time.Time) (plantedRecord, []byte) {
-	which := r.IntN(len(targets))
-	to := targets[which]
+	index := r.IntN(len(targets))
+	t := targets[index]
 	id := affiliate.NewID[affiliate.Click](now)
 	click := &edgev1.Click{
-		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, ReferralCode: affiliate.FoldCode(to.code), ReceivedAtMs: now.UnixMilli(),
+		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, ReferralCode: affiliate.FoldCode(t.code), ReceivedAtMs: now.UnixMilli(),
 		SubId: fmt.Sprintf("planted-%d", r.Uint32()), Consent: edgev1.Consent_CONSENT_UNKNOWN,
 	}
 	if r.IntN(2) == 0 {
-		click.PublicKey = to.key
+		click.PublicKey = t.key
 	} else {
-		click.WorkspaceId, click.ProgramId, click.ParticipantId, click.LinkId = to.workspace[:], to.program[:], to.participant[:], to.link[:]
+		click.WorkspaceId, click.ProgramId, click.ParticipantId, click.LinkId = t.workspace[:], t.program[:], t.participant[:], t.link[:]
 		click.AttributionWindowDays = 30
 	}
-	return plantedRecord{ID: id.UUID, SubID: click.SubId, Target: which, At: now.UnixMilli()}, marshal(click)
+	return plantedRecord{ID: id.UUID, SubID: click.SubId, Target: index, At: now.UnixMilli()}, marshal(click)
 }
 
 // corrupt changes a valid record so that it cannot be stored.
-func corrupt(r *rand.Rand, way defect, record plantedRecord, raw []byte) (plantedRecord, []byte) {
+func corrupt(r *rand.Rand, chosen defect, record plantedRecord, raw []byte) (plantedRecord, []byte) {
 	var click edgev1.Click
 	if err := proto.Unmarshal(raw, &click); err != nil {
 		panic(err) // cannot happen, because the caller has just marshalled the record
 	}
-	switch way {
+	switch chosen {
 	case garbage:
 		raw := randomBytes(r)
 		return plantedRecord{Record: raw, Dead: string(affiliate.ClickMalformed), At: record.At}, raw

@@ -21,7 +21,7 @@ const (
 	// again. A service manager would also wait.
 	restartAfter = 300 * time.Millisecond
 	// stopTimeout is the maximum time of a graceful shutdown. The collector and the core
-	// guarantee 20 s.
+	// guarantee to exit within 20 s.
 	stopTimeout = 25 * time.Second
 )
 
@@ -134,13 +134,13 @@ func (p *process) terminate(sig syscall.Signal, pause time.Duration) bool {
 	}
 }
 
-// pause stops the process with SIGSTOP and continues it after lasts.
-func (p *process) pause(lasts time.Duration) {
+// pause stops the process with SIGSTOP and continues it after the given time.
+func (p *process) pause(duration time.Duration) {
 	p.mu.Lock()
 	running := p.running
 	p.mu.Unlock()
 	_ = running.Signal(syscall.SIGSTOP)
-	time.Sleep(lasts)
+	time.Sleep(duration)
 	_ = running.Signal(syscall.SIGCONT)
 }
 

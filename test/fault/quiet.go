@@ -24,8 +24,8 @@ import (
 // rate.
 const settleTimeout = 120 * time.Second
 
-// awaitRecovery waits until every collector accepts clicks again and can resolve their
-// targets. This shows that no collector stays broken after the faults.
+// awaitRecovery waits until every collector accepts clicks again and finds the programme
+// of each click. It also waits until each kind of request has succeeded again.
 func (s *storm) awaitRecovery(ctx context.Context) error {
 	faultsRemoved := time.Now()
 	return awaitWithin(ctx, settleTimeout, "every collector and every kind of request works again", func(context.Context) error {
@@ -77,17 +77,18 @@ func (s *storm) settle(ctx context.Context) error {
 // attempt that timed out.
 const deliveryTimeout = 3 * time.Minute
 
-// settleWebhooks waits until no delivery is pending and until there is no job that will
-// create a delivery.
+// settleWebhooks waits until no delivery is pending and until no job that can create a
+// delivery is due soon.
 func (s *storm) settleWebhooks(ctx context.Context) error {
 	pool, err := pgxpool.New(ctx, s.system.postgres.url)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	// The query does not count jobs that ran in a killed core. They run again after
-	// several minutes, when the storm is over. They have not created events yet.
-	const waits = `
+	// The query does not count jobs that ran in a killed core. They have not created
+	// events, and they would run again only after several minutes. Before that, the
+	// checker stops the core.
+	const pendingWork = `
 		select (select count(*) from river.river_job
 			where kind = 'attribute_awaited' and (state = 'available' or state = 'running' and attempted_at > now() - interval '5 seconds'
 				or state in ('scheduled', 'retryable') and scheduled_at < now() + interval '30 seconds')) as jobs,
@@ -96,7 +97,7 @@ func (s *storm) settleWebhooks(ctx context.Context) error {
 	return awaitWithin(ctx, deliveryTimeout, "every event is delivered", func(ctx context.Context) error {
 		var jobs, deliveries, tried int
 		var next string
-		if err := pool.QueryRow(ctx, waits).Scan(&jobs, &deliveries, &tried, &next); err != nil {
+		if err := pool.QueryRow(ctx, pendingWork).Scan(&jobs, &deliveries, &tried, &next); err != nil {
 			return err
 		}
 		if jobs+deliveries > 0 {
@@ -200,9 +201,9 @@ func (s *storm) readTables(ctx context.Context) (tables, error) {
 		if t.counts, err = clickCounts(ctx, s.system.api, s.targets); err != nil {
 			return err
 		}
-		for _, to := range s.targets {
-			if t.counts[to.participant] != nonBots[to.participant] {
-				return fmt.Errorf("participant %s", to.participant)
+		for _, target := range s.targets {
+			if t.counts[target.participant] != nonBots[target.participant] {
+				return fmt.Errorf("the click count of participant %s differs", target.participant)
 			}
 		}
 		return nil

@@ -30,9 +30,10 @@ import (
 )
 
 const (
-	// One of delayedOneIn responses is delayed by a random time of at most maxDelay.
-	delayedOneIn = 20
-	maxDelay     = 300 * time.Millisecond
+	// The receiver delays some responses by a random time. responsesPerDelay is the
+	// number of responses for each delay, and maxDelay is the maximum delay.
+	responsesPerDelay = 20
+	maxDelay          = 300 * time.Millisecond
 	// largestBody is the maximum size of a body that the receiver reads. It is larger
 	// than the largest event (20 kB, DECISIONS.md section 9).
 	largestBody = 1 << 20
@@ -52,7 +53,7 @@ type endpoint struct {
 // subscribesTo reports whether the endpoint subscribes to the event type.
 func (e *endpoint) subscribesTo(eventType string) bool {
 	noun, _, _ := strings.Cut(eventType, ".")
-	return slices.ContainsFunc(e.subscriptions, func(to string) bool { return to == "*" || to == eventType || to == noun+".*" })
+	return slices.ContainsFunc(e.subscriptions, func(s string) bool { return s == "*" || s == eventType || s == noun+".*" })
 }
 
 // arrival is one request that the receiver has received.
@@ -93,14 +94,15 @@ type receiver struct {
 	heldSignal chan struct{}
 }
 
-// startReceiver starts a receiver. It creates a certificate authority, writes it to the
-// file authority, and uses a certificate that the authority signed.
-func startReceiver(ctx context.Context, authority string) (*receiver, error) {
+// startReceiver starts a receiver. It creates a certificate authority and writes the
+// certificate of the authority to a file. The receiver uses a certificate that the
+// authority has signed.
+func startReceiver(ctx context.Context, authorityPath string) (*receiver, error) {
 	root, certificate, err := newCertificate()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(authority, root, 0o600); err != nil {
+	if err := os.WriteFile(authorityPath, root, 0o600); err != nil {
 		return nil, err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -175,9 +177,9 @@ func (r *receiver) setWorkspaces(targets []target, history *recorder) {
 	defer r.mu.Unlock()
 	r.history = history
 	for n := range r.endpoints {
-		for _, to := range targets {
-			if to.merchant == r.endpoints[n].merchant {
-				r.endpoints[n].workspace = to.workspace
+		for _, t := range targets {
+			if t.merchant == r.endpoints[n].merchant {
+				r.endpoints[n].workspace = t.workspace
 			}
 		}
 	}
@@ -192,7 +194,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	if gate := r.record(request, body); gate != nil {
 		<-gate
-	} else if mathrand.IntN(delayedOneIn) == 0 { // #nosec G404 -- not for security
+	} else if mathrand.IntN(responsesPerDelay) == 0 { // #nosec G404 -- not for security
 		time.Sleep(mathrand.N(maxDelay)) // #nosec G404 -- not for security
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -255,12 +257,13 @@ func (r *receiver) hold() <-chan struct{} {
 	return r.heldSignal
 }
 
-// release sends the held responses. unheard reports that their sender was killed.
-func (r *receiver) release(lost bool) {
+// release sends the held responses. senderKilled reports that the core that waits for
+// these responses was killed.
+func (r *receiver) release(senderKilled bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, n := range r.held {
-		r.arrivals[n].SenderKilled = lost
+		r.arrivals[n].SenderKilled = senderKilled
 	}
 	close(r.gate)
 	r.gate, r.held = nil, nil

@@ -17,10 +17,12 @@ const shownLines = 10
 type report struct {
 	seed     uint64
 	duration time.Duration // how long the faults lasted
-	settled  time.Duration // from the end of the load until all clicks and events were processed
-	verdict  *verdict
-	sales    *salesVerdict
-	storm    *storm
+	// settleTime is the time from the end of the load until all clicks and events were
+	// processed.
+	settleTime time.Duration
+	verdict    *verdict
+	sales      *salesVerdict
+	storm      *storm
 	// others contains violations that the comparison with the database does not find, for
 	// example a failed ledger check or a panic.
 	others []finding
@@ -34,7 +36,7 @@ func (r *report) print(w io.Writer) {
 	v := r.verdict
 	line := func(name string, value any) { _, _ = fmt.Fprintf(w, "  %-34s %10v\n", name, value) }
 	_, _ = fmt.Fprintf(w, "storm of %s, seed %d: %d faults, %d of them while another fault was active; settled within %s\n",
-		r.duration.Round(time.Second), r.seed, r.faultCount(), r.storm.overlaps, r.settled.Round(100*time.Millisecond))
+		r.duration.Round(time.Second), r.seed, r.faultCount(), r.storm.overlaps, r.settleTime.Round(100*time.Millisecond))
 	_, _ = fmt.Fprintln(w, "requests")
 	line("requested clicks", v.requests)
 	line("attempts", v.attempts)

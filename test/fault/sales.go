@@ -33,7 +33,7 @@ const (
 // External.
 type saleAttempt struct {
 	External string `json:"external"`
-	// Target is the index of the target, which is the participant of the sale.
+	// Target is the index of the target to which the sale must be attributed.
 	Target int   `json:"target"`
 	Amount int64 `json:"amount"`
 	// Click is the click id of the sale. If it is zero, the sale has the promo code of
@@ -158,9 +158,9 @@ func (s *seller) report(a saleAttempt) saleAttempt {
 }
 
 func (s *seller) send(a *saleAttempt) error {
-	to := s.load.targets[a.Target]
+	target := s.load.targets[a.Target]
 	fields := map[string]any{
-		"event_type": purchase, "external_transaction_id": a.External, "amount_cents": a.Amount, "currency": "EUR", "promo_code": to.promo,
+		"event_type": purchase, "external_transaction_id": a.External, "amount_cents": a.Amount, "currency": "EUR", "promo_code": target.promo,
 	}
 	if a.Click != uuid.Nil {
 		delete(fields, "promo_code")
@@ -176,7 +176,7 @@ func (s *seller) send(a *saleAttempt) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+to.secret)
+	request.Header.Set("Authorization", "Bearer "+target.secret)
 	response, err := s.client.Do(request)
 	if err != nil {
 		return err

@@ -40,19 +40,19 @@ type object = map[string]any
 func openShops(ctx context.Context, api service.API, hooks *receiver) ([]target, error) {
 	tokens := make([]string, partners)
 	for n := range tokens {
-		about := object{"name": "Pat " + strconv.Itoa(n), "country": "DE"}
+		fields := object{"name": "Pat " + strconv.Itoa(n), "country": "DE"}
 		var err error
-		if tokens[n], err = register(ctx, api, "partner", n, about); err != nil {
+		if tokens[n], err = register(ctx, api, "partner", n, fields); err != nil {
 			return nil, err
 		}
 	}
 	var targets []target
 	for n := range merchants {
-		some, err := openShop(ctx, api, hooks, n, tokens)
+		shopTargets, err := openShop(ctx, api, hooks, n, tokens)
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, some...)
+		targets = append(targets, shopTargets...)
 	}
 	return targets, nil
 }
@@ -121,17 +121,17 @@ var endpointSubscriptions = [merchants][][]string{{{"*"}, {conversionCreated, "c
 // openEndpoints registers the webhook endpoints of a merchant. It is called before the
 // first event.
 func openEndpoints(ctx context.Context, api service.API, hooks *receiver, merchant int, token string) error {
-	for _, follows := range endpointSubscriptions[merchant] {
+	for _, subscriptions := range endpointSubscriptions[merchant] {
 		var created struct{ ID, SigningSecret string }
-		asked := object{"url": hooks.nextURL(), "subscriptions": follows}
-		if err := api.Call(ctx, http.MethodPost, "/webhooks", token, asked, &created); err != nil {
+		body := object{"url": hooks.nextURL(), "subscriptions": subscriptions}
+		if err := api.Call(ctx, http.MethodPost, "/webhooks", token, body, &created); err != nil {
 			return err
 		}
 		id, err := uuid.Parse(created.ID)
 		if err != nil {
 			return err
 		}
-		if err := hooks.addEndpoint(endpoint{id: id, merchant: merchant, subscriptions: follows}, created.SigningSecret); err != nil {
+		if err := hooks.addEndpoint(endpoint{id: id, merchant: merchant, subscriptions: subscriptions}, created.SigningSecret); err != nil {
 			return err
 		}
 	}
@@ -184,22 +184,22 @@ func clickCounts(ctx context.Context, api service.API, targets []target) (map[uu
 func emailOf(kind string, n int) string { return kind + strconv.Itoa(n) + "@example.com" }
 
 // register creates an account and returns its access token.
-func register(ctx context.Context, api service.API, kind string, n int, about object) (string, error) {
-	about["email"], about["password"] = emailOf(kind, n), password
+func register(ctx context.Context, api service.API, kind string, n int, fields object) (string, error) {
+	fields["email"], fields["password"] = emailOf(kind, n), password
 	var response struct{ AccessToken string }
-	err := api.Call(ctx, http.MethodPost, "/auth/"+kind+"/register", "", about, &response)
+	err := api.Call(ctx, http.MethodPost, "/auth/"+kind+"/register", "", fields, &response)
 	return response.AccessToken, err
 }
 
 // checkHealth returns an error unless the health check at the URL returns 200.
-func checkHealth(ctx context.Context, at string) error {
-	_, err := get(ctx, at)
+func checkHealth(ctx context.Context, url string) error {
+	_, err := get(ctx, url)
 	return err
 }
 
 // get returns the body of a GET request. It returns an error if the status is not 200.
-func get(ctx context.Context, at string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+func get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func get(ctx context.Context, at string) ([]byte, error) {
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %d %s", at, response.StatusCode, text)
+		err = fmt.Errorf("%s: %d %s", url, response.StatusCode, text)
 	}
 	return text, err
 }

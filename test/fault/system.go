@@ -87,14 +87,15 @@ func (s *server) open() error {
 	return err
 }
 
-// restart stops the server, or kills it if kill is set, and starts it again after lasts.
-func (s *server) restart(kill bool, lasts time.Duration) error {
+// restart stops the server, or kills it if kill is set. It starts the server again after
+// the given downtime.
+func (s *server) restart(kill bool, downtime time.Duration) error {
 	if kill {
 		s.running.Kill()
 	} else if err := s.stop(); err != nil {
 		return err
 	}
-	time.Sleep(lasts)
+	time.Sleep(downtime)
 	return s.open()
 }
 
@@ -107,11 +108,12 @@ func (s *server) stop() error {
 	return s.running.Stop(ctx)
 }
 
-func (s *server) pause(lasts time.Duration) error {
+// pause stops the server with SIGSTOP and continues it after the given time.
+func (s *server) pause(duration time.Duration) error {
 	if err := syscall.Kill(s.running.Pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
-	time.Sleep(lasts)
+	time.Sleep(duration)
 	return syscall.Kill(s.running.Pid, syscall.SIGCONT)
 }
 
@@ -194,8 +196,8 @@ func (s *system) startWires(collectors int) error {
 
 // redisSettings returns the settings of a process that connects to Redis through a wire.
 func (s *system) redisSettings(wire int) []string {
-	at := "redis://" + s.wires[wire].Listen
-	return []string{"TRIBUTARY_REDIS_URL=" + at + "/0", "TRIBUTARY_CACHE_REDIS_URL=" + at + "/" + strconv.Itoa(cacheDatabase)}
+	address := "redis://" + s.wires[wire].Listen
+	return []string{"TRIBUTARY_REDIS_URL=" + address + "/0", "TRIBUTARY_CACHE_REDIS_URL=" + address + "/" + strconv.Itoa(cacheDatabase)}
 }
 
 // testKey returns a fixed key of 32 bytes that all processes of the storm share.

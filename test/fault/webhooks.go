@@ -60,7 +60,7 @@ type salesVerdict struct {
 	// repeated counts the reports that were acknowledged with status 409.
 	repeated, conversions int
 	// repetitions counts the arrivals of an event that the endpoint had already received.
-	// senderKilled counts the arrivals whose sender was killed before it got the
+	// senderKilled counts the arrivals for which the core was killed before it got the
 	// response.
 	events, deliveries, arrivals, repetitions, senderKilled int
 
@@ -218,7 +218,7 @@ func (v *salesVerdict) checkArrivals(h salesHistory, t outbox) map[eventAtEndpoi
 		events[t.events[i].ID] = event{&t.events[i], sha256.Sum256(t.events[i].Body)}
 	}
 	received := make(map[eventAtEndpoint]bool)
-	// lost contains the arrivals that the service must send again, because the sender was
+	// lost contains the webhooks that the service must send again, because the core was
 	// killed before it got the response.
 	lost := make(map[eventAtEndpoint]arrival)
 	for _, a := range h.arrivals {
@@ -264,15 +264,15 @@ func (v *salesVerdict) checkEvents(h salesHistory, t outbox, received map[eventA
 	for i := range t.events {
 		event := &t.events[i]
 		for n := range h.endpoints {
-			to := &h.endpoints[n]
-			if to.workspace != event.WorkspaceID || !to.subscribesTo(event.Type) {
+			e := &h.endpoints[n]
+			if e.workspace != event.WorkspaceID || !e.subscribesTo(event.Type) {
 				continue
 			}
 			what := fmt.Sprintf("%s %s at endpoint %d", event.Type, event.ID, n)
 			if !received[eventAtEndpoint{n, event.ID}] {
 				v.missingEvents = append(v.missingEvents, what)
 			}
-			k := key{to.id, event.ID}
+			k := key{e.id, event.ID}
 			if found := statuses[k]; !slices.Equal(found, []string{string(affiliate.DeliveryDelivered)}) {
 				v.wrongDeliveries = append(v.wrongDeliveries, fmt.Sprintf("%s: %q", what, found))
 			}

@@ -16,8 +16,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// salesFixture is a history of sales and webhooks and an outbox that match. Tests change
-// one of them, so that they no longer match.
+// salesFixture contains a history of sales and webhooks, and an outbox that matches the
+// history. Tests change the history or the outbox, so that they no longer match.
 type salesFixture struct {
 	history salesHistory
 	outbox  outbox
@@ -67,7 +67,7 @@ func newSalesFixture() *salesFixture {
 	f.addConversion(soldRepeated, newID(f.now))
 	f.addConversion(soldAfterLoss, f.history.sales[soldAfterLoss].ResponseID)
 	f.addConversion(soldInOtherWorkspace, f.history.sales[soldInOtherWorkspace].ResponseID)
-	f.outbox.conversions[2].ParticipantID = nil // its click is not stored yet
+	f.outbox.conversions[2].ParticipantID = nil // the click of this conversion is not stored yet
 	f.addEvent(first, "link.created", "")
 	f.addEvent(first, "commission.created", "")
 	// The core was killed while it sent an event, and the event was sent again.
@@ -80,11 +80,11 @@ func newSalesFixture() *salesFixture {
 // addConversion stores a conversion and publishes its event.
 func (f *salesFixture) addConversion(attempt int, id uuid.UUID) {
 	a := f.history.sales[attempt]
-	to := f.history.targets[a.Target]
+	target := f.history.targets[a.Target]
 	f.outbox.conversions = append(f.outbox.conversions, conversionRow{
-		WorkspaceID: to.workspace, ID: id, ExternalTransactionID: a.External, AmountCents: a.Amount, ParticipantID: &to.participant,
+		WorkspaceID: target.workspace, ID: id, ExternalTransactionID: a.External, AmountCents: a.Amount, ParticipantID: &target.participant,
 	})
-	f.addEvent(to.workspace, conversionCreated, a.External)
+	f.addEvent(target.workspace, conversionCreated, a.External)
 }
 
 // addEvent stores an event and its deliveries, and adds its arrivals.
@@ -103,7 +103,8 @@ func (f *salesFixture) addEvent(workspace uuid.UUID, eventType, external string)
 	}
 }
 
-// lastArrival returns the last arrival of an endpoint.
+// lastArrival returns the last arrival of an endpoint. It ignores the event that was sent
+// twice.
 func (f *salesFixture) lastArrival(endpoint int) *arrival {
 	n := len(f.history.arrivals) - 1
 	for f.history.arrivals[n].Endpoint != endpoint || f.history.arrivals[n].ID == f.history.arrivals[0].ID {
@@ -114,8 +115,8 @@ func (f *salesFixture) lastArrival(endpoint int) *arrival {
 
 // removeArrival removes an endpoint's last arrival.
 func (f *salesFixture) removeArrival(endpoint int) {
-	gone := *f.lastArrival(endpoint)
-	f.history.arrivals = slices.DeleteFunc(f.history.arrivals, func(a arrival) bool { return a == gone })
+	removed := *f.lastArrival(endpoint)
+	f.history.arrivals = slices.DeleteFunc(f.history.arrivals, func(a arrival) bool { return a == removed })
 }
 
 func TestCheckSales_MatchingHistoryHasNoViolations(t *testing.T) {
@@ -142,7 +143,7 @@ func TestCheckSales_FindsViolations(t *testing.T) {
 		want   []string
 	}{
 		"a conversion that is not stored": {func(f *salesFixture) { f.outbox.conversions = f.outbox.conversions[1:] }, []string{"conversions missing"}},
-		"a conversion acknowledged by a 409 that is not stored": {func(f *salesFixture) {
+		"a conversion that was acknowledged with 409 but is not stored": {func(f *salesFixture) {
 			f.outbox.conversions = slices.Delete(f.outbox.conversions, 1, 2)
 		}, []string{"conversions missing"}},
 		"a duplicated conversion": {func(f *salesFixture) {
@@ -167,37 +168,37 @@ func TestCheckSales_FindsViolations(t *testing.T) {
 		"a conversion of another participant": {func(f *salesFixture) {
 			f.outbox.conversions[2].ParticipantID = &f.history.targets[1].participant
 		}, []string{"conversions mismatched"}},
-		"a promo code that attributes nothing":    {func(f *salesFixture) { f.outbox.conversions[1].ParticipantID = nil }, []string{"conversions mismatched"}},
-		"a report that was never acknowledged":    {func(f *salesFixture) { f.history.sales[soldRepeated].Outcome = refused }, []string{"conversions unacknowledged"}},
-		"a response with status 500":              {func(f *salesFixture) { f.history.sales[soldRefused].Outcome = unexpected }, []string{"wrong responses to conversions"}},
-		"a 409 to the first report":               {func(f *salesFixture) { f.history.sales[soldRefused].Outcome = unsent }, []string{"wrong responses to conversions"}},
-		"a 201 after a 201":                       {func(f *salesFixture) { f.history.sales = append(f.history.sales, f.history.sales[soldOnce]) }, []string{"wrong responses to conversions"}},
-		"an event that did not arrive":            {func(f *salesFixture) { f.removeArrival(someEvents) }, []string{"events missing"}},
-		"an event that did not arrive everywhere": {func(f *salesFixture) { f.removeArrival(allEvents) }, []string{"events missing"}},
-		"a conversion without an event":           {func(f *salesFixture) { f.removeEvent(otherWorkspace) }, []string{"events missing"}},
-		"a conversion in two events":              {func(f *salesFixture) { f.addEvent(f.history.targets[1].workspace, conversionCreated, "a") }, []string{"events duplicated"}},
+		"a conversion that is not attributed by its promo code": {func(f *salesFixture) { f.outbox.conversions[1].ParticipantID = nil }, []string{"conversions mismatched"}},
+		"a report that was never acknowledged":                  {func(f *salesFixture) { f.history.sales[soldRepeated].Outcome = refused }, []string{"conversions unacknowledged"}},
+		"a response with status 500":                            {func(f *salesFixture) { f.history.sales[soldRefused].Outcome = unexpected }, []string{"wrong responses to conversions"}},
+		"a 409 to the first report":                             {func(f *salesFixture) { f.history.sales[soldRefused].Outcome = unsent }, []string{"wrong responses to conversions"}},
+		"a 201 after a 201":                                     {func(f *salesFixture) { f.history.sales = append(f.history.sales, f.history.sales[soldOnce]) }, []string{"wrong responses to conversions"}},
+		"an event that did not arrive":                          {func(f *salesFixture) { f.removeArrival(someEvents) }, []string{"events missing"}},
+		"an event that arrived at only one of two endpoints":    {func(f *salesFixture) { f.removeArrival(allEvents) }, []string{"events missing"}},
+		"a conversion without an event":                         {func(f *salesFixture) { f.removeEvent(otherWorkspace) }, []string{"events missing"}},
+		"a conversion in two events":                            {func(f *salesFixture) { f.addEvent(f.history.targets[1].workspace, conversionCreated, "a") }, []string{"events duplicated"}},
 		"an arrival of an unknown event": {func(f *salesFixture) {
 			f.repeatArrival(allEvents).ID = affiliate.WireID(affiliate.NewID[affiliate.Event](f.now))
 		}, []string{"events unexplained"}},
-		"an arrival without an id":                   {func(f *salesFixture) { f.repeatArrival(allEvents).ID = "" }, []string{"events unexplained"}},
-		"an arrival at an unknown endpoint":          {func(f *salesFixture) { f.repeatArrival(allEvents).Endpoint = -1 }, []string{"events unexplained"}},
-		"an arrival at another workspace's endpoint": {func(f *salesFixture) { f.repeatArrival(allEvents).Endpoint = otherWorkspace }, []string{"events unexplained"}},
-		"an arrival without a subscription": {func(f *salesFixture) {
+		"an arrival without an id":                       {func(f *salesFixture) { f.repeatArrival(allEvents).ID = "" }, []string{"events unexplained"}},
+		"an arrival at an unknown endpoint":              {func(f *salesFixture) { f.repeatArrival(allEvents).Endpoint = -1 }, []string{"events unexplained"}},
+		"an arrival at an endpoint of another workspace": {func(f *salesFixture) { f.repeatArrival(allEvents).Endpoint = otherWorkspace }, []string{"events unexplained"}},
+		"an arrival of an event to which the endpoint does not subscribe": {func(f *salesFixture) {
 			f.addEvent(f.history.targets[0].workspace, "link.created", "")
 			f.repeatArrival(allEvents).Endpoint = someEvents
 		}, []string{"events unexplained"}},
-		"another body":                              {func(f *salesFixture) { f.lastArrival(allEvents).Body[0]++ }, []string{"events changed"}},
-		"another body in a repeated send":           {func(f *salesFixture) { f.repeatArrival(allEvents).Body[0]++ }, []string{"events changed"}},
-		"a bad signature":                           {func(f *salesFixture) { f.lastArrival(allEvents).Forged = "no" }, []string{"events forged"}},
-		"a bad signature of an unknown event":       {func(f *salesFixture) { a := f.repeatArrival(allEvents); a.ID, a.Forged = "x", "no" }, []string{"events unexplained", "events forged"}},
-		"an event without a delivery":               {func(f *salesFixture) { f.outbox.deliveries = f.outbox.deliveries[1:] }, []string{"deliveries"}},
-		"a pending delivery":                        {func(f *salesFixture) { f.outbox.deliveries[0].Status = "pending" }, []string{"deliveries"}},
-		"a dead-lettered delivery":                  {func(f *salesFixture) { f.outbox.deliveries[0].Status = "dead_lettered" }, []string{"deliveries"}},
-		"two deliveries of one event":               {func(f *salesFixture) { f.outbox.deliveries = append(f.outbox.deliveries, f.outbox.deliveries[0]) }, []string{"deliveries"}},
-		"a delivery of an unknown event":            {func(f *salesFixture) { f.addDelivery(allEvents, newID(f.now)) }, []string{"deliveries"}},
-		"a delivery without a subscription":         {func(f *salesFixture) { f.addDelivery(someEvents, f.outbox.events[4].ID) }, []string{"deliveries"}},
-		"a lost send that was not repeated":         {func(f *salesFixture) { f.history.arrivals = f.history.arrivals[:len(f.history.arrivals)-1] }, []string{"lost sends not repeated"}},
-		"a lost send whose repetition was lost too": {func(f *salesFixture) { f.history.arrivals[len(f.history.arrivals)-1].SenderKilled = true }, []string{"lost sends not repeated"}},
+		"another body":                        {func(f *salesFixture) { f.lastArrival(allEvents).Body[0]++ }, []string{"events changed"}},
+		"another body in a repeated send":     {func(f *salesFixture) { f.repeatArrival(allEvents).Body[0]++ }, []string{"events changed"}},
+		"a bad signature":                     {func(f *salesFixture) { f.lastArrival(allEvents).Forged = "no" }, []string{"events forged"}},
+		"a bad signature of an unknown event": {func(f *salesFixture) { a := f.repeatArrival(allEvents); a.ID, a.Forged = "x", "no" }, []string{"events unexplained", "events forged"}},
+		"an event without a delivery":         {func(f *salesFixture) { f.outbox.deliveries = f.outbox.deliveries[1:] }, []string{"deliveries"}},
+		"a pending delivery":                  {func(f *salesFixture) { f.outbox.deliveries[0].Status = "pending" }, []string{"deliveries"}},
+		"a dead-lettered delivery":            {func(f *salesFixture) { f.outbox.deliveries[0].Status = "dead_lettered" }, []string{"deliveries"}},
+		"two deliveries of one event":         {func(f *salesFixture) { f.outbox.deliveries = append(f.outbox.deliveries, f.outbox.deliveries[0]) }, []string{"deliveries"}},
+		"a delivery of an unknown event":      {func(f *salesFixture) { f.addDelivery(allEvents, newID(f.now)) }, []string{"deliveries"}},
+		"a delivery of an event to which the endpoint does not subscribe": {func(f *salesFixture) { f.addDelivery(someEvents, f.outbox.events[4].ID) }, []string{"deliveries"}},
+		"a lost send that was not repeated":                               {func(f *salesFixture) { f.history.arrivals = f.history.arrivals[:len(f.history.arrivals)-1] }, []string{"lost sends not repeated"}},
+		"a lost send whose repetition was lost too":                       {func(f *salesFixture) { f.history.arrivals[len(f.history.arrivals)-1].SenderKilled = true }, []string{"lost sends not repeated"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newSalesFixture()

@@ -43,15 +43,15 @@ type load struct {
 	client             *http.Client
 
 	merchant, partner, secretKey, publicKey string
-	// reads contains the paths of all GET routes in the OpenAPI document, with parameters
-	// in braces.
-	reads []string
+	// readPaths contains the paths of all GET routes in the OpenAPI document, with
+	// parameters in braces.
+	readPaths []string
 
 	counter atomic.Int64
 	clicks  atomic.Int64 // acknowledged clicks
 	mu      sync.Mutex
-	// writes counts the requests that are not GET requests by method and path, in which
-	// ids are replaced by {id}.
+	// writes counts the requests that are not GET requests, by method and path. In the
+	// path, ids are replaced by {id}.
 	writes map[string]writeCount
 	// ids maps the name of a path parameter to the newest id that a response contained.
 	ids      map[string]string
@@ -82,7 +82,7 @@ func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 		_ = json.Unmarshal(response, &read) // some responses are empty
 		return read
 	}
-	text := func(from object, key string) string { value, _ := from[key].(string); return value }
+	text := func(response object, key string) string { value, _ := response[key].(string); return value }
 	l.merchant = text(step(http.MethodPost, "/auth/merchant/register", "", object{
 		"email": "merchant@example.com", "password": password, "name": "Mia", "workspaceName": "Shop",
 	}), "accessToken")
@@ -108,11 +108,11 @@ func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	paths, _ := document["paths"].(object)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		operations, _ := paths[path].(object)
-		if _, reads := operations["get"]; reads {
-			l.reads = append(l.reads, strings.TrimPrefix(path, "/api/v1"))
+		if _, hasGet := operations["get"]; hasGet {
+			l.readPaths = append(l.readPaths, strings.TrimPrefix(path, "/api/v1"))
 		}
 	}
-	if len(l.reads) == 0 {
+	if len(l.readPaths) == 0 {
 		faults = append(faults, errors.New("the OpenAPI document has no routes"))
 	}
 	// The result is not checked, because an earlier commit may not have webhooks.
@@ -120,8 +120,9 @@ func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	return l, errors.Join(faults...)
 }
 
-// while sends requests as long as the function do runs, and returns the error of do.
-func (l *load) while(ctx context.Context, do func(context.Context) error) error {
+// sendDuring calls action and sends requests until action returns. It returns the error
+// of action.
+func (l *load) sendDuring(ctx context.Context, action func(context.Context) error) error {
 	var group sync.WaitGroup
 	var over atomic.Bool
 	for range workers {
@@ -131,7 +132,7 @@ func (l *load) while(ctx context.Context, do func(context.Context) error) error 
 			}
 		})
 	}
-	err := do(ctx)
+	err := action(ctx)
 	over.Store(true)
 	group.Wait()
 	return err
@@ -144,18 +145,18 @@ func (l *load) round(ctx context.Context) {
 	n := int(l.counter.Add(1))
 	order := fmt.Sprintf("order-%d", n)
 	program := "/programs/" + l.id("programId")
-	sold := object{"event_type": "purchase", "external_transaction_id": order, "amount_cents": 10000, "currency": "EUR"}
+	report := object{"event_type": "purchase", "external_transaction_id": order, "amount_cents": 10000, "currency": "EUR"}
 	click := l.call(ctx, http.MethodPost, clicksPath, "", object{"public_key": l.publicKey, "referral_code": referralCode, "url": "https://shop.example.com/"})
 	clickID, _ := click["click_id"].(string)
 	if clickID != "" {
 		l.clicks.Add(1)
 	}
 	if n%2 == 0 && clickID != "" {
-		sold["click_id"] = clickID
+		report["click_id"] = clickID
 	} else {
-		sold["promo_code"] = promoCode
+		report["promo_code"] = promoCode
 	}
-	sale := l.call(ctx, http.MethodPost, "/conversions", l.secretKey, sold)
+	sale := l.call(ctx, http.MethodPost, "/conversions", l.secretKey, report)
 	l.storeID("conversionId", sale)
 	commission, _ := sale["commission"].(object)
 	if id, _ := commission["id"].(string); id != "" {
@@ -194,9 +195,9 @@ func (l *load) round(ctx context.Context) {
 	}
 	c := changes[n%len(changes)]
 	l.storeID(c.id, l.call(ctx, c.method, c.path, c.credential, c.body))
-	const readsEach = 4
-	for i := range readsEach {
-		path := l.fillParameters(l.reads[(n*readsEach+i)%len(l.reads)])
+	const readsPerRound = 4
+	for i := range readsPerRound {
+		path := l.fillParameters(l.readPaths[(n*readsPerRound+i)%len(l.readPaths)])
 		credential := l.merchant
 		switch {
 		case strings.HasPrefix(path, "/partner/"):
@@ -315,8 +316,9 @@ func (l *load) storeID(name string, response object) {
 }
 
 // verdict prints the number of responses by status. It returns an error if a request
-// failed, or if no request of a kind has succeeded: a response with a status from 400 to
-// 499 is no failure, but then the request tests nothing.
+// failed, or if no request of a kind has succeeded. A response with a status from 400 to
+// 499 is not a failure. But a kind of request that gets only such responses tests
+// nothing.
 func (l *load) verdict() error {
 	for _, status := range slices.Sorted(maps.Keys(l.statuses)) {
 		say("%6d × %d", l.statuses[status], status)

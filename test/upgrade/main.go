@@ -1,6 +1,6 @@
 // Command upgrade checks that the binaries of an earlier commit work on the current
-// schema of the database. In an upgrade they must, because `core migrate` runs before the
-// processes are replaced.
+// schema of the database. This is necessary because in an upgrade `core migrate` runs
+// while the processes of the earlier version are still running.
 //
 //	make schema                  test the newest commit without the newest migration
 //	make schema BASE=<commit>    test the given commit
@@ -103,7 +103,7 @@ func upgrade(ctx context.Context, dir, before, after string) (err error) {
 	}
 	defer func() { err = errors.Join(l.verdict(), err, s.logs()) }()
 	say("running the earlier binaries on their own schema, then during and after the migration")
-	err = l.while(ctx, func(ctx context.Context) error {
+	err = l.sendDuring(ctx, func(ctx context.Context) error {
 		if err := sleep(ctx, phase); err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func upgrade(ctx context.Context, dir, before, after string) (err error) {
 	if err := s.start(ctx); err != nil {
 		return fmt.Errorf("the earlier binaries do not start on the current schema: %w", err)
 	}
-	if err := l.while(ctx, func(ctx context.Context) error { return sleep(ctx, phase) }); err != nil {
+	if err := l.sendDuring(ctx, func(ctx context.Context) error { return sleep(ctx, phase) }); err != nil {
 		return err
 	}
 	return s.awaitClicks(ctx, l.clicks.Load())

@@ -13,10 +13,10 @@ import (
 
 const (
 	migrationsFolder = "storage/postgres/migrations"
-	// firstRuled is the number of the first migration to which a rule applies: the
-	// binaries without the migration must work on the schema with it. Earlier migrations
-	// were written before this rule existed.
-	firstRuled = 9
+	// firstCompatible is the number of the first migration that must be compatible: the
+	// binaries of the commit before the migration must work on the schema after the
+	// migration. Earlier migrations were written before this rule existed.
+	firstCompatible = 9
 )
 
 // plan is the commit whose binaries are tested on the current schema.
@@ -27,10 +27,9 @@ type plan struct {
 	reason     string
 }
 
-// choose returns the plan of a run. If base is set, the plan tests the commit base.
+// choose returns the plan of a run. If base names a commit, the plan tests this commit.
 // Otherwise it tests the newest commit without the newest migration. If this commit also
-// lacks a migration to which the rule does not apply, the plan tests the commit before
-// HEAD.
+// lacks a migration that need not be compatible, the plan tests the commit before HEAD.
 func choose(ctx context.Context, base string) (p plan, err error) {
 	present, err := os.ReadDir(migrationsFolder)
 	if err != nil {
@@ -53,10 +52,10 @@ func choose(ctx context.Context, base string) (p plan, err error) {
 		base = added + "^"
 	}
 	p, err = planFor(ctx, base, names, "the newest commit without the newest migration")
-	if err != nil || allRuled(p.migrations) {
+	if err != nil || allCompatible(p.migrations) {
 		return p, err
 	}
-	return planFor(ctx, "HEAD~1", names, fmt.Sprintf("the last commit, because no newer migration from %04d on exists", firstRuled))
+	return planFor(ctx, "HEAD~1", names, fmt.Sprintf("the commit before HEAD, because the newest commit without the newest migration lacks migrations before %04d", firstCompatible))
 }
 
 func planFor(ctx context.Context, base string, present []string, reason string) (plan, error) {
@@ -77,11 +76,11 @@ func planFor(ctx context.Context, base string, present []string, reason string) 
 	return p, nil
 }
 
-// allRuled reports whether migrations is not empty and the rule applies to all of them.
-func allRuled(migrations []string) bool {
+// allCompatible reports whether there are migrations and all of them must be compatible.
+func allCompatible(migrations []string) bool {
 	for _, name := range migrations {
 		number, _, _ := strings.Cut(name, "_")
-		if n, err := strconv.Atoi(number); err != nil || n < firstRuled {
+		if n, err := strconv.Atoi(number); err != nil || n < firstCompatible {
 			return false
 		}
 	}

@@ -37,22 +37,22 @@ func TestChoose(t *testing.T) {
 
 	first := commit(migration("0007_old.sql"))
 	commit(migration("0008_old.sql"))
-	last := commit("code.go")
+	beforeHead := commit("code.go")
 	commit("more.go")
-	// All migrations are older than the rule, so the last commit is tested.
-	want("", last)
+	// All migrations are older than the rule, so the commit before HEAD is tested.
+	want("", beforeHead)
 	want(first, first, "0008_old.sql")
 	appendLine(t, migration("0009_new.sql"))
 	head, err := commits.Resolve(t.Context(), "HEAD")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want("", head, "0009_new.sql") // not committed yet
+	want("", head, "0009_new.sql") // the migration is not committed yet
 	commit(migration("0009_new.sql"))
 	want("", head, "0009_new.sql")
 	commit("code.go")
 	want("", head, "0009_new.sql")
-	commit(migration("0009_new.sql")) // changed before its release
+	commit(migration("0009_new.sql")) // the migration is changed before its release
 	want("", head, "0009_new.sql")
 	ninth := mustResolve(t, "HEAD")
 	commit(migration("0010_newer.sql"))

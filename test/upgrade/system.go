@@ -32,7 +32,7 @@ const (
 // system is a core, a gateway and a collector of an earlier commit, and a new database.
 type system struct {
 	dir, binaries string
-	database      string // its URL
+	database      string // the URL of the database
 	environment   []string
 	// gateway and collector are the addresses of the public ports. metrics contains the
 	// address of the metrics port of each process.
@@ -139,8 +139,9 @@ func isReady(ctx context.Context, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// awaitClicks waits until at least want clicks are stored.
-func (s *system) awaitClicks(ctx context.Context, want int64) (err error) {
+// awaitClicks waits until all acknowledged clicks are stored. acknowledged is their
+// number.
+func (s *system) awaitClicks(ctx context.Context, acknowledged int64) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.database)
@@ -153,11 +154,11 @@ func (s *system) awaitClicks(ctx context.Context, want int64) (err error) {
 		if err := conn.QueryRow(ctx, "select count(*) from clicks").Scan(&stored); err != nil {
 			return err
 		}
-		if stored >= want {
+		if stored >= acknowledged {
 			return nil
 		}
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
-			return fmt.Errorf("only %d of %d acknowledged clicks are stored", stored, want)
+			return fmt.Errorf("only %d of %d acknowledged clicks are stored", stored, acknowledged)
 		}
 	}
 }
