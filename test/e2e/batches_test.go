@@ -68,22 +68,22 @@ func TestConversionBatches(t *testing.T) {
 	click := f.click(t)
 	key := sys.client().withCredential(f.secretKey)
 	const path = "/api/v1/conversions/batch"
-	one, two := purchase(click), purchase(click)
+	sale1, sale2 := purchase(click), purchase(click)
 
-	got := key.post(t, path, object{"conversions": []object{one, two}}).wantStatus(http.StatusOK).wantFields(object{
+	got := key.post(t, path, object{"conversions": []object{sale1, sale2}}).wantStatus(http.StatusOK).wantFields(object{
 		"summary": object{"total": 2, "succeeded": 2, "failed": 0}, "results.0.index": 0, "results.0.success": true, "results.0.status_code": 201,
-		"results.1.external_transaction_id": two["external_transaction_id"], "results.1.conversion.attributed": true, "results.1.code": nil,
+		"results.1.external_transaction_id": sale2["external_transaction_id"], "results.1.conversion.attributed": true, "results.1.code": nil,
 	})
 	if got.text("results.0.id") != got.text("results.0.conversion.id") {
 		t.Errorf("results.0.id and results.0.conversion.id differ: %s", got.body)
 	}
-	three := purchase(click)
-	key.post(t, path, object{"conversions": []object{one, three, three, purchase("")}}).wantStatus(http.StatusMultiStatus).wantFields(object{
+	sale3 := purchase(click)
+	key.post(t, path, object{"conversions": []object{sale1, sale3, sale3, purchase("")}}).wantStatus(http.StatusMultiStatus).wantFields(object{
 		"summary":               object{"total": 4, "succeeded": 1, "failed": 3},
 		"results.0.status_code": 409, "results.0.code": "CONVERSION_DUPLICATE", "results.0.id": nil, "results.0.conversion": nil,
 		"results.1.status_code": 201, "results.2.code": "CONVERSION_DUPLICATE", "results.3.status_code": 422, "results.3.code": "NO_ATTRIBUTION_SIGNAL",
 	})
-	key.post(t, path, object{"conversions": []object{one, two}}).wantError(http.StatusUnprocessableEntity, "BULK_ALL_FAILED").
+	key.post(t, path, object{"conversions": []object{sale1, sale2}}).wantError(http.StatusUnprocessableEntity, "BULK_ALL_FAILED").
 		wantFields(object{"results.1.code": "CONVERSION_DUPLICATE", "summary.failed": 2})
 
 	t.Run("a customer's payments keep their order", func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestConversionBatches(t *testing.T) {
 		key.post(t, path, object{"conversions": []object{}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions")
 		f.report(t, good).wantStatus(http.StatusCreated)
 	})
-	t.Run("a batch of 500 with an idempotency key", func(t *testing.T) {
+	t.Run("a batch of 500 can be repeated with its idempotency key", func(t *testing.T) {
 		many := make([]object, 500)
 		for i := range many {
 			many[i] = purchase(click)
@@ -226,7 +226,7 @@ func TestAttributionAudit(t *testing.T) {
 			"total": 2, "data.0.decision_id": current.text("decision_id"), "data.1.superseded_by": current.text("decision_id"),
 		})
 	})
-	t.Run("decisions are listed", func(t *testing.T) {
+	t.Run("decisions can be listed and filtered", func(t *testing.T) {
 		today := sys.clock.now().UTC().Format(time.DateOnly)
 		for query, total := range map[string]int{
 			"attributed=true": 2, "attributed=false": 0, "reason_code=CLICK_MATCHED": 1, "reason_code=CLICK_EXPIRED": 0, "program_id=" + f.program: 2,
@@ -264,7 +264,7 @@ func TestAttributionAudit(t *testing.T) {
 			t.Errorf("%d conversions were stored", after-before)
 		}
 	})
-	t.Run("credentials are checked", func(t *testing.T) {
+	t.Run("only secret keys of the same workspace and mode can read the audit", func(t *testing.T) {
 		sys.client().get(t, path+"/decisions").wantError(http.StatusUnauthorized, "INVALID_SECRET_KEY")
 		f.merchant.get(t, path+"/decisions").wantOutcome(forbidden)
 		sys.client().withCredential(f.publicKey).get(t, path+"/decisions").wantOutcome(forbidden)

@@ -47,7 +47,7 @@ func testClicks(t *testing.T, sys *system) {
 		sys.client().withHeader("X-Public-Key", f.publicKey).send(t, http.MethodPost, url, body).wantStatus(http.StatusCreated)
 		sys.client().send(t, http.MethodPost, url, object{"referral_code": f.code, "public_key": f.publicKey}).wantStatus(http.StatusCreated)
 	})
-	t.Run("a page of any origin may send clicks, also as a beacon", func(t *testing.T) {
+	t.Run("a page of any origin may send clicks with fetch or sendBeacon", func(t *testing.T) {
 		beacon := sys.client().withHeader("Content-Type", "text/plain;charset=UTF-8").withHeader("Origin", "https://blog.example").
 			send(t, http.MethodPost, url, object{"referral_code": f.code, "public_key": f.publicKey}).wantStatus(http.StatusCreated)
 		if origin := beacon.header.Get("Access-Control-Allow-Origin"); origin != "*" {

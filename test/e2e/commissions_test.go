@@ -18,7 +18,7 @@ func testCommissions(t *testing.T, sys *system) {
 		return f.merchant.patch(t, f.commissionPath(id)+"/"+name, body)
 	}
 
-	t.Run("the detail has the attribution and the rules", func(t *testing.T) {
+	t.Run("a commission contains its attribution decision and its rules", func(t *testing.T) {
 		click := withHold.click(t)
 		sale := purchase(click)
 		created := withHold.report(t, sale).wantStatus(http.StatusCreated)

@@ -214,11 +214,11 @@ func TestHTTP(t *testing.T) {
 		for origin, allowed := range map[string]string{
 			"https://app.example": "https://app.example", "https://evil.example": "", "http://app.example": "", "https://app.example.evil.example": "", "null": "",
 		} {
-			from := anonymous.withHeader("Origin", origin)
-			if got := from.get(t, "/api/v1/health"); got.header.Get("Access-Control-Allow-Origin") != allowed || got.header.Get("Vary") != "Origin" {
+			client := anonymous.withHeader("Origin", origin)
+			if got := client.get(t, "/api/v1/health"); got.header.Get("Access-Control-Allow-Origin") != allowed || got.header.Get("Vary") != "Origin" {
 				t.Errorf("for the origin %s Access-Control-Allow-Origin is %q and Vary %q, want %q and Origin", origin, got.header.Get("Access-Control-Allow-Origin"), got.header.Get("Vary"), allowed)
 			}
-			preflight := from.withHeader("Access-Control-Request-Method", http.MethodPatch).do(t, http.MethodOptions, "/api/v1/programs/1", nil).wantStatus(http.StatusNoContent)
+			preflight := client.withHeader("Access-Control-Request-Method", http.MethodPatch).do(t, http.MethodOptions, "/api/v1/programs/1", nil).wantStatus(http.StatusNoContent)
 			if got := preflight.header.Get("Access-Control-Allow-Methods"); (got != "") != (allowed != "") {
 				t.Errorf("a preflight request from %s returns the methods %q, want methods: %t", origin, got, allowed != "")
 			}
@@ -248,9 +248,9 @@ func testRequestIDs(t *testing.T, sys *system) {
 				t.Errorf("%s: X-Request-Id %q was replaced by %q", url, valid, got)
 			}
 		}
-		for _, other := range []string{"", strings.Repeat("x", 129), "with space", "tab\there", "é"} {
-			if got := requestID(other); !isNewID(got) {
-				t.Errorf("%s: X-Request-Id %q was replaced by %q, want a new UUIDv7", url, other, got)
+		for _, invalid := range []string{"", strings.Repeat("x", 129), "with space", "tab\there", "é"} {
+			if got := requestID(invalid); !isNewID(got) {
+				t.Errorf("%s: X-Request-Id %q was replaced by %q, want a new UUIDv7", url, invalid, got)
 			}
 		}
 		if first, second := requestID(""), requestID(""); first == second {

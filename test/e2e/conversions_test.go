@@ -58,10 +58,10 @@ func testConversions(t *testing.T, sys *system) {
 		early["occurred_at"] = sys.clock.now().Add(-6 * time.Minute).UTC().Format(time.RFC3339Nano)
 		wantUnattributed(early, "CLICK_AFTER_CONVERSION")
 	})
-	t.Run("if the first signal is invalid, the next one is used", func(t *testing.T) {
-		both := purchase(f.click(t))
-		both["promo_code"] = "SAVE10"
-		f.report(t, both).wantStatus(http.StatusCreated).wantFields(object{"attributed": true, "attribution.method": "click"})
+	t.Run("an unknown promo code does not affect a valid click", func(t *testing.T) {
+		sale := purchase(f.click(t))
+		sale["promo_code"] = "SAVE10"
+		f.report(t, sale).wantStatus(http.StatusCreated).wantFields(object{"attributed": true, "attribution.method": "click"})
 	})
 	t.Run("events without an amount earn nothing by default", func(t *testing.T) {
 		lead := object{"event_type": "lead", "external_transaction_id": uniqueName("lead"), "click_id": f.click(t)}

@@ -1,5 +1,6 @@
 // Package e2e_test runs the whole service and uses it like a client: through REST, gRPC
-// and the collector. The tests describe the behaviour of the product.
+// and the collector. The tests describe the behaviour of the product. To get an overview,
+// read these files first:
 //
 //	main_use_case_test.go      the main use case, from a click to an approved commission
 //	main_use_case_grpc_test.go the main use case over gRPC

@@ -30,7 +30,7 @@ func TestFilters(t *testing.T) {
 	other.reportSale(t, other.click(t), nil)
 	f.createBatch(t, object{}).wantStatus(http.StatusCreated)
 
-	t.Run("commissions of a participant", func(t *testing.T) {
+	t.Run("commissions can be filtered by participant", func(t *testing.T) {
 		for _, path := range []string{"/api/v1/commissions", f.programPath() + "/commissions"} {
 			f.merchant.get(t, path+"?pageSize=2&page=2&participantId="+f.participant).wantStatus(http.StatusOK).
 				wantFields(object{"total": 3, "data.0.participantId": f.participant})
@@ -43,7 +43,7 @@ func TestFilters(t *testing.T) {
 		f.merchant.get(t, "/api/v1/commissions?participantId="+other.participant+"&search=pia").wantStatus(http.StatusOK).wantFields(object{"total": 1})
 		f.merchant.get(t, "/api/v1/commissions?participantId="+other.participant+"&programId="+f.program).wantStatus(http.StatusOK).wantFields(object{"total": 0})
 	})
-	t.Run("dates of payouts and fraud events", func(t *testing.T) {
+	t.Run("payouts and fraud events can be filtered by date", func(t *testing.T) {
 		today, tomorrow := sys.clock.now().UTC().Format(time.DateOnly), sys.clock.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 		for path, total := range map[string]int{"/api/v1/payouts": 1, "/api/v1/fraud/events": 4} {
 			f.merchant.get(t, path+"?dateFrom="+today+"&dateTo="+today+"&timezone=UTC").wantStatus(http.StatusOK).wantFields(object{"total": total})
@@ -52,7 +52,7 @@ func TestFilters(t *testing.T) {
 			f.merchant.get(t, path+"?timezone=Nowhere").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "timezone")
 		}
 	})
-	t.Run("programmes by name", func(t *testing.T) {
+	t.Run("programmes can be searched by name", func(t *testing.T) {
 		id := f.merchant.createProgram(t, object{"name": "Årets 100% bästa"})
 		for _, search := range []string{"årets", "ÅRETS%20100%25", "%20Årets%20"} {
 			f.merchant.get(t, "/api/v1/programs?search="+search).wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.id": id})

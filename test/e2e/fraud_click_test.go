@@ -71,7 +71,7 @@ func TestClickDetails_ReachAuditAndFraudRules(t *testing.T) {
 		id := click(t, "203.0.113.7", nil)
 		f.reportSale(t, id, nil).wantFields(object{"fraud.flagged": true, "fraud.signals.0.rule": "blocked_country", "fraud.signals.0.score": 50, "commission.needs_review": true})
 	})
-	t.Run("another country", func(t *testing.T) {
+	t.Run("a country that is not blocked", func(t *testing.T) {
 		f.reportSale(t, click(t, "198.51.100.7", nil), nil).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}})
 	})
 	t.Run("a blocked country without consent", func(t *testing.T) {

@@ -42,7 +42,7 @@ func testOperations(t *testing.T, sys *system) {
 			}
 		}
 	})
-	t.Run("the public ports have no metrics or health checks", func(t *testing.T) {
+	t.Run("the public ports do not serve the routes of the metrics port", func(t *testing.T) {
 		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/debug/pprof/", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"} {
 			anonymous.get(t, path).wantOutcome(notFound)
 			anonymous.send(t, http.MethodGet, sys.edge+path, nil).wantOutcome(notFound)

@@ -51,7 +51,7 @@ func TestPayouts(t *testing.T) {
 		"data.0.participantId": f.participant, "data.0.commissionCount": 1, "data.0.commissionCents": 2000, "data.0.adjustmentCents": 0, "data.0.amountCents": 2000,
 	})
 
-	t.Run("idempotency keys are checked", func(t *testing.T) {
+	t.Run("a batch needs a valid idempotency key", func(t *testing.T) {
 		for _, key := range []string{"", "has space", strings.Repeat("x", 81), "ü"} {
 			f.merchant.withHeader("Idempotency-Key", key).post(t, batchesPath, object{}).wantError(http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED")
 		}
@@ -201,7 +201,7 @@ func TestPayouts_AreReducedWithTheirCommissions(t *testing.T) {
 			sales := make([]response, 5)
 			for i := range sales {
 				fields := object{}
-				if i == 4 { // the last sale, so that its fraud event is the newest
+				if i == 4 { // only the last sale is a self-referral, so that its fraud event is the newest
 					fields["customer_email"] = strings.Replace(f.partner.email, "@", "+shop@", 1)
 				}
 				sales[i] = f.reportSale(t, click, fields)

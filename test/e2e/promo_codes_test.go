@@ -100,14 +100,14 @@ func TestSignalPrecedence(t *testing.T) {
 	f.merchant.patch(t, f.programPath()+"/partners/"+other+"/approve", nil).wantStatus(http.StatusOK)
 	f.createPromoCode(t, "coupon", object{"participantId": other}).wantStatus(http.StatusCreated)
 	click := f.click(t)
-	both := func() response {
+	reportWithBothSignals := func() response {
 		sale := purchase(click)
 		sale["promo_code"] = "Coupon"
 		return f.report(t, sale).wantStatus(http.StatusCreated)
 	}
-	both().wantFields(object{"attribution.method": "click", "attribution.participant_id": f.participant})
+	reportWithBothSignals().wantFields(object{"attribution.method": "click", "attribution.participant_id": f.participant})
 	f.merchant.patch(t, f.programPath(), object{"signalPrecedence": "promo_code_first"}).wantStatus(http.StatusOK)
-	both().wantFields(object{"attribution.method": "promo_code", "attribution.participant_id": other, "attribution.reason_code": "PROMO_CODE_MATCHED"})
+	reportWithBothSignals().wantFields(object{"attribution.method": "promo_code", "attribution.participant_id": other, "attribution.reason_code": "PROMO_CODE_MATCHED"})
 	// The trace of the attribution decision also contains the click, which was not used.
 	var trace map[string]any
 	if err := sys.oneRow(t, &trace, `select trace->'candidates' as candidates from attribution_decisions order by decided_at desc, id desc limit 1`); err != nil {
@@ -178,7 +178,7 @@ func TestReattribution_CanBeUndone(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	f := sys.newFixture(t, "test", rules(object{"percentage": 30, "recurring": object{"enabled": false}}))
-	elsewhere := sys.newFixtureFor(t, f.merchant, sys.newPartner(t).inMode("test"), nil)
+	otherProgram := sys.newFixtureFor(t, f.merchant, sys.newPartner(t).inMode("test"), nil)
 	third := f.createApplicants(t, "Third")[0]
 	f.merchant.patch(t, f.programPath()+"/partners/"+third.participant+"/approve", nil).wantStatus(http.StatusOK)
 	click := f.click(t)
@@ -192,7 +192,7 @@ func TestReattribution_CanBeUndone(t *testing.T) {
 	}
 	first := pay("c-1").wantFields(object{"commission.amount_cents": 3000})
 	pay("c-1").wantFields(object{"attribution.reason_code": "RECURRING_LIMIT_REACHED"})
-	reattribute(first, elsewhere.participant)
+	reattribute(first, otherProgram.participant)
 	reattribute(first, f.participant).wantFields(object{"commission.amount_cents": 3000, "attribution.method": "manual"})
 
 	// The customer c-2 is bound to the fixture's partner. One order of c-2 is attributed
@@ -203,7 +203,7 @@ func TestReattribution_CanBeUndone(t *testing.T) {
 	byCode := promoCodeSale("third")
 	byCode["customer_id"] = "c-2"
 	order := f.report(t, byCode).wantStatus(http.StatusCreated).wantFields(object{"attribution.participant_id": third.participant})
-	reattribute(order, elsewhere.participant)
+	reattribute(order, otherProgram.participant)
 	renewal := promoCodeSale("nobodys")
 	renewal["customer_id"], renewal["event_type"] = "c-2", "renewal"
 	f.report(t, renewal).wantStatus(http.StatusCreated).wantFields(object{"attribution.method": "customer", "attribution.participant_id": f.participant})

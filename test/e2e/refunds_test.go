@@ -29,7 +29,7 @@ func TestRefunds(t *testing.T) {
 		return f.merchant.get(t, f.participantPath()+"/ledger").wantStatus(http.StatusOK)
 	}
 
-	t.Run("partial refunds and then the rest", func(t *testing.T) {
+	t.Run("a sale can be refunded in parts", func(t *testing.T) {
 		sale := f.reportSale(t, click, object{"amount_cents": 9999})
 		external, commission := sale.text("external_transaction_id"), sale.text("commission.id")
 		f.refund(t, external, object{"amount_cents": 3333, "reason": "One of three"}).wantStatus(http.StatusCreated).wantFields(object{
@@ -64,7 +64,7 @@ func TestRefunds(t *testing.T) {
 		f.sys.client().withCredential(f.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).
 			wantFields(object{"status": "partially_refunded", "refunded_amount_cents": 2500, "refunds.0.external_refund_id": "early"})
 	})
-	t.Run("refunds and their sale at the same time", func(t *testing.T) {
+	t.Run("refunds that are reported at the same time as their sale are applied", func(t *testing.T) {
 		for range 5 {
 			external := uniqueName("race")
 			concurrently(11, func(i int) response {

@@ -110,7 +110,7 @@ func TestReviewOfCommissions(t *testing.T) {
 			})
 		}
 	})
-	t.Run("concurrent approvals and rejections change the status once, or twice", func(t *testing.T) {
+	t.Run("concurrent approvals and rejections change the status once or twice", func(t *testing.T) {
 		id := withoutHold.earnCommission(t)
 		responses := concurrently(40, func(i int) response {
 			verb := "/approve"
@@ -146,7 +146,7 @@ func TestCommissionStats(t *testing.T) {
 	approved := f.reportSale(t, click, object{"amount_cents": 1005}).text("commission.id")
 	f.reportSale(t, click, object{"amount_cents": 9000})
 	f.reportSale(t, click, object{"amount_cents": 5000, "currency": "EUR"})
-	elsewhere := other.reportSale(t, other.click(t), object{"amount_cents": 4000})
+	otherSale := other.reportSale(t, other.click(t), object{"amount_cents": 4000})
 	f.merchant.patch(t, f.commissionPath(approved)+"/approve", nil).wantStatus(http.StatusOK)
 
 	all := object{
@@ -161,7 +161,7 @@ func TestCommissionStats(t *testing.T) {
 	for _, path := range []string{f.programPath() + "/commissions/stats?", "/api/v1/commissions/stats?programId=" + f.program + "&"} {
 		for query, count := range map[string]int{
 			"": 3, "status=approved": 1, "status=pending": 2, "status=paid": 0, "needsReview=true": 1, "needsReview=false": 2,
-			"dateTo=2020-01-01": 0, "search=" + elsewhere.text("external_transaction_id"): 0, "search=order-": 3, "status=pending&needsReview=true&dateFrom=" + today: 1,
+			"dateTo=2020-01-01": 0, "search=" + otherSale.text("external_transaction_id"): 0, "search=order-": 3, "status=pending&needsReview=true&dateFrom=" + today: 1,
 		} {
 			stats := f.merchant.get(t, path+query).wantStatus(http.StatusOK).wantFields(object{"totalCount": count})
 			list := strings.Replace(path, "/stats", "", 1) + query

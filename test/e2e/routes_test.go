@@ -393,7 +393,7 @@ func TestRoles(t *testing.T) {
 		}
 	}
 
-	t.Run("a removed member", func(t *testing.T) {
+	t.Run("a removed member cannot call a route", func(t *testing.T) {
 		sys.exec(t, "delete from members where user_id = $1", owner.id)
 		owner.get(t, "/api/v1/programs").wantOutcome(unauthorized)
 	})

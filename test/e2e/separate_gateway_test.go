@@ -11,7 +11,7 @@ func TestSeparateGateway(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{separateProcesses: true, env: map[string]string{"TRIBUTARY_LIMIT_AUTH": "10"}})
 
-	t.Run("readiness includes the core", func(t *testing.T) {
+	t.Run("the readiness of the gateway includes the core", func(t *testing.T) {
 		sys.client().get(t, "/api/v1/health/ready").wantStatus(http.StatusOK).wantFields(object{"status": "ok"})
 	})
 	t.Run("from registration to approval", func(t *testing.T) {

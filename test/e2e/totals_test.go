@@ -24,7 +24,7 @@ func TestTotals(t *testing.T) {
 		wantTotalFor(t, f.merchant.apiClient, path, total, header, rows)
 	}
 
-	t.Run("a list counts to 100,000", func(t *testing.T) {
+	t.Run("a list counts at most 100,000 items", func(t *testing.T) {
 		const insert = `
 			insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id)
 			select $1, gen_random_uuid(), 'test', now() + n * interval '1 second', 'system', 'test.fill', 'test', $1 from generate_series($2::int, $3::int) n`
@@ -36,7 +36,7 @@ func TestTotals(t *testing.T) {
 		wantTotal(t, path+"&page=1001", 100_000, "true", 2)
 		wantTotal(t, path+"&page=2000", 100_000, "true", 0)
 	})
-	t.Run("a search counts to 10,000", func(t *testing.T) {
+	t.Run("a search counts at most 10,000 items", func(t *testing.T) {
 		path := f.programPath() + "/promo-codes?pageSize=100"
 		sys.exec(t, `
 			insert into promo_codes (workspace_id, id, mode, program_id, participant_id, code, discount_type, discount_value, active, sync_to_processor, sync_status, created_at, updated_at)
@@ -53,7 +53,7 @@ func TestTotals(t *testing.T) {
 		wantTotal(t, path+"&search=bulk&page=101", 10_000, "true", 1)
 		wantTotal(t, path+"&search=bulk-1000", 3, "", 3)
 	})
-	t.Run("stats of a search count to 10,000", func(t *testing.T) {
+	t.Run("the statistics of a search count at most 10,000 commissions", func(t *testing.T) {
 		f.earnCommission(t)
 		insertCopies := func(t *testing.T, first, last int) {
 			t.Helper()
@@ -81,7 +81,7 @@ func TestTotals(t *testing.T) {
 		wantTotal(t, "/api/v1/commissions?search=many-&pageSize=100", 10_000, "true", 100)
 		wantTotal(t, "/api/v1/commissions?search=many-&pageSize=100&page=101", 10_000, "true", 1)
 	})
-	t.Run("a partner's search of the public programmes counts to 10,000", func(t *testing.T) {
+	t.Run("a partner's search in the public programmes counts at most 10,000 programmes", func(t *testing.T) {
 		sys.exec(t, `
 			insert into programs
 			select copy.* from programs p, generate_series(1, 10001) n,

@@ -239,14 +239,14 @@ func TestPing(t *testing.T) {
 			t.Errorf("the endpoint has changed:\nbefore %s\nafter  %s", before, after)
 		}
 	})
-	t.Run("no server at the address", func(t *testing.T) {
-		free := listen(t)
-		_ = free.Close()
-		closed := merchant.createEndpoint(t, "https://"+free.Addr().String()+"/", nil).wantStatus(http.StatusCreated).text("id")
+	t.Run("a ping to an address without a server", func(t *testing.T) {
+		unused := listen(t)
+		_ = unused.Close()
+		closed := merchant.createEndpoint(t, "https://"+unused.Addr().String()+"/", nil).wantStatus(http.StatusCreated).text("id")
 		merchant.post(t, webhooksPath+"/"+closed+"/test-ping", nil).wantStatus(http.StatusOK).
 			wantFields(object{"success": false, "httpStatusCode": nil, "errorMessage": "connection_refused"})
 	})
-	t.Run("a certificate that is not trusted", func(t *testing.T) {
+	t.Run("a ping to a server whose certificate is not trusted", func(t *testing.T) {
 		stranger := merchant.createEndpoint(t, startUntrustedReceiver(t), nil).wantStatus(http.StatusCreated).text("id")
 		merchant.post(t, webhooksPath+"/"+stranger+"/test-ping", nil).wantStatus(http.StatusOK).
 			wantFields(object{"success": false, "httpStatusCode": nil, "errorMessage": "tls_error"})

@@ -84,9 +84,9 @@ func TestMembers(t *testing.T) {
 	owner.patch(t, owner.memberPath(), object{"role": "admin"}).wantError(http.StatusConflict, "LAST_OWNER")
 
 	// The removal of a member ends all sessions of the member.
-	elsewhere := viewer.login(t)
+	otherSession := viewer.login(t)
 	admin.do(t, http.MethodDelete, viewer.memberPath(), nil).wantStatus(http.StatusNoContent)
-	for _, ended := range []account{viewer, elsewhere} {
+	for _, ended := range []account{viewer, otherSession} {
 		ended.get(t, workspacePath).wantOutcome(unauthorized)
 		sys.client().post(t, "/api/v1/auth/refresh", object{"refreshToken": ended.refresh}).wantError(http.StatusUnauthorized, "REFRESH_TOKEN_INVALID")
 	}

@@ -76,11 +76,11 @@ type seller struct {
 func (s *sales) start(seed uint64, sellers int) {
 	s.saleAcknowledged = make(chan struct{})
 	for n := range sellers {
-		one := &seller{
+		started := &seller{
 			sales: s, number: n, rand: rand.New(rand.NewPCG(seed, 1<<32+uint64(n))), // #nosec G404 -- not for security
 			client: &http.Client{Transport: &http.Transport{}, Timeout: clientTimeout},
 		}
-		s.load.done.Go(one.run)
+		s.load.done.Go(started.run)
 	}
 }
 
