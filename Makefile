@@ -74,7 +74,7 @@ build: ## build the binaries into bin/, without cgo
 	CGO_ENABLED=0 go build -trimpath -ldflags='$(VERSION_FLAGS)' -o bin/ ./cmd/...
 
 .PHONY: lint
-lint: ## check the code against .golangci.yaml, formatting included
+lint: prose ## check the code against .golangci.yaml, and the language
 	$(LINT) run ./...
 
 # Generated files follow the texts that they are generated from.
