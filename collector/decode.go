@@ -61,8 +61,9 @@ var fieldNames = [fieldCount]string{
 
 const utmPrefix = "utm."
 
-// Maximum lengths of stored values, in code points. DECISIONS.md specifies maxCode. The
-// other bounds keep values small enough for index entries of the database.
+// Maximum lengths of stored values, in code points. DECISIONS.md specifies maxCode.
+// maxText and maxShortText keep values small enough for index entries of the database.
+// URLs are not part of any index.
 const (
 	maxCode      = 100
 	maxURL       = 2048

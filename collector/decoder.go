@@ -35,7 +35,7 @@ type decoder struct {
 // document parses the whole body. It returns a fault if the body as a whole is invalid,
 // and otherwise "".
 func (d *decoder) document() (fault string) {
-	isObject := d.Space() == '{'
+	isObject := d.SkipSpace() == '{'
 	ok := isObject && d.fields("") || !isObject && d.skip()
 	switch {
 	case d.fault != "":
@@ -45,7 +45,7 @@ func (d *decoder) document() (fault string) {
 	case !isObject:
 		return "must be a JSON object"
 	}
-	if d.Space(); d.Pos < len(d.Data) {
+	if d.SkipSpace(); d.Pos < len(d.Data) {
 		return "must not continue after the JSON object"
 	}
 	return ""
@@ -55,7 +55,7 @@ func (d *decoder) document() (fault string) {
 // is utmPrefix).
 func (d *decoder) fields(prefix string) bool {
 	return d.object(func(name string) bool {
-		c := d.Space()
+		c := d.SkipSpace()
 		field := fieldOf(prefix, name)
 		if prefix == "" && name == "utm" {
 			field = fieldCount
@@ -121,7 +121,7 @@ func blank(text string) bool {
 // parse the value of the field.
 func (d *decoder) object(value func(name string) bool) bool {
 	return d.list('}', func() bool {
-		if d.Space() != '"' {
+		if d.SkipSpace() != '"' {
 			return false
 		}
 		name, fault, ok := d.Text()
@@ -158,7 +158,7 @@ func (d *decoder) list(closing byte, item func() bool) bool {
 
 // skip skips a value of any type.
 func (d *decoder) skip() (ok bool) {
-	switch d.Space() {
+	switch d.SkipSpace() {
 	case '{':
 		return d.object(func(string) bool { return d.skip() })
 	case '[':
