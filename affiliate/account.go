@@ -17,7 +17,7 @@ const (
 )
 
 // BareAddress reports whether s is an e-mail address without a display name or a
-// comment. With those, one mailbox could open many accounts.
+// comment. Otherwise the owner of one mailbox could open many accounts.
 func BareAddress(s string) bool {
 	parsed, err := mail.ParseAddress(s)
 	return err == nil && parsed.Address == s
@@ -49,8 +49,8 @@ func (r Role) MayManage(other Role) bool {
 	return r == RoleOwner || r == RoleAdmin && other != RoleOwner
 }
 
-// Unmanageable returns the roles that a member of role r cannot manage.
-func (r Role) Unmanageable() []Role { return slices.DeleteFunc(Roles(), r.MayManage) }
+// UnmanageableRoles returns the roles that a member of role r cannot manage.
+func (r Role) UnmanageableRoles() []Role { return slices.DeleteFunc(Roles(), r.MayManage) }
 
 // CheckRoleChange checks whether a caller of role r may change the role of a member.
 // owners is the number of owners in the workspace. Errors: FORBIDDEN; LAST_OWNER if the
@@ -84,8 +84,8 @@ func (r Role) MayManageKeys() bool {
 	return r == RoleOwner || r == RoleAdmin || r == RoleDeveloper
 }
 
-// User is an account. A merchant's user belongs to one workspace, a partner's user
-// belongs to none.
+// User is an account. A merchant's user belongs to at most one workspace, a partner's
+// user belongs to none.
 type User struct {
 	ID        UserID
 	Kind      AccountKind

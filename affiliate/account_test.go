@@ -46,14 +46,14 @@ func wantReason(t *testing.T, call string, err error, reason affiliate.Reason) {
 	}
 }
 
-func TestUnmanageable(t *testing.T) {
-	if got := affiliate.RoleOwner.Unmanageable(); len(got) != 0 {
-		t.Errorf("RoleOwner.Unmanageable() = %v, want none", got)
+func TestUnmanageableRoles(t *testing.T) {
+	if got := affiliate.RoleOwner.UnmanageableRoles(); len(got) != 0 {
+		t.Errorf("RoleOwner.UnmanageableRoles() = %v, want none", got)
 	}
-	if got := affiliate.RoleAdmin.Unmanageable(); !slices.Equal(got, []affiliate.Role{affiliate.RoleOwner}) {
-		t.Errorf("RoleAdmin.Unmanageable() = %v, want only owner", got)
+	if got := affiliate.RoleAdmin.UnmanageableRoles(); !slices.Equal(got, []affiliate.Role{affiliate.RoleOwner}) {
+		t.Errorf("RoleAdmin.UnmanageableRoles() = %v, want only owner", got)
 	}
-	if got := affiliate.RoleManager.Unmanageable(); !slices.Equal(got, affiliate.Roles()) {
-		t.Errorf("RoleManager.Unmanageable() = %v, want all roles", got)
+	if got := affiliate.RoleManager.UnmanageableRoles(); !slices.Equal(got, affiliate.Roles()) {
+		t.Errorf("RoleManager.UnmanageableRoles() = %v, want all roles", got)
 	}
 }

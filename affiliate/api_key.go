@@ -19,7 +19,7 @@ type APIKey struct {
 	LastUsedAt *time.Time // to the minute
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
-	RolledAt   *time.Time // when its successor was created; a key has at most one
+	RolledAt   *time.Time // when its successor was created; a key has at most one successor
 }
 
 // NewAPIKey is a key that is not stored yet, with the digest by which it is looked up.
@@ -28,8 +28,8 @@ type NewAPIKey struct {
 	Digest [sha256.Size]byte
 }
 
-// MaxSecretKeys bounds the live secret keys of a mode, including rolled keys in
-// their grace period.
+// MaxSecretKeys is the greatest number of active secret keys of a mode, including rolled
+// keys in their grace period.
 const MaxSecretKeys = 10
 
 // DefaultRollGrace is how long a rolled key keeps working.
@@ -57,16 +57,16 @@ func GenerateAPIKey(kind KeyKind, scope Scope, name string, at time.Time) (Key, 
 	return text, key
 }
 
-// Live reports whether the key authenticates at now.
-func (k APIKey) Live(now time.Time) bool {
+// Active reports whether the key authenticates requests at the given time.
+func (k APIKey) Active(now time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
 }
 
 // Roll returns k after a successor was created. k keeps working until the grace period
-// ends; without a grace period it stops at once. An earlier expiry is not moved.
-// Errors: NOT_FOUND if k is not live or already has a successor.
+// ends; without a grace period it stops at once. If k expires earlier, its expiry does
+// not change. Errors: NOT_FOUND if k is not active or already has a successor.
 func (k APIKey) Roll(grace time.Duration, at time.Time) (APIKey, error) {
-	if !k.Live(at) || k.RolledAt != nil {
+	if !k.Active(at) || k.RolledAt != nil {
 		return APIKey{}, Refuse(ReasonNotFound)
 	}
 	k.RolledAt = &at
@@ -80,20 +80,20 @@ func (k APIKey) Roll(grace time.Duration, at time.Time) (APIKey, error) {
 	return k, nil
 }
 
-// Revoke returns k after it was revoked. Errors: NOT_FOUND if k is not live, or if it
+// Revoke returns k after it was revoked. Errors: NOT_FOUND if k is not active, or if it
 // is a public key, which can only be rolled.
 func (k APIKey) Revoke(at time.Time) (APIKey, error) {
-	if !k.Live(at) || k.Kind != SecretKey {
+	if !k.Active(at) || k.Kind != SecretKey {
 		return APIKey{}, Refuse(ReasonNotFound)
 	}
 	k.RevokedAt = &at
 	return k, nil
 }
 
-// CheckSecretKeys checks whether a mode that has live secret keys may get another one.
-// live is their number. Errors: API_KEY_LIMIT_EXCEEDED.
-func CheckSecretKeys(live int) error {
-	if live >= MaxSecretKeys {
+// CheckSecretKeys checks whether a mode may get another secret key. active is the number
+// of its active secret keys. Errors: API_KEY_LIMIT_EXCEEDED.
+func CheckSecretKeys(active int) error {
+	if active >= MaxSecretKeys {
 		return Refuse(ReasonAPIKeyLimitExceeded)
 	}
 	return nil

@@ -20,7 +20,7 @@ func TestAPIKey_Roll(t *testing.T) {
 	}{
 		{name: "without expiry", grace: 2 * time.Hour, expires: pointer(at.Add(2 * time.Hour))},
 		{name: "an earlier expiry stays", key: affiliate.APIKey{ExpiresAt: &soon}, grace: 2 * time.Hour, expires: &soon},
-		{name: "a later expiry moves", key: affiliate.APIKey{ExpiresAt: &late}, grace: 2 * time.Hour, expires: pointer(at.Add(2 * time.Hour))},
+		{name: "a later expiry is replaced", key: affiliate.APIKey{ExpiresAt: &late}, grace: 2 * time.Hour, expires: pointer(at.Add(2 * time.Hour))},
 		{name: "without grace period", key: affiliate.APIKey{ExpiresAt: &late}, expires: &late, revoked: true},
 		{name: "expired", key: affiliate.APIKey{ExpiresAt: &past}, refused: affiliate.ReasonNotFound},
 		{name: "revoked", key: affiliate.APIKey{RevokedAt: &at}, refused: affiliate.ReasonNotFound},
@@ -38,8 +38,8 @@ func TestAPIKey_Roll(t *testing.T) {
 			if got.RolledAt == nil || !got.RolledAt.Equal(at) {
 				t.Errorf("RolledAt is %v, want %v", got.RolledAt, at)
 			}
-			if (got.RevokedAt != nil) != tc.revoked || got.Live(at) == tc.revoked {
-				t.Errorf("RevokedAt is %v, and Live() = %v; want revoked: %v", got.RevokedAt, got.Live(at), tc.revoked)
+			if (got.RevokedAt != nil) != tc.revoked || got.Active(at) == tc.revoked {
+				t.Errorf("RevokedAt is %v, and Active() = %v; want revoked: %v", got.RevokedAt, got.Active(at), tc.revoked)
 			}
 		})
 	}
@@ -53,15 +53,15 @@ func TestAPIKey_Revoke(t *testing.T) {
 		key     affiliate.APIKey
 		refused affiliate.Reason
 	}{
-		"live":    {key: affiliate.APIKey{Kind: affiliate.SecretKey}},
+		"active":  {key: affiliate.APIKey{Kind: affiliate.SecretKey}},
 		"public":  {key: affiliate.APIKey{Kind: affiliate.PublicKey}, refused: affiliate.ReasonNotFound},
 		"expired": {key: affiliate.APIKey{Kind: affiliate.SecretKey, ExpiresAt: &at}, refused: affiliate.ReasonNotFound},
 		"revoked": {key: affiliate.APIKey{Kind: affiliate.SecretKey, RevokedAt: &at}, refused: affiliate.ReasonNotFound},
 	} {
 		got, err := tc.key.Revoke(at)
 		wantReason(t, name, err, tc.refused)
-		if err == nil && got.Live(at) {
-			t.Errorf("%s: the key is live after its revocation", name)
+		if err == nil && got.Active(at) {
+			t.Errorf("%s: the key is active after its revocation", name)
 		}
 	}
 }

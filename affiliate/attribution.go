@@ -278,8 +278,8 @@ type Decision struct {
 	// refers to. They are nil if Reason does not refer to a known click.
 	ClickedAt *time.Time `json:"-"`
 	ExpiresAt *time.Time `json:"-"`
-	// Earns is set if the conversion earns a commission.
-	Earns *Earning `json:"-"`
+	// Earning is set if the conversion earns a commission.
+	Earning *Earning `json:"-"`
 	// FraudAction is the action that the fraud policy required. It is empty if the
 	// fraud rules do not suspect the conversion.
 	FraudAction FraudAction `json:"-"`
@@ -465,7 +465,7 @@ func (a *attribution) computeEarning(d *Decision, winner *signal) (why Attributi
 	calc := earner.calculate(a.in, d.RecurringIndex)
 	calc.ReviewReasons = append(calc.ReviewReasons, reviews...)
 	earner.Rule.Source = calc.Source
-	d.Earns = &Earning{Earner: earner, Calculation: calc}
+	d.Earning = &Earning{Earner: earner, Calculation: calc}
 	a.trace.Rule, a.trace.Calculation = &earner.Rule, &calc
 	switch winner.Type {
 	case ByPromoCode:

@@ -48,9 +48,9 @@ func fullRules() *rapid.Generator[Rules] {
 		r.MinOrderCents = maybe(t, rapid.Int64Range(0, 5_000), "minimum")
 		r.CapCents = maybe(t, rapid.Int64Range(0, 5_000), "cap")
 		r.Recurring = Recurring{
-			Once:        rapid.IntRange(0, 4).Draw(t, "once") == 0,
-			MaxMonths:   maybe(t, rapid.IntRange(1, 3), "months"),
-			MaxPayments: maybe(t, rapid.IntRange(1, 4), "payments"),
+			FirstPaymentOnly: rapid.IntRange(0, 4).Draw(t, "once") == 0,
+			MaxMonths:        maybe(t, rapid.IntRange(1, 3), "months"),
+			MaxPayments:      maybe(t, rapid.IntRange(1, 4), "payments"),
 		}
 		byRevenue := rapid.Bool().Draw(t, "tiers by revenue")
 		threshold := int64(0)
@@ -93,7 +93,7 @@ func earners() *rapid.Generator[Earner] {
 				ParticipantApproved, ParticipantApproved, ParticipantApproved, ParticipantSuspended,
 			}).Draw(t, "participant status"),
 			ParticipantErased: rapid.IntRange(0, 5).Draw(t, "erased") == 0,
-			PriorTotals:       PriorTotals{rapid.Int64Range(0, 16).Draw(t, "brought"), rapid.Int64Range(0, 16).Draw(t, "brought revenue")},
+			PriorTotals:       PriorTotals{rapid.Int64Range(0, 16).Draw(t, "prior conversions"), rapid.Int64Range(0, 16).Draw(t, "prior revenue")},
 		}
 		if rate := maybe(t, rates(), "group rate"); rate != nil {
 			e.Rule.Group = &GroupRate{Name: "Friends", Rate: *rate}
@@ -147,8 +147,8 @@ func attributionInputs() *rapid.Generator[AttributionInputs] {
 			LineItems:   lineItems().Draw(t, "lines"),
 		}
 		modes := rapid.SampledFrom([]Mode{ModeTest, ModeTest, ModeTest, ModeTest, ModeLive})
-		named := rapid.IntRange(1, 3).Draw(t, "named signals")
-		if named&1 != 0 {
+		reportedSignals := rapid.IntRange(1, 3).Draw(t, "reported signals")
+		if reportedSignals&1 != 0 {
 			in.Click = ref(NewID[Click](clickedAt))
 			if rapid.IntRange(0, 4).Draw(t, "click found") > 0 {
 				received := instants().Draw(t, "received")
@@ -158,7 +158,7 @@ func attributionInputs() *rapid.Generator[AttributionInputs] {
 				}
 			}
 		}
-		if named&2 != 0 {
+		if reportedSignals&2 != 0 {
 			in.PromoCode = strPtr("spring10")
 			if rapid.IntRange(0, 4).Draw(t, "promo code found") > 0 {
 				in.FoundPromoCode = &FoundPromoCode{

@@ -33,10 +33,10 @@ func TestAttribute_Properties(t *testing.T) {
 			t.Fatalf("attributed %v with %d eligible candidates", d.Attributed, winners)
 		case d.Attributed != (d.Method != nil), d.Attributed != (d.Program != nil), d.Attributed != (d.Participant != nil):
 			t.Fatalf("attributed %v, but method %v, programme %v, participant %v", d.Attributed, d.Method, d.Program, d.Participant)
-		case d.Earns != nil && !d.Attributed:
+		case d.Earning != nil && !d.Attributed:
 			t.Fatal("the conversion earns a commission, but is not attributed")
-		case (d.Earns != nil) != (d.Rule != nil), (d.Earns != nil) != (d.Calculation != nil):
-			t.Fatalf("earns %v, but rule %v and calculation %v", d.Earns, d.Rule, d.Calculation)
+		case (d.Earning != nil) != (d.Rule != nil), (d.Earning != nil) != (d.Calculation != nil):
+			t.Fatalf("earns %v, but rule %v and calculation %v", d.Earning, d.Rule, d.Calculation)
 		case (d.Click != nil) != (d.Attributed && *d.Method == ByClick), (d.PromoCode != nil) != (d.Attributed && *d.Method == ByPromoCode):
 			t.Fatalf("method %v, but click %v and promo code %v", d.Method, d.Click, d.PromoCode)
 		case (d.Link != nil) != (d.Click != nil):
@@ -90,8 +90,8 @@ func TestAttribute_LosingSignalsDoNotChangeTheAmount(t *testing.T) {
 			alone.Customer = &FoundCustomer{Payments: in.Customer.Payments}
 		}
 		withoutLosers := Attribute(alone)
-		if withoutLosers.Reason != d.Reason || *withoutLosers.Participant != *d.Participant || !reflect.DeepEqual(withoutLosers.Earns, d.Earns) {
-			t.Fatalf("without the losing signals, the decision is %s: %+v\nwant %s: %+v", withoutLosers.Reason, withoutLosers.Earns, d.Reason, d.Earns)
+		if withoutLosers.Reason != d.Reason || *withoutLosers.Participant != *d.Participant || !reflect.DeepEqual(withoutLosers.Earning, d.Earning) {
+			t.Fatalf("without the losing signals, the decision is %s: %+v\nwant %s: %+v", withoutLosers.Reason, withoutLosers.Earning, d.Reason, d.Earning)
 		}
 	})
 }
@@ -136,8 +136,8 @@ func TestExplain_ContainsNothingInternal(t *testing.T) {
 				t.Fatalf("the explanation names the other programme %s: %q", name, explanation)
 			}
 		}
-		if d.Attributed && d.Earns == nil != strings.Contains(explanation, "but earns no commission, because ") {
-			t.Fatalf("Earns is %v, but the explanation is %q", d.Earns, explanation)
+		if d.Attributed && d.Earning == nil != strings.Contains(explanation, "but earns no commission, because ") {
+			t.Fatalf("Earning is %v, but the explanation is %q", d.Earning, explanation)
 		}
 	})
 }

@@ -111,16 +111,16 @@ func TestAttribute_Reasons(t *testing.T) {
 			if d.EngineVersion != "3" {
 				t.Errorf("engine version %s, want 3", d.EngineVersion)
 			}
-			if d.Reason != tc.reason || d.Attributed != tc.attributed || (d.Earns != nil) != tc.earns {
+			if d.Reason != tc.reason || d.Attributed != tc.attributed || (d.Earning != nil) != tc.earns {
 				t.Fatalf("reason %s, attributed %v, earns %v; want %s, %v, a commission: %v",
-					d.Reason, d.Attributed, d.Earns, tc.reason, tc.attributed, tc.earns)
+					d.Reason, d.Attributed, d.Earning, tc.reason, tc.attributed, tc.earns)
 			}
 			if d.Attributed != (d.Method != nil && d.Program != nil && d.Participant != nil && d.Click != nil && d.Link != nil) {
 				t.Errorf("attributed %v, but method %v, programme %v, participant %v, click %v, link %v",
 					d.Attributed, d.Method, d.Program, d.Participant, d.Click, d.Link)
 			}
-			if (d.Earns != nil) != (d.Rule != nil && d.Calculation != nil) {
-				t.Errorf("earns %v, but the trace has rule %v and calculation %v", d.Earns, d.Rule, d.Calculation)
+			if (d.Earning != nil) != (d.Rule != nil && d.Calculation != nil) {
+				t.Errorf("earns %v, but the trace has rule %v and calculation %v", d.Earning, d.Rule, d.Calculation)
 			}
 			if !strings.Contains(d.Explanation, tc.explanation) || !strings.HasSuffix(d.Explanation, ".") {
 				t.Errorf("the explanation is %q, want a sentence with %q", d.Explanation, tc.explanation)

@@ -40,8 +40,8 @@ type Calculation struct {
 	FXDate   *string `json:"fx_date"`
 	Rounding string  `json:"rounding"`
 	// CappedAtOrderCap says that the amount was lowered to the maximum that the rules
-	// set for one order. CappedAtBase says that the amount was higher than the base
-	// after that, and was lowered to the base.
+	// set for one order. CappedAtBase says that the amount was still higher than the
+	// base, and was lowered to the base.
 	CappedAtOrderCap bool     `json:"capped_at_order_cap"`
 	CappedAtBase     bool     `json:"capped_at_base"`
 	AmountCents      int64    `json:"amount_cents"`
@@ -87,7 +87,7 @@ func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 		paid = Money{}
 	}
 	calc := Calculation{
-		BaseAmountCents: rules.NetBasis.Of(in.Sale),
+		BaseAmountCents: rules.NetBasis.BaseCents(in.Sale),
 		BaseCurrency:    paid.Currency,
 		NetBasis:        rules.NetBasis,
 		Rounding:        RoundingHalfUp,
@@ -159,22 +159,21 @@ func (c *Calculation) shareOfBase(numerator, denominator int64, s convertedBase)
 }
 
 // pay applies one rate to the whole base.
-func (c *Calculation) pay(rate sourcedRate, currency string, s convertedBase) {
+func (c *Calculation) pay(rate sourcedRate, programCurrency string, s convertedBase) {
 	c.Source = rate.source
 	if rate.flat() {
-		c.FlatCents, c.Currency, c.AmountCents = rate.FlatCents, currency, *rate.FlatCents
+		c.FlatCents, c.Currency, c.AmountCents = rate.FlatCents, programCurrency, *rate.FlatCents
 		return
 	}
 	bps := deref(rate.Bps)
-	c.RateBps, c.Currency, c.AmountCents = &bps, s.percentageCurrency(currency), c.shareOfBase(bps, WholeBps, s)
+	c.RateBps, c.Currency, c.AmountCents = &bps, s.percentageCurrency(programCurrency), c.shareOfBase(bps, WholeBps, s)
 }
 
 // percentageCurrency returns the currency of an amount that is a percentage of the base.
-// It is the currency of the base. If the event has no price, it is the given currency of
-// the programme.
-func (s convertedBase) percentageCurrency(currency string) string {
+// It is the currency of the base, or the programme's currency if the event has no price.
+func (s convertedBase) percentageCurrency(programCurrency string) string {
 	if s.currency == "" {
-		return currency
+		return programCurrency
 	}
 	return s.currency
 }
@@ -186,7 +185,7 @@ func (s convertedBase) percentageCurrency(currency string) string {
 //
 // A report has at most 100 lines, and the amount of a line is at most MaxAmountCents, so
 // the sums fit into 64 bits.
-func (c *Calculation) payLines(lines []pricedLine, currency string, s convertedBase) {
+func (c *Calculation) payLines(lines []pricedLine, programCurrency string, s convertedBase) {
 	allZero := !slices.ContainsFunc(lines, func(l pricedLine) bool { return l.AmountCents > 0 })
 	var weighted, totalWeight, flatTotal int64
 	orderFlatPaid, hasPercentage := false, false
@@ -211,11 +210,11 @@ func (c *Calculation) payLines(lines []pricedLine, currency string, s convertedB
 		}
 	}
 	if hasPercentage {
-		c.Currency = s.percentageCurrency(currency)
+		c.Currency = s.percentageCurrency(programCurrency)
 	} else {
-		c.Currency, c.FlatCents = currency, &flatTotal
+		c.Currency, c.FlatCents = programCurrency, &flatTotal
 	}
-	excludesFlat := c.Currency != currency
+	excludesFlat := c.Currency != programCurrency
 	for _, line := range lines {
 		c.Parts = append(c.Parts, CalculationPart{
 			ProductID: line.ProductID, AmountCents: line.AmountCents, Quantity: line.Quantity,

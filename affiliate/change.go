@@ -45,9 +45,9 @@ func (c Change[T]) orNil(current *T) *T {
 }
 
 // ChangedFields compares the JSON fields of two objects of one type. It returns the
-// fields that differ: was has their values in before, and is has their values in after.
-// The field version is not compared. Both maps are nil if nothing differs.
-func ChangedFields(before, after any) (was, is map[string]json.RawMessage, err error) {
+// fields that differ, once with their values in before and once with their values in
+// after. The field version is not compared. Both maps are nil if nothing differs.
+func ChangedFields(before, after any) (oldValues, newValues map[string]json.RawMessage, err error) {
 	old, err := jsonFields(before)
 	if err != nil {
 		return nil, nil, err
@@ -60,12 +60,12 @@ func ChangedFields(before, after any) (was, is map[string]json.RawMessage, err e
 		if name == "version" || string(old[name]) == string(value) {
 			continue
 		}
-		if was == nil {
-			was, is = map[string]json.RawMessage{}, map[string]json.RawMessage{}
+		if oldValues == nil {
+			oldValues, newValues = map[string]json.RawMessage{}, map[string]json.RawMessage{}
 		}
-		was[name], is[name] = old[name], value
+		oldValues[name], newValues[name] = old[name], value
 	}
-	return was, is, nil
+	return oldValues, newValues, nil
 }
 
 func jsonFields(object any) (map[string]json.RawMessage, error) {
@@ -77,20 +77,20 @@ func jsonFields(object any) (map[string]json.RawMessage, error) {
 	return fields, json.Unmarshal(text, &fields)
 }
 
-// RedactChange replaces the text of one field by shown(text) in both results of
+// RedactChange replaces the text of one field by redact(text) in both results of
 // ChangedFields. The audit log needs this, because its entries never change: it must not
 // contain text that an erasure of personal data would have to remove. A null stays null.
 // A field that did not change stays absent.
-func RedactChange(was, is map[string]json.RawMessage, field string, shown func(text string) string) error {
-	for _, side := range []map[string]json.RawMessage{was, is} {
-		value, changed := side[field]
+func RedactChange(oldValues, newValues map[string]json.RawMessage, field string, redact func(text string) string) error {
+	for _, values := range []map[string]json.RawMessage{oldValues, newValues} {
+		value, changed := values[field]
 		if !changed {
 			continue
 		}
 		var text *string
 		err := json.Unmarshal(value, &text)
 		if err == nil && text != nil {
-			side[field], err = json.Marshal(shown(*text))
+			values[field], err = json.Marshal(redact(*text))
 		}
 		if err != nil {
 			return fmt.Errorf("redact %s: %w", field, err)

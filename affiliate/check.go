@@ -1,7 +1,7 @@
 package affiliate
 
-// CheckAccounts is the job that compares data that is stored in two places, such as the
-// ledger and the balances.
+// CheckAccounts is the job that checks the bookkeeping. It compares data that is stored
+// in two places, such as the ledger and the balances. It does not concern user accounts.
 type CheckAccounts struct{}
 
 // Kind returns the name of the job.

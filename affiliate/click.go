@@ -47,7 +47,7 @@ type Click struct {
 	Consent        Consent
 	Language       string
 	Screen         string
-	IPHash         []byte // keyed with the key of the click's month
+	IPHash         []byte // HMAC with the key of the click's month (UTC)
 	IPPrefix       string // /24 or /48
 	UAHash         []byte
 	IsBot          bool
@@ -101,8 +101,8 @@ type ClickTarget struct {
 // why there is none.
 type ClickResolution struct {
 	Target ClickTarget
-	// Dead says why there is no target. It is empty if Target is set.
-	Dead ClickDeadReason
+	// DeadReason says why there is no target. It is empty if Target is set.
+	DeadReason ClickDeadReason
 }
 
 // ClickDeadLetter is a record of the click stream that could not be stored as a click,

@@ -49,17 +49,17 @@ type GroupRate struct {
 // 6).
 type RateSource string
 
-// The sources, the most specific first. FromEvent, FromLater and FromProgram are
+// The sources, the most specific first. FromEvent, FromLaterPayments and FromProgram are
 // settings of the programme: the rate of the event type, the rate from a customer's
 // second payment on, and the general rate.
 const (
-	FromParticipant RateSource = "participant"
-	FromProduct     RateSource = "product"
-	FromGroup       RateSource = "group"
-	FromTier        RateSource = "tier"
-	FromEvent       RateSource = "event"
-	FromLater       RateSource = "later"
-	FromProgram     RateSource = "program"
+	FromParticipant   RateSource = "participant"
+	FromProduct       RateSource = "product"
+	FromGroup         RateSource = "group"
+	FromTier          RateSource = "tier"
+	FromEvent         RateSource = "event"
+	FromLaterPayments RateSource = "later"
+	FromProgram       RateSource = "program"
 	// FromMixed means that the lines of one order have rates of different sources.
 	FromMixed RateSource = "mixed"
 )

@@ -17,9 +17,9 @@ type LockedCommission struct {
 	Commission
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
-	// PayoutStatus is the status of the payout that contains the commission. It is empty if
-	// no payout does, or if the commission was locked for a move that does not change
-	// payouts.
+	// PayoutStatus is the status of the payout that contains the commission. It is
+	// empty if no payout does, or if the commission was locked for a move that does not
+	// change payouts.
 	PayoutStatus PayoutStatus
 }
 
@@ -42,27 +42,27 @@ func NewCommissionChange(c Commission, actor Actor, note *string) CommissionChan
 	}}
 }
 
-// BeginCommission returns the changes that create the commission of a sale. It returns
-// no changes if commission is nil. If the sale has already been refunded in part or in
-// full, a second change lowers the commission.
-func BeginCommission(commission *Commission, sale Conversion, by Actor, note *string, at time.Time) ([]CommissionChange, error) {
+// BeginCommission returns the changes that create the commission of a conversion. It
+// returns no changes if commission is nil. If the conversion has already been refunded in
+// part or in full, a second change lowers the commission.
+func BeginCommission(commission *Commission, conversion Conversion, by Actor, note *string, at time.Time) ([]CommissionChange, error) {
 	if commission == nil {
 		return nil, nil
 	}
 	created := NewCommissionChange(*commission, by, note)
-	if !sale.Refunded() {
+	if !conversion.Refunded() {
 		return []CommissionChange{created}, nil
 	}
-	lowered, err := LockedCommission{Commission: *commission}.FollowRefunds(sale, at)
+	lowered, err := LockedCommission{Commission: *commission}.FollowRefunds(conversion, at)
 	return append([]CommissionChange{created}, lowered...), err
 }
 
 // FollowRefunds returns the change that adjusts the commission to the refunds of its
-// sale. The slice is empty if the commission does not change, otherwise it has one
+// conversion. The slice is empty if the commission does not change, otherwise it has one
 // element.
-func (c LockedCommission) FollowRefunds(sale Conversion, at time.Time) ([]CommissionChange, error) {
-	t, moves := c.RefundMove(sale, RefundedSale, at)
-	if !moves {
+func (c LockedCommission) FollowRefunds(conversion Conversion, at time.Time) ([]CommissionChange, error) {
+	t, changes := c.RefundMove(conversion, RefundedSale, at)
+	if !changes {
 		return nil, nil
 	}
 	change, err := c.Move(t)
@@ -141,8 +141,8 @@ func (c CommissionChange) LowersPayout() bool {
 	return c.Transition.PayoutStatus.followsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
 }
 
-// CommissionCount is a group of commissions that are counted together.
-type CommissionCount struct {
+// CommissionCountGroup identifies a group of commissions that are counted together.
+type CommissionCountGroup struct {
 	Scope       Scope
 	Program     ProgramID
 	Status      CommissionStatus
@@ -152,8 +152,8 @@ type CommissionCount struct {
 }
 
 // CountGroup returns the group in which the commission is counted.
-func (c Commission) CountGroup() CommissionCount {
-	return CommissionCount{
+func (c Commission) CountGroup() CommissionCountGroup {
+	return CommissionCountGroup{
 		Scope: c.Scope, Program: c.Program, Status: c.Status, NeedsReview: c.NeedsReview, Currency: c.Currency,
 		Day: c.CreatedAt.UTC().Truncate(24 * time.Hour),
 	}

@@ -38,7 +38,7 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 		creation := affiliate.NewCommissionChange(c, affiliate.System, nil)
 
 		var owed, earned int64
-		counted := map[affiliate.CommissionCount]int64{}
+		counted := map[affiliate.CommissionCountGroup]int64{}
 		check := func(change affiliate.CommissionChange, events []affiliate.EventName, kind affiliate.LedgerEntryType, cents int64) {
 			if got := eventNames(change.Events()); !slices.Equal(got, events) {
 				t.Fatalf("change %+v\nhas the events %v, want %v", change, got, events)
@@ -62,19 +62,19 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 				counted[change.Before.CountGroup()]--
 			}
 			counted[change.After.CountGroup()]++
-			if want := commissiontest.Owed(change.After); owed != want {
+			if want := commissiontest.OwedCents(change.After); owed != want {
 				t.Fatalf("after change %+v\nthe sum of the ledger entries is %d, want %d", change, owed, want)
 			}
-			if want := commissiontest.Earned(change.After); earned != want {
+			if want := commissiontest.EarnedCents(change.After); earned != want {
 				t.Fatalf("after change %+v\nthe sum of the earnings is %d, want %d", change, earned, want)
 			}
 			if amount, original := change.After.AmountCents, change.After.OriginalAmountCents; amount < 0 || amount > original || change.After.ReversedCents() != original-amount {
 				t.Fatalf("after change %+v\nthe amount is %d and ReversedCents() = %d, want 0 to %d, and the difference to %d",
 					change, amount, change.After.ReversedCents(), original, original)
 			}
-			maps.DeleteFunc(counted, func(_ affiliate.CommissionCount, n int64) bool { return n == 0 })
+			maps.DeleteFunc(counted, func(_ affiliate.CommissionCountGroup, n int64) bool { return n == 0 })
 			day := time.Date(c.CreatedAt.Year(), c.CreatedAt.Month(), c.CreatedAt.Day(), 0, 0, 0, 0, time.UTC)
-			want := map[affiliate.CommissionCount]int64{{
+			want := map[affiliate.CommissionCountGroup]int64{{
 				Scope: c.Scope, Program: c.Program, Status: change.After.Status, NeedsReview: change.After.NeedsReview, Currency: c.Currency, Day: day,
 			}: 1}
 			if !maps.Equal(counted, want) {
@@ -82,7 +82,7 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 			}
 		}
 
-		owedAtCreation := commissiontest.Owed(c)
+		owedAtCreation := commissiontest.OwedCents(c)
 		check(creation, commissiontest.CreationEvents(c), affiliate.EntryCommissionApproved, owedAtCreation)
 		for _, step := range scenario.Steps {
 			step.PayoutStatus = ""
@@ -92,8 +92,8 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 			}
 			want := commissiontest.Expected(c, step)
 			after, refusal := step.Apply(c)
-			if (refusal == nil) != (want.Refused == "") || refusal != nil && refusal.Reason != want.Refused {
-				t.Fatalf("applying %+v\nto %+v\nreturns the error %v, want %q", step, c, refusal, want.Refused)
+			if (refusal == nil) != (want.Refusal == "") || refusal != nil && refusal.Reason != want.Refusal {
+				t.Fatalf("applying %+v\nto %+v\nreturns the error %v, want %q", step, c, refusal, want.Refusal)
 			}
 			if !reflect.DeepEqual(after, want.After) {
 				t.Fatalf("applying %+v\nto %+v\nreturns %+v\nwant    %+v", step, c, after, want.After)

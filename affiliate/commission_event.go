@@ -25,11 +25,11 @@ type commissionPayload struct {
 	OriginalAmountCents int64            `json:"original_amount_cents"` // earned before any refund
 	Currency            string           `json:"currency"`
 	Conversion          ConversionID     `json:"conversion_id"`
-	External            string           `json:"external_transaction_id"` // the merchant's id of the sale
+	External            string           `json:"external_transaction_id"` // the merchant's id of the transaction
 	Participant         ParticipantID    `json:"participant_id"`
 	HoldUntil           *string          `json:"hold_until"`     // end of the hold period; null if there is none
 	NeedsReview         bool             `json:"needs_review"`   // a person has to decide; the commission is not approved automatically
-	ReviewReasons       []string         `json:"review_reasons"` // codes that say why it needs review, for example fraud; empty if it does not
+	ReviewReasons       []string         `json:"review_reasons"` // codes that say why a review is needed, for example fraud; empty if none is needed
 	Version             int              `json:"version"`
 }
 

@@ -66,8 +66,9 @@ const (
 	MovePay CommissionMove = "pay"
 )
 
-// commissionMoves lists the legal moves (DECISIONS.md section 1). An empty to keeps the
-// status. The method refusal checks the other conditions of a move.
+// commissionMoves lists the legal moves (DECISIONS.md section 1). The field to is empty
+// if the move does not change the status. The method refusal checks the other conditions
+// of a move.
 var commissionMoves = map[CommissionMove]struct {
 	from  []CommissionStatus
 	to    CommissionStatus
@@ -259,15 +260,15 @@ func (c Commission) refuse(reason Reason) *Error {
 }
 
 // DueForApproval reports whether the service may approve the commission automatically
-// at now. participant is the status of the participant, and erased says whether the
-// participant is erased. The hold period must be over, and the rules must allow
+// at the given time. status is the status of the participant, and erased says whether
+// the participant is erased. The hold period must be over, and the rules must allow
 // automatic approval. The participant must be approved and not erased. The commission
 // must have no review flag and no open dispute.
-func (c Commission) DueForApproval(now time.Time, participant ParticipantStatus, erased bool) bool {
+func (c Commission) DueForApproval(now time.Time, status ParticipantStatus, erased bool) bool {
 	return c.Status == CommissionPending &&
 		c.AutoApproveAt != nil && !now.Before(*c.AutoApproveAt) &&
 		!c.HoldActive(now) &&
 		!c.NeedsReview &&
 		c.Dispute != DisputeOpen &&
-		participant == ParticipantApproved && !erased
+		status == ParticipantApproved && !erased
 }

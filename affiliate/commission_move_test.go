@@ -91,8 +91,8 @@ func TestApply_MatchesModel(t *testing.T) {
 			}
 			if refusal == nil {
 				made[move.Move]++
-				if want.Refused != "" {
-					t.Fatalf("applying %+v\nto %+v\nsucceeded, want the error %s", move, c, want.Refused)
+				if want.Refusal != "" {
+					t.Fatalf("applying %+v\nto %+v\nsucceeded, want the error %s", move, c, want.Refusal)
 				}
 				continue
 			}
@@ -101,9 +101,9 @@ func TestApply_MatchesModel(t *testing.T) {
 			if refusal.Reason == affiliate.ReasonCommissionHoldActive && c.HoldUntil != nil {
 				metadata["hold_until"] = affiliate.FormatTime(*c.HoldUntil)
 			}
-			if refusal.Reason != want.Refused || !reflect.DeepEqual(refusal.Metadata, metadata) {
+			if refusal.Reason != want.Refusal || !reflect.DeepEqual(refusal.Metadata, metadata) {
 				t.Fatalf("applying %+v\nto %+v\nreturns the error %s with metadata %v, want %q with %v",
-					move, c, refusal.Reason, refusal.Metadata, want.Refused, metadata)
+					move, c, refusal.Reason, refusal.Metadata, want.Refusal, metadata)
 			}
 		}
 	}

@@ -144,13 +144,13 @@ func (c Conversion) RefundedEvent(before Conversion, d Decision, at time.Time) E
 
 type conversionObject struct {
 	ID                    ConversionID      `json:"id"`
-	Program               *ProgramID        `json:"program_id"`     // null if it is not credited to a participant
-	Participant           *ParticipantID    `json:"participant_id"` // null if it is not credited to a participant
+	Program               *ProgramID        `json:"program_id"`     // null if the conversion is not credited to a participant
+	Participant           *ParticipantID    `json:"participant_id"` // null if the conversion is not credited to a participant
 	EventType             EventType         `json:"event_type"`
 	ExternalTransactionID string            `json:"external_transaction_id"` // as the merchant reported it
 	AmountCents           int64             `json:"amount_cents"`            // amount paid, in minor units of currency
 	Currency              *string           `json:"currency"`                // ISO 4217; null if the event has no amount
-	Attributed            bool              `json:"attributed"`              // whether it is credited to a participant, with or without a commission
+	Attributed            bool              `json:"attributed"`              // whether the conversion is credited to a participant, with or without a commission
 	Attribution           attributionObject `json:"attribution"`             // the decision in force
 	RefundedAmountCents   int64             `json:"refunded_amount_cents"`   // the part of amount_cents that was refunded so far
 	OccurredAt            string            `json:"occurred_at"`
@@ -165,8 +165,8 @@ type attributionObject struct {
 	Explanation string            `json:"explanation"` // the reason in sentences, which may be shown to the partner
 	Click       *ClickID          `json:"click_id"`    // as reported
 	PromoCode   *string           `json:"promo_code"`  // as reported, in lower case
-	ClickedAt   *string           `json:"clicked_at"`  // time of the deciding click; null without one
-	ExpiresAt   *string           `json:"expires_at"`  // end of the click's attribution window; null without a deciding click
+	ClickedAt   *string           `json:"clicked_at"`  // time of the deciding click; null if no click decided
+	ExpiresAt   *string           `json:"expires_at"`  // end of the attribution window of the deciding click; null if no click decided
 }
 
 func optionalTime(t *time.Time) *string {

@@ -125,16 +125,18 @@ type DeliveryStatus string
 
 // The states of a delivery (DECISIONS.md section 9).
 const (
-	// DeliveryPending means that the delivery waits for its first attempt, or for the
-	// first attempt of a new schedule.
+	// DeliveryPending means that the delivery waits for its first attempt. After a user
+	// recovered the delivery, it waits for the first attempt of a new schedule of
+	// attempts.
 	DeliveryPending DeliveryStatus = "pending"
 	// DeliveryDelivered means that the endpoint responded with a 2xx status.
 	DeliveryDelivered DeliveryStatus = "delivered"
 	// DeliveryFailed means that the last attempt failed and that more attempts will be
 	// made.
 	DeliveryFailed DeliveryStatus = "failed"
-	// DeliveryDeadLettered means that there will be no more attempts: all have been
-	// used, the endpoint responded with status 410, or its address must not be called.
+	// DeliveryDeadLettered means that there will be no more attempts: all scheduled
+	// attempts have failed, the endpoint responded with status 410, or its address must
+	// not be called.
 	DeliveryDeadLettered DeliveryStatus = "dead_lettered"
 	// DeliveryCanceled means that the endpoint was disabled or deleted while the
 	// delivery was waiting.

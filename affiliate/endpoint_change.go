@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// RequireRoomForEndpoint returns an error if a mode with count endpoints cannot have
-// another one. Errors: WEBHOOK_ENDPOINT_LIMIT_EXCEEDED.
+// RequireRoomForEndpoint returns an error if a mode cannot have another endpoint. count
+// is the number of its endpoints. Errors: WEBHOOK_ENDPOINT_LIMIT_EXCEEDED.
 func RequireRoomForEndpoint(count int) error {
 	if count >= MaxEndpoints {
 		return Refuse(ReasonWebhookLimitExceeded)
@@ -120,17 +120,17 @@ func (e Endpoint) AuditCreated(by Actor) AuditLine {
 	return e.Audit("webhook.create", by, e.CreatedAt, nil, e.auditFields())
 }
 
-// AuditUpdated returns the audit log entry of an update. It has the fields that differ
-// from before.
+// AuditUpdated returns the audit log entry of an update. before is the endpoint before
+// the update. The entry contains only the fields that the update changed.
 func (e Endpoint) AuditUpdated(before Endpoint, by Actor) (AuditLine, error) {
-	was, is, err := ChangedFields(before.auditFields(), e.auditFields())
-	return e.Audit("webhook.update", by, e.UpdatedAt, was, is), err
+	oldValues, newValues, err := ChangedFields(before.auditFields(), e.auditFields())
+	return e.Audit("webhook.update", by, e.UpdatedAt, oldValues, newValues), err
 }
 
 // AuditDisabled returns the audit log entry of an endpoint that the service disabled.
 func (e Endpoint) AuditDisabled() AuditLine {
-	is := map[string]any{"active": e.Active, "disabled_reason": e.DisabledReason}
-	return e.Audit("webhook.disable", System, e.UpdatedAt, nil, is)
+	newValues := map[string]any{"active": e.Active, "disabled_reason": e.DisabledReason}
+	return e.Audit("webhook.disable", System, e.UpdatedAt, nil, newValues)
 }
 
 // AuditDeleted returns the audit log entry of a deletion. before is the endpoint before
@@ -139,14 +139,14 @@ func (e Endpoint) AuditDeleted(before Endpoint, by Actor) AuditLine {
 	return e.Audit("webhook.delete", by, e.UpdatedAt, before.auditFields(), nil)
 }
 
-// AuditRotated returns the audit log entry of the rotation of a secret. keptUntil is
+// AuditRotated returns the audit log entry of the rotation of a secret. previousUntil is
 // when the previous secret expires; nil if it expired at once.
-func (e Endpoint) AuditRotated(keptUntil *time.Time, by Actor) AuditLine {
-	is := map[string]any{"previous_until": nil}
-	if keptUntil != nil {
-		is["previous_until"] = FormatTime(*keptUntil)
+func (e Endpoint) AuditRotated(previousUntil *time.Time, by Actor) AuditLine {
+	newValues := map[string]any{"previous_until": nil}
+	if previousUntil != nil {
+		newValues["previous_until"] = FormatTime(*previousUntil)
 	}
-	return e.Audit("webhook.rotate_secret", by, e.UpdatedAt, nil, is)
+	return e.Audit("webhook.rotate_secret", by, e.UpdatedAt, nil, newValues)
 }
 
 // Audit returns an audit log entry about the endpoint.

@@ -25,7 +25,7 @@ type Event struct {
 	Previous any
 }
 
-// NewEvent returns a new event with the time now.
+// NewEvent returns a new event that happened at the given time.
 func NewEvent(scope Scope, name EventName, now time.Time, object, previous any) Event {
 	return Event{ID: NewID[Event](now), Scope: scope, Name: name, At: now, Object: object, Previous: previous}
 }

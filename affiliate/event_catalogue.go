@@ -94,7 +94,7 @@ var catalogue = []EventKind{
 	{Name: EventPayoutPaid, Description: "A payout was paid."},
 	{Name: EventPayoutFailed, Description: "A payout could not be paid."},
 	{Name: EventPayoutCanceled, Description: "A payout was canceled."},
-	{Name: EventLinkCreated, Description: "A referral link was created, which can be the default link of a new participant."},
+	{Name: EventLinkCreated, Description: "A referral link was created, for example the default link of a new participant."},
 	{Name: EventLinkUpdated, Description: "A referral link was changed."},
 	{Name: EventPromoCodeCreated, Description: "A promo code was created."},
 	{Name: EventPromoCodeDeactivated, Description: "A promo code was deactivated or deleted, or its participant was suspended."},

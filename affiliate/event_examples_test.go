@@ -98,11 +98,11 @@ func examplePayout() affiliate.Payout {
 // attributes.
 func changedEvent(t testing.TB, name affiliate.EventName, before, after any) affiliate.Event {
 	t.Helper()
-	was, _, err := affiliate.ChangedFields(before, after)
-	if err != nil || was == nil {
+	oldValues, _, err := affiliate.ChangedFields(before, after)
+	if err != nil || oldValues == nil {
 		t.Fatalf("%s: no difference, error %v", name, err)
 	}
-	return affiliate.NewEvent(exampleScope, name, noon, after, was)
+	return affiliate.NewEvent(exampleScope, name, noon, after, oldValues)
 }
 
 // examples returns an example event for each event name. The examples are always the
@@ -162,7 +162,7 @@ func conversionExamples(add func(...affiliate.Event)) {
 		{Rule: "click_to_convert", Score: 40, Evidence: "The conversion happened less than 5 seconds after the click."},
 		{Rule: "duplicate_customer", Score: 40, Evidence: "The customer has converted for another partner of the programme before."},
 	}
-	add(c.FraudDetected(d))
+	add(c.FraudDetectedEvent(d))
 
 	c.Version, d.Fraud = 2, nil
 	d.Method, d.Reason, d.ClickedAt, d.ExpiresAt = ptr(affiliate.ByAssignment), affiliate.WhyReassigned, nil, nil
@@ -180,8 +180,8 @@ func commissionExamples(t testing.TB, add func(...affiliate.Event)) {
 	flagged.NeedsReview, flagged.ReviewReasons = true, []string{affiliate.ReviewFraud}
 	person := affiliate.Actor{User: ptr(exampleID[affiliate.User](14))}
 	for _, example := range []struct {
-		of   affiliate.Commission
-		move affiliate.CommissionTransition
+		commission affiliate.Commission
+		move       affiliate.CommissionTransition
 	}{
 		{approved, affiliate.CommissionTransition{Move: affiliate.MoveReject, Reason: ptr("The order was a test."), Code: ptr("test_order")}},
 		{approved, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: noon, Payout: ptr(exampleID[affiliate.Payout](11))}},
@@ -191,14 +191,14 @@ func commissionExamples(t testing.TB, add func(...affiliate.Event)) {
 		{flagged, affiliate.CommissionTransition{Move: affiliate.MoveApprove}},
 	} {
 		if example.move.Move == affiliate.MoveApprove {
-			example.of.HoldUntil = ptr(noon.AddDate(0, 0, -1))
+			example.commission.HoldUntil = ptr(noon.AddDate(0, 0, -1))
 		}
 		example.move.Actor, example.move.At = person, noon
-		after, refusal := example.move.Apply(example.of)
+		after, refusal := example.move.Apply(example.commission)
 		if refusal != nil {
 			t.Fatalf("%s: %v", example.move.Move, refusal)
 		}
-		add(affiliate.CommissionChange{Before: &example.of, After: after, Transition: example.move}.Events()...)
+		add(affiliate.CommissionChange{Before: &example.commission, After: after, Transition: example.move}.Events()...)
 	}
 }
 

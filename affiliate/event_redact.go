@@ -80,10 +80,10 @@ func (r *redaction) readValue(path []string, personal bool) error {
 
 // readMembers reads the members of an object, or the elements of a list, up to and
 // including the closing bracket.
-func (r *redaction) readMembers(object bool, path []string, personal bool) error {
+func (r *redaction) readMembers(isObject bool, path []string, personal bool) error {
 	for r.in.More() {
 		key := "" // elements of a list have no key
-		if object {
+		if isObject {
 			token, err := r.in.Token()
 			if err != nil {
 				return err
@@ -93,11 +93,11 @@ func (r *redaction) readMembers(object bool, path []string, personal bool) error
 				return errors.New("a key is not a string")
 			}
 		}
-		at := path
+		memberPath := path
 		if len(path) < fieldDepth {
-			at = append(slices.Clip(path), key)
+			memberPath = append(slices.Clip(path), key)
 		}
-		if err := r.readValue(at, personal || r.isPersonalField(at)); err != nil {
+		if err := r.readValue(memberPath, personal || r.isPersonalField(memberPath)); err != nil {
 			return err
 		}
 	}
@@ -111,11 +111,11 @@ func (r *redaction) isPersonalField(path []string) bool {
 		(path[1] == "object" || path[1] == "previous_attributes") && slices.Contains(r.fields, path[2])
 }
 
-// replace replaces the string that ends at offset to by the pseudonym. Between from,
-// where the previous token ends, and the string's opening quote there can only be white
-// space, a colon or a comma.
-func (r *redaction) replace(from, to int) {
-	start := from + bytes.IndexByte(r.body[from:to], '"')
+// replace replaces a string by the pseudonym. end is the offset after the closing quote,
+// and previousEnd is the offset after the previous token. Only white space, a colon or a
+// comma can be between the previous token and the opening quote.
+func (r *redaction) replace(previousEnd, end int) {
+	start := previousEnd + bytes.IndexByte(r.body[previousEnd:end], '"')
 	r.out = append(append(r.out, r.body[r.copied:start]...), r.text...)
-	r.copied = to
+	r.copied = end
 }

@@ -110,9 +110,9 @@ func TestRedactBody_CoversAllTextFields(t *testing.T) {
 	text := reflect.TypeFor[string]()
 	seen := map[string]bool{}
 	var visit func(t reflect.Type, object map[string]any)
-	visit = func(of reflect.Type, object map[string]any) {
-		for i := range of.NumField() {
-			key, kind := of.Field(i).Tag.Get("json"), of.Field(i).Type
+	visit = func(objectType reflect.Type, object map[string]any) {
+		for i := range objectType.NumField() {
+			key, kind := objectType.Field(i).Tag.Get("json"), objectType.Field(i).Type
 			if kind.Kind() == reflect.Pointer {
 				kind = kind.Elem()
 			}
@@ -125,7 +125,7 @@ func TestRedactBody_CoversAllTextFields(t *testing.T) {
 			}
 			seen[key] = true
 			if value := object[key]; value != nil && (value == pseudonym) == slices.Contains(harmless, key) {
-				t.Errorf("after the redaction, %s.%s is %v; listed as harmless: %v", of, key, value, slices.Contains(harmless, key))
+				t.Errorf("after the redaction, %s.%s is %v; listed as harmless: %v", objectType, key, value, slices.Contains(harmless, key))
 			}
 		}
 	}
@@ -151,9 +151,9 @@ func redactedTree(value any, path []string, personal bool, fields []string) any 
 	switch value := value.(type) {
 	case map[string]any:
 		for key, member := range value {
-			at := appendKey(path, key)
-			named := len(path) == 2 && at[0] == "data" && (at[1] == "object" || at[1] == "previous_attributes") && slices.Contains(fields, key)
-			value[key] = redactedTree(member, at, personal || named, fields)
+			memberPath := appendKey(path, key)
+			isPersonal := len(path) == 2 && memberPath[0] == "data" && (memberPath[1] == "object" || memberPath[1] == "previous_attributes") && slices.Contains(fields, key)
+			value[key] = redactedTree(member, memberPath, personal || isPersonal, fields)
 		}
 	case []any:
 		for i := range value {

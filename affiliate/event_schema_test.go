@@ -136,7 +136,7 @@ func TestEventBody_MatchesGoldenFiles(t *testing.T) {
 }
 
 // The service sends no conversion.fraud_detected event for a conversion with a score
-// below fraud.Suspicious, so the example must have a higher score.
+// below fraud.SuspiciousScore, so the example must have a higher score.
 func TestFraudExample_ReachesTheThreshold(t *testing.T) {
 	var body struct {
 		Data struct{ Object struct{ Score int } }
@@ -144,8 +144,8 @@ func TestFraudExample_ReachesTheThreshold(t *testing.T) {
 	if err := json.Unmarshal(encodedBody(t, examples(t)[affiliate.EventConversionFraudDetected]), &body); err != nil {
 		t.Fatal(err)
 	}
-	if score := body.Data.Object.Score; score < fraud.Suspicious {
-		t.Errorf("the example has score %d, want at least %d", score, fraud.Suspicious)
+	if score := body.Data.Object.Score; score < fraud.SuspiciousScore {
+		t.Errorf("the example has score %d, want at least %d", score, fraud.SuspiciousScore)
 	}
 }
 
@@ -198,13 +198,13 @@ func TestEventBody_RandomObjectsSatisfySchemas(t *testing.T) {
 	number := rapid.Int64Range(0, affiliate.MaxAmountCents)
 	rapid.Check(t, func(t *rapid.T) {
 		check := func(name affiliate.EventName, before, after any) {
-			was, _, err := affiliate.ChangedFields(before, after)
+			oldValues, _, err := affiliate.ChangedFields(before, after)
 			if err != nil {
 				t.Fatal(err)
 			}
 			event := affiliate.NewEvent(exampleScope, name, instants.Draw(t, "at"), after, nil)
-			if was != nil {
-				event.Previous = was
+			if oldValues != nil {
+				event.Previous = oldValues
 			}
 			body := encodedBody(t, event)
 			if err := validationError(t, name, body); err != nil {
@@ -327,10 +327,10 @@ func TestEventBody_LargestBodiesAreWithinLimit(t *testing.T) {
 		ids[i] = exampleID[affiliate.Commission](byte(i))
 	}
 
-	participant, was := exampleParticipant(affiliate.ParticipantRejected), exampleParticipant(affiliate.ParticipantSuspended)
-	participant.PartnerName, was.PartnerName = long(100), long(99)
-	participant.ReferralCode, was.ReferralCode = strings.Repeat("a", 50), strings.Repeat("b", 50)
-	participant.RejectionReason, was.SuspensionReason = ptr(long(500)), ptr(long(499))
+	participant, before := exampleParticipant(affiliate.ParticipantRejected), exampleParticipant(affiliate.ParticipantSuspended)
+	participant.PartnerName, before.PartnerName = long(100), long(99)
+	participant.ReferralCode, before.ReferralCode = strings.Repeat("a", 50), strings.Repeat("b", 50)
+	participant.RejectionReason, before.SuspensionReason = ptr(long(500)), ptr(long(499))
 
 	link, other := exampleLink(), exampleLink()
 	link.Code, other.Code = strings.Repeat("a", 50), strings.Repeat("b", 50)
@@ -356,11 +356,11 @@ func TestEventBody_LargestBodiesAreWithinLimit(t *testing.T) {
 
 	for _, event := range []affiliate.Event{
 		payout.CreatedEvent(ids),
-		changedEvent(t, affiliate.EventParticipantRejected, was.Object(), participant.Object()),
+		changedEvent(t, affiliate.EventParticipantRejected, before.Object(), participant.Object()),
 		changedEvent(t, affiliate.EventLinkUpdated, other.Object(), link.Object()),
 		changedEvent(t, affiliate.EventPromoCodeDeactivated, inactive.Object(), code.Object()),
 		c.Event(affiliate.EventConversionCreated, d, noon),
-		c.FraudDetected(d),
+		c.FraudDetectedEvent(d),
 		affiliate.CommissionEvent(affiliate.EventCommissionReviewRequired, noon, ptr(exampleCommission()), commission),
 	} {
 		body := encodedBody(t, event)

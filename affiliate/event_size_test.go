@@ -20,8 +20,8 @@ func TestEventBody_ShortensLongProgrammes(t *testing.T) {
 			program.Rules.Products = append(program.Rules.Products, affiliate.ProductRate{ProductID: fmt.Sprintf("%0255d", i)})
 			program.AllowedDomains = append(program.AllowedDomains, fmt.Sprintf("%0240d.example.com", i))
 		}
-		was := map[string]any{"commission_rules": program.Rules.Object()}
-		body, err := affiliate.NewEvent(affiliate.Scope{}, affiliate.EventProgramUpdated, time.Now(), program.Object(), was).Body()
+		previous := map[string]any{"commission_rules": program.Rules.Object()}
+		body, err := affiliate.NewEvent(affiliate.Scope{}, affiliate.EventProgramUpdated, time.Now(), program.Object(), previous).Body()
 		if err != nil {
 			t.Fatal(err)
 		}

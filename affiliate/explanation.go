@@ -14,7 +14,7 @@ func explain(in AttributionInputs, d Decision, signals []signal, deciding *signa
 	event := "The " + eventNoun(in.EventType) + " on " + formatInstant(in.OccurredAt)
 	var sentence string
 	switch {
-	case d.Earns != nil:
+	case d.Earning != nil:
 		sentence = event + creditPhrase(deciding) + "." + entitlementSentence(in, deciding)
 	case d.Attributed:
 		sentence = event + creditPhrase(deciding) + ", but earns no commission, because " + noCommissionReason(d.Reason, deciding, clause) + "."

@@ -38,38 +38,38 @@ func (in AttributionInputs) winner(method Method) *Earner {
 
 func TestExplain_CreditedConversions(t *testing.T) {
 	const event = "The purchase on 1 March 2026 at 13:00:00.000 UTC"
-	credited := map[Method]string{
+	creditTexts := map[Method]string{
 		ByClick:      event + " is credited to the partner whose link was clicked on 1 March 2026 at 12:00:00.000 UTC",
 		ByPromoCode:  event + ` is credited to the partner whose promo code "spring10" was used`,
 		ByCustomer:   event + " is credited to the partner who brought the customer on 28 February 2026 at 12:00:00.000 UTC",
 		ByAssignment: event + ` has been assigned by hand to a partner of programme "Spring"`,
 	}
-	earning := map[Method]string{
+	earningTexts := map[Method]string{
 		ByClick:      `. The purchase happened within the attribution window of programme "Spring", which ends on 31 March 2026 at 12:00:00.000 UTC.`,
 		ByPromoCode:  `. The promo code belongs to programme "Spring".`,
 		ByCustomer:   `. In programme "Spring" a customer's later events are credited to the partner who brought the customer.`,
 		ByAssignment: ".",
 	}
 	for name, tc := range map[string]struct {
-		change         func(*Earner)
-		noneEarnedText string // empty if the conversion earns a commission
+		change           func(*Earner)
+		noCommissionText string // empty if the conversion earns a commission
 	}{
 		"earns":                    {func(*Earner) {}, ""},
 		"suspended":                {func(e *Earner) { e.ParticipantStatus = ParticipantSuspended }, `the partner's participation in programme "Spring" is suspended`},
 		"event type earns nothing": {func(e *Earner) { e.Rule.Rules.Events = []EventRate{{EventType: Lead}} }, `programme "Spring" pays for leads only`},
 		"below the minimum":        {func(e *Earner) { e.Rule.Rules.MinOrderCents = ref[int64](10_001) }, `programme "Spring" pays for orders of at least 100.01 EUR only, and this one was 100.00 EUR`},
-		"first payment only":       {func(e *Earner) { e.Rule.Rules.Recurring.Once = true }, `programme "Spring" pays for a customer's first payment only`},
+		"first payment only":       {func(e *Earner) { e.Rule.Rules.Recurring.FirstPaymentOnly = true }, `programme "Spring" pays for a customer's first payment only`},
 		"payments used up":         {func(e *Earner) { e.Rule.Rules.Recurring.MaxPayments = ref(1) }, `programme "Spring" pays for a customer's first payment only, and this was number 2`},
 		"months used up":           {func(e *Earner) { e.Rule.Rules.Recurring.MaxMonths = ref(1) }, `programme "Spring" pays for a customer's first month only, which ended on 1 February 2026 at 12:00:00.000 UTC`},
 		"months left":              {func(e *Earner) { e.Rule.Rules.Recurring.MaxMonths = ref(3) }, ""},
 	} {
-		for method, start := range credited {
+		for method, start := range creditTexts {
 			t.Run(name+" by "+string(method), func(t *testing.T) {
 				in := inputsWonBy(method)
 				tc.change(in.winner(method))
-				want := start + earning[method]
-				if tc.noneEarnedText != "" {
-					want = start + ", but earns no commission, because " + tc.noneEarnedText + "."
+				want := start + earningTexts[method]
+				if tc.noCommissionText != "" {
+					want = start + ", but earns no commission, because " + tc.noCommissionText + "."
 				}
 				if got := Attribute(in).Explanation; got != want {
 					t.Errorf("explanation\n got %s\nwant %s", got, want)

@@ -40,7 +40,7 @@ func (p FraudPolicy) isEnabled() bool { return p != "" && p != FraudOff }
 // score is not suspicious. Conversions are only blocked if they have the maximum score.
 func (p FraudPolicy) actionForScore(score int) FraudAction {
 	switch {
-	case score < fraud.Suspicious:
+	case score < fraud.SuspiciousScore:
 		return ""
 	case p == FraudObserve:
 		return FraudObserved
@@ -252,8 +252,9 @@ func FraudScore(signals []FraudSignal) int {
 	return min(score, fraud.MaxScore)
 }
 
-// FraudDetected returns the webhook event for a conversion that the fraud rules suspect.
-func (c Conversion) FraudDetected(d Decision) Event {
+// FraudDetectedEvent returns the webhook event for a conversion that the fraud rules
+// suspect.
+func (c Conversion) FraudDetectedEvent(d Decision) Event {
 	return NewEvent(c.Scope, EventConversionFraudDetected, d.DecidedAt, fraudObject{
 		ID: c.ID, FraudEvent: FraudEventID(d.ID), Program: d.Program, Participant: d.Participant,
 		ExternalTransactionID: c.ExternalTransactionID, Score: FraudScore(d.Fraud), Signals: d.Fraud, Action: d.FraudAction, Version: c.Version,
@@ -264,8 +265,8 @@ func (c Conversion) FraudDetected(d Decision) Event {
 type fraudObject struct {
 	ID                    ConversionID   `json:"id"` // id of the conversion
 	FraudEvent            FraudEventID   `json:"fraud_event_id"`
-	Program               *ProgramID     `json:"program_id"`              // null if it is not credited to a participant
-	Participant           *ParticipantID `json:"participant_id"`          // null if it is not credited to a participant
+	Program               *ProgramID     `json:"program_id"`              // null if the conversion is not credited to a participant
+	Participant           *ParticipantID `json:"participant_id"`          // null if the conversion is not credited to a participant
 	ExternalTransactionID string         `json:"external_transaction_id"` // as the merchant reported it
 	Score                 int            `json:"score"`                   // sum of the scores of all signals, 0 to 100
 	Signals               []FraudSignal  `json:"signals"`                 // the rules that fired, highest score first

@@ -22,12 +22,12 @@ func suspectedInputs(policy FraudPolicy, facts fraud.Facts) AttributionInputs {
 
 func TestAttribute_FraudPolicies(t *testing.T) {
 	var (
-		low          = fraud.Facts{SameNetwork: true}                   // 40
-		doubtful     = fraud.Facts{SameDevice: true}                    // 60
-		certain      = fraud.Facts{SameDevice: true, SameNetwork: true} // 100
-		selfReferral = fraud.Facts{SameAddress: true}                   // 100, a self-referral
-		refunded     = fraud.Facts{Recent: 20, Refunded: 10}            // no score
-		both         = fraud.Facts{SameDevice: true, Recent: 20, Refunded: 10}
+		low          = fraud.Facts{SameNetwork: true}                                // 40
+		doubtful     = fraud.Facts{SameDevice: true}                                 // 60
+		certain      = fraud.Facts{SameDevice: true, SameNetwork: true}              // 100
+		selfReferral = fraud.Facts{SameAddress: true}                                // 100, a self-referral
+		refunded     = fraud.Facts{ExaminedConversions: 20, RefundedConversions: 10} // no score
+		both         = fraud.Facts{SameDevice: true, ExaminedConversions: 20, RefundedConversions: 10}
 	)
 	for name, tc := range map[string]struct {
 		policy  FraudPolicy
@@ -51,7 +51,7 @@ func TestAttribute_FraudPolicies(t *testing.T) {
 		"block, harmless":          {FraudBlock, low, "", WhyClickMatched, nil, 1},
 		"block, doubtful":          {FraudBlock, doubtful, FraudFlagged, WhyClickMatched, []string{"fraud"}, 1},
 		"block, certain":           {FraudBlock, certain, FraudBlocked, WhyFraudBlocked, nil, 2},
-		"block, selfReferral":      {FraudBlock, selfReferral, FraudBlocked, WhySelfReferralBlocked, nil, 1},
+		"block, self-referral":     {FraudBlock, selfReferral, FraudBlocked, WhySelfReferralBlocked, nil, 1},
 		"block, refunded":          {FraudBlock, refunded, "", WhyClickMatched, []string{"refund_rate"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,14 +61,14 @@ func TestAttribute_FraudPolicies(t *testing.T) {
 					d.Attributed, d.Reason, d.FraudAction, d.Fraud, tc.reason, tc.action, tc.signals)
 			}
 			blocked := tc.action == FraudBlocked
-			if (d.Earns == nil) != blocked || (d.Calculation == nil) != blocked {
-				t.Fatalf("earns %v, calculation %v; want none of them: %v", d.Earns, d.Calculation, blocked)
+			if (d.Earning == nil) != blocked || (d.Calculation == nil) != blocked {
+				t.Fatalf("earns %v, calculation %v; want none of them: %v", d.Earning, d.Calculation, blocked)
 			}
 			if blocked && !strings.Contains(d.Explanation, "but earns no commission, because ") {
 				t.Errorf("the explanation of a blocked conversion is %q", d.Explanation)
 			}
-			if !blocked && !slices.Equal(d.Earns.Calculation.ReviewReasons, tc.reviews) {
-				t.Errorf("review reasons %q, want %q", d.Earns.Calculation.ReviewReasons, tc.reviews)
+			if !blocked && !slices.Equal(d.Earning.Calculation.ReviewReasons, tc.reviews) {
+				t.Errorf("review reasons %q, want %q", d.Earning.Calculation.ReviewReasons, tc.reviews)
 			}
 			step := slices.IndexFunc(d.Steps, func(s Step) bool { return s.Check == "fraud.score" })
 			if (step >= 0) != tc.policy.isEnabled() {
@@ -196,23 +196,23 @@ func TestAttribute_ConversionWithoutCommissionIsNotCheckedForFraud(t *testing.T)
 }
 
 func TestFraudCandidates(t *testing.T) {
-	with := func(change func(*Earner)) AttributionInputs {
+	inputsWith := func(change func(*Earner)) AttributionInputs {
 		in := suspectedInputs(FraudFlag, fraud.Facts{})
 		change(&in.FoundClick.Earner)
 		return in
 	}
 	for name, in := range map[string]AttributionInputs{
-		"off":            with(func(e *Earner) { e.FraudPolicy = FraudOff }),
-		"paused":         with(func(e *Earner) { e.ProgramStatus = ProgramPaused }),
-		"suspended":      with(func(e *Earner) { e.ParticipantStatus = ParticipantSuspended }),
-		"erased":         with(func(e *Earner) { e.ParticipantErased = true }),
+		"off":            inputsWith(func(e *Earner) { e.FraudPolicy = FraudOff }),
+		"paused":         inputsWith(func(e *Earner) { e.ProgramStatus = ProgramPaused }),
+		"suspended":      inputsWith(func(e *Earner) { e.ParticipantStatus = ParticipantSuspended }),
+		"erased":         inputsWith(func(e *Earner) { e.ParticipantErased = true }),
 		"no such signal": {},
 	} {
 		if got := in.FraudCandidates(); len(got) != 0 {
 			t.Errorf("%s: FraudCandidates() = %+v, want none", name, got)
 		}
 	}
-	in := with(func(*Earner) {})
+	in := inputsWith(func(*Earner) {})
 	in.PromoCode, in.FoundPromoCode = strPtr("spring10"), &FoundPromoCode{Mode: in.Mode, Earner: in.FoundClick.Earner}
 	in.Customer = &FoundCustomer{Binding: &Binding{Earner: in.FoundClick.Earner}}
 	if got := in.FraudCandidates(); len(got) != 1 {

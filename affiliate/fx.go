@@ -14,8 +14,8 @@ type FXRate struct {
 	Rate        string    // decimal, positive
 }
 
-// MaxFXAge is the greatest age of an exchange rate on the UTC day of the sale that it
-// converts (DECISIONS.md section 1).
+// MaxFXAge is the greatest age that an exchange rate may have on the UTC day of the sale
+// (DECISIONS.md section 1).
 const MaxFXAge = 7 * 24 * time.Hour
 
 // fxDigits is the number of significant digits of a rate that was computed from other
@@ -64,21 +64,21 @@ func roundRat(r *big.Rat) (n int64, ok bool) {
 func FXDay(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
 // FindRate returns the rate that converts a sale of the given day from one currency to
-// another. It uses the latest date for which loaded contains a suitable rate. The date
-// is not after day and at most MaxFXAge before it. If that date has several suitable
-// rates, FindRate prefers the rate of the pair itself, then the inverse of the opposite
-// pair, then the quotient of two rates with a common base currency. If there are several
-// common base currencies, it uses the alphabetically first.
+// another. It uses the latest date that has a suitable rate in rates. The date is not
+// after the given day and at most MaxFXAge before that day. If the date has several
+// suitable rates, FindRate prefers the rate of the pair itself, then the inverse of the
+// opposite pair, then the quotient of two rates with a common base currency. If there
+// are several common base currencies, it uses the alphabetically first.
 //
 // A computed rate is rounded to fxDigits significant digits before it is used, so that
 // a person can repeat a conversion with the rate that is shown next to the amount.
-func FindRate(loaded []FXRate, from, to string, day time.Time) (found FXRate, ok bool) {
+func FindRate(rates []FXRate, from, to string, day time.Time) (found FXRate, ok bool) {
 	type pair struct {
 		date        int64
 		base, quote string
 	}
-	known := make(map[pair]*big.Rat, len(loaded))
-	for _, rate := range loaded {
+	known := make(map[pair]*big.Rat, len(rates))
+	for _, rate := range rates {
 		if ratio, ok := rate.ratio(); ok {
 			known[pair{rate.Date.Unix(), rate.Base, rate.Quote}] = ratio
 		}
@@ -150,7 +150,7 @@ func (in AttributionInputs) convert(m Money, currency string) (cents int64, ok b
 	return cents, ok && cents <= MaxAmountCents
 }
 
-// FXLoad counts the rates that a load added, changed and left unchanged.
+// FXLoad counts the rates that one run of LoadRates added, changed and left unchanged.
 type FXLoad struct{ New, Changed, Same int }
 
 // LoadRates is the job that loads the operator's file of exchange rates.

@@ -16,22 +16,22 @@ func TestFXRate_Convert(t *testing.T) {
 		amount            *big.Rat
 		want              int64
 	}{
-		"between currencies with cents":           {"USD", "EUR", "0.92", big.NewRat(1000, 1), 920},
-		"half a cent, up":                         {"USD", "EUR", "0.5", big.NewRat(1, 1), 1},
-		"less than half a cent, down":             {"USD", "EUR", "0.4999999999", big.NewRat(1, 1), 0},
-		"minus half a cent, down":                 {"USD", "EUR", "0.5", big.NewRat(-1, 1), -1},
-		"yen from cents":                          {"EUR", "JPY", "163.27", big.NewRat(1000, 1), 1633}, // 10.00 EUR = 1632.7 JPY
-		"cents from yen":                          {"JPY", "EUR", "0.0061", big.NewRat(1000, 1), 610},  // 1000 JPY = 6.10 EUR
-		"thousandths from cents":                  {"EUR", "KWD", "0.3333", big.NewRat(100, 1), 333},   // 1.00 EUR = 0.333 KWD
-		"cents from thousandths":                  {"KWD", "EUR", "3", big.NewRat(1005, 1), 302},       // 1.005 KWD = 3.015 EUR
-		"thousandths from yen":                    {"JPY", "KWD", "0.002", big.NewRat(1, 1), 2},
-		"yen from thousandths":                    {"KWD", "JPY", "500", big.NewRat(1, 1), 1}, // 0.001 KWD = 0.5 JPY
-		"a fraction of a cent":                    {"USD", "EUR", "0.5", big.NewRat(333, 1000), 0},
-		"one rounding: 0.5 is not rounded before": {"USD", "EUR", "0.8", big.NewRat(1, 2), 0},
-		"nothing":               {"USD", "EUR", "1.1", new(big.Rat), 0},
-		"a rate of many digits": {"EUR", "VND", "28123.456789012345678901234567890", big.NewRat(100, 1), 28123},
-		"the largest":           {"USD", "EUR", "1", big.NewRat(math.MaxInt64, 1), math.MaxInt64},
-		"the smallest":          {"USD", "EUR", "1", big.NewRat(math.MinInt64, 1), math.MinInt64},
+		"between currencies with cents":            {"USD", "EUR", "0.92", big.NewRat(1000, 1), 920},
+		"half a cent, up":                          {"USD", "EUR", "0.5", big.NewRat(1, 1), 1},
+		"less than half a cent, down":              {"USD", "EUR", "0.4999999999", big.NewRat(1, 1), 0},
+		"minus half a cent, down":                  {"USD", "EUR", "0.5", big.NewRat(-1, 1), -1},
+		"yen from cents":                           {"EUR", "JPY", "163.27", big.NewRat(1000, 1), 1633}, // 10.00 EUR = 1632.7 JPY
+		"cents from yen":                           {"JPY", "EUR", "0.0061", big.NewRat(1000, 1), 610},  // 1000 JPY = 6.10 EUR
+		"thousandths from cents":                   {"EUR", "KWD", "0.3333", big.NewRat(100, 1), 333},   // 1.00 EUR = 0.333 KWD
+		"cents from thousandths":                   {"KWD", "EUR", "3", big.NewRat(1005, 1), 302},       // 1.005 KWD = 3.015 EUR
+		"thousandths from yen":                     {"JPY", "KWD", "0.002", big.NewRat(1, 1), 2},
+		"yen from thousandths":                     {"KWD", "JPY", "500", big.NewRat(1, 1), 1}, // 0.001 KWD = 0.5 JPY
+		"a fraction of a cent":                     {"USD", "EUR", "0.5", big.NewRat(333, 1000), 0},
+		"0.5 is not rounded before the conversion": {"USD", "EUR", "0.8", big.NewRat(1, 2), 0},
+		"amount of 0":                              {"USD", "EUR", "1.1", new(big.Rat), 0},
+		"a rate of many digits":                    {"EUR", "VND", "28123.456789012345678901234567890", big.NewRat(100, 1), 28123},
+		"the largest":                              {"USD", "EUR", "1", big.NewRat(math.MaxInt64, 1), math.MaxInt64},
+		"the smallest":                             {"USD", "EUR", "1", big.NewRat(math.MinInt64, 1), math.MinInt64},
 	} {
 		before := new(big.Rat).Set(tc.amount)
 		got, ok := affiliate.FXRate{Base: tc.base, Quote: tc.quote, Rate: tc.rate}.Convert(tc.amount)

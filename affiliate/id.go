@@ -52,7 +52,7 @@ type (
 	SenderID = ID[Sender]
 )
 
-// NewID returns a new UUIDv7 (RFC 9562). It contains the time now, to the millisecond,
+// NewID returns a new UUIDv7 (RFC 9562). It contains the given time, to the millisecond,
 // and 74 random bits. Ids of the same millisecond have no order.
 func NewID[T any](now time.Time) ID[T] {
 	var u uuid.UUID

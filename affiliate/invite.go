@@ -21,7 +21,7 @@ type Invite struct {
 	EndedAt   *time.Time // when it was accepted, revoked or replaced
 }
 
-// Open reports whether the invitation can be accepted at now.
+// Open reports whether the invitation can be accepted at the given time.
 func (i Invite) Open(now time.Time) bool { return i.EndedAt == nil && now.Before(i.ExpiresAt) }
 
 // MemberInvite invites a member.

@@ -43,19 +43,19 @@ func NewKey(kind KeyKind, mode Mode) Key {
 
 // randomBase62 returns n random characters, all equally likely.
 func randomBase62(n int) string {
-	drawn := make([]byte, 0, n)
-	var draw [keyRandom]byte
-	for len(drawn) < n {
-		_, _ = rand.Read(draw[:]) // crypto/rand.Read never fails
-		for _, b := range draw {
+	text := make([]byte, 0, n)
+	var random [keyRandom]byte
+	for len(text) < n {
+		_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
+		for _, b := range random {
 			// 248 = 4 × 62. Larger bytes are skipped, because they would make the first
 			// characters more likely.
-			if b < 248 && len(drawn) < n {
-				drawn = append(drawn, base62[b%62])
+			if b < 248 && len(text) < n {
+				text = append(text, base62[b%62])
 			}
 		}
 	}
-	return string(drawn)
+	return string(text)
 }
 
 // ParseKey parses a key and checks its prefix, alphabet, length and checksum. It needs

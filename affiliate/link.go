@@ -215,13 +215,13 @@ func WithParams(rawURL string, params []Param) string {
 	base, fragment, hasFragment := strings.Cut(rawURL, "#")
 	base, query, _ := strings.Cut(base, "?")
 	parts := make([]string, 0, 8)
-	replaced := func(name string) bool {
+	isReplaced := func(name string) bool {
 		return slices.ContainsFunc(params, func(p Param) bool { return p.Value != "" && p.Name == name })
 	}
 	for part := range strings.SplitSeq(query, "&") {
 		name, _, _ := strings.Cut(part, "=")
 		decoded, err := url.QueryUnescape(name)
-		if part != "" && (err != nil || !replaced(decoded)) {
+		if part != "" && (err != nil || !isReplaced(decoded)) {
 			parts = append(parts, part)
 		}
 	}

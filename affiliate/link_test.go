@@ -149,7 +149,7 @@ func checkWithParams(t interface {
 			}
 			continue
 		}
-		if _, twice := got[decoded]; twice {
+		if _, seen := got[decoded]; seen {
 			t.Fatalf("%q became %q: %s is set twice", destination, result, decoded)
 		}
 		if got[decoded], err = url.QueryUnescape(value); err != nil {

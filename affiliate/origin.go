@@ -55,8 +55,8 @@ func ParseOrigin(s string) (origin string, ok bool) {
 var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
 // splitAuthority separates the port from the host. The port must be written without
-// leading zeros or a sign. The host must not be empty, and a host that starts with a
-// bracket must end with one.
+// leading zeros or a sign. The host must not be empty. A host that starts with [
+// must end with ].
 func splitAuthority(authority string) (host, port string, ok bool) {
 	host = authority
 	if at := strings.LastIndexByte(authority, ':'); at > strings.LastIndexByte(authority, ']') {

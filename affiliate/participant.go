@@ -173,7 +173,7 @@ type ParticipantPatch struct {
 	Tags         Change[[]string]
 	Group        Change[GroupID]
 	Override     Change[Rate]
-	ReferralCode Change[string] // case-folded; clearing it has no effect, because every participant has one
+	ReferralCode Change[string] // case-folded; clearing it has no effect, because every participant has a code
 }
 
 // Patch returns p with the changes of patch. It does not check that the group belongs
@@ -207,14 +207,14 @@ func (p Participant) Details() ParticipantDetails {
 // redactedNote is what the audit log shows instead of a note.
 const redactedNote = "(changed)"
 
-// ChangeTo returns the result of ChangedFields for the details of p and after, for the
-// audit log. It replaces the text of the note, because merchants write about people in
-// notes.
-func (p Participant) ChangeTo(after Participant) (was, is map[string]json.RawMessage, err error) {
-	if was, is, err = ChangedFields(p.Details(), after.Details()); err != nil {
+// ChangeTo returns the result of ChangedFields for the details of p and of after. The
+// audit log stores it. ChangeTo replaces the text of the note, because merchants write
+// about people in notes.
+func (p Participant) ChangeTo(after Participant) (oldValues, newValues map[string]json.RawMessage, err error) {
+	if oldValues, newValues, err = ChangedFields(p.Details(), after.Details()); err != nil {
 		return nil, nil, err
 	}
-	return was, is, RedactChange(was, is, "note", func(string) string { return redactedNote })
+	return oldValues, newValues, RedactChange(oldValues, newValues, "note", func(string) string { return redactedNote })
 }
 
 // ParticipantObject is a participant as events show it.
@@ -223,7 +223,7 @@ type ParticipantObject struct {
 	Program      ProgramID         `json:"program_id"`
 	Partner      UserID            `json:"partner_id"` // the partner; a partner can take part in several programmes
 	PartnerName  string            `json:"partner_name"`
-	ReferralCode string            `json:"referral_code"` // of the default link, in lower case
+	ReferralCode string            `json:"referral_code"` // code of the default link, in lower case
 	Status       ParticipantStatus `json:"status"`
 	// Reason says why the participant was rejected or suspended; null if no reason was
 	// given.

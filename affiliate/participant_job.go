@@ -8,8 +8,8 @@ import (
 // ReviewPending is the job that flags the pending commissions of a suspended
 // participant for review, or removes that flag after the participant was reinstated.
 // Move says which of the two. One job processes one block of commissions, the oldest
-// first, and enqueues the job of the next block. It does nothing if the participant was
-// moved again in the meantime.
+// first, and enqueues the job of the next block. The job does nothing if another move of
+// the participant was made in the meantime.
 type ReviewPending struct {
 	Workspace   WorkspaceID     `json:"workspace"`
 	Mode        Mode            `json:"mode"`
@@ -17,11 +17,11 @@ type ReviewPending struct {
 	Participant ParticipantID   `json:"participant"`
 	Move        ParticipantMove `json:"move"`
 	Since       time.Time       `json:"since"` // when the move was made
-	// User or Key made the move. Both are nil if the service did.
+	// User or Key made the move. Both are nil if the service made it.
 	User *UserID   `json:"user,omitempty"`
 	Key  *APIKeyID `json:"key,omitempty"`
 	// After is the creation time of the last commission of the previous block, and
-	// AfterID is its id.
+	// AfterID is the id of that commission.
 	After   time.Time    `json:"after"`
 	AfterID CommissionID `json:"after_id"`
 }
@@ -35,12 +35,12 @@ const (
 	codeParticipantReinstated = "participant_reinstated"
 )
 
-// Flags reports whether the job adds the review flag. Otherwise it removes the flag.
-func (job ReviewPending) Flags() bool { return job.Move == SuspendParticipant }
+// AddsFlag reports whether the job adds the review flag. Otherwise it removes the flag.
+func (job ReviewPending) AddsFlag() bool { return job.Move == SuspendParticipant }
 
-// Concerns reports whether the job has to change the commission c of the participant.
-func (job ReviewPending) Concerns(c Commission) bool {
-	return c.Status == CommissionPending && slices.Contains(c.ReviewReasons, ReviewParticipantSuspended) != job.Flags()
+// MustChange reports whether the job has to change the commission c of the participant.
+func (job ReviewPending) MustChange(c Commission) bool {
+	return c.Status == CommissionPending && slices.Contains(c.ReviewReasons, ReviewParticipantSuspended) != job.AddsFlag()
 }
 
 // Transition returns the move that the job makes, without the id of the commission. The
@@ -55,7 +55,7 @@ func (job ReviewPending) Transition(at time.Time) CommissionTransition {
 	}
 	code, note := codeParticipantSuspended, "The partner was suspended."
 	t.Move = MoveFlag
-	if !job.Flags() {
+	if !job.AddsFlag() {
 		code, note = codeParticipantReinstated, "The partner was reinstated."
 		t.Move = MoveClearReview
 	}

@@ -267,11 +267,11 @@ func (a PayoutAccount) GoString() string { return a.String() }
 // SealedPayoutAccount is a payout account as the database stores it: encrypted with
 // keys that the database does not have.
 type SealedPayoutAccount struct {
-	Method PayoutMethod
-	Hint   *string // see PayoutAccount.Hint
-	Sealed []byte  // encrypted account; nil for a method without account
-	// Same reports whether stored is the encrypted form of the same account. It is
+	Method     PayoutMethod
+	Hint       *string // see PayoutAccount.Hint
+	Ciphertext []byte  // encrypted account; nil for a method without account
+	// Matches reports whether stored is the encrypted form of the same account. It is
 	// needed because encrypting the same text twice gives different results. The caller
-	// must only pass an account of the same method; nil for a method without account.
-	Same func(stored []byte) bool
+	// must pass the Ciphertext of an account of the same method.
+	Matches func(stored []byte) bool
 }

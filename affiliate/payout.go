@@ -90,8 +90,8 @@ type PayoutCommission struct {
 	ApprovedAt            *time.Time
 }
 
-// SentPayout is a payout with the data that is needed to send the money.
-type SentPayout struct {
+// ExportedPayout is a payout with the data that is needed to send the money.
+type ExportedPayout struct {
 	PayoutItem
 	Account []byte // encrypted; nil for a method without account
 }
@@ -126,8 +126,8 @@ const (
 	MoveFollow PayoutMove = "follow"
 )
 
-// payoutMoves lists the legal moves. An empty to keeps the status. A move with an empty
-// event has no webhook event.
+// payoutMoves lists the legal moves. The field to is empty if the move does not change
+// the status. The field event is empty if the move has no webhook event.
 var payoutMoves = map[PayoutMove]struct {
 	from  []PayoutStatus
 	to    PayoutStatus
@@ -257,8 +257,8 @@ func (c PayoutChange) Event(commissions []CommissionID) (event Event, ok bool) {
 	if name == "" {
 		return Event{}, false
 	}
-	was := map[string]PayoutStatus{"status": c.Before.Status}
-	return NewEvent(c.After.Scope, name, c.Transition.At, c.After.object(commissions), was), true
+	previous := map[string]PayoutStatus{"status": c.Before.Status}
+	return NewEvent(c.After.Scope, name, c.Transition.At, c.After.object(commissions), previous), true
 }
 
 // CreatedEvent returns the webhook event of a new payout. commissions are the
@@ -281,24 +281,24 @@ type payoutObject struct {
 	Currency        string         `json:"currency"`
 	Method          PayoutMethod   `json:"method"`
 	Status          PayoutStatus   `json:"status"`
-	Commissions     []CommissionID `json:"commission_ids"`   // the first 200 of the commissions that it pays
-	CommissionCount int64          `json:"commission_count"` // number of all commissions that it pays
-	FailureReason   *string        `json:"failure_reason"`   // why it could not be paid; null if it did not fail
+	Commissions     []CommissionID `json:"commission_ids"`   // the first 200 commissions of the payout
+	CommissionCount int64          `json:"commission_count"` // number of all commissions of the payout
+	FailureReason   *string        `json:"failure_reason"`   // why the payout could not be paid; null if it did not fail
 	Version         int            `json:"version"`
 }
 
 func (p Payout) object(commissions []CommissionID) payoutObject {
 	// An empty list must be encoded as [], not as null.
-	named := append([]CommissionID{}, commissions[:min(len(commissions), MaxEventCommissions)]...)
+	listed := append([]CommissionID{}, commissions[:min(len(commissions), MaxEventCommissions)]...)
 	return payoutObject{
 		ID: p.ID, Batch: p.Batch, Participant: p.Participant, AmountCents: p.AmountCents, Currency: p.Currency,
-		Method: p.Method, Status: p.Status, Commissions: named, CommissionCount: p.CommissionCount,
+		Method: p.Method, Status: p.Status, Commissions: listed, CommissionCount: p.CommissionCount,
 		FailureReason: p.FailureReason, Version: p.Version,
 	}
 }
 
-// PayoutDue holds the amounts that could be paid to one account, and the data that
-// decides whether they are paid. An account is a participant with a currency.
+// PayoutDue holds the amounts that could be paid to one participant in one currency, and
+// the data that decides whether they are paid.
 type PayoutDue struct {
 	Program           ProgramID
 	ProgramName       string
@@ -331,7 +331,7 @@ const (
 	NegativeBalance        PayoutExclusion = "negative_balance"
 )
 
-// Exclusion returns the first reason why the account gets no payout; empty if there is
+// Exclusion returns the first reason why no payout can be made from d; empty if there is
 // no such reason. An amount of 0 counts as below the minimum even if no minimum is set.
 func (d PayoutDue) Exclusion() PayoutExclusion {
 	switch cents := d.AmountCents(); {
@@ -347,8 +347,9 @@ func (d PayoutDue) Exclusion() PayoutExclusion {
 	return ""
 }
 
-// WithCommissions returns d with the given commissions in place of the counted ones.
-func (d PayoutDue) WithCommissions(commissions []HeldCommission) PayoutDue {
+// WithCommissions returns d with the count, the amount and the period of the given
+// commissions.
+func (d PayoutDue) WithCommissions(commissions []PayoutCandidate) PayoutDue {
 	d.CommissionCount, d.CommissionCents, d.PeriodStart, d.PeriodEnd = int64(len(commissions)), 0, nil, nil
 	for _, c := range commissions {
 		d.CommissionCents += c.AmountCents
@@ -368,8 +369,9 @@ func (d PayoutDue) WithCommissions(commissions []HeldCommission) PayoutDue {
 // busy. The move that marks payouts as paid takes about 0.3 ms for each commission.
 const MaxBatchCommissions = 25_000
 
-// FitBatch returns the accounts that fit into one batch. It prefers the accounts that
-// have waited longest. The other accounts are left for the next batches.
+// FitBatch returns the elements of payable that fit into one batch. It prefers the
+// elements whose commissions have waited longest. The other elements are left for the
+// next batches.
 func FitBatch(payable []PayoutDue) []PayoutDue {
 	waitingSince := func(d PayoutDue) time.Time {
 		if d.PeriodStart == nil {
@@ -387,8 +389,8 @@ func FitBatch(payable []PayoutDue) []PayoutDue {
 	return payable
 }
 
-// BatchParticipants returns the participants of the accounts that are not excluded and
-// fit into one batch (see FitBatch).
+// BatchParticipants returns the participants of the elements of due that are not excluded
+// and fit into one batch (see FitBatch).
 func BatchParticipants(due []PayoutDue) []ParticipantID {
 	payable := slices.DeleteFunc(slices.Clone(due), func(d PayoutDue) bool { return d.Exclusion() != "" })
 	var participants []ParticipantID
@@ -398,8 +400,8 @@ func BatchParticipants(due []PayoutDue) []ParticipantID {
 	return participants
 }
 
-// HeldCommission is a commission that can become part of a payout.
-type HeldCommission struct {
+// PayoutCandidate is a locked commission that is in a payout or may be added to one.
+type PayoutCandidate struct {
 	ID          CommissionID
 	Participant ParticipantID
 	Currency    string

@@ -116,30 +116,30 @@ type NewPayoutBatch struct {
 type PayoutBatchDraft struct {
 	Batch       PayoutBatch
 	Payouts     []Payout
-	Commissions []HeldCommission // each with its payout, ordered by id
+	Commissions []PayoutCandidate // each with its payout, ordered by id
 }
 
-// Draft creates a batch with one payout for each account in due that is not excluded.
-// free holds the payable commissions that are not in a payout, ordered by id. Draft adds
-// each of them to the payout of its account. Errors: PAYOUT_STATE_INVALID if the batch
-// would have no payout.
-func (n NewPayoutBatch) Draft(due []PayoutDue, free []HeldCommission) (PayoutBatchDraft, error) {
-	type account struct {
+// Draft creates a batch with one payout for each element of due that is not excluded.
+// free holds the payable commissions that are not in a payout, ordered by id. Draft
+// adds each commission to the payout of its participant and currency. Errors:
+// PAYOUT_STATE_INVALID if the batch would have no payout.
+func (n NewPayoutBatch) Draft(due []PayoutDue, free []PayoutCandidate) (PayoutBatchDraft, error) {
+	type payee struct {
 		Participant ParticipantID
 		Currency    string
 	}
-	commissions := map[account][]HeldCommission{}
+	commissions := map[payee][]PayoutCandidate{}
 	for _, c := range free {
-		owner := account{c.Participant, c.Currency}
+		owner := payee{c.Participant, c.Currency}
 		commissions[owner] = append(commissions[owner], c)
 	}
 	draft := PayoutBatchDraft{Batch: PayoutBatch{
 		ID: NewID[PayoutBatch](n.At), Scope: n.Scope, Status: BatchDraft, Programs: n.Programs,
 		Cutoff: n.Cutoff, CreatedBy: *n.By.User, CreatedAt: n.At, Version: 1,
 	}}
-	payouts := map[account]*PayoutID{}
+	payouts := map[payee]*PayoutID{}
 	for _, d := range due {
-		owner := account{d.Participant, d.Currency}
+		owner := payee{d.Participant, d.Currency}
 		if d = d.WithCommissions(commissions[owner]); d.Exclusion() != "" {
 			continue
 		}
@@ -153,7 +153,7 @@ func (n NewPayoutBatch) Draft(due []PayoutDue, free []HeldCommission) (PayoutBat
 		return PayoutBatchDraft{}, NothingPayable()
 	}
 	for _, c := range free {
-		if c.Payout = payouts[account{c.Participant, c.Currency}]; c.Payout != nil {
+		if c.Payout = payouts[payee{c.Participant, c.Currency}]; c.Payout != nil {
 			draft.Commissions = append(draft.Commissions, c)
 		}
 	}
@@ -162,13 +162,13 @@ func (n NewPayoutBatch) Draft(due []PayoutDue, free []HeldCommission) (PayoutBat
 
 // Events returns the webhook events of the payouts.
 func (d PayoutBatchDraft) Events() []Event {
-	named := map[PayoutID][]CommissionID{}
+	ids := map[PayoutID][]CommissionID{}
 	for _, c := range d.Commissions {
-		named[*c.Payout] = append(named[*c.Payout], c.ID)
+		ids[*c.Payout] = append(ids[*c.Payout], c.ID)
 	}
 	events := make([]Event, len(d.Payouts))
 	for i, p := range d.Payouts {
-		events[i] = p.CreatedEvent(named[p.ID])
+		events[i] = p.CreatedEvent(ids[p.ID])
 	}
 	return events
 }

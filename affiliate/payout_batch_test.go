@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestBatchParticipants_OmitsExcludedAccounts(t *testing.T) {
+func TestBatchParticipants_OmitsExcludedParticipants(t *testing.T) {
 	method := PayoutManual
 	payable := PayoutDue{Participant: NewID[Participant](payoutTime), CommissionCents: 5, Method: &method, ParticipantStatus: ParticipantApproved}
 	excluded := payable
@@ -19,11 +19,11 @@ func TestBatchParticipants_OmitsExcludedAccounts(t *testing.T) {
 		t.Error("BatchParticipants changed its argument")
 	}
 	if got := BatchParticipants(due[:1]); len(got) != 0 {
-		t.Errorf("BatchParticipants of an excluded account returns %v, want none", got)
+		t.Errorf("BatchParticipants of an excluded participant returns %v, want none", got)
 	}
 }
 
-func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
+func TestDraft_AddsCommissionsToPayoutOfTheirParticipantAndCurrency(t *testing.T) {
 	method, user := PayoutManual, NewID[User](payoutTime)
 	request := NewPayoutBatch{
 		PayoutSelection: PayoutSelection{Scope: Scope{Workspace: NewID[Workspace](payoutTime), Mode: ModeTest}, Cutoff: payoutTime},
@@ -38,12 +38,12 @@ func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
 			MinPayoutCents: 100, Method: &method, ParticipantStatus: ParticipantApproved,
 		}
 	}
-	commission := func(participant ParticipantID, currency string, cents int64) HeldCommission {
-		return HeldCommission{
+	commission := func(participant ParticipantID, currency string, cents int64) PayoutCandidate {
+		return PayoutCandidate{
 			ID: NewID[Commission](payoutTime), Participant: participant, Currency: currency, AmountCents: cents, ApprovedAt: payoutTime, Payable: true,
 		}
 	}
-	free := []HeldCommission{
+	free := []PayoutCandidate{
 		commission(anna, "EUR", 60), commission(bert, "EUR", 99), commission(anna, "USD", 200), commission(anna, "EUR", 50),
 	}
 	draft, err := request.Draft([]PayoutDue{due(anna, "EUR", -10), due(bert, "EUR", 0), due(anna, "USD", 0), due(bert, "USD", 100)}, free)
@@ -67,7 +67,7 @@ func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
 		ids = append(ids, c.ID)
 		if i := slices.IndexFunc(draft.Payouts, func(p Payout) bool { return p.ID == *c.Payout }); draft.Payouts[i].Currency != c.Currency ||
 			draft.Payouts[i].Participant != c.Participant {
-			t.Errorf("commission %+v is in the payout of another account: %+v", c, draft.Payouts[i])
+			t.Errorf("commission %+v is in the payout of another participant or currency: %+v", c, draft.Payouts[i])
 		}
 	}
 	if want := []CommissionID{free[0].ID, free[2].ID, free[3].ID}; !slices.Equal(ids, want) {
@@ -76,13 +76,13 @@ func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
 	if free[0].Payout != nil {
 		t.Error("Draft changed its argument")
 	}
-	var named []int
+	var listed []int
 	for _, event := range draft.Events() {
 		object, _ := event.Object.(payoutObject)
-		named = append(named, len(object.Commissions))
+		listed = append(listed, len(object.Commissions))
 	}
-	if !slices.Equal(named, []int{2, 1, 0}) {
-		t.Errorf("the events list %v commissions, want [2 1 0]", named)
+	if !slices.Equal(listed, []int{2, 1, 0}) {
+		t.Errorf("the events list %v commissions, want [2 1 0]", listed)
 	}
 	if _, err := request.Draft([]PayoutDue{due(bert, "EUR", 0)}, free); !errors.Is(err, NothingPayable()) {
 		t.Errorf("a batch without payouts: error %v, want %v", err, NothingPayable())

@@ -145,7 +145,7 @@ func TestExclusion_ReturnsFirstReason(t *testing.T) {
 func TestPayout_WithAmounts(t *testing.T) {
 	method := PayoutWise
 	first, last := payoutTime, payoutTime.Add(time.Hour)
-	d := PayoutDue{CommissionCount: 9, CommissionCents: 9, AdjustmentCents: 5, Method: &method}.WithCommissions([]HeldCommission{
+	d := PayoutDue{CommissionCount: 9, CommissionCents: 9, AdjustmentCents: 5, Method: &method}.WithCommissions([]PayoutCandidate{
 		{AmountCents: 10, ApprovedAt: last}, {AmountCents: 20, ApprovedAt: first}, {AmountCents: 30, ApprovedAt: first},
 	})
 	p := Payout{ID: NewID[Payout](payoutTime)}.WithAmounts(d)

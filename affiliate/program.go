@@ -177,17 +177,17 @@ func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	return p, found.Err()
 }
 
-// Move returns the programme with the status to. at is the time of the change. Errors:
+// Move returns the programme with the new status. at is the time of the change. Errors:
 // PROGRAM_STATE_INVALID if the move is not legal; VALIDATION_ERROR if a programme
 // without a page is activated.
-func (p Program) Move(to ProgramStatus, at time.Time) (Program, error) {
+func (p Program) Move(newStatus ProgramStatus, at time.Time) (Program, error) {
 	switch {
-	case !slices.Contains(programMoves[to], p.Status):
+	case !slices.Contains(programMoves[newStatus], p.Status):
 		return p, refuseStatus(ReasonProgramStateInvalid, p.Status)
-	case to == ProgramActive && !p.HasDestination():
+	case newStatus == ProgramActive && !p.HasDestination():
 		return p, Invalid("website_url", NeedsDestination)
 	}
-	p.Status, p.Version, p.UpdatedAt = to, p.Version+1, at
+	p.Status, p.Version, p.UpdatedAt = newStatus, p.Version+1, at
 	return p, nil
 }
 

@@ -40,8 +40,8 @@ type Rules struct {
 	HoldDays     int      `json:"hold_period_days"` // 0 to 180
 	AutoApproval bool     `json:"auto_approval"`
 	NetBasis     NetBasis `json:"net_basis"`
-	// Recurring limits the number of a customer's payments that earn, and the time
-	// during which they earn.
+	// Recurring limits the number of a customer's payments that earn a commission, and
+	// the time in which they earn.
 	Recurring Recurring `json:"recurring,omitzero"`
 	// LaterRateBps replaces RateBps or FlatCents from a customer's second payment on.
 	// If it is nil, later payments have the same rate.
@@ -60,8 +60,8 @@ type Rules struct {
 
 // Recurring limits which of a customer's payments earn. The zero value means no limit.
 type Recurring struct {
-	// Once says that only the first payment earns.
-	Once bool `json:"once,omitempty"`
+	// FirstPaymentOnly says that only the first payment earns.
+	FirstPaymentOnly bool `json:"once,omitempty"`
 	// MaxMonths counts from the first payment. MaxPayments includes the first payment.
 	// nil means no limit.
 	MaxMonths   *int `json:"max_months,omitempty"`
@@ -169,7 +169,7 @@ func (r Rules) Object() RulesObject {
 	object := RulesObject{
 		Type: r.Type, Percentage: optionalPercent(r.RateBps), FlatCents: r.FlatCents,
 		HoldDays: r.HoldDays, AutoApproval: r.AutoApproval, NetBasis: r.NetBasis,
-		Recurring: RecurringObject{!r.Recurring.Once, r.Recurring.MaxMonths, r.Recurring.MaxPayments},
+		Recurring: RecurringObject{!r.Recurring.FirstPaymentOnly, r.Recurring.MaxMonths, r.Recurring.MaxPayments},
 		Later:     optionalPercent(r.LaterRateBps), MinOrder: r.MinOrderCents, Cap: r.CapCents,
 		Tiers:    make([]TierObject, len(r.Tiers)),
 		Products: make([]ProductRateObject, len(r.Products)), ProductCount: len(r.Products),

@@ -49,7 +49,7 @@ func TestRulesObject(t *testing.T) {
 	if err != nil || string(got) != want {
 		t.Errorf("JSON of the rules is %s, error %v\nwant %s", got, err, want)
 	}
-	if once := (Rules{Recurring: Recurring{Once: true}}).Object(); once.Recurring.Enabled {
+	if object := (Rules{Recurring: Recurring{FirstPaymentOnly: true}}).Object(); object.Recurring.Enabled {
 		t.Error("recurring is enabled although only the first payment earns")
 	}
 }
@@ -57,7 +57,7 @@ func TestRulesObject(t *testing.T) {
 // Stored rules must decode to the same rules. Fields that an old row does not have must
 // decode to their defaults.
 func TestRules_JSONRoundTrip(t *testing.T) {
-	for name, rules := range map[string]Rules{"full": fullRuleSet(), "default": DefaultRules(), "once": {Type: Flat, Recurring: Recurring{Once: true}}} {
+	for name, rules := range map[string]Rules{"full": fullRuleSet(), "default": DefaultRules(), "first payment only": {Type: Flat, Recurring: Recurring{FirstPaymentOnly: true}}} {
 		stored, err := json.Marshal(rules)
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +72,7 @@ func TestRules_JSONRoundTrip(t *testing.T) {
 	if err := json.Unmarshal([]byte(before), &old); err != nil || !old.Equal(DefaultRules()) {
 		t.Errorf("an old row decodes to %+v, error %v; want the default rules", old, err)
 	}
-	if same, wrong := old.Patch(RulesPatch{Tiers: Clear[[]Tier](), Products: Set([]ProductRate{}), Events: Set([]EventRate{}), Recurring: RecurringPatch{Once: Set(false)}}); len(wrong) > 0 || !same.Equal(old) {
+	if same, wrong := old.Patch(RulesPatch{Tiers: Clear[[]Tier](), Products: Set([]ProductRate{}), Events: Set([]EventRate{}), Recurring: RecurringPatch{FirstPaymentOnly: Set(false)}}); len(wrong) > 0 || !same.Equal(old) {
 		t.Errorf("a patch that clears empty lists changed the rules to %+v, violations %v", same, wrong)
 	}
 }

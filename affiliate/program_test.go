@@ -128,15 +128,15 @@ func TestChangedFields(t *testing.T) {
 	before := Program{Name: "A", Slug: "a", Rules: DefaultRules(), Version: 1}
 	after := before
 	after.Version = 2
-	if was, is, err := ChangedFields(before.Object(), after.Object()); was != nil || is != nil || err != nil {
-		t.Errorf("only the version differs: ChangedFields returns %v, %v, %v; want nothing", was, is, err)
+	if oldValues, newValues, err := ChangedFields(before.Object(), after.Object()); oldValues != nil || newValues != nil || err != nil {
+		t.Errorf("only the version differs: ChangedFields returns %v, %v, %v; want nothing", oldValues, newValues, err)
 	}
 	after.Name = "B"
 	after.Rules.HoldDays = 1
-	was, is, err := ChangedFields(before.Object(), after.Object())
-	if err != nil || len(was) != 2 || string(was["name"]) != `"A"` || string(is["name"]) != `"B"` ||
-		!strings.Contains(string(was["commission_rules"]), `"hold_period_days":30`) {
-		t.Errorf("name and rules differ: ChangedFields returns %s, %s, %v", was, is, err)
+	oldValues, newValues, err := ChangedFields(before.Object(), after.Object())
+	if err != nil || len(oldValues) != 2 || string(oldValues["name"]) != `"A"` || string(newValues["name"]) != `"B"` ||
+		!strings.Contains(string(oldValues["commission_rules"]), `"hold_period_days":30`) {
+		t.Errorf("name and rules differ: ChangedFields returns %s, %s, %v", oldValues, newValues, err)
 	}
 }
 

@@ -29,7 +29,8 @@ const (
 	SyncFailed  SyncStatus = "failed"
 )
 
-// PromoCode is a code that a buyer enters. It attributes the sale to its participant.
+// PromoCode is a code that a buyer enters. It attributes the conversion to the
+// participant that the code belongs to.
 type PromoCode struct {
 	ID             PromoCodeID
 	Scope          Scope

@@ -77,7 +77,7 @@ func (e Earner) orderRates(in AttributionInputs, index *int) []sourcedRate {
 		}
 	}
 	if rules.LaterRateBps != nil && in.isLaterPayment(index) {
-		rates = append(rates, sourcedRate{Rate{Bps: rules.LaterRateBps}, FromLater})
+		rates = append(rates, sourcedRate{Rate{Bps: rules.LaterRateBps}, FromLaterPayments})
 	}
 	own := Rate{Bps: rules.RateBps}
 	if rules.Type == Flat {

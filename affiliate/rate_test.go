@@ -43,7 +43,7 @@ func TestCalculate_UsesMostSpecificRate(t *testing.T) {
 		{FromGroup, func() { e.Rule.Group = nil }},
 		{FromTier, func() { e.Rule.Rules.Tiers = nil }},
 		{FromEvent, func() { e.Rule.Rules.Events = []EventRate{{EventType: Renewal}} }},
-		{FromLater, func() { e.Rule.Rules.LaterRateBps = nil }},
+		{FromLaterPayments, func() { e.Rule.Rules.LaterRateBps = nil }},
 		{FromProgram, func() {}},
 	} {
 		calc := e.calculate(in, nil)
@@ -84,7 +84,7 @@ func TestCalculate_UsesFirstApplicableRate(t *testing.T) {
 		if event := add(FromEvent, maybe(t, rates(), "event")); event != nil {
 			e.Rule.Rules.Events = []EventRate{{Purchase, bps(1)}, {Renewal, *event}}
 		}
-		if later := add(FromLater, maybe(t, percentages, "later")); later != nil {
+		if later := add(FromLaterPayments, maybe(t, percentages, "later")); later != nil {
 			e.Rule.Rules.LaterRateBps = later.Bps
 		}
 		own := rates().Draw(t, "own")
@@ -128,11 +128,11 @@ func TestCalculate_EventWithoutPriceEarnsFlatAmount(t *testing.T) {
 			RuleSnapshot{Rules: Rules{Type: Percentage, RateBps: ref[int64](1000), Events: signups(flat(500))}},
 			nil, FromEvent, 500, Flat,
 		},
-		"after a percentage of the participant": {
+		"percentage of the participant is skipped": {
 			RuleSnapshot{Override: ref(bps(5000)), Rules: Rules{Type: Flat, FlatCents: ref[int64](300)}},
 			nil, FromProgram, 300, Flat,
 		},
-		"after a percentage of the event": {
+		"percentage of the event is skipped": {
 			RuleSnapshot{Rules: Rules{Type: Flat, FlatCents: ref[int64](300), Events: signups(bps(1000))}},
 			nil, FromProgram, 300, Flat,
 		},
@@ -140,14 +140,14 @@ func TestCalculate_EventWithoutPriceEarnsFlatAmount(t *testing.T) {
 			RuleSnapshot{Override: ref(bps(5000)), Rules: Rules{Type: Percentage, RateBps: ref[int64](1000)}},
 			nil, FromParticipant, 0, Percentage,
 		},
-		"flat rate of a product, after a percentage of the participant": {
+		"flat rate of a product, percentage of the participant is skipped": {
 			RuleSnapshot{Override: ref(bps(5000)), Rules: Rules{
 				Type: Percentage, RateBps: ref[int64](1000), Products: []ProductRate{{"book", flat(200)}},
 			}},
 			[]LineItem{{"book", 3, 0}},
 			FromProduct, 600, Flat,
 		},
-		"after a percentage of a product": {
+		"percentage of a product is skipped": {
 			RuleSnapshot{Rules: Rules{Type: Flat, FlatCents: ref[int64](300), Products: []ProductRate{{"book", bps(200)}}}},
 			[]LineItem{{"book", 3, 0}, {"film", 1, 0}},
 			FromProgram, 300, Flat,
@@ -183,15 +183,15 @@ func TestCalculate_ProductRatesWithoutOrderLines(t *testing.T) {
 		source   RateSource
 		amount   int64
 	}{
-		"none":                     {nil, FromProgram, 1_000},
-		"one":                      {[]string{"book"}, FromProduct, 500},
-		"one twice":                {[]string{"book", "book"}, FromProduct, 500},
-		"two of the same rate":     {[]string{"book", "film"}, FromProduct, 500},
-		"two of different rates":   {[]string{"book", "song"}, FromProgram, 1_000},
-		"one without a rate":       {[]string{"book", "other"}, FromProgram, 1_000},
-		"first one without a rate": {[]string{"other", "book"}, FromProgram, 1_000},
-		"flat is paid once":        {[]string{"cup", "mug"}, FromProduct, 250},
-		"a flat and a percentage":  {[]string{"cup", "book"}, FromProgram, 1_000},
+		"no product":                        {nil, FromProgram, 1_000},
+		"one product":                       {[]string{"book"}, FromProduct, 500},
+		"the same product twice":            {[]string{"book", "book"}, FromProduct, 500},
+		"two products with the same rate":   {[]string{"book", "film"}, FromProduct, 500},
+		"two products with different rates": {[]string{"book", "song"}, FromProgram, 1_000},
+		"the second product has no rate":    {[]string{"book", "other"}, FromProgram, 1_000},
+		"the first product has no rate":     {[]string{"other", "book"}, FromProgram, 1_000},
+		"a flat amount is paid once":        {[]string{"cup", "mug"}, FromProduct, 250},
+		"a flat amount and a percentage":    {[]string{"cup", "book"}, FromProgram, 1_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := AttributionInputs{EventType: Purchase, Sale: Sale{Paid: Money{10_000, "EUR"}}, ProductIDs: tc.products}
@@ -273,7 +273,7 @@ func TestCalculate_LaterRateStartsWithSecondPayment(t *testing.T) {
 			calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}.calculate(tc.in, tc.index)
 			wantSource, wantCents := FromProgram, int64(900)
 			if tc.later {
-				wantSource, wantCents = FromLater, 500
+				wantSource, wantCents = FromLaterPayments, 500
 			}
 			if calc.Source != wantSource || calc.AmountCents != wantCents {
 				t.Errorf("amount %d from %s, want %d from %s", calc.AmountCents, calc.Source, wantCents, wantSource)

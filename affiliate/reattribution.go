@@ -21,28 +21,28 @@ type StoredConversion struct {
 // the rows that the assignment changes. The transaction has locked all of these rows.
 type LockedAttribution struct {
 	StoredConversion
-	// To is the participant to whom the conversion is assigned; nil if the workspace
-	// and mode have no participant with the requested id.
-	To *Earner
+	// Assignee is the participant to whom the conversion is assigned; nil if the
+	// workspace and mode have no participant with the requested id.
+	Assignee *Earner
 	// Customer is nil if the report did not name the buyer. Its payments do not include
 	// this conversion.
 	Customer *FoundCustomer
 	Rates    map[string]FXRate // as in AttributionInputs
-	// Earned is the commission of the decision in force. It is nil if nothing is
-	// earned, or if the commission was rejected or refunded.
-	Earned *LockedCommission
+	// CurrentCommission is the commission of the decision in force. It is nil if
+	// nothing is earned, or if the commission was rejected or refunded.
+	CurrentCommission *LockedCommission
 }
 
-// Refusal returns the error if the conversion cannot be assigned to the participant to.
-// Errors: VALIDATION_ERROR if the participant is unknown, or already has the conversion
-// and earns from it; PARTICIPANT_ERASED.
-func (a LockedAttribution) Refusal(to ParticipantID) error {
+// Refusal returns the error if the conversion cannot be assigned to the requested
+// participant. Errors: VALIDATION_ERROR if the participant is unknown, or already earns a
+// commission from the conversion; PARTICIPANT_ERASED.
+func (a LockedAttribution) Refusal(requested ParticipantID) error {
 	switch {
-	case a.To == nil:
+	case a.Assignee == nil:
 		return Invalid("participant_id", "must be a participant of this workspace and mode")
-	case a.Participant != nil && *a.Participant == to && a.Earned != nil:
-		return Invalid("participant_id", "must be another participant than the one who has the conversion and earns by it")
-	case a.To.ParticipantErased:
+	case a.Participant != nil && *a.Participant == requested && a.CurrentCommission != nil:
+		return Invalid("participant_id", "must not be the participant who already earns a commission from the conversion")
+	case a.Assignee.ParticipantErased:
 		return Refuse(ReasonParticipantErased)
 	}
 	return nil
@@ -53,12 +53,12 @@ func (a LockedAttribution) Refusal(to ParticipantID) error {
 type Reattribution struct {
 	Conversion    Conversion // with its new version
 	Decision      Decision
-	NewCommission *Commission // commission of the decision before refunds; nil if nothing is earned
-	// Changes holds the change of the commission of the previous decision, if there is
-	// one, followed by the changes that create NewCommission.
+	NewCommission *Commission // commission of Decision, not yet lowered by refunds; nil if nothing is earned
+	// Changes holds the change of the previous decision's commission, if that decision
+	// has a commission, followed by the changes that create NewCommission.
 	Changes []CommissionChange
 	Binding *Binding    // the customer's new binding; nil if it does not change
-	Recount []ProgramID // programmes whose payments of the customer must be counted again
+	Recount []ProgramID // programmes in which the customer's payments must be counted again
 	Deltas  []StatsDelta
 	Audit   AuditLine
 }
@@ -77,8 +77,8 @@ func (a LockedAttribution) Reattribute(d Decision, commission *Commission, by Ac
 	if err != nil {
 		return Reattribution{}, err
 	}
-	if a.Earned != nil {
-		withdrawn, err := a.Earned.withdraw(by, at, reason)
+	if a.CurrentCommission != nil {
+		withdrawn, err := a.CurrentCommission.withdraw(by, at, reason)
 		if err != nil {
 			return Reattribution{}, err
 		}
@@ -111,8 +111,8 @@ type attributionAuditFields struct {
 	Reason      string         `json:"reason,omitempty"`
 }
 
-// Commission returns the commission of the new decision, after the refunds of its sale;
-// nil if nothing is earned.
+// Commission returns the commission of the new decision, after the refunds of the
+// conversion; nil if nothing is earned.
 func (r Reattribution) Commission() *Commission {
 	if r.NewCommission == nil {
 		return nil
@@ -158,15 +158,15 @@ func (a LockedAttribution) newBinding() *Binding {
 	if before != nil && (a.Participant == nil || before.Earner.Participant != *a.Participant) {
 		return nil
 	}
-	to := Binding{BoundAt: a.OccurredAt, SignalAt: a.OccurredAt, Earner: *a.To}
+	binding := Binding{BoundAt: a.OccurredAt, SignalAt: a.OccurredAt, Earner: *a.Assignee}
 	if before != nil {
-		to.BoundAt, to.SignalAt = before.BoundAt, before.SignalAt
+		binding.BoundAt, binding.SignalAt = before.BoundAt, before.SignalAt
 	}
-	to.WindowEndsAt = WindowEnd(to.BoundAt, to.Earner.WindowDays)
-	if before != nil && before.Earner.Program == to.Earner.Program {
-		to.WindowEndsAt = before.WindowEndsAt
+	binding.WindowEndsAt = WindowEnd(binding.BoundAt, binding.Earner.WindowDays)
+	if before != nil && before.Earner.Program == binding.Earner.Program {
+		binding.WindowEndsAt = before.WindowEndsAt
 	}
-	return &to
+	return &binding
 }
 
 // reversedDeltas returns the deltas that subtract the conversion from the counts of the
@@ -192,7 +192,7 @@ type LateAttribution struct {
 	Conversion    Conversion // with its new version
 	Inputs        AttributionInputs
 	Decision      Decision
-	NewCommission *Commission // commission of the decision before refunds; nil if nothing is earned
+	NewCommission *Commission // commission of Decision, not yet lowered by refunds; nil if nothing is earned
 	Changes       []CommissionChange
 }
 

@@ -57,15 +57,14 @@ func (a *attribution) checkRules(earner Earner, index *int) (why AttributionReas
 
 // checkRecurring checks the limits on a customer's payments. It returns a clause of the
 // explanation like checkRules; empty if the payment is within the limits. If the report
-// names no customer, payments cannot be counted, and only the limit to first payments is
-// checked.
+// names no customer, payments cannot be counted, and only FirstPaymentOnly is checked.
 func (a *attribution) checkRecurring(earner Earner, index *int) (clause string) {
 	limits := earner.Rule.Rules.Recurring
 	payment := "payment not counted"
 	if index != nil {
 		payment = "payment " + strconv.Itoa(*index)
 	}
-	if limits.Once && !a.check("rules.first_payment", !a.in.isLaterPayment(index), payment) {
+	if limits.FirstPaymentOnly && !a.check("rules.first_payment", !a.in.isLaterPayment(index), payment) {
 		return "pays for a customer's first payment only"
 	}
 	if index == nil {

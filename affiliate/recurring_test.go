@@ -50,7 +50,7 @@ func TestAddMonths_StaysInTheMonth(t *testing.T) {
 func TestAttribute_RecurringLimits(t *testing.T) {
 	first := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 	monthEnd := time.Date(2026, 2, 28, 9, 0, 0, 0, time.UTC)
-	once, three, month := Recurring{Once: true}, Recurring{MaxPayments: ref(3)}, Recurring{MaxMonths: ref(1)}
+	firstOnly, three, month := Recurring{FirstPaymentOnly: true}, Recurring{MaxPayments: ref(3)}, Recurring{MaxMonths: ref(1)}
 	for name, tc := range map[string]struct {
 		limits    Recurring
 		paid      *int // earlier payments; nil if the report names no customer
@@ -60,29 +60,29 @@ func TestAttribute_RecurringLimits(t *testing.T) {
 		failed    string // check that fails; empty if the conversion earns a commission
 		text      string // part of the explanation
 	}{
-		"no limit, payment 100":               {Recurring{}, ref(99), Renewal, true, monthEnd, "", ""},
-		"once, first payment":                 {once, ref(0), Purchase, false, monthEnd, "", ""},
-		"once, first payment known":           {once, ref(0), Renewal, true, monthEnd, "", ""},
-		"once, second payment":                {once, ref(1), Purchase, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
-		"once, not a payment":                 {once, ref(1), Signup, false, monthEnd, "", ""},
-		"once, a purchase without a customer": {once, nil, Purchase, false, monthEnd, "", ""},
-		"once, a renewal without a customer":  {once, nil, Renewal, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
-		"once, recurring, without a customer": {once, nil, Purchase, true, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
-		"three, third":                        {three, ref(2), Renewal, true, monthEnd, "", ""},
-		"three, fourth":                       {three, ref(3), Renewal, true, monthEnd, "rules.max_payments", "pays for a customer's first 3 payments only, and this was number 4"},
-		"three, without a customer":           {three, nil, Renewal, true, monthEnd, "", ""},
-		"three, not a payment":                {three, ref(9), Signup, true, monthEnd, "", ""},
-		"one payment, second":                 {Recurring{MaxPayments: ref(1)}, ref(1), Renewal, true, monthEnd, "rules.max_payments", "first payment only, and this was number 2"},
-		"month, first payment":                {month, ref(0), Purchase, false, monthEnd.AddDate(1, 0, 0), "", ""},
-		"month, 1 ms before the month ends":   {month, ref(1), Renewal, true, monthEnd.Add(-time.Millisecond), "", ""},
-		"month, when the month ends":          {month, ref(1), Renewal, true, monthEnd, "", ""},
-		"month, 1 ms after the month ended":   {month, ref(1), Renewal, true, monthEnd.Add(time.Millisecond), "rules.max_months", "first month only, which ended on 28 February 2026 at 09:00:00.000 UTC"},
-		"two months, after one":               {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, monthEnd.Add(time.Hour), "", ""},
-		"two months, after both":              {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, first.AddDate(0, 3, 0), "rules.max_months", "first 2 months only, which ended on 31 March 2026"},
-		"month, without a customer":           {month, nil, Renewal, true, monthEnd.AddDate(1, 0, 0), "", ""},
-		"month, not a payment":                {month, ref(1), Signup, false, monthEnd.AddDate(1, 0, 0), "", ""},
-		"both limits exceeded":                {Recurring{MaxPayments: ref(1), MaxMonths: ref(1)}, ref(1), Renewal, true, monthEnd.AddDate(1, 0, 0), "rules.max_payments", "number 2"},
-		"both limits, only months exceeded":   {Recurring{MaxPayments: ref(2), MaxMonths: ref(1)}, ref(1), Renewal, true, monthEnd.AddDate(1, 0, 0), "rules.max_months", "first month only"},
+		"no limit, payment 100":                                    {Recurring{}, ref(99), Renewal, true, monthEnd, "", ""},
+		"first payment only, first payment":                        {firstOnly, ref(0), Purchase, false, monthEnd, "", ""},
+		"first payment only, the first known payment is a renewal": {firstOnly, ref(0), Renewal, true, monthEnd, "", ""},
+		"first payment only, second payment":                       {firstOnly, ref(1), Purchase, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
+		"first payment only, not a payment":                        {firstOnly, ref(1), Signup, false, monthEnd, "", ""},
+		"first payment only, a purchase without a customer":        {firstOnly, nil, Purchase, false, monthEnd, "", ""},
+		"first payment only, a renewal without a customer":         {firstOnly, nil, Renewal, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
+		"first payment only, recurring, without a customer":        {firstOnly, nil, Purchase, true, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
+		"three payments, the third":                                {three, ref(2), Renewal, true, monthEnd, "", ""},
+		"three payments, the fourth":                               {three, ref(3), Renewal, true, monthEnd, "rules.max_payments", "pays for a customer's first 3 payments only, and this was number 4"},
+		"three payments, without a customer":                       {three, nil, Renewal, true, monthEnd, "", ""},
+		"three payments, not a payment":                            {three, ref(9), Signup, true, monthEnd, "", ""},
+		"one payment, the second":                                  {Recurring{MaxPayments: ref(1)}, ref(1), Renewal, true, monthEnd, "rules.max_payments", "first payment only, and this was number 2"},
+		"one month, first payment":                                 {month, ref(0), Purchase, false, monthEnd.AddDate(1, 0, 0), "", ""},
+		"one month, 1 ms before the month ends":                    {month, ref(1), Renewal, true, monthEnd.Add(-time.Millisecond), "", ""},
+		"one month, when the month ends":                           {month, ref(1), Renewal, true, monthEnd, "", ""},
+		"one month, 1 ms after the month ended":                    {month, ref(1), Renewal, true, monthEnd.Add(time.Millisecond), "rules.max_months", "first month only, which ended on 28 February 2026 at 09:00:00.000 UTC"},
+		"two months, after one":                                    {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, monthEnd.Add(time.Hour), "", ""},
+		"two months, after both":                                   {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, first.AddDate(0, 3, 0), "rules.max_months", "first 2 months only, which ended on 31 March 2026"},
+		"one month, without a customer":                            {month, nil, Renewal, true, monthEnd.AddDate(1, 0, 0), "", ""},
+		"one month, not a payment":                                 {month, ref(1), Signup, false, monthEnd.AddDate(1, 0, 0), "", ""},
+		"both limits exceeded":                                     {Recurring{MaxPayments: ref(1), MaxMonths: ref(1)}, ref(1), Renewal, true, monthEnd.AddDate(1, 0, 0), "rules.max_payments", "number 2"},
+		"both limits, only months exceeded":                        {Recurring{MaxPayments: ref(2), MaxMonths: ref(1)}, ref(1), Renewal, true, monthEnd.AddDate(1, 0, 0), "rules.max_months", "first month only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := matchingInputs()
@@ -102,7 +102,7 @@ func TestAttribute_RecurringLimits(t *testing.T) {
 			if tc.failed != "" {
 				want = WhyRecurringLimitReached
 			}
-			if d.Reason != want || !d.Attributed || (d.Earns != nil) != (tc.failed == "") || firstFailure(d.Steps) != tc.failed {
+			if d.Reason != want || !d.Attributed || (d.Earning != nil) != (tc.failed == "") || firstFailure(d.Steps) != tc.failed {
 				t.Fatalf("reason %s, failed check %q; want %s, %q", d.Reason, firstFailure(d.Steps), want, tc.failed)
 			}
 			if !strings.Contains(d.Explanation, tc.text) {
@@ -139,8 +139,8 @@ func TestAttribute_MinimumOrder(t *testing.T) {
 			rules.MinOrderCents, rules.NetBasis = ref[int64](5_000), NetOfTax
 			rules.Events = []EventRate{{EventType: Purchase}, {Signup, flat(300)}}
 			d := Attribute(in)
-			if !d.Attributed || (d.Earns != nil) != tc.earns {
-				t.Fatalf("reason %s, earns %+v; want a commission: %v", d.Reason, d.Earns, tc.earns)
+			if !d.Attributed || (d.Earning != nil) != tc.earns {
+				t.Fatalf("reason %s, earns %+v; want a commission: %v", d.Reason, d.Earning, tc.earns)
 			}
 			if !tc.earns && (d.Reason != WhyRuleNotApplicable || firstFailure(d.Steps) != "rules.order_large_enough" ||
 				!strings.Contains(d.Explanation, "orders of at least 50.00 EUR only, and this one was 49.99 EUR")) {
@@ -171,8 +171,8 @@ func TestAttribute_EventTypesThatEarn(t *testing.T) {
 				for _, e := range tc.pays {
 					pays = pays || e == event
 				}
-				if (d.Earns != nil) != pays || (d.Reason == WhyRuleNotApplicable) == pays {
-					t.Errorf("%s: reason %s, earns %+v; want a commission: %v", event, d.Reason, d.Earns, pays)
+				if (d.Earning != nil) != pays || (d.Reason == WhyRuleNotApplicable) == pays {
+					t.Errorf("%s: reason %s, earns %+v; want a commission: %v", event, d.Reason, d.Earning, pays)
 				}
 				if !pays && !strings.Contains(d.Explanation, tc.text) {
 					t.Errorf("%s: the explanation %q does not contain %q", event, d.Explanation, tc.text)

@@ -37,7 +37,8 @@ type RefundOutcome struct {
 	Commission *Commission // after the refund; nil if parked or if nothing is earned
 }
 
-// ParkedSale identifies a sale for which parked refunds are waiting.
+// ParkedSale identifies a transaction for which parked refunds are waiting. Its
+// conversion is not recorded yet.
 type ParkedSale struct {
 	Workspace             WorkspaceID
 	Mode                  Mode
@@ -89,9 +90,10 @@ func (c Conversion) Refunded() bool {
 	return c.Status == ConversionRefunded || c.RefundedAmountCents > 0
 }
 
-// AfterRefunds returns the amount of the commission after the refunds of its sale. full
-// says that the whole sale was refunded; the amount is 0 then. The result depends only
-// on the total of the refunds, so their order and number do not matter.
+// AfterRefunds returns the amount of the commission after the refunds of its
+// conversion. full says that the whole sale was refunded; the amount is 0 then. The
+// result depends only on the total of the refunds, so their order and number do not
+// matter.
 //
 // A percentage is computed again for the part of the sale that is left:
 //
@@ -105,10 +107,10 @@ func (c Conversion) Refunded() bool {
 //	original amount × (paid − refunded) ÷ paid
 //
 // A flat amount does not change until the whole sale is refunded.
-func (c Commission) AfterRefunds(sale Conversion) (cents int64, full bool) {
-	paid, left := sale.Sale.Paid.Cents, sale.Refundable()
+func (c Commission) AfterRefunds(conversion Conversion) (cents int64, full bool) {
+	paid, left := conversion.Sale.Paid.Cents, conversion.Refundable()
 	switch {
-	case sale.Status == ConversionRefunded:
+	case conversion.Status == ConversionRefunded:
 		return 0, true
 	case c.Type == Flat || paid == 0 || left == paid:
 		return c.OriginalAmountCents, false
@@ -140,11 +142,11 @@ func (c Commission) percentageOf(left, paid int64) (cents int64, ok bool) {
 	return cents, ok
 }
 
-// RefundMove returns the move that adjusts the commission to the refunds of its sale.
-// It returns false if there is no move, because the status of the commission is final or
-// its amount does not change.
-func (c Commission) RefundMove(sale Conversion, why RefundReason, at time.Time) (CommissionTransition, bool) {
-	cents, full := c.AfterRefunds(sale)
+// RefundMove returns the move that adjusts the commission to the refunds of its
+// conversion. It returns false if there is no move, because the status of the
+// commission is final or its amount does not change.
+func (c Commission) RefundMove(conversion Conversion, why RefundReason, at time.Time) (CommissionTransition, bool) {
+	cents, full := c.AfterRefunds(conversion)
 	if !slices.Contains(commissionMoves[MoveRefund].from, c.Status) || !full && cents >= c.AmountCents {
 		return CommissionTransition{}, false
 	}

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func saleOf(paid int64) Conversion {
+func conversionOf(paid int64) Conversion {
 	return Conversion{Sale: Sale{Paid: Money{Cents: paid, Currency: "EUR"}}, Status: ConversionRecorded, Version: 1}
 }
 
@@ -44,10 +44,10 @@ func TestConversion_Refund(t *testing.T) {
 		}},
 		"remaining amount":   {100, []step{{ref[int64](40), 40, 40, ConversionPartiallyRefunded, ""}, {nil, 60, 100, ConversionRefunded, ""}}},
 		"all at once":        {100, []step{{nil, 100, 100, ConversionRefunded, ""}}},
-		"more than the sale": {100, []step{{ref[int64](101), 0, 0, ConversionRecorded, "100"}}},
+		"more than was paid": {100, []step{{ref[int64](101), 0, 0, ConversionRecorded, "100"}}},
 		"without an amount":  {0, []step{{ref[int64](1), 0, 0, ConversionRecorded, "0"}, {nil, 0, 0, ConversionRefunded, ""}, {nil, 0, 0, ConversionRefunded, "0"}}},
 	} {
-		c := saleOf(tc.paid)
+		c := conversionOf(tc.paid)
 		for i, want := range tc.steps {
 			after, refunded, refusal := c.Refund(want.requested)
 			if want.refundable != "" {
@@ -67,7 +67,7 @@ func TestConversion_Refund(t *testing.T) {
 }
 
 func TestConversion_RefundParked(t *testing.T) {
-	c := saleOf(100)
+	c := conversionOf(100)
 	for i, want := range []struct {
 		requested *int64
 		refunded  int64
@@ -78,7 +78,7 @@ func TestConversion_RefundParked(t *testing.T) {
 			t.Errorf("refund %d: refunded %d, version %d; want %d, %d", i, refunded, c.Version, want.refunded, want.version)
 		}
 	}
-	if lead, refunded := saleOf(0).RefundParked(ref[int64](10)); refunded != 0 || lead.Status != ConversionRefunded {
+	if lead, refunded := conversionOf(0).RefundParked(ref[int64](10)); refunded != 0 || lead.Status != ConversionRefunded {
 		t.Errorf("refund of a lead without amount: refunded %d, status %s; want 0, %s", refunded, lead.Status, ConversionRefunded)
 	}
 }
@@ -92,7 +92,7 @@ func TestCommission_AfterRefunds(t *testing.T) {
 	// so base × rate is not the original amount.
 	mixed := percentageCommission(10_000, 1_667)
 	mixed.OriginalAmountCents = 1_700
-	// The commission is in the currency of the sale, so the cap in the programme's
+	// The commission is in the currency of the conversion, so the cap in the programme's
 	// currency did not apply.
 	uncapped := percentageCommission(10_000, 3_000)
 	uncapped.Rule.Rules.CapCents = ref[int64](2_000)
@@ -121,32 +121,32 @@ func TestCommission_AfterRefunds(t *testing.T) {
 		"largest amount, 1 not refunded": {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, MaxAmountCents - 1, 1},
 		"amount of 0, not refunded":      {percentageCommission(0, 3_000), 0, 0, 0},
 	} {
-		sale := saleOf(tc.paid)
-		sale.RefundedAmountCents = tc.refunded
+		conversion := conversionOf(tc.paid)
+		conversion.RefundedAmountCents = tc.refunded
 		if tc.refunded > 0 && tc.refunded == tc.paid {
-			sale.Status = ConversionRefunded
+			conversion.Status = ConversionRefunded
 		}
-		got, full := tc.commission.AfterRefunds(sale)
-		if got != tc.want || full != (sale.Status == ConversionRefunded) {
-			t.Errorf("%s: AfterRefunds returns %d, full %v; want %d, full %v", name, got, full, tc.want, sale.Status == ConversionRefunded)
+		got, full := tc.commission.AfterRefunds(conversion)
+		if got != tc.want || full != (conversion.Status == ConversionRefunded) {
+			t.Errorf("%s: AfterRefunds returns %d, full %v; want %d, full %v", name, got, full, tc.want, conversion.Status == ConversionRefunded)
 		}
 	}
-	lead := saleOf(0)
+	lead := conversionOf(0)
 	lead.Status = ConversionRefunded
 	if got, full := flat.AfterRefunds(lead); got != 0 || !full {
 		t.Errorf("AfterRefunds for a refunded lead returns %d, full %v; want 0, true", got, full)
 	}
 }
 
-// earnings generates sales with their commissions. The base is the whole price or less.
-// The commission can be capped, converted to another currency, and computed from one or
-// several rates.
+// earnings generates conversions with their commissions. The base is the whole price or
+// less. The commission can be capped, converted to another currency, and computed from
+// one or several rates.
 func earnings() *rapid.Generator[struct {
-	sale       Conversion
+	conversion Conversion
 	commission Commission
 }] {
-	return rapid.Custom(func(t *rapid.T) (drawn struct {
-		sale       Conversion
+	return rapid.Custom(func(t *rapid.T) (earning struct {
+		conversion Conversion
 		commission Commission
 	},
 	) {
@@ -167,8 +167,8 @@ func earnings() *rapid.Generator[struct {
 			c.OriginalAmountCents = rapid.Int64Range(0, c.OriginalAmountCents).Draw(t, "original")
 		}
 		c.AmountCents = c.OriginalAmountCents
-		drawn.sale, drawn.commission = saleOf(paid), c
-		return drawn
+		earning.conversion, earning.commission = conversionOf(paid), c
+		return earning
 	})
 }
 
@@ -176,16 +176,16 @@ func earnings() *rapid.Generator[struct {
 // or number, and it must never increase.
 func TestRefunds_OrderAndNumberDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		drawn := earnings().Draw(t, "earning")
+		earning := earnings().Draw(t, "earning")
 		refund := func(parts []int64) Commission {
-			sale, c := drawn.sale, drawn.commission
+			conversion, c := earning.conversion, earning.commission
 			for _, part := range parts {
-				after, refunded, refusal := sale.Refund(&part)
+				after, refunded, refusal := conversion.Refund(&part)
 				if refusal != nil || refunded != part {
-					t.Fatalf("refund of %d when %d is left: refunded %d, error %v", part, sale.Refundable(), refunded, refusal)
+					t.Fatalf("refund of %d when %d is left: refunded %d, error %v", part, conversion.Refundable(), refunded, refusal)
 				}
-				sale = after
-				move, moves := c.RefundMove(sale, RefundedSale, sale.OccurredAt)
+				conversion = after
+				move, moves := c.RefundMove(conversion, RefundedSale, conversion.OccurredAt)
 				if !moves {
 					continue
 				}
@@ -200,13 +200,13 @@ func TestRefunds_OrderAndNumberDoNotMatter(t *testing.T) {
 				}
 				c = lowered
 			}
-			if full := sale.Refundable() == 0; full != (c.Status == CommissionRefunded) || full && c.AmountCents != 0 {
-				t.Fatalf("%d of the sale is left, but the commission is %s with amount %d", sale.Refundable(), c.Status, c.AmountCents)
+			if full := conversion.Refundable() == 0; full != (c.Status == CommissionRefunded) || full && c.AmountCents != 0 {
+				t.Fatalf("%d of the payment is left, but the commission is %s with amount %d", conversion.Refundable(), c.Status, c.AmountCents)
 			}
 			return c
 		}
 		var parts []int64
-		for left := rapid.Int64Range(1, drawn.sale.Sale.Paid.Cents).Draw(t, "total"); left > 0 && len(parts) < 8; {
+		for left := rapid.Int64Range(1, earning.conversion.Sale.Paid.Cents).Draw(t, "total"); left > 0 && len(parts) < 8; {
 			part := rapid.Int64Range(1, left).Draw(t, "part")
 			if len(parts) == 7 {
 				part = left
@@ -228,14 +228,14 @@ func TestRefunds_OrderAndNumberDoNotMatter(t *testing.T) {
 // There must be no move if the status of the commission is final, or if its amount does
 // not change.
 func TestCommission_RefundMove(t *testing.T) {
-	half, all := saleOf(10_000), saleOf(10_000)
+	half, all := conversionOf(10_000), conversionOf(10_000)
 	half.RefundedAmountCents, half.Status = 5_000, ConversionPartiallyRefunded
 	all.RefundedAmountCents, all.Status = 10_000, ConversionRefunded
 	flat := Commission{Type: Flat, FlatCents: ref[int64](500), AmountCents: 500, OriginalAmountCents: 500, Status: CommissionPaid}
 	nothing := percentageCommission(10_000, 0)
 	for name, tc := range map[string]struct {
 		commission Commission
-		sale       Conversion
+		conversion Conversion
 		moves      bool
 	}{
 		"pending":             {withStatus(percentageCommission(10_000, 3_000), CommissionPending), half, true},
@@ -247,10 +247,10 @@ func TestCommission_RefundMove(t *testing.T) {
 		"flat, all":           {flat, all, true},
 		"amount of 0, a part": {nothing, half, false},
 		"amount of 0, all":    {nothing, all, true},
-		"no refund":           {percentageCommission(10_000, 3_000), saleOf(10_000), false},
+		"no refund":           {percentageCommission(10_000, 3_000), conversionOf(10_000), false},
 	} {
 		at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-		move, moves := tc.commission.RefundMove(tc.sale, RefundedSale, at)
+		move, moves := tc.commission.RefundMove(tc.conversion, RefundedSale, at)
 		if moves != tc.moves || moves && (move.Move != MoveRefund || move.RefundReason != RefundedSale || !move.At.Equal(at) || move.Actor != System) {
 			t.Errorf("%s: RefundMove returns %+v, %v; want %s by the service: %v", name, move, moves, MoveRefund, tc.moves)
 		}

@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// Decide makes a decision from the inputs that were found in the database. It returns
+// DecideFunc makes a decision from the inputs that were found in the database. It returns
 // the decision and its commission; nil if nothing is earned. It may be called more than
 // once for one report, because transactions are repeated.
-type Decide = func(found AttributionInputs) (Decision, *Commission, error)
+type DecideFunc = func(found AttributionInputs) (Decision, *Commission, error)
 
 // Report is a request to attribute and record a conversion.
 type Report struct {
 	Conversion Conversion
 	Inputs     AttributionInputs
 	// AwaitUntil is the time until which the service waits for the conversion's click,
-	// if the click has not arrived yet. If it is nil, the service does not wait.
+	// if the click has not arrived yet. If AwaitUntil is nil, the service does not
+	// wait.
 	AwaitUntil *time.Time
-	Decide     Decide
+	Decide     DecideFunc
 	Key        *IdempotencyKey // nil if the caller sent none
 }
 

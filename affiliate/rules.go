@@ -11,10 +11,10 @@ type Sale struct {
 	FeeCents      int64
 }
 
-// Of returns the amount of the sale that is left after the deductions of the basis. It
-// is never below zero: if the deductions exceed the amount, the sale earns nothing, but
-// it is not an error.
-func (b NetBasis) Of(s Sale) int64 {
+// BaseCents returns the amount of the sale that is left after the deductions of the
+// basis. It is never below zero: if the deductions exceed the amount, the sale earns
+// nothing, but this is not an error.
+func (b NetBasis) BaseCents(s Sale) int64 {
 	base := s.Paid.Cents
 	switch b {
 	case Gross:
@@ -32,7 +32,7 @@ func (b NetBasis) Of(s Sale) int64 {
 // an Earning. The commission is pending during its hold period. Without a hold period
 // it is approved at once if the rules approve automatically and no review is needed.
 func NewCommission(id CommissionID, c Conversion, d Decision, at time.Time) Commission {
-	earner, calc := d.Earns.Earner, d.Earns.Calculation
+	earner, calc := d.Earning.Earner, d.Earning.Calculation
 	rules := earner.Rule.Rules
 	commission := Commission{
 		ID:                    id,

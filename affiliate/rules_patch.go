@@ -28,10 +28,10 @@ type RulesPatch struct {
 // RecurringPatch changes some of the limits.
 type RecurringPatch struct {
 	// Reset removes all limits before the other changes are applied.
-	Reset       bool
-	Once        Change[bool]
-	MaxMonths   Change[int]
-	MaxPayments Change[int]
+	Reset            bool
+	FirstPaymentOnly Change[bool]
+	MaxMonths        Change[int]
+	MaxPayments      Change[int]
 }
 
 // Check returns the violations of the patch that do not depend on the rules.
@@ -96,10 +96,10 @@ func (r Recurring) patch(patch RecurringPatch, found *Violations) Recurring {
 	if patch.Reset {
 		r = Recurring{}
 	}
-	r.Once = patch.Once.or(r.Once, false)
+	r.FirstPaymentOnly = patch.FirstPaymentOnly.or(r.FirstPaymentOnly, false)
 	r.MaxMonths = patch.MaxMonths.orNil(r.MaxMonths)
 	r.MaxPayments = patch.MaxPayments.orNil(r.MaxPayments)
-	if !r.Once {
+	if !r.FirstPaymentOnly {
 		return r
 	}
 	const mustBeAbsent = "must be absent when {commission_rules.recurring.enabled} is false"
@@ -109,7 +109,7 @@ func (r Recurring) patch(patch RecurringPatch, found *Violations) Recurring {
 	if patch.MaxPayments.hasValue() {
 		found.Add("commission_rules.recurring.max_payments", mustBeAbsent)
 	}
-	return Recurring{Once: true}
+	return Recurring{FirstPaymentOnly: true}
 }
 
 // checkLists adds the violations of the lists in the patch. They do not depend on the

@@ -28,10 +28,10 @@ func genRulesPatch(t *rapid.T) RulesPatch {
 		AutoApproval: genChange(t, "auto", rapid.Bool()),
 		NetBasis:     genChange(t, "basis", rapid.SampledFrom([]NetBasis{Gross, NetOfTax})),
 		Recurring: RecurringPatch{
-			Reset:       rapid.Bool().Draw(t, "reset recurring"),
-			Once:        genChange(t, "once", rapid.Bool()),
-			MaxMonths:   genChange(t, "months", rapid.IntRange(1, 120)),
-			MaxPayments: genChange(t, "payments", rapid.IntRange(1, 1000)),
+			Reset:            rapid.Bool().Draw(t, "reset recurring"),
+			FirstPaymentOnly: genChange(t, "once", rapid.Bool()),
+			MaxMonths:        genChange(t, "months", rapid.IntRange(1, 120)),
+			MaxPayments:      genChange(t, "payments", rapid.IntRange(1, 1000)),
 		},
 		LaterRateBps:  genChange(t, "later", rapid.Int64Range(0, WholeBps)),
 		MinOrderCents: genChange(t, "order", rapid.Int64Range(0, MaxAmountCents)),
@@ -69,17 +69,17 @@ func hasValidLists(r Rules) bool {
 			revenue = append(revenue, *tier.MinRevenueCents)
 		}
 	}
-	one := func(rate Rate) bool { return (rate.Bps == nil) != (rate.FlatCents == nil) }
+	hasOneValue := func(rate Rate) bool { return (rate.Bps == nil) != (rate.FlatCents == nil) }
 	products, events := map[string]bool{}, map[EventType]bool{}
 	for _, product := range r.Products {
 		products[product.ProductID] = true
-		if !one(product.Rate) {
+		if !hasOneValue(product.Rate) {
 			return false
 		}
 	}
 	for _, event := range r.Events {
 		events[event.EventType] = true
-		if !one(event.Rate) && event.Rate != (Rate{}) {
+		if !hasOneValue(event.Rate) && event.Rate != (Rate{}) {
 			return false
 		}
 	}
@@ -104,7 +104,7 @@ func TestRules_PatchKeepsRulesValid(t *testing.T) {
 			if (next.Type == Percentage) != (next.RateBps != nil) || (next.Type == Flat) != (next.FlatCents != nil) {
 				t.Fatalf("patch %+v\nof rules %+v\nreturns a rate or amount of the wrong type: %+v", patch, rules, next)
 			}
-			if !hasValidLists(next) || next.Recurring.Once && (next.Recurring.MaxMonths != nil || next.Recurring.MaxPayments != nil) {
+			if !hasValidLists(next) || next.Recurring.FirstPaymentOnly && (next.Recurring.MaxMonths != nil || next.Recurring.MaxPayments != nil) {
 				t.Fatalf("patch %+v\nof rules %+v\nreturns invalid lists or limits: %+v", patch, rules, next)
 			}
 			stored, err := json.Marshal(next)
@@ -181,12 +181,12 @@ func TestRules_PatchRecurring(t *testing.T) {
 		{name: "one limit set", patch: RecurringPatch{MaxMonths: Set(12)}, want: Recurring{MaxMonths: &twelve}},
 		{name: "reset", from: bounded, patch: RecurringPatch{Reset: true}},
 		{name: "reset, then set", from: bounded, patch: RecurringPatch{Reset: true, MaxPayments: Set(6)}, want: Recurring{MaxPayments: &six}},
-		{name: "recurring disabled, limits are removed", from: bounded, patch: RecurringPatch{Once: Set(true)}, want: Recurring{Once: true}},
-		{name: "recurring disabled and limits cleared", from: bounded, patch: RecurringPatch{Once: Set(true), MaxMonths: Clear[int](), MaxPayments: Clear[int]()}, want: Recurring{Once: true}},
-		{name: "recurring disabled and limits set", patch: RecurringPatch{Once: Set(true), MaxMonths: Set(1), MaxPayments: Set(1)}, wrong: []string{months, payments}},
-		{name: "limit set while recurring is disabled", from: Recurring{Once: true}, patch: RecurringPatch{MaxPayments: Set(1)}, wrong: []string{payments}},
-		{name: "recurring enabled and limit set", from: Recurring{Once: true}, patch: RecurringPatch{Once: Set(false), MaxPayments: Set(6)}, want: Recurring{MaxPayments: &six}},
-		{name: "recurring enabled by default", from: Recurring{Once: true}, patch: RecurringPatch{Once: Clear[bool]()}},
+		{name: "recurring disabled, limits are removed", from: bounded, patch: RecurringPatch{FirstPaymentOnly: Set(true)}, want: Recurring{FirstPaymentOnly: true}},
+		{name: "recurring disabled and limits cleared", from: bounded, patch: RecurringPatch{FirstPaymentOnly: Set(true), MaxMonths: Clear[int](), MaxPayments: Clear[int]()}, want: Recurring{FirstPaymentOnly: true}},
+		{name: "recurring disabled and limits set", patch: RecurringPatch{FirstPaymentOnly: Set(true), MaxMonths: Set(1), MaxPayments: Set(1)}, wrong: []string{months, payments}},
+		{name: "limit set while recurring is disabled", from: Recurring{FirstPaymentOnly: true}, patch: RecurringPatch{MaxPayments: Set(1)}, wrong: []string{payments}},
+		{name: "recurring enabled and limit set", from: Recurring{FirstPaymentOnly: true}, patch: RecurringPatch{FirstPaymentOnly: Set(false), MaxPayments: Set(6)}, want: Recurring{MaxPayments: &six}},
+		{name: "recurring enabled by default", from: Recurring{FirstPaymentOnly: true}, patch: RecurringPatch{FirstPaymentOnly: Clear[bool]()}},
 	} {
 		rules := DefaultRules()
 		rules.Recurring = tc.from
@@ -229,7 +229,7 @@ func TestRules_PatchChecksLists(t *testing.T) {
 		{"an event with two rates", RulesPatch{Events: Set([]EventRate{{Signup, Rate{&one, &one}}})}, []string{"commission_rules.events[0].flat_amount_cents"}},
 		{
 			"everything at once",
-			RulesPatch{Tiers: Set([]Tier{{}}), Products: Set([]ProductRate{{ProductID: "a"}}), Events: Set([]EventRate{{Signup, Rate{&one, &one}}}), Recurring: RecurringPatch{Once: Set(true), MaxMonths: Set(1)}},
+			RulesPatch{Tiers: Set([]Tier{{}}), Products: Set([]ProductRate{{ProductID: "a"}}), Events: Set([]EventRate{{Signup, Rate{&one, &one}}}), Recurring: RecurringPatch{FirstPaymentOnly: Set(true), MaxMonths: Set(1)}},
 			[]string{"commission_rules.events[0].flat_amount_cents", "commission_rules.products[0].percentage", "commission_rules.recurring.max_months", "commission_rules.tiers[0].min_conversions"},
 		},
 	} {

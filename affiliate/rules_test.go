@@ -86,7 +86,7 @@ func TestNetBasis_DeductsAtLeastAsMuchAsThePrevious(t *testing.T) {
 		sale := sales().Draw(t, "sale")
 		before := sale.Paid.Cents
 		for _, basis := range []NetBasis{Gross, NetOfTax, NetOfTaxShipping, NetOfTaxShippingAndFee} {
-			base := basis.Of(sale)
+			base := basis.BaseCents(sale)
 			if base > before || base < 0 {
 				t.Fatalf("the base is %d with %s, but %d with the previous basis", base, basis, before)
 			}
@@ -157,7 +157,7 @@ func TestNewCommission_StatusAndDueDates(t *testing.T) {
 			}
 			rules := Rules{HoldDays: tc.holdDays, AutoApproval: tc.auto}
 			code, index := "spring10", 2
-			d := Decision{PromoCode: &code, RecurringIndex: &index, Earns: &Earning{Earner: Earner{Rule: RuleSnapshot{Version: 3, Rules: rules, Source: FromParticipant, Override: &Rate{FlatCents: ref[int64](5)}}}, Calculation: calc}}
+			d := Decision{PromoCode: &code, RecurringIndex: &index, Earning: &Earning{Earner: Earner{Rule: RuleSnapshot{Version: 3, Rules: rules, Source: FromParticipant, Override: &Rate{FlatCents: ref[int64](5)}}}, Calculation: calc}}
 			c := NewCommission(NewID[Commission](at), Conversion{}, d, at)
 			if c.Status != tc.status || !equalTimes(c.HoldUntil, tc.hold) || !equalTimes(c.AutoApproveAt, tc.approve) {
 				t.Errorf("status %s, hold until %v, approve at %v; want %s, %v, %v", c.Status, c.HoldUntil, c.AutoApproveAt, tc.status, tc.hold, tc.approve)
@@ -165,7 +165,7 @@ func TestNewCommission_StatusAndDueDates(t *testing.T) {
 			if approved := c.Status == CommissionApproved; approved != (c.ApprovedAt != nil) || approved != (c.ApprovedBy != nil) {
 				t.Errorf("status %s, but approved at %v by %v", c.Status, c.ApprovedAt, c.ApprovedBy)
 			}
-			if c.Version != 1 || c.OriginalAmountCents != 5 || !reflect.DeepEqual(c.Rule, d.Earns.Earner.Rule) ||
+			if c.Version != 1 || c.OriginalAmountCents != 5 || !reflect.DeepEqual(c.Rule, d.Earning.Earner.Rule) ||
 				*c.PromoCode != code || *c.RecurringIndex != index {
 				t.Errorf("commission %+v\nwant version 1, original amount 5, and the rule, promo code and index of the decision", c)
 			}

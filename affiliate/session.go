@@ -19,7 +19,7 @@ type Session struct {
 	RevokedAt     *time.Time
 }
 
-// NewSession returns a session of the user that begins at now.
+// NewSession returns a session of the user that begins at the given time.
 func NewSession(user UserID, now time.Time) Session {
 	return Session{
 		ID:            NewID[Session](now),
@@ -67,9 +67,9 @@ const (
 	longestLoginWait   = time.Minute
 )
 
-// LoginWait returns how long an attempt at now has to wait. failures is the number of
-// earlier failed attempts within LoginFailureWindow, and last is the time of the latest
-// failed attempt.
+// LoginWait returns how long an attempt at the given time has to wait. failures is the
+// number of earlier failed attempts within LoginFailureWindow, and last is the time of
+// the latest failed attempt.
 func LoginWait(failures int, last, now time.Time) time.Duration {
 	if failures < freeLoginFailures {
 		return 0

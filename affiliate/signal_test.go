@@ -88,7 +88,7 @@ func TestAttribute_OrderOfSignals(t *testing.T) {
 			},
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
-		"first click, a click between the binding click and its sale": {
+		"first click, a click after the click that bound the customer, but before the binding": {
 			func(in *AttributionInputs) {
 				in.Customer.Binding.Earner.Model, in.Customer.Binding.SignalAt = FirstClick, in.FoundClick.ReceivedAt.Add(-time.Minute)
 				in.Customer.Binding.BoundAt = in.FoundClick.ReceivedAt.Add(time.Minute)
@@ -174,7 +174,7 @@ func TestAttribute_FirstEligibleSignalWins(t *testing.T) {
 			map[Method]AttributionReason{ByClick: whyOutranked, ByPromoCode: whyOutranked},
 			true,
 		},
-		"none: the decision has the reason of the first reported signal": {
+		"no eligible signal: the decision has the reason of the first reported signal": {
 			func(in *AttributionInputs) {
 				pause(&in.Customer.Binding.Earner)
 				in.Customer.Binding.Earner.Model = FirstClick
@@ -184,7 +184,7 @@ func TestAttribute_FirstEligibleSignalWins(t *testing.T) {
 			map[Method]AttributionReason{ByCustomer: WhyProgramInactive, ByPromoCode: WhyPromoCodeUnknown},
 			false,
 		},
-		"none: promo code first": {
+		"no eligible signal: promo code first": {
 			func(in *AttributionInputs) {
 				pause(&in.Customer.Binding.Earner)
 				in.FoundClick, in.FoundPromoCode.Earner.Precedence, in.FoundPromoCode.Active = nil, PromoCodeFirst, false
@@ -193,7 +193,7 @@ func TestAttribute_FirstEligibleSignalWins(t *testing.T) {
 			map[Method]AttributionReason{ByCustomer: WhyProgramInactive, ByClick: WhyClickUnknown},
 			false,
 		},
-		"none: only a binding": {
+		"no eligible signal: only a binding": {
 			func(in *AttributionInputs) {
 				in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode = nil, nil, nil, nil
 				pause(&in.Customer.Binding.Earner)
@@ -297,9 +297,9 @@ func TestAttribute_Assigned(t *testing.T) {
 			tc.change(&earner)
 			in.Assigned = &earner
 			d := Attribute(in)
-			if d.Reason != tc.reason || d.Attributed != tc.attributed || (d.Earns != nil) != tc.earns {
+			if d.Reason != tc.reason || d.Attributed != tc.attributed || (d.Earning != nil) != tc.earns {
 				t.Fatalf("reason %s, attributed %v, earns %v; want %s, %v, a commission: %v",
-					d.Reason, d.Attributed, d.Earns, tc.reason, tc.attributed, tc.earns)
+					d.Reason, d.Attributed, d.Earning, tc.reason, tc.attributed, tc.earns)
 			}
 			if d.Click != nil || d.PromoCode != nil || d.Link != nil || d.Redeems != nil || d.ClickedAt != nil {
 				t.Errorf("decision %+v\nwant no data of a click or promo code", d)
@@ -359,8 +359,8 @@ func TestTrace_HasSourceOfTheRate(t *testing.T) {
 	if rule.Source != FromParticipant || *rule.Override.FlatCents != 250 || *rule.Group != *group || rule.Version != 2 {
 		t.Errorf("rule %+v; want source %s, override 250, group %+v, version 2", rule, FromParticipant, *group)
 	}
-	if !reflect.DeepEqual(d.Earns.Earner.Rule, *rule) || d.Calculation.Source != FromParticipant {
-		t.Errorf("earns with rule %+v and source %s, want the rule of the trace and %s", d.Earns.Earner.Rule, d.Calculation.Source, FromParticipant)
+	if !reflect.DeepEqual(d.Earning.Earner.Rule, *rule) || d.Calculation.Source != FromParticipant {
+		t.Errorf("earns with rule %+v and source %s, want the rule of the trace and %s", d.Earning.Earner.Rule, d.Calculation.Source, FromParticipant)
 	}
 	if in.FoundClick.Earner.Rule.Source != "" {
 		t.Error("Attribute changed its inputs")

@@ -21,31 +21,31 @@ type StatsDelta struct {
 	CommissionCents int64
 }
 
-// StatsDeltas returns the deltas that add a conversion, attributed by d, to the counts
-// of its participant and link. Refunded revenue is not included. A commission in
+// StatsDeltas returns the deltas that add a conversion to the counts of the participant
+// and link to which d attributes it. Refunded revenue is not included. A commission in
 // another currency than the sale has a delta of its own.
 func (d Decision) StatsDeltas(c Conversion, commission *Commission) []StatsDelta {
-	brought := StatsDelta{
+	conversionDelta := StatsDelta{
 		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: d.DecidedAt, Conversions: 1,
 	}
 	if c.EventType == Signup {
-		brought.Signups = 1
+		conversionDelta.Signups = 1
 	}
 	if c.EventType.Priced() {
-		brought.Currency, brought.RevenueCents = c.Sale.Paid.Currency, c.Refundable()
+		conversionDelta.Currency, conversionDelta.RevenueCents = c.Sale.Paid.Currency, c.Refundable()
 	}
 	switch {
 	case commission == nil:
-		return []StatsDelta{brought}
-	case brought.Currency == "" || brought.Currency == commission.Currency:
-		brought.Currency, brought.CommissionCents = commission.Currency, commission.AmountCents
-		return []StatsDelta{brought}
+		return []StatsDelta{conversionDelta}
+	case conversionDelta.Currency == "" || conversionDelta.Currency == commission.Currency:
+		conversionDelta.Currency, conversionDelta.CommissionCents = commission.Currency, commission.AmountCents
+		return []StatsDelta{conversionDelta}
 	}
-	earned := StatsDelta{
+	commissionDelta := StatsDelta{
 		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, At: d.DecidedAt,
 		Currency: commission.Currency, CommissionCents: commission.AmountCents,
 	}
-	return []StatsDelta{brought, earned}
+	return []StatsDelta{conversionDelta, commissionDelta}
 }
 
 // Stats holds the counts of a period. Revenue and commission are listed by currency.

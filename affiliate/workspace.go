@@ -2,8 +2,8 @@ package affiliate
 
 import "time"
 
-// Workspace is the account of a merchant's company. All its data is separate from other
-// workspaces.
+// Workspace is a merchant's company with its settings. The data of a workspace is
+// separate from the data of all other workspaces.
 type Workspace struct {
 	ID       WorkspaceID
 	Name     string
@@ -31,9 +31,9 @@ const (
 	EnforceOrigins OriginPolicy = "enforce"
 )
 
-// SeenBy returns w as a member of the role may see it. Viewers see e-mail addresses
-// masked.
-func (w Workspace) SeenBy(role Role) Workspace {
+// ForRole returns w in the form that members with the given role may see. Viewers see
+// e-mail addresses masked.
+func (w Workspace) ForRole(role Role) Workspace {
 	if role == RoleViewer && w.TestMailRedirect != nil {
 		masked := MaskEmail(*w.TestMailRedirect)
 		w.TestMailRedirect = &masked

@@ -104,10 +104,10 @@ func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message
 // body decodes a body into m. names contains the accepted keys.
 func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.Message) {
 	d.Scanner = jsonscan.Scanner{Data: string(body)}
-	if d.Space(); d.Pos == len(body) {
+	if d.SkipSpace(); d.Pos == len(body) {
 		return
 	}
-	if d.Space() != '{' {
+	if d.SkipSpace() != '{' {
 		if d.skip() {
 			d.end()
 			d.addFault("must be a JSON object")
@@ -121,7 +121,7 @@ func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.
 
 // end adds a fault if the text continues after the object.
 func (d *decoder) end() {
-	if d.Space(); d.Pos < len(d.Data) {
+	if d.SkipSpace(); d.Pos < len(d.Data) {
 		d.faults.add(affiliate.WholeBody, "must not continue after the JSON object")
 	}
 }
@@ -210,7 +210,7 @@ func (d *decoder) close() progress {
 // member reads a key of an object and the colon after the key. If the key contains text
 // that cannot be stored, fault is the message.
 func (d *decoder) member() (key, fault string, ok bool) {
-	if d.Space() != '"' {
+	if d.SkipSpace() != '"' {
 		return "", "", d.invalidJSON()
 	}
 	key, fault, ok = d.Text()
@@ -230,7 +230,7 @@ func (d *decoder) nextIndex() { d.path[len(d.path)-1].index++ }
 // skip skips a value. It only checks that the value is valid JSON and is not nested too
 // deeply.
 func (d *decoder) skip() bool {
-	switch c := d.Space(); {
+	switch c := d.SkipSpace(); {
 	case c == '{':
 		t := d.open('}')
 		for ; t == atItem; t = d.next('}') {
@@ -331,7 +331,7 @@ func (d *decoder) ignore(repeated bool) bool {
 
 // field decodes the value of a field and sets it in m. A null leaves the field unset.
 func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) bool {
-	c := d.Space()
+	c := d.SkipSpace()
 	// An object changes only the fields that it contains, so the mask gets the paths of
 	// these fields. null and all other values replace the whole field, so the mask gets
 	// the path of the field itself.
@@ -372,7 +372,7 @@ func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) boo
 // listField decodes an array. The mask already contains the path of the list, so no paths
 // inside its elements are added.
 func (d *decoder) listField(f *fieldPlan, m protoreflect.Message) bool {
-	if d.Space() != '[' {
+	if d.SkipSpace() != '[' {
 		return d.rejectValue(mustBeArray)
 	}
 	mask := d.mask
@@ -383,7 +383,7 @@ func (d *decoder) listField(f *fieldPlan, m protoreflect.Message) bool {
 		d.nextIndex()
 		var value protoreflect.Value
 		var usable, ok bool
-		if d.items != nil && f == d.items.list && d.Space() == '{' {
+		if d.items != nil && f == d.items.list && d.SkipSpace() == '{' {
 			value, usable, ok = d.bulkItem(f, list.NewElement, m)
 		} else {
 			value, usable, ok = d.element(f, list.NewElement)
@@ -436,7 +436,7 @@ func (d *decoder) failItem(m protoreflect.Message, itemViolations []affiliate.Vi
 // mapField decodes a map. The mask already contains the path of the map, so no keys of
 // the map are added.
 func (d *decoder) mapField(f *fieldPlan, m protoreflect.Message) bool {
-	if d.Space() != '{' {
+	if d.SkipSpace() != '{' {
 		return d.rejectValue(mustBeObject)
 	}
 	mask := d.mask
@@ -470,7 +470,7 @@ func (d *decoder) mapField(f *fieldPlan, m protoreflect.Message) bool {
 // element decodes an element of a list or a value of a map. newValue returns a new
 // message.
 func (d *decoder) element(f *fieldPlan, newValue func() protoreflect.Value) (value protoreflect.Value, usable, ok bool) {
-	if d.Space() == 'n' {
+	if d.SkipSpace() == 'n' {
 		if !d.Literal("null") {
 			return value, false, d.invalidJSON()
 		}
@@ -489,7 +489,7 @@ func (d *decoder) element(f *fieldPlan, newValue func() protoreflect.Value) (val
 func (d *decoder) message(plan *messagePlan, m protoreflect.Message, prefix string) bool {
 	switch plan.form {
 	case formTimestamp:
-		if d.Space() != '"' {
+		if d.SkipSpace() != '"' {
 			return d.rejectValue(mustBeTimestamp)
 		}
 		text, usable, ok := d.plainText()
@@ -502,7 +502,7 @@ func (d *decoder) message(plan *messagePlan, m protoreflect.Message, prefix stri
 	case formStruct:
 		return d.structMessage(m)
 	default:
-		if d.Space() != '{' {
+		if d.SkipSpace() != '{' {
 			return d.rejectValue(mustBeObject)
 		}
 		return d.object(plan.names, m, prefix)

@@ -9,7 +9,7 @@ import (
 // rules of the JSON dialect about repeated keys, nesting, characters and large integers
 // apply here too.
 func (d *decoder) structMessage(m protoreflect.Message) bool {
-	if d.Space() != '{' {
+	if d.SkipSpace() != '{' {
 		return d.rejectValue(mustBeObject)
 	}
 	value, ok := d.structValue()
@@ -62,7 +62,7 @@ func (d *decoder) listValue() (*structpb.ListValue, bool) {
 // returns null.
 func (d *decoder) anyValue() (*structpb.Value, bool) {
 	null := structpb.NewNullValue()
-	switch c := d.Space(); {
+	switch c := d.SkipSpace(); {
 	case c == '{':
 		value, ok := d.structValue()
 		return structpb.NewStructValue(value), ok

@@ -42,7 +42,7 @@ type refusal struct {
 
 // refuse writes an error response.
 func (g *gateway) refuse(c *call, r refusal) {
-	spec := errorspec.Of(r.reason)
+	spec := errorspec.ByReason(r.reason)
 	message := r.message
 	if message == "" || r.reason == affiliate.ReasonInternal {
 		message = spec.Message
@@ -61,7 +61,7 @@ func (g *gateway) refuse(c *call, r refusal) {
 	}
 	if r.results != nil {
 		if fields, err := appendJSON(nil, r.results.ProtoReflect()); err == nil {
-			httpedge.WriteErrorWith(c, spec.HTTPStatus, r.reason, message, fields)
+			httpedge.WriteErrorWithFields(c, spec.HTTPStatus, r.reason, message, fields)
 			return
 		}
 	}
@@ -117,7 +117,7 @@ func (c *call) refusalOf(st *status.Status) (r refusal, ok bool) {
 		switch d := detail.(type) {
 		case *errdetails.ErrorInfo:
 			reason := affiliate.Reason(d.GetReason())
-			if d.GetDomain() != errorDomain || errorspec.Of(reason) == nil {
+			if d.GetDomain() != errorDomain || errorspec.ByReason(reason) == nil {
 				continue
 			}
 			ok = true

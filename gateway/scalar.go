@@ -127,7 +127,7 @@ func isInteger(kind protoreflect.Kind) bool {
 // scalar decodes a value that is neither a message nor null. usable is true if the value
 // is valid for the field. ok is true if the decoder can continue.
 func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok bool) {
-	c := d.Space()
+	c := d.SkipSpace()
 	var fault string
 	switch {
 	case f.kind == protoreflect.StringKind || f.kind == protoreflect.EnumKind:

@@ -40,10 +40,10 @@ func WriteError(w http.ResponseWriter, status int, reason affiliate.Reason, mess
 	writeEnvelope(w, envelope, nil)
 }
 
-// WriteErrorWith is WriteError with additional fields in the body. object is a JSON
+// WriteErrorWithFields is WriteError with additional fields in the body. object is a JSON
 // object with these fields. It must not be empty and must not contain a field of the
 // envelope.
-func WriteErrorWith(w http.ResponseWriter, status int, reason affiliate.Reason, message string, object []byte) {
+func WriteErrorWithFields(w http.ResponseWriter, status int, reason affiliate.Reason, message string, object []byte) {
 	writeEnvelope(w, Envelope{StatusCode: status, Message: message, Error: http.StatusText(status), Code: reason}, object)
 }
 

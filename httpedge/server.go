@@ -64,18 +64,18 @@ func Serve(server *http.Server, listener net.Listener, config *tls.Config) error
 // RecoverPanics recovers panics of next. It passes the panic value to report and responds
 // with 500 INTERNAL_ERROR. If next has already begun a response, RecoverPanics closes the
 // connection instead, so that no client treats a partial response as complete.
-func RecoverPanics(next http.Handler, report func(r *http.Request, panicked any, stack []byte)) http.Handler {
+func RecoverPanics(next http.Handler, report func(r *http.Request, panicValue any, stack []byte)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		watcher := &startWatcher{ResponseWriter: w}
 		defer func() {
-			panicked := recover()
-			if panicked == nil {
+			panicValue := recover()
+			if panicValue == nil {
 				return
 			}
-			if err, ok := panicked.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			if err, ok := panicValue.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(http.ErrAbortHandler)
 			}
-			report(r, panicked, debug.Stack())
+			report(r, panicValue, debug.Stack())
 			if watcher.started {
 				panic(http.ErrAbortHandler)
 			}

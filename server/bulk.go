@@ -98,7 +98,7 @@ func ForEachID[T any](texts []string, move func(id affiliate.ID[T]) (status stri
 // Failure returns the HTTP status, the error code and the message of refusal, for the
 // result of a bulk item that failed with this error.
 func Failure(refusal *affiliate.Error) (statusCode int32, code, message *string) {
-	spec, reason, sentence := errorspec.Of(refusal.Reason), string(refusal.Reason), refusal.Message
+	spec, reason, sentence := errorspec.ByReason(refusal.Reason), string(refusal.Reason), refusal.Message
 	if sentence == "" {
 		sentence = spec.Message
 	}

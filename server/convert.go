@@ -154,7 +154,7 @@ func RateFields(percentage *float64, flatCents *int64, prefix string, found *aff
 // Rules converts commission rules to their message. The rules can be those of a programme
 // or those that are stored with a commission.
 func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
-	hold, enabled := int32(r.HoldDays), !r.Recurring.Once // #nosec G115 -- at most 180
+	hold, enabled := int32(r.HoldDays), !r.Recurring.FirstPaymentOnly // #nosec G115 -- at most 180
 	out := &affiliatev1.CommissionRules{
 		CommissionType:  EnumValue[affiliatev1.CommissionType](r.Type),
 		Percentage:      Percentage(r.RateBps),

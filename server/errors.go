@@ -43,12 +43,12 @@ func toStatus(err error) *status.Status {
 }
 
 func refusalStatus(refusal *affiliate.Error) *status.Status {
-	spec := errorspec.Of(refusal.Reason)
+	spec := errorspec.ByReason(refusal.Reason)
 	if spec == nil {
 		// error_reason.proto does not define this error code. A test checks that it
 		// defines all error codes, so this does not happen.
 		refusal = affiliate.Refuse(affiliate.ReasonInternal)
-		spec = errorspec.Of(refusal.Reason)
+		spec = errorspec.ByReason(refusal.Reason)
 	}
 	message := refusal.Message
 	if message == "" {

@@ -8,7 +8,7 @@ import (
 // WorkspaceForRole converts a workspace to its message. The message contains only the
 // fields that a member with the role may read.
 func WorkspaceForRole(w affiliate.Workspace, role affiliate.Role) *affiliatev1.Workspace {
-	w = w.SeenBy(role)
+	w = w.ForRole(role)
 	return &affiliatev1.Workspace{
 		Id:               w.ID.String(),
 		Name:             w.Name,

@@ -64,8 +64,8 @@ var matrix = map[affiliate.CommissionMove][5]cell{
 
 // Outcome is the expected result of a move.
 type Outcome struct {
-	// Refused is the expected error code; empty if the move is legal.
-	Refused affiliate.Reason
+	// Refusal is the expected error code; empty if the move is legal.
+	Refusal affiliate.Reason
 	// After is the commission after the move.
 	After affiliate.Commission
 	// Event is the webhook event of the move. A move has exactly one.
@@ -84,7 +84,7 @@ func Expected(c affiliate.Commission, t affiliate.CommissionTransition) Outcome 
 		refusal = refusalReason(c, t)
 	}
 	if refusal != "" {
-		return Outcome{Refused: refusal, After: c}
+		return Outcome{Refusal: refusal, After: c}
 	}
 	out := Outcome{After: c, Event: eventOf(t.Move)}
 	after := &out.After
@@ -99,7 +99,7 @@ func Expected(c affiliate.Commission, t affiliate.CommissionTransition) Outcome 
 		after.Payout = nil
 	}
 	after.Version, after.UpdatedAt = c.Version+1, t.At
-	switch out.EntryCents = Owed(*after) - Owed(c); {
+	switch out.EntryCents = OwedCents(*after) - OwedCents(c); {
 	case out.EntryCents > 0:
 		out.Entry = affiliate.EntryCommissionApproved
 	case out.EntryCents < 0 && c.Status == paid:
@@ -203,8 +203,8 @@ func CreationEvents(c affiliate.Commission) []affiliate.EventName {
 	return events
 }
 
-// Owed returns the part of a commission that is in the ledger, in minor units.
-func Owed(c affiliate.Commission) int64 {
+// OwedCents returns the part of a commission that is in the ledger, in minor units.
+func OwedCents(c affiliate.Commission) int64 {
 	switch c.Status {
 	case approved, paid:
 		return c.AmountCents
@@ -219,9 +219,9 @@ func Payable(c affiliate.Commission) bool {
 	return (c.Status == approved || c.Status == paid) && !c.NeedsReview && c.Dispute != affiliate.DisputeOpen && c.Dispute != affiliate.DisputeLost
 }
 
-// Earned returns the part of a commission that counts as earned by the participant, in
-// minor units.
-func Earned(c affiliate.Commission) int64 {
+// EarnedCents returns the part of a commission that counts as earned by the participant,
+// in minor units.
+func EarnedCents(c affiliate.Commission) int64 {
 	switch c.Status {
 	case rejected, refunded:
 		return 0

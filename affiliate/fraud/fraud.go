@@ -19,8 +19,8 @@ import (
 
 // Special scores.
 const (
-	// Suspicious is the lowest score at which a person should review a conversion.
-	Suspicious = 50
+	// SuspiciousScore is the lowest score at which a person should review a conversion.
+	SuspiciousScore = 50
 	// MaxScore is the highest possible score. The conversion is considered fraudulent.
 	MaxScore = 100
 )
@@ -53,11 +53,11 @@ type Facts struct {
 	// DuplicateCustomer says that the customer has converted for another partner of the
 	// programme before.
 	DuplicateCustomer bool
-	// Recent is the number of the partner's latest conversions that were examined, at
-	// most RecentConversions. Refunded is how many of them were refunded, in full or in
-	// part.
-	Recent   int
-	Refunded int
+	// ExaminedConversions is the number of the partner's latest conversions that were
+	// examined, at most RecentConversions. RefundedConversions is how many of them were
+	// refunded, in full or in part.
+	ExaminedConversions int
+	RefundedConversions int
 }
 
 // Click is the click that attributes a conversion.
@@ -138,8 +138,8 @@ var sortedRules = sync.OnceValue(func() []Rule {
 // Rules returns all rules, those with the highest score first.
 func Rules() []Rule { return slices.Clone(sortedRules()) }
 
-// Known reports whether there is a rule with this name.
-func Known(name string) bool {
+// RuleExists reports whether there is a rule with this name.
+func RuleExists(name string) bool {
 	return slices.ContainsFunc(allRules, func(r Rule) bool { return r.Name == name })
 }
 

@@ -60,9 +60,9 @@ func TestEvaluate_RuleFiresOnlyOnItsFacts(t *testing.T) {
 		"a coupon site's code without a click":        {Facts{PromoCodeOnly: true, PartnerDomain: "www.coupons.example"}, []string{"no_click_signals"}},
 		"another partner's code without a click":      {Facts{PromoCodeOnly: true, PartnerDomain: "blog.example"}, nil},
 		"a coupon site's code with a click":           {Facts{Click: ordinaryClick(), PartnerDomain: "coupons.example"}, nil},
-		"6 of 20 conversions refunded":                {Facts{Recent: 20, Refunded: 6}, nil},
-		"7 of 20 conversions refunded":                {Facts{Recent: 20, Refunded: 7}, []string{"refund_rate"}},
-		"all refunded, but fewer than 20":             {Facts{Recent: 19, Refunded: 19}, nil},
+		"6 of 20 conversions refunded":                {Facts{ExaminedConversions: 20, RefundedConversions: 6}, nil},
+		"7 of 20 conversions refunded":                {Facts{ExaminedConversions: 20, RefundedConversions: 7}, []string{"refund_rate"}},
+		"all refunded, but fewer than 20":             {Facts{ExaminedConversions: 19, RefundedConversions: 19}, nil},
 	} {
 		verdict := Evaluate(tc.facts, settings)
 		var fired []string
@@ -77,8 +77,8 @@ func TestEvaluate_RuleFiresOnlyOnItsFacts(t *testing.T) {
 		}
 		disabled := settings
 		disabled.DisabledRules = tc.fires
-		if quiet := Evaluate(tc.facts, disabled); len(quiet.Signals) != 0 || quiet.Score != 0 || quiet.SelfReferral || quiet.NeedsReview {
-			t.Errorf("%s: with the rules %q disabled, the result is %+v, want no signals", name, tc.fires, quiet)
+		if result := Evaluate(tc.facts, disabled); len(result.Signals) != 0 || result.Score != 0 || result.SelfReferral || result.NeedsReview {
+			t.Errorf("%s: with the rules %q disabled, the result is %+v, want no signals", name, tc.fires, result)
 		}
 	}
 }
@@ -103,8 +103,8 @@ func TestEvaluate_ScoreIsLimitedTo100(t *testing.T) {
 		"exactly a hundred":   {Facts{SameNetwork: true, SameDevice: true}, 100, false, false},
 		"more than a hundred": {Facts{SameAddress: true, SameDevice: true, BuyerDomain: "a.example", PartnerDomain: "a.example"}, 100, true, false},
 		"same domain":         {Facts{BuyerDomain: "a.example", PartnerDomain: "a.example"}, 60, true, false},
-		"review only":         {Facts{Recent: 20, Refunded: 20}, 0, false, true},
-		"review and a score":  {Facts{Recent: 20, Refunded: 20, SameNetwork: true}, 40, false, true},
+		"review only":         {Facts{ExaminedConversions: 20, RefundedConversions: 20}, 0, false, true},
+		"review and a score":  {Facts{ExaminedConversions: 20, RefundedConversions: 20, SameNetwork: true}, 40, false, true},
 	} {
 		v := Evaluate(tc.facts, Settings{})
 		if v.Score != tc.score || v.SelfReferral != tc.selfReferral || v.NeedsReview != tc.review {
@@ -132,11 +132,11 @@ func TestRules_NamesAndScores(t *testing.T) {
 		if i > 0 && r.Score > rules[i-1].Score {
 			t.Errorf("%s is listed after %s, which has a lower score", r.Name, rules[i-1].Name)
 		}
-		if !Known(r.Name) || !strings.HasSuffix(r.Description, ".") {
+		if !RuleExists(r.Name) || !strings.HasSuffix(r.Description, ".") {
 			t.Errorf("rule %+v is not known, or its description is not a sentence", r)
 		}
 	}
-	if Known("luck") {
+	if RuleExists("luck") {
 		t.Error("Known returns true for a rule that does not exist")
 	}
 }

@@ -43,16 +43,16 @@ var _ = register(Rule{
 			return "The click carried an ad click id of a search engine: " + f.Click.PaidPlatform + "."
 		}
 		medium := compactText(f.Click.Medium)
-		searched := isFromSearchEngine(*f.Click)
-		if searchAds[medium] || searched && paidAds[medium] {
+		fromSearchEngine := isFromSearchEngine(*f.Click)
+		if searchAds[medium] || fromSearchEngine && paidAds[medium] {
 			return "The click came from a paid ad of a search engine."
 		}
-		if !searched {
+		if !fromSearchEngine {
 			return ""
 		}
 		term := spacedWords(f.Click.Term)
 		for _, brand := range s.BrandTerms {
-			if wanted := spacedWords(brand); strings.TrimSpace(wanted) != "" && strings.Contains(term, wanted) {
+			if words := spacedWords(brand); strings.TrimSpace(words) != "" && strings.Contains(term, words) {
 				return "The click came from a search engine, with the brand term " + strconv.Quote(brand) + " in its campaign."
 			}
 		}

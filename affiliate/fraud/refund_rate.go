@@ -15,9 +15,9 @@ var _ = register(Rule{
 	Name: "refund_rate", Score: 0,
 	Description: "More than 30 % of the partner's last 20 conversions were refunded. The rule has no score, but the commission needs review.",
 	evaluate: func(f Facts, _ Settings) string {
-		if f.Recent < RecentConversions || f.Refunded*100 <= maxRefundedPercent*f.Recent {
+		if f.ExaminedConversions < RecentConversions || f.RefundedConversions*100 <= maxRefundedPercent*f.ExaminedConversions {
 			return ""
 		}
-		return strconv.Itoa(f.Refunded) + " of the partner's last " + strconv.Itoa(f.Recent) + " conversions were refunded."
+		return strconv.Itoa(f.RefundedConversions) + " of the partner's last " + strconv.Itoa(f.ExaminedConversions) + " conversions were refunded."
 	},
 })

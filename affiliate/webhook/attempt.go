@@ -112,15 +112,15 @@ var delays = [MaxAttempts - 1]time.Duration{
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// delay returns the delay after a failed attempt, which was attempt number tier of the
-// schedule. random in [0, 1) spreads the next attempts of deliveries that failed at the
-// same time.
-func delay(tier int, o Outcome, random float64) time.Duration {
+// delay returns the delay after a failed attempt. number is the number of the attempt
+// in the schedule, starting at 1. random in [0, 1) spreads the next attempts of
+// deliveries that failed at the same time.
+func delay(number int, o Outcome, random float64) time.Duration {
 	least := min(o.RetryAfter, maxRetryAfter)
 	if o.overloaded() {
 		least = max(least, overloadDelay)
 	}
-	return max(scale(delays[tier-1], 1-jitter+2*jitter*random), scale(least, 1+jitter*random))
+	return max(scale(delays[number-1], 1-jitter+2*jitter*random), scale(least, 1+jitter*random))
 }
 
 func scale(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
@@ -128,10 +128,11 @@ func scale(d time.Duration, by float64) time.Duration { return time.Duration(flo
 // State is the position of a delivery in its schedule.
 type State struct {
 	Status affiliate.DeliveryStatus
-	// Tier is the number of attempts that were made in the current schedule.
-	Tier int
-	// Extra is the number of attempts that users requested and that were not made yet.
-	Extra int
+	// ScheduledAttempts is the number of attempts that were made in the current schedule.
+	ScheduledAttempts int
+	// RequestedAttempts is the number of attempts that users requested and that were
+	// not made yet.
+	RequestedAttempts int
 }
 
 // Next returns the state after an attempt, and the time of the next attempt; nil if
@@ -139,7 +140,7 @@ type State struct {
 func (s State) Next(o Outcome, now time.Time, random float64) (State, *time.Time) {
 	waiting := s.Status == affiliate.DeliveryPending || s.Status == affiliate.DeliveryFailed
 	if waiting {
-		s.Tier++
+		s.ScheduledAttempts++
 	}
 	var due *time.Time
 	switch {
@@ -147,20 +148,20 @@ func (s State) Next(o Outcome, now time.Time, random float64) (State, *time.Time
 		s.Status = affiliate.DeliveryDelivered
 	case !waiting:
 		// The delivery had already ended before this attempt, so its status stays.
-	case o.Gone(), o.ErrorCode == BlockedAddress, s.Tier >= MaxAttempts:
+	case o.Gone(), o.ErrorCode == BlockedAddress, s.ScheduledAttempts >= MaxAttempts:
 		s.Status = affiliate.DeliveryDeadLettered
 	default:
 		s.Status = affiliate.DeliveryFailed
-		at := now.Add(delay(s.Tier, o, random))
+		at := now.Add(delay(s.ScheduledAttempts, o, random))
 		due = &at
 	}
-	if s.Extra > 0 {
-		s.Extra--
+	if s.RequestedAttempts > 0 {
+		s.RequestedAttempts--
 	}
 	if o.Gone() {
-		s.Extra = 0
+		s.RequestedAttempts = 0
 	}
-	if s.Extra > 0 {
+	if s.RequestedAttempts > 0 {
 		due = &now
 	}
 	return s, due

@@ -56,7 +56,7 @@ func TestNext_ScheduleHasTenAttemptsInThreeDays(t *testing.T) {
 			now = *due
 			s, due = s.Next(ResponseOutcome(500, 0), now, random)
 		}
-		if took := now.Sub(noon); attempts != 10 || took.Round(time.Second) != want || s != (State{Status: affiliate.DeliveryDeadLettered, Tier: 10}) {
+		if took := now.Sub(noon); attempts != 10 || took.Round(time.Second) != want || s != (State{Status: affiliate.DeliveryDeadLettered, ScheduledAttempts: 10}) {
 			t.Errorf("%d attempts in %s, then state %+v; want 10 attempts in %s, then a dead letter", attempts, took, s, want)
 		}
 	}
@@ -66,20 +66,20 @@ func TestNext_DelaysFollowTheSchedule(t *testing.T) {
 	outcomes := failures()
 	rapid.Check(t, func(t *rapid.T) {
 		s, now := State{Status: affiliate.DeliveryPending}, noon
-		for tier := 1; ; tier++ {
+		for number := 1; ; number++ {
 			o := outcomes.Filter(func(o Outcome) bool { return !final(o) }).Draw(t, "outcome")
 			random := rapid.Float64Range(0, 0.9999999999).Draw(t, "random")
 			next, due := s.Next(o, now, random)
-			if tier == 10 {
+			if number == 10 {
 				if due != nil || next.Status != affiliate.DeliveryDeadLettered {
 					t.Fatalf("after attempt 10: state %+v, due %v; want a dead letter that is not due", next, due)
 				}
 				return
 			}
-			if due == nil || next != (State{Status: affiliate.DeliveryFailed, Tier: tier}) {
-				t.Fatalf("after attempt %d: state %+v, due %v; want a failed delivery that is due again", tier, next, due)
+			if due == nil || next != (State{Status: affiliate.DeliveryFailed, ScheduledAttempts: number}) {
+				t.Fatalf("after attempt %d: state %+v, due %v; want a failed delivery that is due again", number, next, due)
 			}
-			delay, base := due.Sub(now), standardDelays[tier-1]
+			delay, base := due.Sub(now), standardDelays[number-1]
 			low, high := base*8/10, base*12/10
 			switch {
 			case o.StatusCode == http.StatusTooManyRequests, o.StatusCode == http.StatusServiceUnavailable:
@@ -91,7 +91,7 @@ func TestNext_DelaysFollowTheSchedule(t *testing.T) {
 			// The result can differ by one nanosecond because of floating-point
 			// rounding.
 			if delay < low-1 || delay > high+1 {
-				t.Fatalf("delay %s after attempt %d with outcome %+v; want %s to %s", delay, tier, o, low, high)
+				t.Fatalf("delay %s after attempt %d with outcome %+v; want %s to %s", delay, number, o, low, high)
 			}
 			s, now = next, *due
 		}
@@ -100,7 +100,7 @@ func TestNext_DelaysFollowTheSchedule(t *testing.T) {
 
 func TestNext_SpreadsDelays(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: 8 * time.Hour, 0.25: 9 * time.Hour, 0.5: 10 * time.Hour, 0.75: 11 * time.Hour} {
-		_, due := State{Status: affiliate.DeliveryFailed, Tier: 5}.Next(FailureOutcome(TLSError), noon, random)
+		_, due := State{Status: affiliate.DeliveryFailed, ScheduledAttempts: 5}.Next(FailureOutcome(TLSError), noon, random)
 		if due == nil || due.Sub(noon).Round(time.Millisecond) != want {
 			t.Errorf("random %v: due %v, want %s later", random, due, want)
 		}
@@ -242,7 +242,7 @@ func TestNext_MatchesModel(t *testing.T) {
 				}
 			},
 			"request an attempt": func(*rapid.T) {
-				s.Extra++
+				s.RequestedAttempts++
 				requested++
 				totalRequested++
 				at := now
@@ -252,7 +252,7 @@ func TestNext_MatchesModel(t *testing.T) {
 				if !waits() {
 					return
 				}
-				s.Status, s.Extra, requested, due = affiliate.DeliveryCanceled, 0, 0, nil
+				s.Status, s.RequestedAttempts, requested, due = affiliate.DeliveryCanceled, 0, 0, nil
 			},
 			"recover": func(*rapid.T) {
 				if waits() {
@@ -264,9 +264,9 @@ func TestNext_MatchesModel(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				switch {
-				case s.Extra != requested || s.Extra < 0:
+				case s.RequestedAttempts != requested || s.RequestedAttempts < 0:
 					t.Fatalf("state %+v, but %d requested attempts were not made yet", s, requested)
-				case waits() && (s.Tier != 10-attemptsLeft || attemptsLeft < 1):
+				case waits() && (s.ScheduledAttempts != 10-attemptsLeft || attemptsLeft < 1):
 					t.Fatalf("state %+v, but the schedule has %d attempts left", s, attemptsLeft)
 				case (due != nil) != (waits() || requested > 0):
 					t.Fatalf("state %+v is due at %v, but %d attempts are requested", s, due, requested)

@@ -12,9 +12,9 @@ const (
 	// begins when fewer than readBelow deliveries are ready.
 	readBlock = 64
 	readBelow = 32
-	// maxReadAge is the longest time between the read of a delivery and its attempt.
-	// After this time, no attempt uses data from before a change of the endpoint or
-	// before an erasure of personal data in the event.
+	// maxReadAge is the longest time between the read of a delivery and its attempt. A
+	// change of the endpoint, or an erasure of personal data in the event, therefore
+	// affects all attempts that begin more than maxReadAge later.
 	maxReadAge = time.Second
 	// lateCommit is the time by which consecutive reads overlap. The overlap is needed
 	// because a transaction can commit a delivery after a delivery with a later due
@@ -35,8 +35,8 @@ type Backlog struct {
 	// unstored holds the due times of the deliveries that are being attempted, or whose
 	// outcome is not stored yet.
 	unstored map[affiliate.DeliveryID]time.Time
-	// from is the due time at which the next read begins. Every delivery due before it
-	// is already in ready or in unstored.
+	// from is the due time at which the next read begins. Every delivery due before
+	// from is already in ready or in unstored.
 	from time.Time
 	more bool // there may be due deliveries that were not read
 
@@ -94,8 +94,8 @@ func (b *Backlog) countKnown(dueAt time.Time) {
 	}
 }
 
-// EndRead adds the result of the read that BeginRead started. due has the due deliveries
-// from the earliest due time on, the oldest first, up to the limit.
+// EndRead adds the result of the read that BeginRead started. due holds the deliveries
+// that the read returned, the oldest first.
 func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
 	known := make(map[affiliate.DeliveryID]bool, len(b.ready))
 	for _, d := range b.ready {
@@ -148,13 +148,13 @@ func (b *Backlog) Next() DueDelivery {
 }
 
 // Stored records that the outcome of an attempt is stored. If there will be another
-// attempt, the next read finds it.
+// attempt, the next read returns the delivery again.
 func (b *Backlog) Stored(r AttemptResult) {
-	delete(b.unstored, r.Due.ID)
+	delete(b.unstored, r.Delivery.ID)
 	if b.reading {
-		b.storedDuringRead[r.Due.ID] = true
+		b.storedDuringRead[r.Delivery.ID] = true
 	}
-	b.more = b.more || !r.Outcome.Succeeded() || r.Due.State.Extra > 0
+	b.more = b.more || !r.Outcome.Succeeded() || r.Delivery.State.RequestedAttempts > 0
 }
 
 // Empty reports whether the backlog has nothing to do: no delivery is ready or being

@@ -90,7 +90,7 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 					return
 				}
 				queue = remove(queue, ended[0].ID)
-				b.Stored(AttemptResult{Due: ended[0], Outcome: ResponseOutcome(http.StatusOK, 0)})
+				b.Stored(AttemptResult{Delivery: ended[0], Outcome: ResponseOutcome(http.StatusOK, 0)})
 				ended = ended[1:]
 			},
 			"": func(t *rapid.T) {

@@ -29,7 +29,7 @@ const (
 // unknownInFlight is the limit of an endpoint whose outcomes are not known.
 const unknownInFlight = 2
 
-// Load takes over the state that is stored for an endpoint. If the last attempt failed,
+// Load sets the state to the stored values of an endpoint. If the last attempt failed,
 // Load assumes a timeout, because the cause of the failure is not stored. Load changes
 // nothing if the stored number of failures is already known.
 func (l *Limit) Load(t Target) {
@@ -76,7 +76,7 @@ func (l *Limit) PausedUntil() time.Time { return l.pausedUntil }
 // open.
 func (l *Limit) InFlight() int {
 	switch {
-	case l.failures >= BreakerFailures, l.Hanging():
+	case l.failures >= BreakerFailures, l.LastAttemptTimedOut():
 		return 1
 	case l.lastOutcome == unknown:
 		return unknownInFlight
@@ -85,5 +85,5 @@ func (l *Limit) InFlight() int {
 	}
 }
 
-// Hanging reports whether the last attempt timed out.
-func (l *Limit) Hanging() bool { return l.lastOutcome == timedOut }
+// LastAttemptTimedOut reports whether the last attempt timed out.
+func (l *Limit) LastAttemptTimedOut() bool { return l.lastOutcome == timedOut }

@@ -18,7 +18,7 @@ func TestLimit_FollowsOutcomes(t *testing.T) {
 		name     string
 		outcomes []Outcome
 		inFlight int
-		hanging  bool
+		timedOut bool
 		paused   bool
 	}{
 		{"no outcome known", nil, 2, false, false},
@@ -35,9 +35,9 @@ func TestLimit_FollowsOutcomes(t *testing.T) {
 			for _, o := range tc.outcomes {
 				l.Count(o, noon)
 			}
-			if l.InFlight() != tc.inFlight || l.Hanging() != tc.hanging || l.Paused(noon) != tc.paused {
-				t.Errorf("InFlight() = %d, Hanging() = %v, Paused() = %v; want %d, %v, %v",
-					l.InFlight(), l.Hanging(), l.Paused(noon), tc.inFlight, tc.hanging, tc.paused)
+			if l.InFlight() != tc.inFlight || l.LastAttemptTimedOut() != tc.timedOut || l.Paused(noon) != tc.paused {
+				t.Errorf("InFlight() = %d, LastAttemptTimedOut() = %v, Paused() = %v; want %d, %v, %v",
+					l.InFlight(), l.LastAttemptTimedOut(), l.Paused(noon), tc.inFlight, tc.timedOut, tc.paused)
 			}
 			if l.Paused(noon.Add(BreakerPause)) {
 				t.Error("the pause is longer than BreakerPause")
@@ -68,7 +68,7 @@ func TestLimit_LoadsStoredState(t *testing.T) {
 				t.Error("paused one minute after the last failure")
 			}
 			l.Load(Target{}) // the endpoint was enabled again
-			if l.Paused(noon) || l.Hanging() {
+			if l.Paused(noon) || l.LastAttemptTimedOut() {
 				t.Error("the failures were not reset")
 			}
 		})

@@ -22,8 +22,8 @@ type DeliveryChange struct {
 // retry or disabled the endpoint during the attempt.
 func (r AttemptResult) Apply(state State) DeliveryChange {
 	applied := state
-	if r.Due.State.Extra == 0 {
-		applied.Extra++ // this was a scheduled attempt, so all requested attempts must still be made
+	if r.Delivery.State.RequestedAttempts == 0 {
+		applied.RequestedAttempts++ // this was a scheduled attempt, so all requested attempts must still be made
 	}
 	change := DeliveryChange{Result: r, Before: state}
 	change.After, change.DueAt = applied.Next(r.Outcome, r.Ended, r.Random)
@@ -103,16 +103,16 @@ type LockedDelivery struct {
 
 // Retry returns the delivery after a user requested one more attempt, which replaces
 // the next scheduled attempt. If the endpoint was disabled while the delivery was
-// waiting, the delivery counts as canceled since then: it gets the requested attempt
-// but no schedule.
+// waiting, the delivery counts as canceled since then: the requested attempt is made,
+// but no further scheduled attempts.
 func (d LockedDelivery) Retry(e affiliate.Endpoint, at time.Time) LockedDelivery {
 	if d.Epoch < e.Epoch {
-		d.State.Extra = 0
+		d.State.RequestedAttempts = 0
 		if d.State.Status == affiliate.DeliveryPending || d.State.Status == affiliate.DeliveryFailed {
 			d.State.Status, d.CompletedAt = affiliate.DeliveryCanceled, &e.UpdatedAt
 		}
 	}
 	d.Epoch, d.DueAt = e.Epoch, &at
-	d.State.Extra = min(d.State.Extra+1, maxExtra)
+	d.State.RequestedAttempts = min(d.State.RequestedAttempts+1, maxExtra)
 	return d
 }

@@ -10,10 +10,11 @@ import (
 type Target struct {
 	Key affiliate.EndpointKey
 	URL string
-	// Secret and Previous are encrypted. Previous also signs until PreviousUntil.
-	Secret        []byte
-	Previous      []byte
-	PreviousUntil *time.Time
+	// Secret and PreviousSecret are encrypted. Until PreviousUntil, bodies are signed
+	// with both of them.
+	Secret         []byte
+	PreviousSecret []byte
+	PreviousUntil  *time.Time
 	// ConsecutiveFailures and LastDeliveryAt are the stored state of the breaker.
 	ConsecutiveFailures int
 	LastDeliveryAt      *time.Time
@@ -46,11 +47,11 @@ type DueDelivery struct {
 
 // AttemptResult is the outcome of one attempt with everything that is stored about it.
 type AttemptResult struct {
-	Key     affiliate.EndpointKey
-	Due     DueDelivery
-	Outcome Outcome
-	Started time.Time
-	Ended   time.Time
+	Key      affiliate.EndpointKey
+	Delivery DueDelivery
+	Outcome  Outcome
+	Started  time.Time
+	Ended    time.Time
 	// Random in [0, 1) spreads the times of the next attempts of different deliveries.
 	Random float64
 }
@@ -58,7 +59,7 @@ type AttemptResult struct {
 // Record returns the attempt as it is stored with the delivery.
 func (r AttemptResult) Record() affiliate.Attempt {
 	record := affiliate.Attempt{
-		Number: r.Due.Attempts + 1, StartedAt: r.Started.UTC(), DurationMS: r.Ended.Sub(r.Started).Milliseconds(),
+		Number: r.Delivery.Attempts + 1, StartedAt: r.Started.UTC(), DurationMS: r.Ended.Sub(r.Started).Milliseconds(),
 	}
 	if r.Outcome.StatusCode != 0 {
 		record.HTTPStatusCode = &r.Outcome.StatusCode

@@ -56,8 +56,8 @@ func read() ([]Spec, map[affiliate.Reason]*Spec) {
 	return specs, table
 }
 
-// Of returns the Spec of a reason, or nil if the enum does not contain the reason.
-func Of(reason affiliate.Reason) *Spec { return byReason[reason] }
+// ByReason returns the Spec of a reason, or nil if the enum does not contain the reason.
+func ByReason(reason affiliate.Reason) *Spec { return byReason[reason] }
 
 // All returns all specs in the order of the enum. The caller must not change the slice.
 func All() []Spec { return all }

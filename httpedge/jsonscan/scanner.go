@@ -24,8 +24,8 @@ type Scanner struct {
 	Pos  int
 }
 
-// Space skips white space and returns the next byte, or 0 at the end of the text.
-func (s *Scanner) Space() byte {
+// SkipSpace skips white space and returns the next byte, or 0 at the end of the text.
+func (s *Scanner) SkipSpace() byte {
 	for s.Pos < len(s.Data) {
 		switch c := s.Data[s.Pos]; c {
 		case ' ', '\t', '\n', '\r':
@@ -40,7 +40,7 @@ func (s *Scanner) Space() byte {
 // Take skips white space and then the byte c. If another byte follows the white space,
 // Take returns false and does not skip that byte.
 func (s *Scanner) Take(c byte) bool {
-	if s.Space() != c {
+	if s.SkipSpace() != c {
 		return false
 	}
 	s.Pos++

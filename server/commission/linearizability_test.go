@@ -79,8 +79,8 @@ func commissionModel(created map[affiliate.CommissionID]affiliate.Commission) po
 				return true, c
 			}
 			move := commissiontest.Expected(c, in.transition())
-			if move.Refused != "" {
-				return out == result{Refused: move.Refused}, c
+			if move.Refusal != "" {
+				return out == result{Refused: move.Refusal}, c
 			}
 			if in.Move == affiliate.MoveAutoApprove {
 				return true, move.After

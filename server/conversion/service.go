@@ -184,7 +184,7 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 			return err
 		}
 		inputs := inputsOf(before.Conversion)
-		inputs.Assigned, inputs.Customer, inputs.Rates = before.To, before.Customer, before.Rates
+		inputs.Assigned, inputs.Customer, inputs.Rates = before.Assignee, before.Customer, before.Rates
 		d, commission := decide(before.Conversion, inputs, now)
 		d.DecidedBy = by.User
 		if r, err = before.Reattribute(d, commission, by, now, req.GetReason()); err != nil {
@@ -204,7 +204,7 @@ func decide(c affiliate.Conversion, in affiliate.AttributionInputs, now time.Tim
 	d := affiliate.Attribute(in)
 	d.ID = affiliate.NewID[affiliate.Decision](now)
 	d.Conversion, d.DecidedAt = c.ID, now
-	if d.Earns == nil {
+	if d.Earning == nil {
 		return d, nil
 	}
 	commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](now), c, d, now)

@@ -41,7 +41,7 @@ func (k *Keeper[R, B]) keyEntry(key affiliate.PublicKeyTarget) *edgev1.PublicKey
 	return &edgev1.PublicKeyEntry{
 		WorkspaceId:    key.Scope.Workspace.UUID[:],
 		Mode:           modes[key.Scope.Mode],
-		Revoked:        !key.Live(k.cfg.Now()),
+		Revoked:        !key.Active(k.cfg.Now()),
 		ExpiresAtMs:    millis(key.ExpiresAt),
 		AllowedOrigins: key.AllowedOrigins,
 		EnforceOrigins: key.EnforceOrigins,

@@ -19,7 +19,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.PutFraudPolicyRequest:
 		server.CheckEnum("policy", req.GetPolicy(), &found)
 		for i, rule := range req.GetDisabledRules() {
-			if !fraud.Known(rule) {
+			if !fraud.RuleExists(rule) {
 				found.Add(fmt.Sprintf("disabled_rules[%d]", i), "must be the name of a fraud rule")
 			}
 		}

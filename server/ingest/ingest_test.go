@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memoryStore is a Store in memory that behaves like the database: it stores all clicks of a
-// call or none, and it does not overwrite a stored click.
+// memoryStore is a Store in memory that behaves like the database: it stores all clicks
+// of a call or none, and it does not overwrite a stored click.
 type memoryStore struct {
 	mu          sync.Mutex
 	clicks      map[affiliate.ClickID]affiliate.Click
@@ -94,7 +94,7 @@ func (s *memoryStore) ResolveClicks(_ context.Context, sources []affiliate.Click
 		if target, ok := s.targets[source]; ok {
 			resolutions[n].Target = target
 		} else {
-			resolutions[n].Dead = affiliate.ClickCodeUnknown
+			resolutions[n].DeadReason = affiliate.ClickCodeUnknown
 		}
 	}
 	return resolutions, nil

@@ -150,7 +150,7 @@ func (i *Ingester) resolve(ctx context.Context, batch []*decodedEntry) error {
 			if r.source == nil {
 				return false
 			}
-			reason := found[*r.source].Dead
+			reason := found[*r.source].DeadReason
 			if reason != "" {
 				p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: reason, raw: r.raw})
 			}
@@ -189,7 +189,7 @@ func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) 
 		err := query([]affiliate.ClickSource{source})
 		switch {
 		case rejectsData(err):
-			found[source] = Resolution{Dead: affiliate.ClickRejected}
+			found[source] = Resolution{DeadReason: affiliate.ClickRejected}
 		case err != nil:
 			return nil, err
 		}

@@ -195,7 +195,7 @@ func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayou
 func (s *Service) sealAccount(account affiliate.PayoutAccount, owner affiliate.UserID) (affiliate.SealedPayoutAccount, error) {
 	out := affiliate.SealedPayoutAccount{Method: account.Method, Hint: account.Hint()}
 	if account.Account == "" {
-		out.Same = func(stored []byte) bool { return stored == nil }
+		out.Matches = func(stored []byte) bool { return stored == nil }
 		return out, nil
 	}
 	plain, err := json.Marshal(account)
@@ -203,8 +203,8 @@ func (s *Service) sealAccount(account affiliate.PayoutAccount, owner affiliate.U
 		return out, err
 	}
 	aad := []byte(owner.String())
-	out.Sealed = s.seal.Seal(plain, aad)
-	out.Same = func(stored []byte) bool {
+	out.Ciphertext = s.seal.Seal(plain, aad)
+	out.Matches = func(stored []byte) bool {
 		// The stored account cannot be decrypted if its key was removed. The two accounts
 		// then count as different, so that the new account replaces the stored one.
 		opened, err := s.seal.Open(stored, aad)

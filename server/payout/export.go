@@ -20,7 +20,7 @@ type format struct {
 	// method is the only payout method that the file contains, or nil for all methods.
 	method *affiliate.PayoutMethod
 	header []string
-	write  func(w *csv.Writer, p affiliate.SentPayout, account affiliate.PayoutAccount)
+	write  func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount)
 }
 
 var payPal, wise = affiliate.PayoutPayPal, affiliate.PayoutWise
@@ -35,7 +35,7 @@ var formats = map[affiliatev1.PayoutExportFormat]format{
 			"payoutId", "programName", "participantId", "partnerName", "amountCents", "amount", "currency", "method", "account",
 			"accountHolder", "commissionCount", "adjustmentCents", "periodStart", "periodEnd",
 		},
-		write: func(w *csv.Writer, p affiliate.SentPayout, account affiliate.PayoutAccount) {
+		write: func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount) {
 			w.ID(p.ID.UUID)
 			w.Text(p.ProgramName)
 			w.ID(p.Participant.UUID)
@@ -55,7 +55,7 @@ var formats = map[affiliatev1.PayoutExportFormat]format{
 	affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_PAYPAL: {
 		method: &payPal,
 		header: []string{"Recipient", "Amount", "Currency", "Customer ID", "Note", "Recipient wallet"},
-		write: func(w *csv.Writer, p affiliate.SentPayout, account affiliate.PayoutAccount) {
+		write: func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount) {
 			w.Text(account.Account)
 			w.Text(decimal(p.AmountCents, p.Currency))
 			w.Text(p.Currency)
@@ -67,7 +67,7 @@ var formats = map[affiliatev1.PayoutExportFormat]format{
 	affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_WISE: {
 		method: &wise,
 		header: []string{"name", "recipientEmail", "paymentReference", "amount", "amountCurrency", "sourceCurrency", "targetCurrency", "type"},
-		write: func(w *csv.Writer, p affiliate.SentPayout, account affiliate.PayoutAccount) {
+		write: func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount) {
 			name := account.Holder
 			if name == "" {
 				name = p.PartnerName
@@ -124,7 +124,7 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 
 // accountOf decrypts the payout account of a payout. If the payout has no account, the
 // result contains only the method.
-func (s *Service) accountOf(p affiliate.SentPayout) (affiliate.PayoutAccount, error) {
+func (s *Service) accountOf(p affiliate.ExportedPayout) (affiliate.PayoutAccount, error) {
 	account := affiliate.PayoutAccount{Method: p.Method}
 	if p.Account == nil {
 		return account, nil

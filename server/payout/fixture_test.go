@@ -85,7 +85,7 @@ func (f *fixture) setMethod(p pgtest.Participant, account affiliate.PayoutAccoun
 		sealed = f.keys.Seal(plain, []byte(p.Partner.String()))
 	}
 	_, err = f.Store.SetPayoutMethod(f.Context(), p.Partner, affiliate.SealedPayoutAccount{
-		Method: account.Method, Hint: account.Hint(), Sealed: sealed, Same: func([]byte) bool { return false },
+		Method: account.Method, Hint: account.Hint(), Ciphertext: sealed, Matches: func([]byte) bool { return false },
 	}, f.Now(), affiliate.Actor{User: &p.Partner})
 	if err != nil {
 		f.Fatal(err)

@@ -42,7 +42,7 @@ type Store interface {
 	// payouts with this method. All payouts come from one snapshot of the database. The
 	// iteration uses a database connection until it ends. Errors: SERVICE_UNAVAILABLE if
 	// too many exports are running.
-	ExportPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod) iter.Seq2[affiliate.SentPayout, error]
+	ExportPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod) iter.Seq2[affiliate.ExportedPayout, error]
 	// Payouts reads one page of payouts, newest first, and counts all payouts that match
 	// the filter, up to affiliate.MaxTotal.
 	Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)
@@ -71,7 +71,7 @@ type Tx interface {
 	// LockPayoutsDue locks the participants and their free commissions. A commission is
 	// free if it is payable and in no payout. LockPayoutsDue returns the amount due for
 	// each participant and currency, and the locked free commissions, sorted by id.
-	LockPayoutsDue(ctx context.Context, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) (due []affiliate.PayoutDue, free []affiliate.HeldCommission, err error)
+	LockPayoutsDue(ctx context.Context, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) (due []affiliate.PayoutDue, free []affiliate.PayoutCandidate, err error)
 	// InsertPayoutBatch stores a new batch with its payouts and returns the batch with
 	// its counts and totals.
 	InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatchDraft, by affiliate.Actor) (affiliate.PayoutBatch, error)

@@ -128,7 +128,7 @@ func recurringFieldsPatch(recurring *affiliatev1.Recurring, selected func(path s
 		recurring = &affiliatev1.Recurring{}
 	}
 	if selected("recurring.enabled") {
-		patch.Once = affiliate.Set(recurring.Enabled != nil && !recurring.GetEnabled())
+		patch.FirstPaymentOnly = affiliate.Set(recurring.Enabled != nil && !recurring.GetEnabled())
 	}
 	if selected("recurring.max_months") {
 		patch.MaxMonths = setOrClearInt(recurring.MaxMonths)

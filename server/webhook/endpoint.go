@@ -213,7 +213,7 @@ func (e *servedEndpoint) startAttempts(ctx context.Context, now time.Time) {
 // endpoint has no slot, acquireSlot requests one.
 func (e *servedEndpoint) acquireSlot() bool {
 	if e.slotRequest == nil {
-		request := &slotRequest{workspace: e.key.Workspace, hanging: e.limit.Hanging()}
+		request := &slotRequest{workspace: e.key.Workspace, hanging: e.limit.LastAttemptTimedOut()}
 		request.granted = func() {
 			go e.post(func() { e.hasSlot = e.hasSlot || e.slotRequest == request })
 		}
@@ -241,7 +241,7 @@ func (e *servedEndpoint) startAttempt(ctx context.Context, due webhook.DueDelive
 		URL: e.target.URL, ID: affiliate.WireID(due.Event), Attempt: due.Attempts + 1, Body: due.Body, Secrets: e.secrets, Timeout: e.timeout,
 	}
 	go func() {
-		result := webhook.AttemptResult{Key: e.key, Due: due, Started: e.now(), Random: rand.Float64()}
+		result := webhook.AttemptResult{Key: e.key, Delivery: due, Started: e.now(), Random: rand.Float64()}
 		request.At = result.Started
 		result.Outcome = e.client.Send(ctx, request)
 		result.Ended = e.now()
@@ -287,8 +287,8 @@ func (e *servedEndpoint) outcomesStored(stored []finishedAttempt, disabled bool)
 // openSecrets decrypts the secrets with which requests are signed now, newest first.
 func (p *senderDeps) openSecrets(t webhook.Target, now time.Time) ([]webhook.Secret, error) {
 	sealed := [][]byte{t.Secret}
-	if t.Previous != nil && t.PreviousUntil != nil && now.Before(*t.PreviousUntil) {
-		sealed = append(sealed, t.Previous)
+	if t.PreviousSecret != nil && t.PreviousUntil != nil && now.Before(*t.PreviousUntil) {
+		sealed = append(sealed, t.PreviousSecret)
 	}
 	return openSecrets(p.seal, t.Key.ID, sealed)
 }

@@ -254,9 +254,9 @@ func (f *fixture) setStatus(e affiliate.Endpoint, status affiliate.DeliveryStatu
 			}
 			changes[i] = domain.DeliveryChange{
 				Result: domain.AttemptResult{
-					Key: e.Key(), Due: domain.DueDelivery{ID: id, Attempts: d.Attempts}, Outcome: outcome, Started: at, Ended: at.Add(12 * time.Millisecond),
+					Key: e.Key(), Delivery: domain.DueDelivery{ID: id, Attempts: d.Attempts}, Outcome: outcome, Started: at, Ended: at.Add(12 * time.Millisecond),
 				},
-				Before: d.State, After: domain.State{Status: status, Tier: 1},
+				Before: d.State, After: domain.State{Status: status, ScheduledAttempts: 1},
 			}
 			if status == affiliate.DeliveryFailed {
 				changes[i].DueAt = new(at.Add(10 * time.Hour))
@@ -295,7 +295,7 @@ func (f *fixture) stateOf(e affiliate.Endpoint, id affiliate.DeliveryID) string 
 		return at.Format("15:04")
 	}
 	return fmt.Sprintf("%s tier %d extra %d epoch %d due %s completed %s",
-		d.State.Status, d.State.Tier, d.State.Extra, d.Epoch, timeOf(d.DueAt), timeOf(d.CompletedAt))
+		d.State.Status, d.State.ScheduledAttempts, d.State.RequestedAttempts, d.Epoch, timeOf(d.DueAt), timeOf(d.CompletedAt))
 }
 
 func (f *fixture) retry(e affiliate.Endpoint, id affiliate.DeliveryID) (*affiliatev1.DeliveryDetail, error) {

@@ -56,8 +56,8 @@ func (m *Metrics) observeAttempt(a webhook.AttemptResult) {
 	}
 	m.attempts.WithLabelValues(outcome).Inc()
 	m.took.Observe(a.Ended.Sub(a.Started).Seconds())
-	if a.Due.Attempts == 0 {
-		if at, ok := a.Due.Event.Time(); ok {
+	if a.Delivery.Attempts == 0 {
+		if at, ok := a.Delivery.Event.Time(); ok {
 			m.delay.Observe(max(0, a.Started.Sub(at).Seconds()))
 		}
 	}

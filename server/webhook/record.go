@@ -53,7 +53,7 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (
 func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptResult) (map[affiliate.EndpointKey][]webhook.DeliveryChange, error) {
 	changes := make([]webhook.DeliveryChange, len(results))
 	for i, r := range results {
-		changes[i] = r.Apply(r.Due.State)
+		changes[i] = r.Apply(r.Delivery.State)
 	}
 	ids, err := tx.ApplyOutcomes(ctx, changes)
 	if err != nil {
@@ -65,7 +65,7 @@ func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptRes
 	}
 	applied := map[affiliate.EndpointKey][]webhook.DeliveryChange{}
 	for _, c := range changes {
-		if !unchanged[c.Result.Due.ID] {
+		if !unchanged[c.Result.Delivery.ID] {
 			changed, ok, err := applyToChanged(ctx, tx, c.Result)
 			if err != nil {
 				return nil, err
@@ -85,8 +85,8 @@ func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptRes
 // applyToChanged returns false if the attempt is already stored or if the delivery does
 // not exist.
 func applyToChanged(ctx context.Context, tx QueueTx, r webhook.AttemptResult) (webhook.DeliveryChange, bool, error) {
-	delivery, err := tx.LockDeliveryOf(ctx, r.Key, r.Due.ID)
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookNotFound)) || err == nil && delivery.Attempts != r.Due.Attempts {
+	delivery, err := tx.LockDeliveryOf(ctx, r.Key, r.Delivery.ID)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookNotFound)) || err == nil && delivery.Attempts != r.Delivery.Attempts {
 		return webhook.DeliveryChange{}, false, nil
 	}
 	if err != nil {
@@ -94,5 +94,5 @@ func applyToChanged(ctx context.Context, tx QueueTx, r webhook.AttemptResult) (w
 	}
 	change := r.Apply(delivery.State)
 	applied, err := tx.ApplyOutcomes(ctx, []webhook.DeliveryChange{change})
-	return change, slices.Contains(applied, r.Due.ID), err
+	return change, slices.Contains(applied, r.Delivery.ID), err
 }

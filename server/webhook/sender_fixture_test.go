@@ -348,7 +348,7 @@ func (r *subscriber) changeDeliveries(change func(d domain.LockedDelivery) domai
 func (r *subscriber) leaveOneAttempt() {
 	r.f.Helper()
 	r.changeDeliveries(func(d domain.LockedDelivery) domain.LockedDelivery {
-		d.State = domain.State{Status: affiliate.DeliveryFailed, Tier: domain.MaxAttempts - 1}
+		d.State = domain.State{Status: affiliate.DeliveryFailed, ScheduledAttempts: domain.MaxAttempts - 1}
 		return d
 	})
 }

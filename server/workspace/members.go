@@ -67,7 +67,7 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 		if err := tx.UpdateRole(ctx, caller.Workspace, id, role); err != nil {
 			return err
 		}
-		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, id, role.Unmanageable(), at)
+		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, id, role.UnmanageableRoles(), at)
 		if err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 		if err := tx.UpdateRole(ctx, caller.Workspace, caller.User, affiliate.RoleAdmin); err != nil {
 			return err
 		}
-		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, caller.User, affiliate.RoleAdmin.Unmanageable(), at)
+		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, caller.User, affiliate.RoleAdmin.UnmanageableRoles(), at)
 		if err != nil {
 			return err
 		}

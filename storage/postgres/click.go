@@ -253,9 +253,9 @@ func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSour
 		}
 		switch {
 		case !workspace.Valid:
-			return affiliate.ClickResolution{Dead: affiliate.ClickKeyUnknown}, nil
+			return affiliate.ClickResolution{DeadReason: affiliate.ClickKeyUnknown}, nil
 		case !program.Valid || !link.Valid:
-			return affiliate.ClickResolution{Dead: affiliate.ClickCodeUnknown}, nil
+			return affiliate.ClickResolution{DeadReason: affiliate.ClickCodeUnknown}, nil
 		}
 		return affiliate.ClickResolution{Target: affiliate.ClickTarget{
 			Scope:       affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: workspace.Bytes}, Mode: affiliate.Mode(mode.String)},

@@ -214,7 +214,7 @@ type commissionCounts map[countKey]countSum
 type countKey struct {
 	Grain  string
 	Starts time.Time
-	affiliate.CommissionCount
+	affiliate.CommissionCountGroup
 }
 
 type countSum struct{ n, cents int64 }

@@ -71,11 +71,11 @@ func (s *sales) record(external string, click affiliate.ClickID) error {
 
 // decideAt returns a function Decide for a conversion. It decides in the same way as the
 // service, at the given time.
-func decideAt(c affiliate.Conversion, at time.Time) affiliate.Decide {
+func decideAt(c affiliate.Conversion, at time.Time) affiliate.DecideFunc {
 	return func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		d := affiliate.Attribute(in)
 		d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.Decision](at), c.ID, at
-		if d.Earns == nil {
+		if d.Earning == nil {
 			return d, nil, nil
 		}
 		commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](at), c, d, at)

@@ -236,7 +236,7 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 			if !known || key.Kind != affiliate.PublicKey || key.Scope.Mode != affiliate.ModeTest || key.EnforceOrigins != inWorkspace ||
 				inWorkspace && !slices.Equal(key.AllowedOrigins, []string{"https://shop.example", "https://*.shop.example"}) || !inWorkspace && len(key.AllowedOrigins) > 0 ||
 				(of.revoked == nil) != (key.RevokedAt == nil) || (of.expires == nil) != (key.ExpiresAt == nil) ||
-				key.Live(ended) != (of.revoked == nil) || key.Live(rolled) != (of == ends{}) {
+				key.Active(ended) != (of.revoked == nil) || key.Active(rolled) != (of == ends{}) {
 				t.Errorf("the key is %+v, want the stored key with %+v and the origins of its workspace", key, of)
 			}
 		}

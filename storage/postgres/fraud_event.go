@@ -49,7 +49,7 @@ func fraudEvents(c affiliate.Conversion, d affiliate.Decision) []affiliate.Event
 	if d.FraudAction == "" {
 		return nil
 	}
-	return []affiliate.Event{c.FraudDetected(d)}
+	return []affiliate.Event{c.FraudDetectedEvent(d)}
 }
 
 // fraudEventColumns are the fields of affiliate.FraudEvent, selected from fraud_events

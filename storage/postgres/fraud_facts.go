@@ -237,7 +237,7 @@ func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 		factsOf := all[row.N].inputs.FraudFacts
 		facts := factsOf[row.ParticipantID]
 		facts.ConversionsInHour = row.Conversions + 1
-		facts.Recent, facts.Refunded = row.Recent, row.Refunded
+		facts.ExaminedConversions, facts.RefundedConversions = row.Recent, row.Refunded
 		facts.SameNetwork, facts.SameDevice = row.SameNetwork, row.SameDevice
 		facts.DuplicateCustomer = row.DuplicateCustomer
 		factsOf[row.ParticipantID] = facts

@@ -96,7 +96,7 @@ func (s *Store) reviewNextChunk(ctx context.Context, tx *Tx, job affiliate.Revie
 	}
 	rows, _ := tx.Query(ctx, selectPendingOf, pgx.NamedArgs{
 		"workspace": job.Workspace, "mode": job.Mode, "participant": job.Participant, "partner": partner,
-		"review_reason": affiliate.ReviewParticipantSuspended, "flagged": !job.Flags(),
+		"review_reason": affiliate.ReviewParticipantSuspended, "flagged": !job.AddsFlag(),
 		"after": job.After, "after_id": job.AfterID, "since": job.Since, "code": t.Code, "limit": reviewChunk,
 	})
 	pending, err := pgx.CollectRows(rows, pgx.RowToStructByName[pendingRow])
@@ -114,7 +114,7 @@ func (s *Store) reviewNextChunk(ctx context.Context, tx *Tx, job affiliate.Revie
 	var changes []affiliate.CommissionChange
 	var events []affiliate.Event
 	for _, c := range locked {
-		if !job.Concerns(c.Commission) { // the commission has changed since it was read
+		if !job.MustChange(c.Commission) { // the commission has changed since it was read
 			continue
 		}
 		t.Commission = c.ID

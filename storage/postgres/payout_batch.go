@@ -237,7 +237,7 @@ func recheckPayouts(
 	if err != nil {
 		return nil, err
 	}
-	stillPayable := map[affiliate.PayoutID][]affiliate.HeldCommission{}
+	stillPayable := map[affiliate.PayoutID][]affiliate.PayoutCandidate{}
 	for _, c := range held {
 		if c.Payable {
 			stillPayable[*c.Payout] = append(stillPayable[*c.Payout], c)
@@ -266,7 +266,7 @@ func recheckPayouts(
 		}
 		changes = append(changes, change)
 	}
-	var kept, released []affiliate.HeldCommission
+	var kept, released []affiliate.PayoutCandidate
 	for _, c := range held {
 		if c.Payable && !canceled[*c.Payout] {
 			kept = append(kept, c)

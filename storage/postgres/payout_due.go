@@ -179,7 +179,7 @@ func payoutsDueOfAll(ctx context.Context, db Queryer, selection affiliate.Payout
 // locked commissions in the order of their ids.
 func (tx *Tx) LockPayoutsDue(
 	ctx context.Context, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID,
-) (due []affiliate.PayoutDue, unassigned []affiliate.HeldCommission, err error) {
+) (due []affiliate.PayoutDue, unassigned []affiliate.PayoutCandidate, err error) {
 	if len(participants) == 0 {
 		return nil, nil, nil
 	}

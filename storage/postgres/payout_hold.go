@@ -53,9 +53,9 @@ const (
 		for update of c`
 )
 
-func lockForPayout(ctx context.Context, tx *Tx, lock string, args pgx.NamedArgs) ([]affiliate.HeldCommission, error) {
+func lockForPayout(ctx context.Context, tx *Tx, lock string, args pgx.NamedArgs) ([]affiliate.PayoutCandidate, error) {
 	rows, _ := tx.Query(ctx, lock, planForArgs, args)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.HeldCommission])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutCandidate])
 	if err != nil {
 		return nil, fmt.Errorf("lock commissions of payouts: %w", err)
 	}
@@ -79,7 +79,7 @@ func inChunks(n int, process func(from, to int) error) error {
 
 // assignCommissions adds locked commissions that are in no payout to their payouts and
 // records their amounts.
-func assignCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission, at time.Time) error {
+func assignCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.PayoutCandidate, at time.Time) error {
 	const assign = `
 		update commissions c set payout_id = t.payout_id, updated_at = $3
 		from unnest($4::uuid[], $5::uuid[]) as t (id, payout_id)
@@ -103,7 +103,7 @@ func assignCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commi
 }
 
 // recordContents records which commissions payouts contain, and with which amounts.
-func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission) error {
+func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.PayoutCandidate) error {
 	const upsert = `
 		insert into payout_commissions as h (workspace_id, payout_id, commission_id, amount_cents)
 		select $1, payout_id, commission_id, amount_cents
@@ -127,7 +127,7 @@ func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissi
 // releaseCommissions removes locked commissions from their payouts. A commission that
 // is no longer approved keeps its payout_id, because it cannot be added to another
 // payout.
-func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission, at time.Time) error {
+func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.PayoutCandidate, at time.Time) error {
 	const clearPayout = `
 		update commissions c set payout_id = null, updated_at = $3
 		where c.workspace_id = $1 and c.mode = $2 and c.id = any($4) and c.status = 'approved'`
@@ -158,7 +158,7 @@ func heldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.T
 
 // pruneContents deletes the commissions of the given payouts from payout_commissions,
 // except the commissions in kept.
-func pruneContents(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []affiliate.HeldCommission) error {
+func pruneContents(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []affiliate.PayoutCandidate) error {
 	const remove = `
 		delete from payout_commissions h
 		where h.workspace_id = $1 and h.payout_id = any($2) and h.commission_id <> all($3)`

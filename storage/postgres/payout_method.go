@@ -48,14 +48,14 @@ func (s *Store) SetPayoutMethod(
 		case errors.Is(err, pgx.ErrNoRows):
 		case err != nil:
 			return err
-		case details.Method == payoutAccount.Method && payoutAccount.Same(stored):
+		case details.Method == payoutAccount.Method && payoutAccount.Matches(stored):
 			details.UpdatedAt = details.UpdatedAt.UTC()
 			return nil
 		default:
 			oldValues = payoutMethodObject{details.Method, details.Hint}
 		}
 		details = affiliate.PayoutDetails{Method: payoutAccount.Method, Hint: payoutAccount.Hint, UpdatedAt: at}
-		if _, err := tx.Exec(ctx, set, user, details.Method, payoutAccount.Sealed, details.Hint, at); err != nil {
+		if _, err := tx.Exec(ctx, set, user, details.Method, payoutAccount.Ciphertext, details.Hint, at); err != nil {
 			return fmt.Errorf("set payout method: %w", err)
 		}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{

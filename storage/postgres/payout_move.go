@@ -238,7 +238,7 @@ func filterByMethod(ctx context.Context, tx *Tx, payouts []affiliate.Payout, wan
 // Errors: SERVICE_UNAVAILABLE if too many exports are running.
 func (s *Store) ExportPayouts(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod,
-) iter.Seq2[affiliate.SentPayout, error] {
+) iter.Seq2[affiliate.ExportedPayout, error] {
 	const read = `
 		select ` + payoutColumns + `, g.name as program_name, t.partner_name, m.account
 		from payouts p` + payoutNames + `
@@ -249,9 +249,9 @@ func (s *Store) ExportPayouts(
 		payoutItemRow
 		Account []byte
 	}
-	convert := func(row pgx.CollectableRow) (affiliate.SentPayout, error) {
+	convert := func(row pgx.CollectableRow) (affiliate.ExportedPayout, error) {
 		r, err := pgx.RowToStructByNameLax[sentRow](row)
-		return affiliate.SentPayout{PayoutItem: r.item(scope.Workspace), Account: r.Account}, err
+		return affiliate.ExportedPayout{PayoutItem: r.item(scope.Workspace), Account: r.Account}, err
 	}
 	return Export(ctx, s.DB, scope.Workspace, convert, read, scope.Workspace, scope.Mode, id, method)
 }

@@ -63,7 +63,7 @@ func (tx *Tx) LockAttribution(
 		earners, err := pgx.CollectRows(rows, pgx.RowToStructByName[earnerRow])
 		for _, row := range earners {
 			earner := row.earner()
-			a.To = &earner
+			a.Assignee = &earner
 		}
 		return err
 	})
@@ -81,7 +81,7 @@ func (tx *Tx) LockAttribution(
 	}
 	for _, c := range locked {
 		if c.Status != affiliate.CommissionRejected && c.Status != affiliate.CommissionRefunded {
-			a.Earned = &c
+			a.CurrentCommission = &c
 		}
 	}
 	err = readCustomerAndRates(ctx, tx, &a)
@@ -92,7 +92,7 @@ func (tx *Tx) LockAttribution(
 // attribution.
 func readCustomerAndRates(ctx context.Context, tx *Tx, a *affiliate.LockedAttribution) error {
 	batch := &pgx.Batch{}
-	found := affiliate.AttributionInputs{Assigned: a.To}
+	found := affiliate.AttributionInputs{Assigned: a.Assignee}
 	queueRates(batch, a.Conversion, &found)
 	if a.CustomerRef != nil {
 		a.Customer = queueCustomer(batch, a.Scope, *a.CustomerRef)

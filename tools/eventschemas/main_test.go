@@ -60,7 +60,7 @@ func TestPage_HasEveryEventAndField(t *testing.T) {
 		"| `commission.disputed` | Upcoming. The payment that earned a commission was disputed. |",
 		"| `status` | string: `draft`, `pending`, `processing`, `paid`, `failed`, `canceled` | The current status. |",
 		"| `hold_until` | timestamp? | End of the hold period; null if there is none. |",
-		"| `commission_ids` | list of uuid | The first 200 of the commissions that it pays. |",
+		"| `commission_ids` | list of uuid | The first 200 commissions of the payout. |",
 		"| `destination_url` | string? | destination_url is null for a default link that leads to the programme's page. |",
 		"| `commission_rules.products[].percentage` | number? | The rate in percent, with at most two decimals; null for a flat amount. |",
 		"## The object of commission.refunded",

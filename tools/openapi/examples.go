@@ -94,7 +94,7 @@ func errorExample(status int, statusText, code, message string) object {
 func meanings(codes []string) string {
 	var lines []string
 	for _, code := range codes {
-		lines = append(lines, "- `"+code+"`: "+errorspec.Of(affiliate.Reason(code)).Message)
+		lines = append(lines, "- `"+code+"`: "+errorspec.ByReason(affiliate.Reason(code)).Message)
 	}
 	return strings.Join(lines, "\n")
 }

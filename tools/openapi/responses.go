@@ -128,7 +128,7 @@ func filtersByID(r contract.Route) bool {
 func (b *builder) errorResponses(list []affiliate.Reason) object {
 	byStatus := map[int][]string{}
 	for _, reason := range list {
-		status := errorspec.Of(reason).HTTPStatus
+		status := errorspec.ByReason(reason).HTTPStatus
 		if !slices.Contains(byStatus[status], string(reason)) {
 			byStatus[status] = append(byStatus[status], string(reason))
 		}
@@ -151,7 +151,7 @@ func errorResponse(status int, codes []string) object {
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		set(&headers, "Retry-After", object{{"description", "The number of seconds to wait before the next request."}, {"schema", object{{"type", "integer"}}}})
 	}
-	first := errorspec.Of(affiliate.Reason(codes[0]))
+	first := errorspec.ByReason(affiliate.Reason(codes[0]))
 	content := withExample(jsonContent("Error"), errorExample(status, http.StatusText(status), codes[0], first.Message))
 	return object{{"description", meanings(codes)}, {"headers", headers}, {"content", content}}
 }

@@ -56,7 +56,7 @@ export interface components {
                      * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
-                    /** @description The merchant's id of the sale. */
+                    /** @description The merchant's id of the transaction. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
@@ -70,7 +70,7 @@ export interface components {
                     hold_until: string | null;
                     /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
+                    /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -145,7 +145,7 @@ export interface components {
                      * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
-                    /** @description The merchant's id of the sale. */
+                    /** @description The merchant's id of the transaction. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
@@ -159,7 +159,7 @@ export interface components {
                     hold_until: string | null;
                     /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
+                    /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -234,7 +234,7 @@ export interface components {
                      * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
-                    /** @description The merchant's id of the sale. */
+                    /** @description The merchant's id of the transaction. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
@@ -248,7 +248,7 @@ export interface components {
                     hold_until: string | null;
                     /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
+                    /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -323,7 +323,7 @@ export interface components {
                      * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
-                    /** @description The merchant's id of the sale. */
+                    /** @description The merchant's id of the transaction. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
@@ -337,7 +337,7 @@ export interface components {
                     hold_until: string | null;
                     /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
+                    /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -430,7 +430,7 @@ export interface components {
                      * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
-                    /** @description The merchant's id of the sale. */
+                    /** @description The merchant's id of the transaction. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
@@ -444,7 +444,7 @@ export interface components {
                     hold_until: string | null;
                     /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
+                    /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -519,7 +519,7 @@ export interface components {
                      * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
-                    /** @description The merchant's id of the sale. */
+                    /** @description The merchant's id of the transaction. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
@@ -533,7 +533,7 @@ export interface components {
                     hold_until: string | null;
                     /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
+                    /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -608,7 +608,7 @@ export interface components {
                      * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
-                    /** @description The merchant's id of the sale. */
+                    /** @description The merchant's id of the transaction. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
@@ -622,7 +622,7 @@ export interface components {
                     hold_until: string | null;
                     /** @description A person has to decide; the commission is not approved automatically. */
                     needs_review: boolean;
-                    /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
+                    /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -678,12 +678,12 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description Null if it is not credited to a participant.
+                     * @description Null if the conversion is not credited to a participant.
                      */
                     program_id: string | null;
                     /**
                      * Format: uuid
-                     * @description Null if it is not credited to a participant.
+                     * @description Null if the conversion is not credited to a participant.
                      */
                     participant_id: string | null;
                     /**
@@ -697,7 +697,7 @@ export interface components {
                     amount_cents: number;
                     /** @description ISO 4217; null if the event has no amount. */
                     currency: string | null;
-                    /** @description Whether it is credited to a participant, with or without a commission. */
+                    /** @description Whether the conversion is credited to a participant, with or without a commission. */
                     attributed: boolean;
                     /** @description The decision in force. */
                     attribution: {
@@ -727,12 +727,12 @@ export interface components {
                         promo_code: string | null;
                         /**
                          * Format: date-time
-                         * @description Time of the deciding click; null without one.
+                         * @description Time of the deciding click; null if no click decided.
                          */
                         clicked_at: string | null;
                         /**
                          * Format: date-time
-                         * @description End of the click's attribution window; null without a deciding click.
+                         * @description End of the attribution window of the deciding click; null if no click decided.
                          */
                         expires_at: string | null;
                     };
@@ -807,12 +807,12 @@ export interface components {
                     fraud_event_id: string;
                     /**
                      * Format: uuid
-                     * @description Null if it is not credited to a participant.
+                     * @description Null if the conversion is not credited to a participant.
                      */
                     program_id: string | null;
                     /**
                      * Format: uuid
-                     * @description Null if it is not credited to a participant.
+                     * @description Null if the conversion is not credited to a participant.
                      */
                     participant_id: string | null;
                     /** @description As the merchant reported it. */
@@ -883,12 +883,12 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description Null if it is not credited to a participant.
+                     * @description Null if the conversion is not credited to a participant.
                      */
                     program_id: string | null;
                     /**
                      * Format: uuid
-                     * @description Null if it is not credited to a participant.
+                     * @description Null if the conversion is not credited to a participant.
                      */
                     participant_id: string | null;
                     /**
@@ -902,7 +902,7 @@ export interface components {
                     amount_cents: number;
                     /** @description ISO 4217; null if the event has no amount. */
                     currency: string | null;
-                    /** @description Whether it is credited to a participant, with or without a commission. */
+                    /** @description Whether the conversion is credited to a participant, with or without a commission. */
                     attributed: boolean;
                     /** @description The decision in force. */
                     attribution: {
@@ -932,12 +932,12 @@ export interface components {
                         promo_code: string | null;
                         /**
                          * Format: date-time
-                         * @description Time of the deciding click; null without one.
+                         * @description Time of the deciding click; null if no click decided.
                          */
                         clicked_at: string | null;
                         /**
                          * Format: date-time
-                         * @description End of the click's attribution window; null without a deciding click.
+                         * @description End of the attribution window of the deciding click; null if no click decided.
                          */
                         expires_at: string | null;
                     };
@@ -1007,12 +1007,12 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description Null if it is not credited to a participant.
+                     * @description Null if the conversion is not credited to a participant.
                      */
                     program_id: string | null;
                     /**
                      * Format: uuid
-                     * @description Null if it is not credited to a participant.
+                     * @description Null if the conversion is not credited to a participant.
                      */
                     participant_id: string | null;
                     /**
@@ -1026,7 +1026,7 @@ export interface components {
                     amount_cents: number;
                     /** @description ISO 4217; null if the event has no amount. */
                     currency: string | null;
-                    /** @description Whether it is credited to a participant, with or without a commission. */
+                    /** @description Whether the conversion is credited to a participant, with or without a commission. */
                     attributed: boolean;
                     /** @description The decision in force. */
                     attribution: {
@@ -1056,12 +1056,12 @@ export interface components {
                         promo_code: string | null;
                         /**
                          * Format: date-time
-                         * @description Time of the deciding click; null without one.
+                         * @description Time of the deciding click; null if no click decided.
                          */
                         clicked_at: string | null;
                         /**
                          * Format: date-time
-                         * @description End of the click's attribution window; null without a deciding click.
+                         * @description End of the attribution window of the deciding click; null if no click decided.
                          */
                         expires_at: string | null;
                     };
@@ -1100,7 +1100,7 @@ export interface components {
         };
         /**
          * link.created
-         * @description A referral link was created, which can be the default link of a new participant.
+         * @description A referral link was created, for example the default link of a new participant.
          */
         "link.created": {
             /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
@@ -1299,7 +1299,7 @@ export interface components {
                     partner_id: string;
                     /** @description The partner's name. */
                     partner_name: string;
-                    /** @description Of the default link, in lower case. */
+                    /** @description Code of the default link, in lower case. */
                     referral_code: string;
                     /**
                      * @description The current status.
@@ -1367,7 +1367,7 @@ export interface components {
                     partner_id: string;
                     /** @description The partner's name. */
                     partner_name: string;
-                    /** @description Of the default link, in lower case. */
+                    /** @description Code of the default link, in lower case. */
                     referral_code: string;
                     /**
                      * @description The current status.
@@ -1435,7 +1435,7 @@ export interface components {
                     partner_id: string;
                     /** @description The partner's name. */
                     partner_name: string;
-                    /** @description Of the default link, in lower case. */
+                    /** @description Code of the default link, in lower case. */
                     referral_code: string;
                     /**
                      * @description The current status.
@@ -1503,7 +1503,7 @@ export interface components {
                     partner_id: string;
                     /** @description The partner's name. */
                     partner_name: string;
-                    /** @description Of the default link, in lower case. */
+                    /** @description Code of the default link, in lower case. */
                     referral_code: string;
                     /**
                      * @description The current status.
@@ -1571,7 +1571,7 @@ export interface components {
                     partner_id: string;
                     /** @description The partner's name. */
                     partner_name: string;
-                    /** @description Of the default link, in lower case. */
+                    /** @description Code of the default link, in lower case. */
                     referral_code: string;
                     /**
                      * @description The current status.
@@ -1651,11 +1651,11 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
-                    /** @description The first 200 of the commissions that it pays. */
+                    /** @description The first 200 commissions of the payout. */
                     commission_ids: string[];
-                    /** @description Number of all commissions that it pays. */
+                    /** @description Number of all commissions of the payout. */
                     commission_count: number;
-                    /** @description Why it could not be paid; null if it did not fail. */
+                    /** @description Why the payout could not be paid; null if it did not fail. */
                     failure_reason: string | null;
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -1731,11 +1731,11 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
-                    /** @description The first 200 of the commissions that it pays. */
+                    /** @description The first 200 commissions of the payout. */
                     commission_ids: string[];
-                    /** @description Number of all commissions that it pays. */
+                    /** @description Number of all commissions of the payout. */
                     commission_count: number;
-                    /** @description Why it could not be paid; null if it did not fail. */
+                    /** @description Why the payout could not be paid; null if it did not fail. */
                     failure_reason: string | null;
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -1811,11 +1811,11 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
-                    /** @description The first 200 of the commissions that it pays. */
+                    /** @description The first 200 commissions of the payout. */
                     commission_ids: string[];
-                    /** @description Number of all commissions that it pays. */
+                    /** @description Number of all commissions of the payout. */
                     commission_count: number;
-                    /** @description Why it could not be paid; null if it did not fail. */
+                    /** @description Why the payout could not be paid; null if it did not fail. */
                     failure_reason: string | null;
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -1891,11 +1891,11 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
-                    /** @description The first 200 of the commissions that it pays. */
+                    /** @description The first 200 commissions of the payout. */
                     commission_ids: string[];
-                    /** @description Number of all commissions that it pays. */
+                    /** @description Number of all commissions of the payout. */
                     commission_count: number;
-                    /** @description Why it could not be paid; null if it did not fail. */
+                    /** @description Why the payout could not be paid; null if it did not fail. */
                     failure_reason: string | null;
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
@@ -1971,11 +1971,11 @@ export interface components {
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
-                    /** @description The first 200 of the commissions that it pays. */
+                    /** @description The first 200 commissions of the payout. */
                     commission_ids: string[];
-                    /** @description Number of all commissions that it pays. */
+                    /** @description Number of all commissions of the payout. */
                     commission_count: number;
-                    /** @description Why it could not be paid; null if it did not fail. */
+                    /** @description Why the payout could not be paid; null if it did not fail. */
                     failure_reason: string | null;
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;

@@ -120,7 +120,7 @@ func (s *Store) ActiveKey(ctx context.Context, digest [sha256.Size]byte, now tim
 		update api_keys set last_used_at = $3
 		where workspace_id = $1 and id = $2 and (last_used_at is null or last_used_at < $4)`
 	lookup := &keyLookup{digest: digest}
-	if err := s.keys.Do(ctx, lookup); err != nil || !lookup.found || !lookup.key.Live(now) {
+	if err := s.keys.Do(ctx, lookup); err != nil || !lookup.found || !lookup.key.Active(now) {
 		return affiliate.APIKey{}, false, err
 	}
 	key = lookup.key

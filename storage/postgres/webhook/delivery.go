@@ -240,7 +240,7 @@ type lockedRow struct {
 
 func (r lockedRow) locked() webhook.LockedDelivery {
 	return webhook.LockedDelivery{
-		ID: r.ID, Type: r.EventType, State: webhook.State{Status: r.Status, Tier: r.Tier, Extra: r.Extra},
+		ID: r.ID, Type: r.EventType, State: webhook.State{Status: r.Status, ScheduledAttempts: r.Tier, RequestedAttempts: r.Extra},
 		Epoch: r.Epoch, Attempts: r.AttemptCount, DueAt: postgres.UTC(r.DueAt), CompletedAt: postgres.UTC(r.CompletedAt),
 	}
 }
@@ -263,7 +263,7 @@ const updateDelivery = `
 // time, the sender is notified after the commit.
 func (tx *Tx) UpdateDelivery(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, d webhook.LockedDelivery) error {
 	args := deliveryArgs(scope, endpoint, d.ID)
-	args["status"], args["tier"], args["extra"] = d.State.Status, d.State.Tier, d.State.Extra
+	args["status"], args["tier"], args["extra"] = d.State.Status, d.State.ScheduledAttempts, d.State.RequestedAttempts
 	args["epoch"], args["due_at"], args["completed_at"] = d.Epoch, d.DueAt, d.CompletedAt
 	if _, err := tx.Exec(ctx, updateDelivery, args); err != nil {
 		return fmt.Errorf("delivery: %w", err)

@@ -117,7 +117,7 @@ type targetRow struct {
 func (r targetRow) target() webhook.Target {
 	return webhook.Target{
 		Key: affiliate.EndpointKey{Workspace: r.WorkspaceID, ID: r.ID}, URL: r.URL,
-		Secret: r.Secret, Previous: r.PreviousSecret, PreviousUntil: r.PreviousUntil,
+		Secret: r.Secret, PreviousSecret: r.PreviousSecret, PreviousUntil: r.PreviousUntil,
 		ConsecutiveFailures: r.ConsecutiveFailures, LastDeliveryAt: r.LastDeliveryAt, NextDue: r.NextDue,
 	}
 }
@@ -160,6 +160,6 @@ func dueArgs(sender affiliate.SenderID, reads []webhook.Read, now time.Time) pgx
 // scanDue reads the columns of a due delivery by position. Reading them by name would
 // take longer than all other work for the delivery.
 func scanDue(row pgx.CollectableRow) (d webhook.DueDelivery, err error) {
-	err = row.Scan(&d.Endpoint, &d.ID, &d.Event, &d.Body, &d.State.Status, &d.State.Tier, &d.State.Extra, &d.Attempts, &d.DueAt)
+	err = row.Scan(&d.Endpoint, &d.ID, &d.Event, &d.Body, &d.State.Status, &d.State.ScheduledAttempts, &d.State.RequestedAttempts, &d.Attempts, &d.DueAt)
 	return d, err
 }
