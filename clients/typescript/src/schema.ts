@@ -605,7 +605,7 @@ export interface paths {
          *     first response for 24 hours.
          *
          *     Checks are made in this order: credential, rate limit, JSON and types, and then
-         *     these errors:
+         *     the conditions of these errors:
          *       - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
          *       - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
          *       - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
@@ -639,7 +639,7 @@ export interface paths {
          *
          *     The status is 200 if all items were recorded, 207 if some failed, and 422 if all
          *     failed. With the header Idempotency-Key, a repeated request returns the first
-         *     results for the items that were recorded and tries the others again.
+         *     results for the items that were recorded and tries the failed items again.
          *
          *     Errors:
          *       - VALIDATION_ERROR: the body is not an object with a list of 1 to 500 objects.
@@ -666,9 +666,9 @@ export interface paths {
         put?: never;
         /**
          * Report a refund
-         * @description Reports that a sale was refunded, in full or in part. The
-         *     commission of the sale is lowered to what the rest of the sale earns. Only the
-         *     refunded total matters, so several refunds can be reported in any order.
+         * @description Reports that the payment of a conversion was refunded, in full or
+         *     in part. The commission is lowered to the amount that the rest of the payment earns.
+         *     Only the sum of all refunds matters, so refunds can be reported in any order.
          *
          *     If no conversion has the `external_transaction_id`, the status is 202 and the
          *     refund is `parked`: it is kept for 90 days and applied when the conversion is
@@ -676,7 +676,7 @@ export interface paths {
          *
          *     Errors:
          *       - REFUND_DUPLICATE: the `external_refund_id` was reported before.
-         *       - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the sale that is not
+         *       - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the payment that is not
          *         refunded yet.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
@@ -752,7 +752,7 @@ export interface paths {
          *
          *     Errors:
          *       - VALIDATION_ERROR: the participant does not exist in the mode, or already earns
-         *         a commission by this conversion.
+         *         a commission from this conversion.
          *       - PARTICIPANT_ERASED: the new participant's data was erased.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
@@ -850,7 +850,8 @@ export interface paths {
          * Check that the service is ready
          * @description Returns 200 if the database and the cache are reachable.
          *
-         *     Errors: SERVICE_UNAVAILABLE if one of them is not reachable. The response names it.
+         *     Errors: SERVICE_UNAVAILABLE if the database or the cache is not reachable. The
+         *     response says which.
          *
          *     There is no rate limit.
          */
@@ -1181,8 +1182,9 @@ export interface paths {
         };
         /**
          * List partner programmes
-         * @description Returns the programmes in which the partner takes part,
-         *     whatever their status, or the active public programmes, newest first.
+         * @description Returns programmes, newest first. The filter `scope` selects the
+         *     programmes in which the partner takes part (with any status), or the active public
+         *     programmes.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
@@ -1454,8 +1456,8 @@ export interface paths {
         put?: never;
         /**
          * Preview payouts
-         * @description Returns the payouts that a new batch would contain, and the accounts
-         *     that would be left out, with the reason. It changes nothing.
+         * @description Returns the payouts that a new batch would contain, and the
+         *     participants that would get no payout, with the reason. It changes nothing.
          *
          *     Errors: NOT_FOUND if a programme does not exist in the mode.
          *
@@ -1750,8 +1752,8 @@ export interface paths {
         /**
          * Approve several commissions
          * @description Approves up to 100 commissions of a programme, each in a
-         *     transaction of its own. It never approves during a hold period. An id that occurs
-         *     more than once counts once.
+         *     transaction of its own. It approves no commission whose hold period is running. An
+         *     id that occurs more than once counts once.
          *
          *     The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
          *
@@ -2340,7 +2342,8 @@ export interface paths {
          * Update a partner
          * @description Changes the given fields of a participant. A field that is absent
          *     keeps its value, null clears it, and an array replaces the old one. A replaced
-         *     referral code keeps working for the participant and cannot be used by another one.
+         *     referral code keeps working for the participant and cannot be used by another
+         *     participant.
          *
          *     Errors:
          *       - VALIDATION_ERROR: the group does not belong to the programme.
@@ -2398,8 +2401,8 @@ export interface paths {
         put?: never;
         /**
          * Create a ledger entry
-         * @description Adds a bonus or an adjustment to a participant's ledger. It is
-         *     settled with the next payout in its currency.
+         * @description Adds a bonus or an adjustment to a participant's ledger. The entry
+         *     is settled with the participant's next payout in the same currency.
          *
          *     Errors: PARTICIPANT_ERASED if the participant's data was erased.
          *
@@ -3602,13 +3605,13 @@ export interface components {
              */
             reviewReasons: string[];
             /**
-             * @description The state of a payment dispute about the sale, `none` without one.
+             * @description The state of a payment dispute about the sale, `none` if there is no dispute.
              * @enum {string|null}
              */
             disputeStatus: "none" | "open" | "won" | "lost" | null;
             /**
              * Format: date-time
-             * @description The end of the hold period. Null without one.
+             * @description The end of the hold period. Null without a hold period.
              */
             holdUntil: string | null;
             /** @description Whether the hold period is still running. */
@@ -3652,8 +3655,8 @@ export interface components {
             /** Format: date-time */
             updatedAt: string | null;
             /**
-             * @description The reason of an early approval. It is never shown to the partner. Null without
-             *     one.
+             * @description The reason of an early approval. It is never shown to the partner. Null if there was
+             *     no early approval.
              */
             overrideReason: string | null;
             /** @description The id of the user who approved the commission early. Null if nobody did. */
@@ -3814,13 +3817,13 @@ export interface components {
              */
             reviewReasons: string[];
             /**
-             * @description The state of a payment dispute about the sale, `none` without one.
+             * @description The state of a payment dispute about the sale, `none` if there is no dispute.
              * @enum {string|null}
              */
             disputeStatus: "none" | "open" | "won" | "lost" | null;
             /**
              * Format: date-time
-             * @description The end of the hold period. Null without one.
+             * @description The end of the hold period. Null without a hold period.
              */
             holdUntil: string | null;
             /** @description Whether the hold period is still running. */
@@ -4155,7 +4158,7 @@ export interface components {
              */
             refunded_amount_cents: number;
             /**
-             * @description Whether the sale was refunded or disputed.
+             * @description Whether the payment was refunded or disputed.
              * @enum {string|null}
              */
             status: "recorded" | "partially_refunded" | "refunded" | "disputed" | null;
@@ -4284,7 +4287,7 @@ export interface components {
             currency: string;
             /**
              * Format: date-time
-             * @description The end of the hold period. Null without one.
+             * @description The end of the hold period. Null without a hold period.
              */
             hold_until: string | null;
             /** @description Whether a person must review the commission before it can be paid. */
@@ -4333,7 +4336,7 @@ export interface components {
              */
             refunded_amount_cents: number;
             /**
-             * @description Whether the sale was refunded or disputed.
+             * @description Whether the payment was refunded or disputed.
              * @enum {string|null}
              */
             status: "recorded" | "partially_refunded" | "refunded" | "disputed" | null;
@@ -4531,7 +4534,7 @@ export interface components {
             /**
              * Format: int32
              * @description The attribution window: the number of 24-hour days after a click in which a
-             *     conversion is attributed to it, 1 to 365. Default 30.
+             *     conversion is attributed to the click, 1 to 365. Default 30.
              */
             attributionWindowDays?: number | null;
             /**
@@ -5147,7 +5150,8 @@ export interface components {
         };
         /**
          * @description EventRate makes one kind of event earn commissions. It can have a rate of its own:
-         *     either a percentage or a flat amount. Without one, the programme's own rate applies.
+         *     either a percentage or a flat amount. Without a rate of its own, the programme's own
+         *     rate applies.
          */
         EventRate: {
             /**
@@ -5168,7 +5172,8 @@ export interface components {
         };
         /**
          * @description EventRate makes one kind of event earn commissions. It can have a rate of its own:
-         *     either a percentage or a flat amount. Without one, the programme's own rate applies.
+         *     either a percentage or a flat amount. Without a rate of its own, the programme's own
+         *     rate applies.
          */
         EventRateInput: {
             /**
@@ -5285,7 +5290,10 @@ export interface components {
         };
         /** @description FraudVerdict is the result of the fraud rules for a conversion. */
         FraudVerdict: {
-            /** @description Whether the rules found the conversion suspicious. */
+            /**
+             * @description Whether the conversion was flagged or blocked. It is false under the policy
+             *     `observe`, even if rules fired.
+             */
             flagged: boolean;
             /** @description The rules that fired, highest score first. */
             signals: components["schemas"]["FraudSignal"][];
@@ -5435,8 +5443,8 @@ export interface components {
             code: string;
             /**
              * @description The merchant's page to which the link leads. For a default link without a
-             *     destination of its own, this is the programme's page: `landingUrl` or, without one,
-             *     `websiteUrl`.
+             *     destination of its own, this is the programme's page: `landingUrl` if it is set,
+             *     otherwise `websiteUrl`.
              */
             destinationUrl: string;
             /**
@@ -5669,9 +5677,10 @@ export interface components {
             data: components["schemas"]["Link"][];
             /**
              * Format: int64
-             * @description The number of matching links on all pages. It is exact, except that a search counts
-             *     up to 10,000 and a partner's own links up to 100,000. If there are more, the total
-             *     is that number and the response has the header `Total-Capped: true`.
+             * @description The number of matching links on all pages. With a search, it is counted up to
+             *     10,000, and in a partner's own list up to 100,000. If there are more links, the total
+             *     is this limit and the response has the header `Total-Capped: true`. All other totals
+             *     are exact.
              */
             total: number;
             /**
@@ -5727,9 +5736,10 @@ export interface components {
             data: components["schemas"]["Participant"][];
             /**
              * Format: int64
-             * @description The number of matching participants on all pages. It is exact, except that a search
-             *     counts up to 10,000 and a group up to 100,000. If there are more, the total is that
-             *     number and the response has the header `Total-Capped: true`.
+             * @description The number of matching participants on all pages. With a search, it is counted up to
+             *     10,000, and with the filter `groupId` up to 100,000. If there are more participants,
+             *     the total is this limit and the response has the header `Total-Capped: true`. All
+             *     other totals are exact.
              */
             total: number;
             /**
@@ -5905,10 +5915,10 @@ export interface components {
             data: components["schemas"]["PromoCode"][];
             /**
              * Format: int64
-             * @description The number of matching promo codes on all pages. It is exact, except that a search
-             *     counts up to 10,000, and another filter and a partner's own codes up to 100,000. If
-             *     there are more, the total is that number and the response has the header
-             *     `Total-Capped: true`.
+             * @description The number of matching promo codes on all pages. With a search, it is counted up to
+             *     10,000. With another filter, and in a partner's own list, it is counted up to
+             *     100,000. If there are more promo codes, the total is this limit and the response has
+             *     the header `Total-Capped: true`. All other totals are exact.
              */
             total: number;
             /**
@@ -6029,7 +6039,7 @@ export interface components {
             suspensionReason: string | null;
             /**
              * Format: date-time
-             * @description The time when the participant's data was erased. Null if it was not.
+             * @description The time when the participant's data was erased. Null if it was not erased.
              */
             erasedAt: string | null;
             /** Format: date-time */
@@ -6039,13 +6049,13 @@ export interface components {
             /** @description The group of the participant. Null without a group, and in responses to partners. */
             groupId: string | null;
             /**
-             * @description The participant's own rate, which has priority over all other rates. Null without
-             *     one.
+             * @description The participant's own rate, which has priority over all other rates. Null if
+             *     there is none.
              */
             commissionOverride: components["schemas"]["CommissionRate"] | null;
             /** @description The merchant's tags. Empty in responses to partners. */
             tags: string[];
-            /** @description The merchant's note. Null without one, and in responses to partners. */
+            /** @description The merchant's note. Null if there is none, and in responses to partners. */
             note: string | null;
             /**
              * Format: int64
@@ -6237,7 +6247,7 @@ export interface components {
             promoCode: string | null;
             /**
              * Format: date-time
-             * @description The end of the hold period. Null without one.
+             * @description The end of the hold period. Null without a hold period.
              */
             holdUntil: string | null;
             /** @description Whether the hold period is still running. */
@@ -6388,7 +6398,7 @@ export interface components {
             /**
              * Format: int32
              * @description The attribution window: the number of 24-hour days after a click in which a
-             *     conversion is attributed to it.
+             *     conversion is attributed to the click.
              */
             attributionWindowDays: number;
             /**
@@ -6685,8 +6695,8 @@ export interface components {
         /** @description PayoutPreview shows the payouts that a batch would contain if it were created now. */
         PayoutPreview: {
             /**
-             * @description The payouts that the batch would contain, followed by the accounts that would be
-             *     left out. Both parts are sorted by partner name.
+             * @description The payouts that the batch would contain, followed by the participants that would
+             *     get no payout. Both parts are sorted by partner name.
              */
             data: components["schemas"]["PayoutPreviewLine"][];
             /**
@@ -6710,8 +6720,8 @@ export interface components {
              */
             cutoff: string | null;
             /**
-             * @description The sums of the payouts on all pages, per currency. Accounts that would be left out
-             *     are not included.
+             * @description The sums of the payouts on all pages, per currency. Participants that would get no
+             *     payout are not included.
              */
             totals: components["schemas"]["PayoutTotal"][];
         };
@@ -6842,7 +6852,7 @@ export interface components {
             /**
              * Format: int32
              * @description The attribution window: the number of 24-hour days after a click in which a
-             *     conversion is attributed to it.
+             *     conversion is attributed to the click.
              */
             attributionWindowDays: number;
             /**
@@ -6937,7 +6947,7 @@ export interface components {
             by: string;
         };
         /**
-         * @description PromoCode is a code that a buyer enters and that attributes the sale to a
+         * @description PromoCode is a code that a buyer enters. It attributes the conversion to a
          *     participant.
          */
         PromoCode: {
@@ -7053,7 +7063,7 @@ export interface components {
         };
         /** @description Recurring limits which payments of a customer earn commissions. */
         Recurring: {
-            /** @description Whether payments after the first earn. Default true. */
+            /** @description Whether a customer's payments after the first payment earn. Default true. */
             enabled: boolean | null;
             /**
              * Format: int32
@@ -7069,7 +7079,7 @@ export interface components {
         };
         /** @description Recurring limits which payments of a customer earn commissions. */
         RecurringInput: {
-            /** @description Whether payments after the first earn. Default true. */
+            /** @description Whether a customer's payments after the first payment earn. Default true. */
             enabled?: boolean | null;
             /**
              * Format: int32
@@ -7129,8 +7139,8 @@ export interface components {
             external_refund_id: string;
             /**
              * Format: int64
-             * @description The amount that this refund returns, in minor units of the sale's currency.
-             *     Default: the part of the sale that is not refunded yet.
+             * @description The amount that this refund returns, in minor units of the conversion's
+             *     currency. Default: the part of the payment that is not refunded yet.
              */
             amount_cents?: number | null;
             /** @description The reason of the refund, 1 to 500 characters. */
@@ -7488,15 +7498,11 @@ export interface components {
              */
             promo_code?: string | null;
             /**
-             * @description The merchant's id of the buyer. Later conversions with the same id can be
-             *     attributed to the same participant without a click. It is stored as a keyed hash
-             *     only.
+             * @description The merchant's id of the buyer. If an earlier conversion with this id was attributed,
+             *     the simulated conversion can be attributed to the same participant.
              */
             customer_id?: string | null;
-            /**
-             * @description The buyer's e-mail address, which the fraud rules use. Only a keyed hash and the
-             *     domain are stored.
-             */
+            /** @description The buyer's e-mail address, which the fraud rules use. It is not stored. */
             customer_email?: string | null;
             /**
              * Format: date-time
@@ -7545,9 +7551,9 @@ export interface components {
             metadata?: {
                 [key: string]: unknown;
             } | null;
-            /** @description The buyer's IP address, which the fraud rules use. It is hashed when it arrives. */
+            /** @description The buyer's IP address, which the fraud rules use. It is not stored. */
             customer_ip?: string | null;
-            /** @description The buyer's user agent, which the fraud rules use. It is hashed when it arrives. */
+            /** @description The buyer's user agent, which the fraud rules use. It is not stored. */
             customer_user_agent?: string | null;
         };
         SuspendParticipantRequest: {
@@ -7577,13 +7583,13 @@ export interface components {
         Tier: {
             /**
              * Format: int64
-             * @description The number of the participant's earlier conversions in the programme, without
-             *     conversions that were refunded in full.
+             * @description The least number of the participant's earlier conversions in the programme.
+             *     Conversions that were refunded in full do not count.
              */
             minConversions: number | null;
             /**
              * Format: int64
-             * @description The revenue of these conversions, in minor units of the programme's currency.
+             * @description The least revenue of these conversions, in minor units of the programme's currency.
              */
             minRevenueCents: number | null;
             /**
@@ -7599,13 +7605,13 @@ export interface components {
         TierInput: {
             /**
              * Format: int64
-             * @description The number of the participant's earlier conversions in the programme, without
-             *     conversions that were refunded in full.
+             * @description The least number of the participant's earlier conversions in the programme.
+             *     Conversions that were refunded in full do not count.
              */
             minConversions?: number | null;
             /**
              * Format: int64
-             * @description The revenue of these conversions, in minor units of the programme's currency.
+             * @description The least revenue of these conversions, in minor units of the programme's currency.
              */
             minRevenueCents?: number | null;
             /**
@@ -7721,7 +7727,7 @@ export interface components {
             /**
              * Format: int32
              * @description The attribution window: the number of 24-hour days after a click in which a
-             *     conversion is attributed to it, 1 to 365. Default 30.
+             *     conversion is attributed to the click, 1 to 365. Default 30.
              */
             attributionWindowDays?: number | null;
             /**
@@ -7915,7 +7921,10 @@ export interface components {
             /** Format: date-time */
             updatedAt: string | null;
         };
-        /** @description Workspace is the account of a merchant, in which its members work. */
+        /**
+         * @description Workspace holds the settings of a merchant. Its members share all data of the
+         *     merchant.
+         */
         Workspace: {
             id: string;
             name: string;
@@ -7938,7 +7947,7 @@ export interface components {
             originPolicy: "observe" | "enforce" | null;
             /**
              * @description The address that receives all e-mail of test mode. If it is null, e-mail of test
-             *     mode is not sent. It is masked for viewers.
+             *     mode is not sent. The address is masked for viewers.
              */
             testMailRedirect: string | null;
             /** Format: date-time */
@@ -8011,7 +8020,7 @@ export interface components {
             };
         };
         /**
-         * @description - `COMMISSION_HOLD_ACTIVE`: The commission's refund hold has not ended.
+         * @description - `COMMISSION_HOLD_ACTIVE`: The commission's hold period has not ended.
          *     - `COMMISSION_NOT_PENDING`: The commission is not pending.
          */
         "COMMISSION_HOLD_ACTIVE-COMMISSION_NOT_PENDING": {
@@ -8024,7 +8033,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "The commission's refund hold has not ended.",
+                 *       "message": "The commission's hold period has not ended.",
                  *       "error": "Conflict",
                  *       "code": "COMMISSION_HOLD_ACTIVE"
                  *     }
@@ -8279,7 +8288,7 @@ export interface components {
         };
         /**
          * @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
-         *     - `PAYOUT_STATE_INVALID`: The payout does not allow this in its status.
+         *     - `PAYOUT_STATE_INVALID`: The status of the payout does not allow this.
          */
         "IDEMPOTENCY_KEY_REUSED-PAYOUT_STATE_INVALID": {
             headers: {
@@ -8631,7 +8640,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `PAYOUT_STATE_INVALID`: The payout does not allow this in its status. */
+        /** @description - `PAYOUT_STATE_INVALID`: The status of the payout does not allow this. */
         PAYOUT_STATE_INVALID: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8642,7 +8651,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "The payout does not allow this in its status.",
+                 *       "message": "The status of the payout does not allow this.",
                  *       "error": "Conflict",
                  *       "code": "PAYOUT_STATE_INVALID"
                  *     }
@@ -18809,7 +18818,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "link.created",
-                     *           "description": "A referral link was created, which can be the default link of a new participant."
+                     *           "description": "A referral link was created, for example the default link of a new participant."
                      *         },
                      *         {
                      *           "name": "link.updated",

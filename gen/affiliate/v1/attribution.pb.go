@@ -425,12 +425,10 @@ type SimulateAttributionRequest struct {
 	// The promo code that the buyer used, 1 to 100 characters. Case is ignored. Null and
 	// the empty string count as absent.
 	PromoCode *string `protobuf:"bytes,6,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
-	// The merchant's id of the buyer. Later conversions with the same id can be
-	// attributed to the same participant without a click. It is stored as a keyed hash
-	// only.
+	// The merchant's id of the buyer. If an earlier conversion with this id was attributed,
+	// the simulated conversion can be attributed to the same participant.
 	CustomerId *string `protobuf:"bytes,7,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
-	// The buyer's e-mail address, which the fraud rules use. Only a keyed hash and the
-	// domain are stored.
+	// The buyer's e-mail address, which the fraud rules use. It is not stored.
 	CustomerEmail *string `protobuf:"bytes,8,opt,name=customer_email,proto3,oneof" json:"customer_email,omitempty"`
 	// The time of the event, at most 90 days in the past and 5 minutes in the future.
 	// Default: the time of the request.
@@ -458,9 +456,9 @@ type SimulateAttributionRequest struct {
 	SubId *string `protobuf:"bytes,18,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
 	// Any JSON object with at most 50 keys and 10 kB.
 	Metadata *structpb.Struct `protobuf:"bytes,19,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// The buyer's IP address, which the fraud rules use. It is hashed when it arrives.
+	// The buyer's IP address, which the fraud rules use. It is not stored.
 	CustomerIp *string `protobuf:"bytes,20,opt,name=customer_ip,proto3,oneof" json:"customer_ip,omitempty"`
-	// The buyer's user agent, which the fraud rules use. It is hashed when it arrives.
+	// The buyer's user agent, which the fraud rules use. It is not stored.
 	CustomerUserAgent *string `protobuf:"bytes,21,opt,name=customer_user_agent,proto3,oneof" json:"customer_user_agent,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache

@@ -140,7 +140,7 @@ func (DisputeStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_commission_proto_rawDescGZIP(), []int{1}
 }
 
-// RejectionCode is the reason for which a merchant rejects a commission.
+// RejectionCode is the reason why a merchant rejects a commission.
 type RejectionCode int32
 
 const (
@@ -1989,9 +1989,9 @@ type CommissionListItem struct {
 	// Why the commission was flagged: `fraud`, `refund_rate`, `fx_rate_missing` or
 	// `participant_suspended`.
 	ReviewReasons []string `protobuf:"bytes,30,rep,name=review_reasons,json=reviewReasons,proto3" json:"review_reasons,omitempty"`
-	// The state of a payment dispute about the sale, `none` without one.
+	// The state of a payment dispute about the sale, `none` if there is no dispute.
 	DisputeStatus DisputeStatus `protobuf:"varint,31,opt,name=dispute_status,json=disputeStatus,proto3,enum=affiliate.v1.DisputeStatus" json:"dispute_status,omitempty"`
-	// The end of the hold period. Null without one.
+	// The end of the hold period. Null without a hold period.
 	HoldUntil *timestamppb.Timestamp `protobuf:"bytes,32,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
 	// Whether the hold period is still running.
 	HoldActive bool `protobuf:"varint,33,opt,name=hold_active,json=holdActive,proto3" json:"hold_active,omitempty"`
@@ -2407,9 +2407,9 @@ type Commission struct {
 	// Why the commission was flagged: `fraud`, `refund_rate`, `fx_rate_missing` or
 	// `participant_suspended`.
 	ReviewReasons []string `protobuf:"bytes,30,rep,name=review_reasons,json=reviewReasons,proto3" json:"review_reasons,omitempty"`
-	// The state of a payment dispute about the sale, `none` without one.
+	// The state of a payment dispute about the sale, `none` if there is no dispute.
 	DisputeStatus DisputeStatus `protobuf:"varint,31,opt,name=dispute_status,json=disputeStatus,proto3,enum=affiliate.v1.DisputeStatus" json:"dispute_status,omitempty"`
-	// The end of the hold period. Null without one.
+	// The end of the hold period. Null without a hold period.
 	HoldUntil *timestamppb.Timestamp `protobuf:"bytes,32,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
 	// Whether the hold period is still running.
 	HoldActive bool `protobuf:"varint,33,opt,name=hold_active,json=holdActive,proto3" json:"hold_active,omitempty"`
@@ -2432,8 +2432,8 @@ type Commission struct {
 	PayoutId  *string                `protobuf:"bytes,41,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,42,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// The reason of an early approval. It is never shown to the partner. Null without
-	// one.
+	// The reason of an early approval. It is never shown to the partner. Null if there was
+	// no early approval.
 	OverrideReason *string `protobuf:"bytes,50,opt,name=override_reason,json=overrideReason,proto3,oneof" json:"override_reason,omitempty"`
 	// The id of the user who approved the commission early. Null if nobody did.
 	OverrideBy *string `protobuf:"bytes,51,opt,name=override_by,json=overrideBy,proto3,oneof" json:"override_by,omitempty"`

@@ -46,8 +46,8 @@ const (
 // period, approves automatically and nothing needs review. A pending commission is
 // approved or rejected by a member, or approved automatically when its hold period
 // ends. An approved commission can still be rejected. It becomes `paid` when its payout
-// is paid. A full refund of the sale makes any of them `refunded`. `rejected` and
-// `refunded` are final.
+// is paid. A full refund of the sale makes a pending, approved or paid commission
+// `refunded`. `rejected` and `refunded` are final.
 //
 // Any member can read commissions. Owners, admins, managers and finance members can
 // review them. Viewers see e-mail addresses masked and cannot search for them. A
@@ -127,8 +127,8 @@ type CommissionServiceClient interface {
 	// paid or refunded.
 	ClearCommissionReview(ctx context.Context, in *ClearCommissionReviewRequest, opts ...grpc.CallOption) (*Commission, error)
 	// BulkApproveCommissions approves up to 100 commissions of a programme, each in a
-	// transaction of its own. It never approves during a hold period. An id that occurs
-	// more than once counts once.
+	// transaction of its own. It approves no commission whose hold period is running. An
+	// id that occurs more than once counts once.
 	//
 	// The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
 	//
@@ -312,8 +312,8 @@ func (c *commissionServiceClient) BulkRejectCommissions(ctx context.Context, in 
 // period, approves automatically and nothing needs review. A pending commission is
 // approved or rejected by a member, or approved automatically when its hold period
 // ends. An approved commission can still be rejected. It becomes `paid` when its payout
-// is paid. A full refund of the sale makes any of them `refunded`. `rejected` and
-// `refunded` are final.
+// is paid. A full refund of the sale makes a pending, approved or paid commission
+// `refunded`. `rejected` and `refunded` are final.
 //
 // Any member can read commissions. Owners, admins, managers and finance members can
 // review them. Viewers see e-mail addresses masked and cannot search for them. A
@@ -393,8 +393,8 @@ type CommissionServiceServer interface {
 	// paid or refunded.
 	ClearCommissionReview(context.Context, *ClearCommissionReviewRequest) (*Commission, error)
 	// BulkApproveCommissions approves up to 100 commissions of a programme, each in a
-	// transaction of its own. It never approves during a hold period. An id that occurs
-	// more than once counts once.
+	// transaction of its own. It approves no commission whose hold period is running. An
+	// id that occurs more than once counts once.
 	//
 	// The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
 	//

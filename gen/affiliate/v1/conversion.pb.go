@@ -77,7 +77,7 @@ func (RefundStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{0}
 }
 
-// ConversionStatus says whether the sale was refunded or disputed.
+// ConversionStatus says whether the payment was refunded or disputed.
 type ConversionStatus int32
 
 const (
@@ -844,7 +844,7 @@ type ConversionCommission struct {
 	// The amount of the commission, in minor units of `currency`.
 	AmountCents int64  `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
 	Currency    string `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
-	// The end of the hold period. Null without one.
+	// The end of the hold period. Null without a hold period.
 	HoldUntil *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=hold_until,proto3" json:"hold_until,omitempty"`
 	// Whether a person must review the commission before it can be paid.
 	NeedsReview   bool `protobuf:"varint,6,opt,name=needs_review,proto3" json:"needs_review,omitempty"`
@@ -927,7 +927,8 @@ func (x *ConversionCommission) GetNeedsReview() bool {
 // FraudVerdict is the result of the fraud rules for a conversion.
 type FraudVerdict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the rules found the conversion suspicious.
+	// Whether the conversion was flagged or blocked. It is false under the policy
+	// `observe`, even if rules fired.
 	Flagged bool `protobuf:"varint,1,opt,name=flagged,proto3" json:"flagged,omitempty"`
 	// The rules that fired, highest score first.
 	Signals       []*FraudSignal `protobuf:"bytes,2,rep,name=signals,proto3" json:"signals,omitempty"`
@@ -1276,8 +1277,8 @@ type RefundConversionRequest struct {
 	ExternalTransactionId string `protobuf:"bytes,1,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
 	// The merchant's id of the refund. It must be unique in the workspace and mode.
 	ExternalRefundId string `protobuf:"bytes,2,opt,name=external_refund_id,proto3" json:"external_refund_id,omitempty"`
-	// The amount that this refund returns, in minor units of the sale's currency.
-	// Default: the part of the sale that is not refunded yet.
+	// The amount that this refund returns, in minor units of the conversion's
+	// currency. Default: the part of the payment that is not refunded yet.
 	AmountCents *int64 `protobuf:"varint,3,opt,name=amount_cents,proto3,oneof" json:"amount_cents,omitempty"`
 	// The reason of the refund, 1 to 500 characters.
 	Reason        *string `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
@@ -1825,7 +1826,7 @@ type ConversionListItem struct {
 	DiscountCents int64 `protobuf:"varint,11,opt,name=discount_cents,proto3" json:"discount_cents,omitempty"`
 	// The sum of all refunds, in minor units of `currency`.
 	RefundedAmountCents int64 `protobuf:"varint,12,opt,name=refunded_amount_cents,proto3" json:"refunded_amount_cents,omitempty"`
-	// Whether the sale was refunded or disputed.
+	// Whether the payment was refunded or disputed.
 	Status ConversionStatus `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.ConversionStatus" json:"status,omitempty"`
 	// The way by which the conversion was reported.
 	Source ConversionSource `protobuf:"varint,14,opt,name=source,proto3,enum=affiliate.v1.ConversionSource" json:"source,omitempty"`
@@ -2139,7 +2140,7 @@ type Conversion struct {
 	DiscountCents int64 `protobuf:"varint,11,opt,name=discount_cents,proto3" json:"discount_cents,omitempty"`
 	// The sum of all refunds, in minor units of `currency`.
 	RefundedAmountCents int64 `protobuf:"varint,12,opt,name=refunded_amount_cents,proto3" json:"refunded_amount_cents,omitempty"`
-	// Whether the sale was refunded or disputed.
+	// Whether the payment was refunded or disputed.
 	Status ConversionStatus `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.ConversionStatus" json:"status,omitempty"`
 	// The way by which the conversion was reported.
 	Source ConversionSource `protobuf:"varint,14,opt,name=source,proto3,enum=affiliate.v1.ConversionSource" json:"source,omitempty"`

@@ -32,7 +32,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // ConversionService records the conversions that a merchant's server reports, and
-// returns at once to which participant each one is attributed. All fields on these
+// returns at once to which participant each conversion is attributed. All fields on these
 // routes are snake_case, over REST too.
 //
 // Reports and refunds need a secret key. The list and the detail accept a secret key or
@@ -50,7 +50,7 @@ type ConversionServiceClient interface {
 	// first response for 24 hours.
 	//
 	// Checks are made in this order: credential, rate limit, JSON and types, and then
-	// these errors:
+	// the conditions of these errors:
 	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
 	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
 	//   - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
@@ -64,16 +64,16 @@ type ConversionServiceClient interface {
 	//
 	// The status is 200 if all items were recorded, 207 if some failed, and 422 if all
 	// failed. With the header Idempotency-Key, a repeated request returns the first
-	// results for the items that were recorded and tries the others again.
+	// results for the items that were recorded and tries the failed items again.
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the body is not an object with a list of 1 to 500 objects.
 	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
 	//   - BULK_ALL_FAILED: no item was recorded. The body has the results too.
 	ReportConversions(ctx context.Context, in *ReportConversionsRequest, opts ...grpc.CallOption) (*ReportConversionsResponse, error)
-	// RefundConversion reports that a sale was refunded, in full or in part. The
-	// commission of the sale is lowered to what the rest of the sale earns. Only the
-	// refunded total matters, so several refunds can be reported in any order.
+	// RefundConversion reports that the payment of a conversion was refunded, in full or
+	// in part. The commission is lowered to the amount that the rest of the payment earns.
+	// Only the sum of all refunds matters, so refunds can be reported in any order.
 	//
 	// If no conversion has the `external_transaction_id`, the status is 202 and the
 	// refund is `parked`: it is kept for 90 days and applied when the conversion is
@@ -81,7 +81,7 @@ type ConversionServiceClient interface {
 	//
 	// Errors:
 	//   - REFUND_DUPLICATE: the `external_refund_id` was reported before.
-	//   - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the sale that is not
+	//   - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the payment that is not
 	//     refunded yet.
 	RefundConversion(ctx context.Context, in *RefundConversionRequest, opts ...grpc.CallOption) (*Refund, error)
 	// ListConversions returns the conversions of the mode, newest first.
@@ -99,7 +99,7 @@ type ConversionServiceClient interface {
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the participant does not exist in the mode, or already earns
-	//     a commission by this conversion.
+	//     a commission from this conversion.
 	//   - PARTICIPANT_ERASED: the new participant's data was erased.
 	ReattributeConversion(ctx context.Context, in *ReattributeConversionRequest, opts ...grpc.CallOption) (*ReportConversionResponse, error)
 }
@@ -177,7 +177,7 @@ func (c *conversionServiceClient) ReattributeConversion(ctx context.Context, in 
 // for forward compatibility.
 //
 // ConversionService records the conversions that a merchant's server reports, and
-// returns at once to which participant each one is attributed. All fields on these
+// returns at once to which participant each conversion is attributed. All fields on these
 // routes are snake_case, over REST too.
 //
 // Reports and refunds need a secret key. The list and the detail accept a secret key or
@@ -195,7 +195,7 @@ type ConversionServiceServer interface {
 	// first response for 24 hours.
 	//
 	// Checks are made in this order: credential, rate limit, JSON and types, and then
-	// these errors:
+	// the conditions of these errors:
 	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
 	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
 	//   - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
@@ -209,16 +209,16 @@ type ConversionServiceServer interface {
 	//
 	// The status is 200 if all items were recorded, 207 if some failed, and 422 if all
 	// failed. With the header Idempotency-Key, a repeated request returns the first
-	// results for the items that were recorded and tries the others again.
+	// results for the items that were recorded and tries the failed items again.
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the body is not an object with a list of 1 to 500 objects.
 	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
 	//   - BULK_ALL_FAILED: no item was recorded. The body has the results too.
 	ReportConversions(context.Context, *ReportConversionsRequest) (*ReportConversionsResponse, error)
-	// RefundConversion reports that a sale was refunded, in full or in part. The
-	// commission of the sale is lowered to what the rest of the sale earns. Only the
-	// refunded total matters, so several refunds can be reported in any order.
+	// RefundConversion reports that the payment of a conversion was refunded, in full or
+	// in part. The commission is lowered to the amount that the rest of the payment earns.
+	// Only the sum of all refunds matters, so refunds can be reported in any order.
 	//
 	// If no conversion has the `external_transaction_id`, the status is 202 and the
 	// refund is `parked`: it is kept for 90 days and applied when the conversion is
@@ -226,7 +226,7 @@ type ConversionServiceServer interface {
 	//
 	// Errors:
 	//   - REFUND_DUPLICATE: the `external_refund_id` was reported before.
-	//   - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the sale that is not
+	//   - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the payment that is not
 	//     refunded yet.
 	RefundConversion(context.Context, *RefundConversionRequest) (*Refund, error)
 	// ListConversions returns the conversions of the mode, newest first.
@@ -244,7 +244,7 @@ type ConversionServiceServer interface {
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the participant does not exist in the mode, or already earns
-	//     a commission by this conversion.
+	//     a commission from this conversion.
 	//   - PARTICIPANT_ERASED: the new participant's data was erased.
 	ReattributeConversion(context.Context, *ReattributeConversionRequest) (*ReportConversionResponse, error)
 	mustEmbedUnimplementedConversionServiceServer()

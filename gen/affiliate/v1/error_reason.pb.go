@@ -62,7 +62,8 @@ const (
 	// An unexpected error. The service logs its cause with the request id.
 	ErrorReason_ERROR_REASON_INTERNAL_ERROR ErrorReason = 14
 	// The service is overloaded, or a database or cache is not reachable. Metadata:
-	// retry_after, whole seconds; on the readiness route also dependency, its name.
+	// retry_after, whole seconds; on the readiness route also dependency, the name of the
+	// database or cache that is not reachable.
 	ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE ErrorReason = 15
 	// An account of the same kind has the e-mail address, or the invited address belongs
 	// to a member of a workspace.
@@ -72,8 +73,8 @@ const (
 	// Another programme of the workspace and mode has the slug.
 	ErrorReason_ERROR_REASON_SLUG_TAKEN ErrorReason = 18
 	// The programme's status does not allow the change: an activation, pause or archiving
-	// from a wrong status, or a change in an archived programme. Also sent for another
-	// currency if the programme has commissions. Metadata: status.
+	// from a wrong status, or a change in an archived programme. Also sent for a change
+	// of the currency if the programme has commissions. Metadata: status.
 	ErrorReason_ERROR_REASON_PROGRAM_STATE_INVALID ErrorReason = 19
 	// The participant's status does not allow the approval, rejection, suspension or
 	// reinstatement, or the participant was rejected and cannot get links and promo
@@ -330,7 +331,7 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\"ERROR_REASON_NO_ATTRIBUTION_SIGNAL\x10\x19\x1a'\xa2\xbb\x18#\b\xa6\x03\x10\x03\x1a\x1cGive click_id or promo_code.\x12P\n" +
 	"\x1aERROR_REASON_MODE_MISMATCH\x10\x1a\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The signal belongs to the other mode.\x12R\n" +
 	"#ERROR_REASON_COMMISSION_NOT_PENDING\x10\x1b\x1a)\xa2\xbb\x18%\b\x99\x03\x10\t\x1a\x1eThe commission is not pending.\x12_\n" +
-	"#ERROR_REASON_COMMISSION_HOLD_ACTIVE\x10\x1c\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The commission's refund hold has not ended.\x12U\n" +
+	"#ERROR_REASON_COMMISSION_HOLD_ACTIVE\x10\x1c\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The commission's hold period has not ended.\x12U\n" +
 	" ERROR_REASON_COMMISSION_TERMINAL\x10\x1d\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The commission is in a final status.\x12Q\n" +
 	"\x17ERROR_REASON_LAST_OWNER\x10\x1e\x1a4\xa2\xbb\x180\b\x99\x03\x10\t\x1a)A workspace must have at least one owner.\x12E\n" +
 	"\x19ERROR_REASON_GROUP_IN_USE\x10\x1f\x1a&\xa2\xbb\x18\"\b\x99\x03\x10\t\x1a\x1bPartners are in this group.\x12\\\n" +
@@ -346,7 +347,7 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"#ERROR_REASON_IDEMPOTENCY_KEY_REUSED\x10)\x1a=\xa2\xbb\x189\b\x99\x03\x10\t\x1a2This Idempotency-Key was used for another request.\x12N\n" +
 	"\x1dERROR_REASON_REFUND_DUPLICATE\x10*\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a This refund was reported before.\x12g\n" +
 	"\"ERROR_REASON_REFUND_EXCEEDS_AMOUNT\x10+\x1a?\xa2\xbb\x18;\b\xa6\x03\x10\t\x1a4The refund exceeds the remaining amount of the sale.\x12_\n" +
-	"!ERROR_REASON_PAYOUT_STATE_INVALID\x10,\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The payout does not allow this in its status.\x12V\n" +
+	"!ERROR_REASON_PAYOUT_STATE_INVALID\x10,\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The status of the payout does not allow this.\x12V\n" +
 	"!ERROR_REASON_FRAUD_EVENT_RESOLVED\x10-\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The fraud event was resolved before.\x12Q\n" +
 	"\x1eERROR_REASON_WEBHOOK_NOT_FOUND\x10.\x1a-\xa2\xbb\x18)\b\x94\x03\x10\x05\x1a\"There is no such webhook endpoint.\x12k\n" +
 	",ERROR_REASON_WEBHOOK_ENDPOINT_LIMIT_EXCEEDED\x10/\x1a9\xa2\xbb\x185\b\xa6\x03\x10\t\x1a.A mode can have at most ten webhook endpoints.\x12P\n" +

@@ -41,7 +41,7 @@ const (
 //   - `block`: as `flag`, but with a score of 100 the conversion earns no commission.
 //
 // Any member can read policies and events. Owners, admins and managers can change
-// policies. They and finance members can resolve events.
+// policies. Owners, admins, managers and finance members can resolve events.
 type FraudServiceClient interface {
 	// GetFraudPolicy returns the fraud policy of a programme, with all fraud rules.
 	GetFraudPolicy(ctx context.Context, in *GetFraudPolicyRequest, opts ...grpc.CallOption) (*ProgramFraudPolicy, error)
@@ -126,7 +126,7 @@ func (c *fraudServiceClient) ResolveFraudEvent(ctx context.Context, in *ResolveF
 //   - `block`: as `flag`, but with a score of 100 the conversion earns no commission.
 //
 // Any member can read policies and events. Owners, admins and managers can change
-// policies. They and finance members can resolve events.
+// policies. Owners, admins, managers and finance members can resolve events.
 type FraudServiceServer interface {
 	// GetFraudPolicy returns the fraud policy of a programme, with all fraud rules.
 	GetFraudPolicy(context.Context, *GetFraudPolicyRequest) (*ProgramFraudPolicy, error)

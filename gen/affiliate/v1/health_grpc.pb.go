@@ -35,7 +35,8 @@ type HealthServiceClient interface {
 	CheckLiveness(ctx context.Context, in *CheckLivenessRequest, opts ...grpc.CallOption) (*HealthStatus, error)
 	// CheckReadiness returns 200 if the database and the cache are reachable.
 	//
-	// Errors: SERVICE_UNAVAILABLE if one of them is not reachable. The response names it.
+	// Errors: SERVICE_UNAVAILABLE if the database or the cache is not reachable. The
+	// response says which.
 	CheckReadiness(ctx context.Context, in *CheckReadinessRequest, opts ...grpc.CallOption) (*HealthStatus, error)
 }
 
@@ -79,7 +80,8 @@ type HealthServiceServer interface {
 	CheckLiveness(context.Context, *CheckLivenessRequest) (*HealthStatus, error)
 	// CheckReadiness returns 200 if the database and the cache are reachable.
 	//
-	// Errors: SERVICE_UNAVAILABLE if one of them is not reachable. The response names it.
+	// Errors: SERVICE_UNAVAILABLE if the database or the cache is not reachable. The
+	// response says which.
 	CheckReadiness(context.Context, *CheckReadinessRequest) (*HealthStatus, error)
 	mustEmbedUnimplementedHealthServiceServer()
 }

@@ -117,8 +117,8 @@ type Link struct {
 	// mode.
 	Code string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
 	// The merchant's page to which the link leads. For a default link without a
-	// destination of its own, this is the programme's page: `landingUrl` or, without one,
-	// `websiteUrl`.
+	// destination of its own, this is the programme's page: `landingUrl` if it is set,
+	// otherwise `websiteUrl`.
 	DestinationUrl string `protobuf:"bytes,5,opt,name=destination_url,json=destinationUrl,proto3" json:"destination_url,omitempty"`
 	// The destination with the code, the sub id and the campaign parameters. Partners
 	// share this URL if the merchant's pages include the tracking script.
@@ -354,9 +354,10 @@ func (x *ListLinksRequest) GetSearch() string {
 type ListLinksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Link                `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// The number of matching links on all pages. It is exact, except that a search counts
-	// up to 10,000 and a partner's own links up to 100,000. If there are more, the total
-	// is that number and the response has the header `Total-Capped: true`.
+	// The number of matching links on all pages. With a search, it is counted up to
+	// 10,000, and in a partner's own list up to 100,000. If there are more links, the total
+	// is this limit and the response has the header `Total-Capped: true`. All other totals
+	// are exact.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The page that was returned.
 	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`

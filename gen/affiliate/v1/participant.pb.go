@@ -113,18 +113,18 @@ type Participant struct {
 	SuspendedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"`
 	// The reason that was given for the suspension. Null if there is none.
 	SuspensionReason *string `protobuf:"bytes,15,opt,name=suspension_reason,json=suspensionReason,proto3,oneof" json:"suspension_reason,omitempty"`
-	// The time when the participant's data was erased. Null if it was not.
+	// The time when the participant's data was erased. Null if it was not erased.
 	ErasedAt  *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=erased_at,json=erasedAt,proto3" json:"erased_at,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// The group of the participant. Null without a group, and in responses to partners.
 	GroupId *string `protobuf:"bytes,19,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
-	// The participant's own rate, which has priority over all other rates. Null without
-	// one.
+	// The participant's own rate, which has priority over all other rates. Null if
+	// there is none.
 	CommissionOverride *CommissionRate `protobuf:"bytes,20,opt,name=commission_override,json=commissionOverride,proto3" json:"commission_override,omitempty"`
 	// The merchant's tags. Empty in responses to partners.
 	Tags []string `protobuf:"bytes,21,rep,name=tags,proto3" json:"tags,omitempty"`
-	// The merchant's note. Null without one, and in responses to partners.
+	// The merchant's note. Null if there is none, and in responses to partners.
 	Note *string `protobuf:"bytes,22,opt,name=note,proto3,oneof" json:"note,omitempty"`
 	// The number of clicks, without clicks by bots.
 	Clicks int64 `protobuf:"varint,23,opt,name=clicks,proto3" json:"clicks,omitempty"`
@@ -603,9 +603,10 @@ func (x *ListParticipantsRequest) GetGroupId() string {
 type ListParticipantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Participant         `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// The number of matching participants on all pages. It is exact, except that a search
-	// counts up to 10,000 and a group up to 100,000. If there are more, the total is that
-	// number and the response has the header `Total-Capped: true`.
+	// The number of matching participants on all pages. With a search, it is counted up to
+	// 10,000, and with the filter `groupId` up to 100,000. If there are more participants,
+	// the total is this limit and the response has the header `Total-Capped: true`. All
+	// other totals are exact.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The page that was returned.
 	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`

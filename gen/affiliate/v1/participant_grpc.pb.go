@@ -85,7 +85,8 @@ type ParticipantServiceClient interface {
 	GetParticipant(ctx context.Context, in *GetParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
 	// UpdateParticipant changes the given fields of a participant. A field that is absent
 	// keeps its value, null clears it, and an array replaces the old one. A replaced
-	// referral code keeps working for the participant and cannot be used by another one.
+	// referral code keeps working for the participant and cannot be used by another
+	// participant.
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the group does not belong to the programme.
@@ -357,7 +358,8 @@ type ParticipantServiceServer interface {
 	GetParticipant(context.Context, *GetParticipantRequest) (*Participant, error)
 	// UpdateParticipant changes the given fields of a participant. A field that is absent
 	// keeps its value, null clears it, and an array replaces the old one. A replaced
-	// referral code keeps working for the participant and cannot be used by another one.
+	// referral code keeps working for the participant and cannot be used by another
+	// participant.
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the group does not belong to the programme.

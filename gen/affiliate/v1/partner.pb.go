@@ -346,7 +346,7 @@ type PartnerProgram struct {
 	LandingUrl   *string       `protobuf:"bytes,8,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
 	Currency     string        `protobuf:"bytes,9,opt,name=currency,proto3" json:"currency,omitempty"`
 	// The attribution window: the number of 24-hour days after a click in which a
-	// conversion is attributed to it.
+	// conversion is attributed to the click.
 	AttributionWindowDays int32 `protobuf:"varint,10,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
 	// The programme's rules for all partners. If the partner has a rate of its own, it is
 	// in `participation`.
@@ -902,7 +902,7 @@ type PartnerCommission struct {
 	RecurringIndex *int32 `protobuf:"varint,17,opt,name=recurring_index,json=recurringIndex,proto3,oneof" json:"recurring_index,omitempty"`
 	// The promo code that attributed the conversion. Null if no promo code did.
 	PromoCode *string `protobuf:"bytes,18,opt,name=promo_code,json=promoCode,proto3,oneof" json:"promo_code,omitempty"`
-	// The end of the hold period. Null without one.
+	// The end of the hold period. Null without a hold period.
 	HoldUntil *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
 	// Whether the hold period is still running.
 	HoldActive bool `protobuf:"varint,20,opt,name=hold_active,json=holdActive,proto3" json:"hold_active,omitempty"`

@@ -39,8 +39,9 @@ const (
 // internal reasons of a merchant. A programme in which the partner does not take part
 // is NOT_FOUND unless it is public.
 type PartnerServiceClient interface {
-	// ListPartnerPrograms returns the programmes in which the partner takes part,
-	// whatever their status, or the active public programmes, newest first.
+	// ListPartnerPrograms returns programmes, newest first. The filter `scope` selects the
+	// programmes in which the partner takes part (with any status), or the active public
+	// programmes.
 	ListPartnerPrograms(ctx context.Context, in *ListPartnerProgramsRequest, opts ...grpc.CallOption) (*ListPartnerProgramsResponse, error)
 	// GetPartnerProgram returns one programme in which the partner takes part, or an
 	// active public one.
@@ -165,8 +166,9 @@ func (c *partnerServiceClient) SetPayoutMethod(ctx context.Context, in *SetPayou
 // internal reasons of a merchant. A programme in which the partner does not take part
 // is NOT_FOUND unless it is public.
 type PartnerServiceServer interface {
-	// ListPartnerPrograms returns the programmes in which the partner takes part,
-	// whatever their status, or the active public programmes, newest first.
+	// ListPartnerPrograms returns programmes, newest first. The filter `scope` selects the
+	// programmes in which the partner takes part (with any status), or the active public
+	// programmes.
 	ListPartnerPrograms(context.Context, *ListPartnerProgramsRequest) (*ListPartnerProgramsResponse, error)
 	// GetPartnerProgram returns one programme in which the partner takes part, or an
 	// active public one.

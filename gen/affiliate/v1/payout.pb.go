@@ -203,7 +203,7 @@ func (PayoutExportFormat) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{2}
 }
 
-// PayoutExclusion is the reason for which a participant gets no payout.
+// PayoutExclusion is the reason why a participant gets no payout.
 type PayoutExclusion int32
 
 const (
@@ -340,8 +340,8 @@ func (x *PreviewPayoutsRequest) GetPageSize() int32 {
 // PayoutPreview shows the payouts that a batch would contain if it were created now.
 type PayoutPreview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The payouts that the batch would contain, followed by the accounts that would be
-	// left out. Both parts are sorted by partner name.
+	// The payouts that the batch would contain, followed by the participants that would
+	// get no payout. Both parts are sorted by partner name.
 	Data []*PayoutPreviewLine `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
 	// The number of lines on all pages.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
@@ -351,8 +351,8 @@ type PayoutPreview struct {
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The cutoff that was used.
 	Cutoff *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=cutoff,proto3" json:"cutoff,omitempty"`
-	// The sums of the payouts on all pages, per currency. Accounts that would be left out
-	// are not included.
+	// The sums of the payouts on all pages, per currency. Participants that would get no
+	// payout are not included.
 	Totals        []*PayoutTotal `protobuf:"bytes,6,rep,name=totals,proto3" json:"totals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

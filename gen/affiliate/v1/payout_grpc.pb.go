@@ -68,8 +68,8 @@ const (
 // Any member can read payouts and previews. Owners, admins and finance members can make
 // changes and exports. Partners read their own payouts.
 type PayoutServiceClient interface {
-	// PreviewPayouts returns the payouts that a new batch would contain, and the accounts
-	// that would be left out, with the reason. It changes nothing.
+	// PreviewPayouts returns the payouts that a new batch would contain, and the
+	// participants that would get no payout, with the reason. It changes nothing.
 	//
 	// Errors: NOT_FOUND if a programme does not exist in the mode.
 	PreviewPayouts(ctx context.Context, in *PreviewPayoutsRequest, opts ...grpc.CallOption) (*PayoutPreview, error)
@@ -335,8 +335,8 @@ func (c *payoutServiceClient) ListPartnerPayouts(ctx context.Context, in *ListPa
 // Any member can read payouts and previews. Owners, admins and finance members can make
 // changes and exports. Partners read their own payouts.
 type PayoutServiceServer interface {
-	// PreviewPayouts returns the payouts that a new batch would contain, and the accounts
-	// that would be left out, with the reason. It changes nothing.
+	// PreviewPayouts returns the payouts that a new batch would contain, and the
+	// participants that would get no payout, with the reason. It changes nothing.
 	//
 	// Errors: NOT_FOUND if a programme does not exist in the mode.
 	PreviewPayouts(context.Context, *PreviewPayoutsRequest) (*PayoutPreview, error)

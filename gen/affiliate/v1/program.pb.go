@@ -131,8 +131,9 @@ func (AttributionModel) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{1}
 }
 
-// SignalPrecedence says which signal of a conversion is tried first. If it cannot be
-// used, the next one is tried. The customer's binding to a participant comes last.
+// SignalPrecedence says which signal of a conversion is tried first. If this signal
+// cannot be used, the next signal is tried. The customer's binding to a participant
+// comes last.
 type SignalPrecedence int32
 
 const (
@@ -516,7 +517,7 @@ func (x *CommissionRules) GetEvents() []*EventRate {
 // Recurring limits which payments of a customer earn commissions.
 type Recurring struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether payments after the first earn. Default true.
+	// Whether a customer's payments after the first payment earn. Default true.
 	Enabled *bool `protobuf:"varint,1,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
 	// The number of months after the first payment in which payments earn. Null: no
 	// limit.
@@ -582,10 +583,10 @@ func (x *Recurring) GetMaxPayments() int32 {
 // Exactly one of the two thresholds is set.
 type Tier struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of the participant's earlier conversions in the programme, without
-	// conversions that were refunded in full.
+	// The least number of the participant's earlier conversions in the programme.
+	// Conversions that were refunded in full do not count.
 	MinConversions *int64 `protobuf:"varint,1,opt,name=min_conversions,json=minConversions,proto3,oneof" json:"min_conversions,omitempty"`
-	// The revenue of these conversions, in minor units of the programme's currency.
+	// The least revenue of these conversions, in minor units of the programme's currency.
 	MinRevenueCents *int64 `protobuf:"varint,2,opt,name=min_revenue_cents,json=minRevenueCents,proto3,oneof" json:"min_revenue_cents,omitempty"`
 	// The rate in percent, 0 to 100 with at most 2 decimals. Required.
 	Percentage    *float64 `protobuf:"fixed64,3,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
@@ -710,7 +711,8 @@ func (x *ProductRate) GetFlatAmountCents() int64 {
 }
 
 // EventRate makes one kind of event earn commissions. It can have a rate of its own:
-// either a percentage or a flat amount. Without one, the programme's own rate applies.
+// either a percentage or a flat amount. Without a rate of its own, the programme's own
+// rate applies.
 type EventRate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event that earns.
@@ -850,7 +852,7 @@ type Program struct {
 	// The currency of commissions, an ISO 4217 code in upper case.
 	Currency string `protobuf:"bytes,10,opt,name=currency,proto3" json:"currency,omitempty"`
 	// The attribution window: the number of 24-hour days after a click in which a
-	// conversion is attributed to it.
+	// conversion is attributed to the click.
 	AttributionWindowDays int32 `protobuf:"varint,11,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
 	// Which of a visitor's clicks earns: the last (`last_click`) or the first
 	// (`first_click`).
@@ -1101,7 +1103,7 @@ type CreateProgramRequest struct {
 	// The currency of commissions, an ISO 4217 code. Default: the workspace's currency.
 	Currency *string `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
 	// The attribution window: the number of 24-hour days after a click in which a
-	// conversion is attributed to it, 1 to 365. Default 30.
+	// conversion is attributed to the click, 1 to 365. Default 30.
 	AttributionWindowDays *int32 `protobuf:"varint,8,opt,name=attribution_window_days,json=attributionWindowDays,proto3,oneof" json:"attribution_window_days,omitempty"`
 	// Which of a visitor's clicks earns: the last (`last_click`) or the first
 	// (`first_click`). Default `last_click`.
@@ -1311,7 +1313,7 @@ type UpdateProgramRequest struct {
 	// The page to which default links lead, an http or https URL.
 	LandingUrl *string `protobuf:"bytes,8,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
 	// The attribution window: the number of 24-hour days after a click in which a
-	// conversion is attributed to it, 1 to 365. Default 30.
+	// conversion is attributed to the click, 1 to 365. Default 30.
 	AttributionWindowDays *int32 `protobuf:"varint,9,opt,name=attribution_window_days,json=attributionWindowDays,proto3,oneof" json:"attribution_window_days,omitempty"`
 	// Which of a visitor's clicks earns: the last (`last_click`) or the first
 	// (`first_click`). Default `last_click`.

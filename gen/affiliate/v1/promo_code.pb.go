@@ -134,7 +134,7 @@ func (SyncStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_promo_code_proto_rawDescGZIP(), []int{1}
 }
 
-// PromoCode is a code that a buyer enters and that attributes the sale to a
+// PromoCode is a code that a buyer enters. It attributes the conversion to a
 // participant.
 type PromoCode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -395,10 +395,10 @@ func (x *ListPromoCodesRequest) GetActive() bool {
 type ListPromoCodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*PromoCode           `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// The number of matching promo codes on all pages. It is exact, except that a search
-	// counts up to 10,000, and another filter and a partner's own codes up to 100,000. If
-	// there are more, the total is that number and the response has the header
-	// `Total-Capped: true`.
+	// The number of matching promo codes on all pages. With a search, it is counted up to
+	// 10,000. With another filter, and in a partner's own list, it is counted up to
+	// 100,000. If there are more promo codes, the total is this limit and the response has
+	// the header `Total-Capped: true`. All other totals are exact.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The page that was returned.
 	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`

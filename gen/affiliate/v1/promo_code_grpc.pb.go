@@ -32,8 +32,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // PromoCodeService manages promo codes. A buyer enters a promo code at the merchant's
-// shop, and the sale is attributed to the participant who has the code. A code is
-// unique in its workspace and mode; case is ignored.
+// shop, and the conversion is attributed to the participant that the code belongs to. A
+// code is unique in its workspace and mode; case is ignored.
 //
 // Any member can read promo codes. Owners, admins and managers can make changes.
 // Partners read their own codes. An id that does not exist, or that belongs to another
@@ -144,8 +144,8 @@ func (c *promoCodeServiceClient) ListPartnerPromoCodes(ctx context.Context, in *
 // for forward compatibility.
 //
 // PromoCodeService manages promo codes. A buyer enters a promo code at the merchant's
-// shop, and the sale is attributed to the participant who has the code. A code is
-// unique in its workspace and mode; case is ignored.
+// shop, and the conversion is attributed to the participant that the code belongs to. A
+// code is unique in its workspace and mode; case is ignored.
 //
 // Any member can read promo codes. Owners, admins and managers can make changes.
 // Partners read their own codes. An id that does not exist, or that belongs to another

@@ -141,7 +141,8 @@ func (OriginPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{1}
 }
 
-// Workspace is the account of a merchant, in which its members work.
+// Workspace holds the settings of a merchant. Its members share all data of the
+// merchant.
 type Workspace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -158,7 +159,7 @@ type Workspace struct {
 	// `enforce` rejects them.
 	OriginPolicy OriginPolicy `protobuf:"varint,7,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
 	// The address that receives all e-mail of test mode. If it is null, e-mail of test
-	// mode is not sent. It is masked for viewers.
+	// mode is not sent. The address is masked for viewers.
 	TestMailRedirect *string                `protobuf:"bytes,8,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields    protoimpl.UnknownFields

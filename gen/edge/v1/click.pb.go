@@ -4,9 +4,10 @@
 // 	protoc        (unknown)
 // source: edge/v1/click.proto
 
-// The messages between the edge and the core: the clicks in the Redis stream, and the
-// entries of the edge directory. The edge and the core can run different releases.
-// Therefore fields may be added, but existing fields must not be changed or removed.
+// The messages between the edge (the collectors) and the core: the clicks in the Redis
+// stream, and the entries of the edge directory, from which the edge reads public keys,
+// referral codes and links. The edge and the core can run different releases. Therefore
+// fields may be added, but existing fields must not be changed or removed.
 
 package edgev1
 
@@ -163,12 +164,14 @@ type Click struct {
 	Consent        Consent `protobuf:"varint,18,opt,name=consent,proto3,enum=edge.v1.Consent" json:"consent,omitempty"`
 	Language       string  `protobuf:"bytes,19,opt,name=language,proto3" json:"language,omitempty"`
 	Screen         string  `protobuf:"bytes,20,opt,name=screen,proto3" json:"screen,omitempty"`
-	// The HMAC of the IP address with the key of the month. Empty if consent was denied.
+	// The HMAC of the IP address with the key of the click's month (UTC). Empty if consent
+	// was denied.
 	IpHash []byte `protobuf:"bytes,21,opt,name=ip_hash,json=ipHash,proto3" json:"ip_hash,omitempty"`
 	// The network of the IP address in CIDR form, /24 or /48. Empty if consent was
 	// denied.
 	IpPrefix string `protobuf:"bytes,22,opt,name=ip_prefix,json=ipPrefix,proto3" json:"ip_prefix,omitempty"`
-	// The HMAC of the user agent with the key of the month.
+	// The HMAC of the user agent with the key of the click's month (UTC). Empty if consent
+	// was denied.
 	UaHash    []byte `protobuf:"bytes,23,opt,name=ua_hash,json=uaHash,proto3" json:"ua_hash,omitempty"`
 	IsBot     bool   `protobuf:"varint,24,opt,name=is_bot,json=isBot,proto3" json:"is_bot,omitempty"`
 	BotReason string `protobuf:"bytes,25,opt,name=bot_reason,json=botReason,proto3" json:"bot_reason,omitempty"`

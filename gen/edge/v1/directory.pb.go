@@ -35,7 +35,7 @@ type PublicKeyEntry struct {
 	// The origins of the merchant's pages. A host that begins with `*.` allows all
 	// subdomains. If the list is empty, every origin is allowed.
 	AllowedOrigins []string `protobuf:"bytes,5,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
-	// Whether clicks from other origins are rejected. If false, they are marked.
+	// Whether clicks from other origins are rejected. If false, these clicks are marked.
 	EnforceOrigins bool `protobuf:"varint,6,opt,name=enforce_origins,json=enforceOrigins,proto3" json:"enforce_origins,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
