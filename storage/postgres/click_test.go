@@ -127,12 +127,12 @@ func TestResolveClicks(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []affiliate.ClickResolution{
-		{Dead: affiliate.ClickCodeUnknown},
+		{DeadReason: affiliate.ClickCodeUnknown},
 		{Target: affiliate.ClickTarget{Scope: f.Scope, Program: f.Program, Participant: anna.ID, Link: anna.Link, WindowDays: 45}},
-		{Dead: affiliate.ClickKeyUnknown},
-		{Dead: affiliate.ClickCodeUnknown},
-		{Dead: affiliate.ClickKeyUnknown},
-		{Dead: affiliate.ClickCodeUnknown},
+		{DeadReason: affiliate.ClickKeyUnknown},
+		{DeadReason: affiliate.ClickCodeUnknown},
+		{DeadReason: affiliate.ClickKeyUnknown},
+		{DeadReason: affiliate.ClickCodeUnknown},
 	}
 	for i := range want {
 		if got[i] != want[i] {

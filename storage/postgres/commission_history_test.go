@@ -52,7 +52,7 @@ func (f *modelFixture) create(initial affiliate.Commission, of pgtest.Participan
 		initial.Scope, initial.Program, initial.Participant, initial.Partner = c.Scope, c.Program, c.Participant, c.Partner
 		*c = initial
 	})
-	stored := &modelCommission{Commission: c, earned: commissiontest.Earned(c)}
+	stored := &modelCommission{Commission: c, earned: commissiontest.EarnedCents(c)}
 	stored.history = append(stored.history, fmt.Sprintf("1: → %s, %d, system, ", c.Status, c.AmountCents))
 	if cents := commissiontest.OwedCents(c); cents != 0 {
 		stored.entries = append(stored.entries, fmt.Sprintf("commission_approved %d", cents))

@@ -239,13 +239,13 @@ func (z zone) check(t *testing.T, sys *system) {
 }
 
 // remaining returns the number of remaining requests from the RateLimit header.
-func (a response) remaining() int {
-	a.t.Helper()
-	_, rest, _ := strings.Cut(a.header.Get("RateLimit"), ";r=")
+func (r response) remaining() int {
+	r.t.Helper()
+	_, rest, _ := strings.Cut(r.header.Get("RateLimit"), ";r=")
 	left, _, _ := strings.Cut(rest, ";")
 	n, err := strconv.Atoi(left)
 	if err != nil {
-		a.t.Fatalf("%s: RateLimit is %q, want a value with the number of remaining requests", a.request, a.header.Get("RateLimit"))
+		r.t.Fatalf("%s: RateLimit is %q, want a value with the number of remaining requests", r.request, r.header.Get("RateLimit"))
 	}
 	return n
 }

@@ -12,13 +12,13 @@ type outcome struct {
 }
 
 // wantOutcome checks the status and the error code of the response.
-func (a response) wantOutcome(want outcome) {
-	a.t.Helper()
+func (r response) wantOutcome(want outcome) {
+	r.t.Helper()
 	switch {
 	case want.code != "":
-		a.wantError(want.status, want.code)
-	case a.status != want.status:
-		a.t.Errorf("%s: status %d, want %d; body %s", a.request, a.status, want.status, a.body)
+		r.wantError(want.status, want.code)
+	case r.status != want.status:
+		r.t.Errorf("%s: status %d, want %d; body %s", r.request, r.status, want.status, r.body)
 	}
 }
 

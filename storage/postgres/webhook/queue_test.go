@@ -167,7 +167,7 @@ func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 	_, due := q.due(q.Now(), 2, key)
 	var changes []domain.DeliveryChange
 	for _, d := range due {
-		result := domain.AttemptResult{Key: key, Due: d, Outcome: domain.ResponseOutcome(http.StatusBadGateway, 0), Started: q.Now(), Ended: q.Now().Add(time.Second)}
+		result := domain.AttemptResult{Key: key, Delivery: d, Outcome: domain.ResponseOutcome(http.StatusBadGateway, 0), Started: q.Now(), Ended: q.Now().Add(time.Second)}
 		changes = append(changes, result.Apply(d.State))
 	}
 	// A retry of the second delivery is requested during its attempt.
@@ -268,7 +268,7 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 	_, due := q.due(q.Now(), 64, keys[0])
 	var changes []domain.DeliveryChange
 	for _, d := range due {
-		result := domain.AttemptResult{Key: keys[0], Due: d, Outcome: domain.ResponseOutcome(200, 0), Started: q.Now(), Ended: q.Now()}
+		result := domain.AttemptResult{Key: keys[0], Delivery: d, Outcome: domain.ResponseOutcome(200, 0), Started: q.Now(), Ended: q.Now()}
 		changes = append(changes, result.Apply(d.State))
 	}
 	outcomes, err := webhook.OutcomeArgs(changes)
