@@ -209,24 +209,31 @@ func TestPing(t *testing.T) {
 		h.respondWith(200)
 	})
 	t.Run("after a rotation, webhooks are signed with the old and the new secret for a day", func(t *testing.T) {
-		last := func() webhookRequest { ping(); all := h.requests(); return all[len(all)-1] }
+		// wantSignatures pings the endpoint. The request must have exactly one signature for
+		// each of the secrets.
+		wantSignatures := func(occasion string, secrets ...string) {
+			t.Helper()
+			ping()
+			all := h.requests()
+			got := all[len(all)-1]
+			if n := got.signatureCount(); n != len(secrets) {
+				t.Errorf("%s: the ping has %d signatures, want %d; header %v", occasion, n, len(secrets), got.header)
+			}
+			for n, secret := range secrets {
+				if !got.isSignedWith(t, secret) {
+					t.Errorf("%s: the ping is not signed with secret %d of %d; header %v", occasion, n+1, len(secrets), got.header)
+				}
+			}
+		}
 		second := merchant.post(t, h.path+"/rotate-secret", nil).wantStatus(http.StatusOK).text("signingSecret")
-		if got := last(); got.signatureCount() != 2 || !got.isSignedWith(t, h.secret) || !got.isSignedWith(t, second) {
-			t.Errorf("%v", got.header)
-		}
+		wantSignatures("after a rotation", h.secret, second)
 		third := merchant.post(t, h.path+"/rotate-secret", object{"expireImmediately": true}).wantStatus(http.StatusOK).text("signingSecret")
-		if got := last(); got.signatureCount() != 1 || got.isSignedWith(t, second) || !got.isSignedWith(t, third) {
-			t.Errorf("%v", got.header)
-		}
+		wantSignatures("after a rotation that expires the old secret", third)
 		fourth := merchant.post(t, h.path+"/rotate-secret", object{}).wantStatus(http.StatusOK).text("signingSecret")
-		if got := last(); got.signatureCount() != 2 || !got.isSignedWith(t, third) || !got.isSignedWith(t, fourth) {
-			t.Errorf("%v", got.header)
-		}
+		wantSignatures("after another rotation", third, fourth)
 		sys.clock.advance(24*time.Hour + time.Minute)
 		merchant = merchant.login(t)
-		if got := last(); got.signatureCount() != 1 || !got.isSignedWith(t, fourth) {
-			t.Errorf("%v", got.header)
-		}
+		wantSignatures("a day after the rotation", fourth)
 	})
 	t.Run("a disabled endpoint can be pinged, and a ping does not change the endpoint", func(t *testing.T) {
 		merchant.patch(t, h.path, object{"active": false}).wantStatus(http.StatusOK)

@@ -22,7 +22,7 @@ func TestPairedRatio(t *testing.T) {
 	got := pairedRatio([]float64{100, 100, 100}, []float64{100, 121, 110})
 	half := tQuantile(2) * math.Log(1.1) / math.Sqrt(3)
 	if got.pairs != 3 || !near(got.ratio, 1.1) || !near(got.low, 1.1*math.Exp(-half)) || !near(got.high, 1.1*math.Exp(half)) {
-		t.Errorf("%+v", got)
+		t.Errorf("pairedRatio = %+v, want 3 pairs, the ratio 1.1 and the interval 1.1 · exp(±%v)", got, half)
 	}
 	// A change that affects both sides has no effect on the ratio. Here the machine slows
 	// down to a third of its speed.
@@ -32,14 +32,14 @@ func TestPairedRatio(t *testing.T) {
 		before, after = append(before, 50*speed), append(after, 60*speed)
 	}
 	if got := pairedRatio(before, after); !near(got.ratio, 1.2) || !near(got.low, 1.2) || !near(got.high, 1.2) {
-		t.Errorf("%+v", got)
+		t.Errorf("pairedRatio of a machine that slows down = %+v, want 1.2 without an interval", got)
 	}
 	// Pairs in which a value is missing are ignored.
 	if got := pairedRatio([]float64{0, 10, 10, 10, 7}, []float64{5, 0, 20, 20}); got.pairs != 2 || !near(got.ratio, 2) {
-		t.Errorf("%+v", got)
+		t.Errorf("pairedRatio with missing values = %+v, want 2 pairs and the ratio 2", got)
 	}
 	if got := pairedRatio(nil, []float64{1}); got.pairs != 0 || got.verdict() != withoutCPU {
-		t.Errorf("%+v", got)
+		t.Errorf("pairedRatio without pairs = %+v with the verdict %v, want %v", got, got.verdict(), withoutCPU)
 	}
 }
 
