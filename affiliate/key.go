@@ -48,8 +48,8 @@ func randomBase62(n int) string {
 	for len(text) < n {
 		_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
 		for _, b := range random {
-			// 248 = 4 × 62. Larger bytes are skipped, because they would make the first
-			// characters more likely.
+			// 248 = 4 × 62. Bytes from 248 on are skipped. Otherwise the first characters
+			// of the alphabet would be more likely than the others.
 			if b < 248 && len(text) < n {
 				text = append(text, base62[b%62])
 			}

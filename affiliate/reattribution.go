@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// StoredConversion is a recorded conversion with its decision in force. It has the
-// buyer's data that an attribution needs.
+// StoredConversion is a recorded conversion with its current decision. The fields of the
+// embedded Conversion that an attribution needs are set.
 type StoredConversion struct {
 	Conversion
 	Decision       DecisionID
@@ -24,11 +24,11 @@ type LockedAttribution struct {
 	// Assignee is the participant to whom the conversion is assigned; nil if the
 	// workspace and mode have no participant with the requested id.
 	Assignee *Earner
-	// Customer is nil if the report did not name the buyer. Its payments do not include
-	// this conversion.
+	// Customer is nil if the report did not name the buyer. The payments of the customer
+	// do not include this conversion.
 	Customer *FoundCustomer
 	Rates    map[string]FXRate // as in AttributionInputs
-	// CurrentCommission is the commission of the decision in force. It is nil if
+	// CurrentCommission is the commission of the current decision. It is nil if
 	// nothing is earned, or if the commission was rejected or refunded.
 	CurrentCommission *LockedCommission
 }
@@ -48,14 +48,15 @@ func (a LockedAttribution) Refusal(requested ParticipantID) error {
 	return nil
 }
 
-// Reattribution is a person's decision that supersedes the decision in force, with all
-// its effects.
+// Reattribution is a person's decision that replaces the current decision, with all its
+// effects.
 type Reattribution struct {
 	Conversion    Conversion // with its new version
 	Decision      Decision
 	NewCommission *Commission // commission of Decision, not yet lowered by refunds; nil if nothing is earned
 	// Changes holds the change of the previous decision's commission, if that decision
-	// has a commission, followed by the changes that create NewCommission.
+	// has a commission. Then it holds the changes that create NewCommission and lower it
+	// by the earlier refunds.
 	Changes []CommissionChange
 	Binding *Binding    // the customer's new binding; nil if it does not change
 	Recount []ProgramID // programmes in which the customer's payments must be counted again
@@ -63,8 +64,7 @@ type Reattribution struct {
 	Audit   AuditLine
 }
 
-// Reattribute returns the effects of superseding the decision in force by d. commission
-// is the commission of d; nil if nothing is earned. reason is the text that the person
+// Reattribute returns the effects of replacing the current decision with d. commission is the commission of d; nil if nothing is earned. reason is the text that the person
 // entered.
 func (a LockedAttribution) Reattribute(d Decision, commission *Commission, by Actor, at time.Time, reason string) (Reattribution, error) {
 	if !d.Attributed {
@@ -148,8 +148,9 @@ func (c LockedCommission) withdraw(by Actor, at time.Time, reason string) (Commi
 
 // newBinding returns the customer's binding to the participant to whom the conversion
 // is assigned. The new binding has the time of the previous binding. It also has the
-// window of the previous binding if the programme is the same. newBinding returns nil if
-// the customer is bound to a third participant, because that binding does not change.
+// window of the previous binding if the programme is the same. newBinding returns nil
+// if no customer is known, or if the customer is bound to another participant than the
+// previous participant of the conversion. In these cases the binding does not change.
 func (a LockedAttribution) newBinding() *Binding {
 	if a.Customer == nil {
 		return nil
@@ -196,9 +197,9 @@ type LateAttribution struct {
 	Changes       []CommissionChange
 }
 
-// AttributeLate returns the effects of superseding the decision in force by d, which
-// was made from the inputs in. commission is the commission of d; nil if nothing is
-// earned.
+// AttributeLate returns the effects of replacing the current decision with d. The
+// parameter in has the inputs from which d was made. commission is the commission of d;
+// nil if nothing is earned.
 func (c StoredConversion) AttributeLate(in AttributionInputs, d Decision, commission *Commission) (LateAttribution, error) {
 	d.Supersedes = &c.Decision
 	after := c.Conversion

@@ -34,8 +34,7 @@ func replayedResponse(stored []byte, err error) (response *affiliatev1.ReportCon
 		return nil, false, err
 	}
 	// An outcome is a JSON object. Earlier versions of the service stored the response in
-	// protobuf encoding instead, which begins with the tag of the field id and not with
-	// the byte "{".
+	// protobuf encoding instead. That encoding never begins with the byte "{".
 	if !bytes.HasPrefix(stored, []byte("{")) {
 		response = &affiliatev1.ReportConversionResponse{}
 		if err := proto.Unmarshal(stored, response); err != nil {

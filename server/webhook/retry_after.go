@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// maxRetryAfterSeconds is the maximum result of retryAfter, which must fit into a
-// time.Duration. The retry schedule has a lower maximum.
+// maxRetryAfterSeconds limits the number of seconds in a header, so that the delay fits
+// into a time.Duration. Its exact value does not matter, because the retry schedule
+// limits the delay to a much smaller value.
 const maxRetryAfterSeconds = 1 << 32
 
 // retryAfter returns the delay in a Retry-After header, which contains a number of

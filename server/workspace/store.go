@@ -71,8 +71,8 @@ type Tx interface {
 	InsertInvite(ctx context.Context, invite affiliate.MemberInvite, digest [sha256.Size]byte) error
 	// EndInvite marks an invitation as ended, so that it cannot be accepted.
 	EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error
-	// EndInvitesBy ends the open invitations that the member inviter has created, if
-	// their role is one of roles. It returns the ids of the ended invitations.
+	// EndInvitesBy ends the open invitations that were created by inviter and whose role
+	// is one of roles. It returns the ids of the ended invitations.
 	EndInvitesBy(ctx context.Context, workspace affiliate.WorkspaceID, inviter affiliate.UserID, roles []affiliate.Role, at time.Time) ([]affiliate.InviteID, error)
 
 	// LockKey locks and returns a key. Errors: NOT_FOUND.

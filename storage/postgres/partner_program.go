@@ -57,8 +57,8 @@ const (
 
 // withParticipation returns a statement that reads the programmes of a page and the
 // partner's participation in each programme. The stats are the stored totals plus the
-// deltas that are not yet added to the totals. The balance is the sum of its slots in
-// ledger_balances.
+// deltas that are not yet added to the totals. A balance is the sum of several
+// rows in ledger_balances.
 func withParticipation(page string) string {
 	return ownParticipations + `
 	select ` + programColumns + `, w.name as merchant_name,

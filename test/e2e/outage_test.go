@@ -25,8 +25,8 @@ func TestOutage_Redis(t *testing.T) {
 
 	wantNotReady(t, sys, "cache")
 	sys.client().send(t, http.MethodGet, sys.edge+"/v1/health", nil).wantStatus(http.StatusOK)
-	// Without Redis the API counts requests in memory. The collector rejects clicks,
-	// because it cannot store them.
+	// Without Redis, the API counts requests for the rate limits in memory. The collector
+	// rejects clicks, because it cannot store them.
 	merchant.get(t, "/api/v1/programs").wantStatus(http.StatusOK)
 	rejected := sys.click(t, merchant.publicKey(t), object{"referral_code": "any"}).wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
 	rejected.retryAfter()
@@ -48,7 +48,7 @@ func TestOutage_Postgres(t *testing.T) {
 	wantNotReady(t, sys, "database")
 	t.Run("API calls return SERVICE_UNAVAILABLE", func(t *testing.T) {
 		for _, got := range []response{
-			f.merchant.get(t, "/api/v1/programs"), f.report(t, purchase(unknownIDs()["program_id"])),
+			f.merchant.get(t, "/api/v1/programs"), f.report(t, purchase(unknownIDs()["click_id"])),
 			sys.client().post(t, "/api/v1/auth/merchant/login", object{"email": f.merchant.email, "password": password}),
 		} {
 			if strings.Contains(got.body, "127.0.0.1") || strings.Contains(got.body, "connect") {

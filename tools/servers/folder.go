@@ -26,7 +26,7 @@ func DataDir(preferred string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := createPassable(preferred); err != nil {
+	if err := createAccessible(preferred); err != nil {
 		return "", err
 	}
 	if os.Geteuid() != 0 || reachable(preferred) == nil {
@@ -34,7 +34,7 @@ func DataDir(preferred string) (string, error) {
 	}
 	sum := sha256.Sum256([]byte(preferred))
 	fallback := fmt.Sprintf("/var/tmp/tributary-%s-%x", filepath.Base(preferred), sum[:6])
-	if err := createPassable(fallback); err != nil {
+	if err := createAccessible(fallback); err != nil {
 		return "", err
 	}
 	// Every user may write to /var/tmp. If another user created the folder first, that
@@ -110,9 +110,9 @@ func openDir(parents ...string) (string, error) {
 	return "", fmt.Errorf("the user postgres can reach none of %s", strings.Join(parents, ", "))
 }
 
-// createPassable creates the folder if it is missing. Other users may pass through the
+// createAccessible creates the folder if it is missing. Other users may pass through the
 // folder, but not list it. The data is in a closed folder inside it.
-func createPassable(dir string) error {
+func createAccessible(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Server, error) {
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := createPassable(cfg.Dir); err != nil {
+	if err := createAccessible(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
 	if os.Geteuid() == 0 {
@@ -189,8 +189,8 @@ func initCluster(ctx context.Context, bin, cluster string, cfg PostgresConfig) e
 // durability returns additional settings for a cluster that is not durable.
 //
 // synchronous_commit stays on. Without fsync it costs nothing. If it were off, a VACUUM
-// directly after a commit would not mark the pages as visible to all, and the plans of
-// the next statements would depend on when the log was written.
+// directly after a commit could not mark pages as visible to all transactions before the
+// write-ahead log is written. The plans of the next statements would depend on this time.
 //
 // autovacuum is off because it would change the statistics and visible pages of a
 // database while a test checks query plans, and because it takes time from the tests.
@@ -198,8 +198,8 @@ func initCluster(ctx context.Context, bin, cluster string, cfg PostgresConfig) e
 // statements once.
 //
 // shared_buffers is small because each new database causes checkpoints, which write the
-// changed buffers. Most test runs store their data in memory, where reading a page again
-// is cheap.
+// changed buffers. Most test runs store the data folder in a file system in memory, where
+// reading a page again is cheap.
 func durability(durable bool) []string {
 	if durable {
 		return nil

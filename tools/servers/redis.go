@@ -65,7 +65,7 @@ func StartRedis(ctx context.Context, cfg RedisConfig) (*Server, error) {
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := createPassable(cfg.Dir); err != nil {
+	if err := createAccessible(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	for attempt := 1; ; attempt++ {

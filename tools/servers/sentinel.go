@@ -47,7 +47,7 @@ func StartSentinel(ctx context.Context, cfg SentinelConfig) (*Server, error) {
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := createPassable(cfg.Dir); err != nil {
+	if err := createAccessible(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("sentinel: %w", err)
 	}
 	// A sentinel writes its state to its configuration file.

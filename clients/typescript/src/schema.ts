@@ -2962,7 +2962,7 @@ export interface paths {
          *
          *     Errors:
          *       - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
-         *       - FORBIDDEN: an admin invites an owner, or replaces an invitation of an owner.
+         *       - FORBIDDEN: an admin invites a person as owner, or replaces such an invitation.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -2989,7 +2989,7 @@ export interface paths {
          *
          *     Errors:
          *       - NOT_FOUND: there is no such invitation, or it has ended.
-         *       - FORBIDDEN: an admin revokes an invitation of an owner.
+         *       - FORBIDDEN: an admin revokes an invitation to the role owner.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
@@ -3133,7 +3133,7 @@ export interface components {
              */
             acceptTerms?: boolean | null;
         };
-        /** @description ApiKey is a secret key, without its text. */
+        /** @description ApiKey is a key without its text. */
         ApiKey: {
             id: string;
             name: string;

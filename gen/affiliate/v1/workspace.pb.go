@@ -1776,7 +1776,7 @@ func (x *ApiKeys) GetPublicKeyId() string {
 	return ""
 }
 
-// ApiKey is a secret key, without its text.
+// ApiKey is a key without its text.
 type ApiKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`

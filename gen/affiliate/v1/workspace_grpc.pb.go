@@ -92,13 +92,13 @@ type WorkspaceServiceClient interface {
 	//
 	// Errors:
 	//   - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
-	//   - FORBIDDEN: an admin invites an owner, or replaces an invitation of an owner.
+	//   - FORBIDDEN: an admin invites a person as owner, or replaces such an invitation.
 	CreateInvite(ctx context.Context, in *CreateInviteRequest, opts ...grpc.CallOption) (*CreatedInvite, error)
 	// RevokeInvite ends an invitation. Its token stops working.
 	//
 	// Errors:
 	//   - NOT_FOUND: there is no such invitation, or it has ended.
-	//   - FORBIDDEN: an admin revokes an invitation of an owner.
+	//   - FORBIDDEN: an admin revokes an invitation to the role owner.
 	RevokeInvite(ctx context.Context, in *RevokeInviteRequest, opts ...grpc.CallOption) (*RevokeInviteResponse, error)
 	// ListAuditLog returns the changes that were made in the mode and in the workspace as
 	// a whole, newest first. Entries are never changed.
@@ -352,13 +352,13 @@ type WorkspaceServiceServer interface {
 	//
 	// Errors:
 	//   - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
-	//   - FORBIDDEN: an admin invites an owner, or replaces an invitation of an owner.
+	//   - FORBIDDEN: an admin invites a person as owner, or replaces such an invitation.
 	CreateInvite(context.Context, *CreateInviteRequest) (*CreatedInvite, error)
 	// RevokeInvite ends an invitation. Its token stops working.
 	//
 	// Errors:
 	//   - NOT_FOUND: there is no such invitation, or it has ended.
-	//   - FORBIDDEN: an admin revokes an invitation of an owner.
+	//   - FORBIDDEN: an admin revokes an invitation to the role owner.
 	RevokeInvite(context.Context, *RevokeInviteRequest) (*RevokeInviteResponse, error)
 	// ListAuditLog returns the changes that were made in the mode and in the workspace as
 	// a whole, newest first. Entries are never changed.
