@@ -17,7 +17,8 @@ const (
 )
 
 // BareAddress reports whether s is an e-mail address without a display name or a
-// comment. Otherwise the owner of one mailbox could open many accounts.
+// comment. Accounts are distinguished by the text of their e-mail addresses. If display
+// names and comments were allowed, the owner of one mailbox could open many accounts.
 func BareAddress(s string) bool {
 	parsed, err := mail.ParseAddress(s)
 	return err == nil && parsed.Address == s

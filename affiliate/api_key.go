@@ -63,8 +63,9 @@ func (k APIKey) Active(now time.Time) bool {
 }
 
 // Roll returns k after a successor was created. k keeps working until the grace period
-// ends; without a grace period it stops at once. If k expires earlier, its expiry does
-// not change. Errors: NOT_FOUND if k is not active or already has a successor.
+// ends; without a grace period it stops at once. If k expires before the end of the
+// grace period, its expiry does not change. Errors: NOT_FOUND if k is not active or
+// already has a successor.
 func (k APIKey) Roll(grace time.Duration, at time.Time) (APIKey, error) {
 	if !k.Active(at) || k.RolledAt != nil {
 		return APIKey{}, Refuse(ReasonNotFound)

@@ -49,20 +49,22 @@ import (
 //
 // Attribute is a pure function: the same inputs always give the same decision, so a
 // decision can be repeated, explained and simulated. The caller reads the inputs before
-// the call. If a participant is suspended after that, the conversion may still earn.
+// the call. If a participant is suspended after the inputs were read, the conversion may
+// still earn.
 
 // EngineVersion changes whenever the same inputs could lead to a different decision.
 const EngineVersion = "3"
 
-// ClickAfterConversionSlack is the tolerance for a click that was received after its
-// event. It is needed because clocks differ between servers, and because a click from a
-// collector's journal has the time of that collector's clock.
+// ClickAfterConversionSlack is how much later than the event of the conversion a click
+// may have been received. The tolerance is needed because the two times come from the
+// clocks of different servers: the merchant's server sets the time of the event, and the
+// collector sets the time of the click, even if it first writes the click to its journal.
 const ClickAfterConversionSlack = 5 * time.Minute
 
 // Method is the kind of signal that attributed a conversion.
 type Method string
 
-// The signals.
+// The methods.
 const (
 	ByClick     Method = "click"
 	ByPromoCode Method = "promo_code"
@@ -127,7 +129,7 @@ type Earner struct {
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
 	// PartnerEmail is only used by the fraud rules, which compare it with the buyer's
-	// address.
+	// e-mail address.
 	PartnerEmail  string
 	FraudPolicy   FraudPolicy // empty means off
 	FraudSettings FraudSettings
@@ -230,8 +232,8 @@ type AttributionInputs struct {
 }
 
 // hasPrice reports whether the event has a price, so that a percentage of the price can
-// be computed. A lead without an amount, or with an amount of 0, has no price. An order
-// always has a price, which can be 0.
+// be computed. A lead without an amount, or with an amount of 0, has no price. A purchase
+// or renewal always has a price, which can be 0.
 func (in AttributionInputs) hasPrice() bool {
 	return in.Sale.Paid.Currency != "" && (in.EventType.Priced() || in.Sale.Paid.Cents > 0)
 }
@@ -297,7 +299,8 @@ type Earning struct {
 // because decisions are kept when a buyer's data is erased.
 type Trace struct {
 	Inputs TraceInputs `json:"inputs"`
-	// Program is the programme that the deciding signal leads to.
+	// Program is the programme that the deciding signal leads to. The deciding signal is
+	// the signal that won or, if none won, the first reported signal.
 	Program     *TraceProgram `json:"program"`
 	Candidates  []Candidate   `json:"candidates"`
 	Steps       []Step        `json:"steps"`

@@ -25,8 +25,9 @@ type AuditEntry struct {
 	Action       string // noun.verb
 	ResourceType string
 	ResourceID   uuid.UUID
-	// Before and After hold the changed parts of the resource as JSON. Each is nil if
-	// the action has no such state.
+	// Before and After hold the changed parts of the resource as JSON, with their
+	// values before and after the action. Either is nil if there are no values to show,
+	// for example Before of an action that created the resource.
 	Before json.RawMessage
 	After  json.RawMessage
 	// IPPrefix is the shortened client address (/24 or /48); nil for "system".

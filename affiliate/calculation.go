@@ -76,7 +76,7 @@ func (c *Calculation) Type() CommissionType {
 
 // calculate computes the amount that a conversion earns. The rate is chosen first, and
 // the caps are applied last. The amount is never negative. It is never above the base if
-// both are in one currency or can be converted to one currency.
+// the amount and the base are in one currency or can be converted to one currency.
 //
 // If the sale is in another currency than the programme and no exchange rate is known, a
 // percentage stays in the currency of the sale, and the commission is flagged for

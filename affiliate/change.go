@@ -24,9 +24,9 @@ func Clear[T any]() Change[T] { return Change[T]{Given: true} }
 // hasValue reports whether the change sets a value.
 func (c Change[T]) hasValue() bool { return c.Given && c.Value != nil }
 
-// or returns the value of the field after the change. fallback is the value of a
+// apply returns the value of the field after the change. fallback is the value of a
 // cleared field.
-func (c Change[T]) or(current, fallback T) T {
+func (c Change[T]) apply(current, fallback T) T {
 	switch {
 	case !c.Given:
 		return current
@@ -36,8 +36,9 @@ func (c Change[T]) or(current, fallback T) T {
 	return *c.Value
 }
 
-// orNil returns the value of the field after the change; nil if the change clears it.
-func (c Change[T]) orNil(current *T) *T {
+// applyOptional returns the value of the field after the change; nil if the change
+// clears it.
+func (c Change[T]) applyOptional(current *T) *T {
 	if !c.Given {
 		return current
 	}

@@ -16,8 +16,8 @@ const (
 	ConsentUnknown Consent = "unknown"
 )
 
-// Click is a registered click, resolved to the participant to whom its code belonged at
-// that time. All times are UTC with milliseconds.
+// Click is a registered click with the participant to whom its code belonged when the
+// click was resolved. All times are UTC with milliseconds.
 type Click struct {
 	ID           ClickID
 	Scope        Scope
@@ -81,7 +81,8 @@ func WindowEnd(receivedAt time.Time, days int) time.Time {
 func FoldCode(code string) string { return strings.ToLower(code) }
 
 // ClickSource identifies the participant of a click that a collector could not resolve
-// because no edge directory was available. It consists of the digest of the public key
+// because it could not read the edge directory, which is the list of public keys and
+// codes in Redis. It consists of the digest of the public key
 // and the referral code.
 type ClickSource struct {
 	KeyDigest [32]byte

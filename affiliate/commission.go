@@ -136,8 +136,8 @@ type CommissionDetail struct {
 	History     []CommissionHistoryEntry // oldest first
 }
 
-// CommissionAttribution says why the partner earned the commission. It comes from the
-// decision that the commission names.
+// CommissionAttribution says why the partner earned the commission. It comes from
+// Commission.Decision.
 type CommissionAttribution struct {
 	Method      *string
 	ReasonCode  string

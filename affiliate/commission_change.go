@@ -77,9 +77,9 @@ func (c CommissionChange) Note() *string {
 	return c.Transition.Reason
 }
 
-// owedCents returns the sum of the commission's ledger entries: the whole amount while
+// ledgerCents returns the sum of the commission's ledger entries: the whole amount while
 // the commission is approved or paid, otherwise 0.
-func (c Commission) owedCents() int64 {
+func (c Commission) ledgerCents() int64 {
 	if c.Status == CommissionApproved || c.Status == CommissionPaid {
 		return c.AmountCents
 	}
@@ -95,8 +95,8 @@ func (c Commission) EarnedCents() int64 {
 	return c.AmountCents
 }
 
-// EarnedCents returns the difference that the change makes to the participant's
-// earnings.
+// EarnedCents returns the amount by which the change raises the participant's earnings.
+// It is negative if the change lowers them.
 func (c CommissionChange) EarnedCents() int64 {
 	if c.Before == nil {
 		return c.After.EarnedCents()
@@ -105,13 +105,13 @@ func (c CommissionChange) EarnedCents() int64 {
 }
 
 // LedgerEntry returns the entry that the change adds to the ledger; nil if there is
-// none. The sum of a commission's entries is always the amount that the merchant owes
-// for the commission.
+// none. The sum of a commission's entries is always ledgerCents. The entries of payouts
+// are separate (see PayoutChange.LedgerEntry).
 func (c CommissionChange) LedgerEntry() *LedgerEntry {
-	cents := c.After.owedCents()
+	cents := c.After.ledgerCents()
 	kind := EntryCommissionApproved
 	if c.Before != nil {
-		cents -= c.Before.owedCents()
+		cents -= c.Before.ledgerCents()
 		switch {
 		case cents < 0 && c.Before.Status == CommissionPaid:
 			kind = EntryClawback

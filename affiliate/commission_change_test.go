@@ -62,7 +62,7 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 				counted[change.Before.CountGroup()]--
 			}
 			counted[change.After.CountGroup()]++
-			if want := commissiontest.OwedCents(change.After); owed != want {
+			if want := commissiontest.LedgerCents(change.After); owed != want {
 				t.Fatalf("after change %+v\nthe sum of the ledger entries is %d, want %d", change, owed, want)
 			}
 			if want := commissiontest.EarnedCents(change.After); earned != want {
@@ -82,7 +82,7 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 			}
 		}
 
-		owedAtCreation := commissiontest.OwedCents(c)
+		owedAtCreation := commissiontest.LedgerCents(c)
 		check(creation, commissiontest.CreationEvents(c), affiliate.EntryCommissionApproved, owedAtCreation)
 		for _, step := range scenario.Steps {
 			step.PayoutStatus = ""

@@ -19,10 +19,10 @@ type DueCommission struct {
 	AutoApproveAt time.Time
 }
 
-// CommissionSweep counts the outcomes of one run of ApproveDueCommissions.
-type CommissionSweep struct {
+// ApprovalCounts counts the outcomes of one run of ApproveDueCommissions.
+type ApprovalCounts struct {
 	Approved int
-	// Skipped counts commissions that were no longer due after they were locked, or
+	// Skipped counts commissions that were no longer due when the job locked them, or
 	// that another transaction had locked.
 	Skipped int
 	// Failed counts internal errors. FirstFailure is the first of them.

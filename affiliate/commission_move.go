@@ -21,9 +21,11 @@ import (
 //
 // A refund of a paid commission adds a clawback to the ledger.
 //
-// rejected and refunded are final. A merchant cannot change a paid commission either. A
-// commission without hold period and without review flag may start as approved. Setting
-// or clearing a review flag and partial refunds do not change the status.
+// rejected and refunded are final. A merchant cannot approve, reject or flag a paid
+// commission either, but can assign its conversion to another participant. That claws
+// the commission back: it becomes refunded. A commission without hold period and
+// without review flag may start as approved. Setting or clearing a review flag and
+// partial refunds do not change the status.
 //
 // One function makes every move (CommissionTransition.Apply). The ledger entries, counts
 // and events of a move are computed from the commission before and after it

@@ -46,7 +46,8 @@ const (
 )
 
 // Conversion is one reported event of a buyer. Only keyed hashes of the buyer's data
-// are stored. Amounts, event type and times never change.
+// are stored. The reported amounts, the event type and the time of the event never
+// change.
 type Conversion struct {
 	ID                    ConversionID
 	Scope                 Scope
@@ -86,9 +87,9 @@ type LineItem struct {
 // FoldPromoCode returns the form in which promo codes are stored and compared.
 func FoldPromoCode(code string) string { return strings.ToLower(code) }
 
-// FoldEmail returns the form in which addresses of buyers and partners are compared:
-// lower case, without a plus sign and the text after it, and without dots if the
-// provider ignores them. ok is false if s is not an e-mail address.
+// FoldEmail returns the form in which e-mail addresses of buyers and partners are
+// compared: lower case, without a plus sign and the text after it, and without dots if
+// the provider ignores them. ok is false if s is not an e-mail address.
 func FoldEmail(s string) (local, domain string, ok bool) {
 	at := strings.LastIndexByte(s, '@')
 	if at <= 0 || at == len(s)-1 {

@@ -38,11 +38,11 @@ type Endpoint struct {
 	Version   int // increases with every change of the fields above, except Health
 }
 
-// EndpointHealth counts the outcomes of attempts since the endpoint's last success.
+// EndpointHealth describes the failures since the endpoint's last successful attempt.
 type EndpointHealth struct {
 	ConsecutiveFailures int
 	FailingSince        *time.Time // nil if the last attempt succeeded
-	DeadLetters         int
+	DeadLetters         int        // deliveries that became dead letters
 	// LastDeliveryAt is the end of the last attempt, successful or not; nil if there
 	// was no attempt.
 	LastDeliveryAt *time.Time
@@ -135,8 +135,8 @@ const (
 	// made.
 	DeliveryFailed DeliveryStatus = "failed"
 	// DeliveryDeadLettered means that there will be no more attempts: all scheduled
-	// attempts have failed, the endpoint responded with status 410, or its address must
-	// not be called.
+	// attempts have failed, the endpoint responded with status 410, or the IP address
+	// of its host must not be called.
 	DeliveryDeadLettered DeliveryStatus = "dead_lettered"
 	// DeliveryCanceled means that the endpoint was disabled or deleted while the
 	// delivery was waiting.

@@ -13,7 +13,7 @@ const apiVersion = "v1"
 
 // Event is a webhook event, as the outbox stores it. Object has the main fields of the
 // resource that the event is about, with snake_case JSON names, and a version that
-// increases with every change. It never has personal data of buyers.
+// increases with every change. Object never contains personal data of buyers.
 type Event struct {
 	ID     EventID
 	Scope  Scope

@@ -55,7 +55,8 @@ type redaction struct {
 }
 
 // fieldDepth is the number of keys in the path of a field of an event's object. The
-// keys are "data", "object" and the name of the field. Keys inside a field do not matter.
+// keys are "data", then "object" or "previous_attributes", and the name of the field.
+// Keys inside a field do not matter.
 const fieldDepth = 3
 
 // readValue reads the value at path, which is a list of keys. If personal is true, it

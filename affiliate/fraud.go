@@ -50,12 +50,12 @@ func (p FraudPolicy) actionForScore(score int) FraudAction {
 	return FraudFlagged
 }
 
-// Buyer holds data about the buyer while a decision is made. Only the hashes that
-// Conversion has are stored.
+// Buyer holds data about the buyer while a decision is made. Of the data about the
+// buyer, only the hashes in Conversion are stored.
 type Buyer struct {
-	// HasAddress reports whether an e-mail address belongs to the buyer's mailbox. It
-	// is nil if the buyer's address is unknown.
-	HasAddress func(email string) bool
+	// OwnsEmail reports whether an e-mail address belongs to the buyer's mailbox. It
+	// is nil if the buyer's e-mail address is unknown.
+	OwnsEmail func(email string) bool
 	// IPPrefix is the /24 or /48 of the buyer's IP address; empty if unknown.
 	IPPrefix string
 	// AgentHashes holds hashes of the buyer's user agent (see AgentHash), one for each
@@ -86,8 +86,9 @@ func (c Click) Traits() ClickTraits {
 	}
 }
 
-// Origin is a network and a browser with which a partner used its account. IPPrefix is
-// never a complete IP address. AgentHash is nil if the user agent is unknown.
+// Origin is a network and a browser with which a partner used its account. It is not
+// the origin of a web page (see ParseOrigin). IPPrefix is never a complete IP address.
+// AgentHash is nil if the user agent is unknown.
 type Origin struct {
 	User      UserID
 	IPPrefix  string

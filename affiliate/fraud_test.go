@@ -25,7 +25,7 @@ func TestAttribute_FraudPolicies(t *testing.T) {
 		low          = fraud.Facts{SameNetwork: true}                                // 40
 		doubtful     = fraud.Facts{SameDevice: true}                                 // 60
 		certain      = fraud.Facts{SameDevice: true, SameNetwork: true}              // 100
-		selfReferral = fraud.Facts{SameAddress: true}                                // 100, a self-referral
+		selfReferral = fraud.Facts{SameEmail: true}                                  // 100, a self-referral
 		refunded     = fraud.Facts{ExaminedConversions: 20, RefundedConversions: 10} // no score
 		both         = fraud.Facts{SameDevice: true, ExaminedConversions: 20, RefundedConversions: 10}
 	)
@@ -168,7 +168,7 @@ func TestAttribute_UsesFraudPolicyOfTheWinner(t *testing.T) {
 	strict.Participant, strict.FraudPolicy = NewID[Participant](clickedAt), FraudBlock
 	in.PromoCode = strPtr("spring10")
 	in.FoundPromoCode = &FoundPromoCode{Mode: in.Mode, Active: true, Earner: strict}
-	in.FraudFacts[strict.Participant] = fraud.Facts{SameAddress: true}
+	in.FraudFacts[strict.Participant] = fraud.Facts{SameEmail: true}
 	if d := Attribute(in); d.Reason != WhyClickMatched || len(d.Fraud) != 0 {
 		t.Errorf("click without fraud policy: reason %s and fraud signals %v, want %s and no signals", d.Reason, d.Fraud, WhyClickMatched)
 	}
@@ -179,7 +179,7 @@ func TestAttribute_UsesFraudPolicyOfTheWinner(t *testing.T) {
 }
 
 func TestAttribute_AssignedConversionIsNotCheckedForFraud(t *testing.T) {
-	in := suspectedInputs(FraudBlock, fraud.Facts{SameAddress: true})
+	in := suspectedInputs(FraudBlock, fraud.Facts{SameEmail: true})
 	in.Assigned = &in.FoundClick.Earner
 	if d := Attribute(in); d.Reason != WhyReassigned || len(d.Fraud) != 0 || d.FraudAction != "" {
 		t.Errorf("reason %s, fraud signals %v, fraud action %q; want %s, no signals and no action", d.Reason, d.Fraud, d.FraudAction, WhyReassigned)
@@ -187,7 +187,7 @@ func TestAttribute_AssignedConversionIsNotCheckedForFraud(t *testing.T) {
 }
 
 func TestAttribute_ConversionWithoutCommissionIsNotCheckedForFraud(t *testing.T) {
-	in := suspectedInputs(FraudFlag, fraud.Facts{SameAddress: true})
+	in := suspectedInputs(FraudFlag, fraud.Facts{SameEmail: true})
 	in.EventType = Signup
 	if d := Attribute(in); d.Reason != WhyRuleNotApplicable || len(d.Fraud) != 0 || d.FraudAction != "" {
 		t.Errorf("reason %s, fraud signals %v, fraud action %q; want %s, no signals and no action",

@@ -22,10 +22,10 @@ const MaxFXAge = 7 * 24 * time.Hour
 // rates.
 const fxDigits = 10
 
-// Convert converts an amount in minor units of Base, which may be a fraction, to minor
-// units of Quote. The result is rounded half away from zero. The conversion rounds only
-// at this point. ok is false if Rate is not a positive decimal number or if the result
-// does not fit into 64 bits.
+// Convert converts an amount from minor units of Base to minor units of Quote. The
+// amount may be a fraction of a minor unit. The result is rounded half away from zero.
+// The conversion rounds only at this point. ok is false if Rate is not a positive
+// decimal number or if the result does not fit into 64 bits.
 func (r FXRate) Convert(amount *big.Rat) (cents int64, ok bool) {
 	rate, ok := r.ratio()
 	if !ok {

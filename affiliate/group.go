@@ -29,7 +29,7 @@ type GroupPatch struct {
 // Check returns the violations of the patch that do not depend on the group.
 func (p GroupPatch) Check() Violations {
 	var found Violations
-	if p.Name.Given && p.Name.or("", "") == "" {
+	if p.Name.Given && p.Name.apply("", "") == "" {
 		found.Add("name", IsRequired)
 	}
 	if p.Bps.hasValue() && p.FlatCents.hasValue() {
@@ -42,8 +42,8 @@ func (p GroupPatch) Check() Violations {
 // VALIDATION_ERROR.
 func (g Group) Patch(patch GroupPatch) (Group, error) {
 	found := patch.Check()
-	g.Name = patch.Name.or(g.Name, "")
-	rate := Rate{Bps: patch.Bps.orNil(g.Rate.Bps), FlatCents: patch.FlatCents.orNil(g.Rate.FlatCents)}
+	g.Name = patch.Name.apply(g.Name, "")
+	rate := Rate{Bps: patch.Bps.applyOptional(g.Rate.Bps), FlatCents: patch.FlatCents.applyOptional(g.Rate.FlatCents)}
 	switch {
 	case patch.Bps.hasValue():
 		rate.FlatCents = nil

@@ -9,7 +9,8 @@ import "time"
 // once, and it may run after a newer job of the same kind.
 type Job interface{ Kind() string }
 
-// SyncDirectory is the job that updates the edge directory. It updates one programme
+// SyncDirectory is the job that updates the edge directory, which is the list of public
+// keys and codes that collectors read from Redis. It updates one programme
 // with all its codes if Program is set, the codes of one participant if Participant is
 // set, and the workspace's public keys if neither is set.
 type SyncDirectory struct {
@@ -29,8 +30,8 @@ func (SyncDirectory) Kind() string { return "sync_directory" }
 // their reports named has arrived after the reports.
 type AttributeLateClick struct{ AwaitedClick }
 
-// AwaitedClick identifies a click that conversions name and that is not stored, or was
-// not stored when the conversions were recorded.
+// AwaitedClick identifies a click that was not stored yet when conversions that name it
+// were recorded. It may have been stored since then.
 type AwaitedClick struct {
 	Workspace WorkspaceID `json:"workspace"`
 	Click     ClickID     `json:"click"`

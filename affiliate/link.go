@@ -96,19 +96,19 @@ func (l Link) Patch(patch LinkPatch, domains []string) (Link, error) {
 	if patch.Destination.hasValue() && !AllowedDestination(domains, *patch.Destination.Value) {
 		return l, forbiddenDestination()
 	}
-	l.Destination = patch.Destination.orNil(l.Destination)
+	l.Destination = patch.Destination.applyOptional(l.Destination)
 	if l.Destination == nil && !l.IsDefault {
 		return l, Invalid("destination_url", "is required for every link except the default link")
 	}
-	l.SubID = patch.SubID.or(l.SubID, "")
+	l.SubID = patch.SubID.apply(l.SubID, "")
 	if patch.UTM.Reset {
 		l.UTM = UTM{}
 	}
-	l.UTM.Source = patch.UTM.Source.or(l.UTM.Source, "")
-	l.UTM.Medium = patch.UTM.Medium.or(l.UTM.Medium, "")
-	l.UTM.Campaign = patch.UTM.Campaign.or(l.UTM.Campaign, "")
-	l.UTM.Term = patch.UTM.Term.or(l.UTM.Term, "")
-	l.UTM.Content = patch.UTM.Content.or(l.UTM.Content, "")
+	l.UTM.Source = patch.UTM.Source.apply(l.UTM.Source, "")
+	l.UTM.Medium = patch.UTM.Medium.apply(l.UTM.Medium, "")
+	l.UTM.Campaign = patch.UTM.Campaign.apply(l.UTM.Campaign, "")
+	l.UTM.Term = patch.UTM.Term.apply(l.UTM.Term, "")
+	l.UTM.Content = patch.UTM.Content.apply(l.UTM.Content, "")
 	return l, nil
 }
 

@@ -179,14 +179,14 @@ type ParticipantPatch struct {
 // Patch returns p with the changes of patch. It does not check that the group belongs
 // to the programme or that the code is free. The database checks both.
 func (p Participant) Patch(patch ParticipantPatch) Participant {
-	p.Note = patch.Note.orNil(p.Note)
+	p.Note = patch.Note.applyOptional(p.Note)
 	if p.Note != nil && *p.Note == "" {
 		p.Note = nil
 	}
-	p.Tags = patch.Tags.or(p.Tags, []string{})
-	p.Group = patch.Group.orNil(p.Group)
-	p.Override = patch.Override.orNil(p.Override)
-	p.ReferralCode = patch.ReferralCode.or(p.ReferralCode, p.ReferralCode)
+	p.Tags = patch.Tags.apply(p.Tags, []string{})
+	p.Group = patch.Group.applyOptional(p.Group)
+	p.Override = patch.Override.applyOptional(p.Override)
+	p.ReferralCode = patch.ReferralCode.apply(p.ReferralCode, p.ReferralCode)
 	return p
 }
 
@@ -284,8 +284,8 @@ type ReferralTarget struct {
 	// Link is the link to which the code belongs. An alias, which is a former code of
 	// the participant, belongs to the default link.
 	Link ShortLink
-	// Discount is the participant's newest promo code that can be used; nil if there is
-	// none.
+	// Discount is the newest of those promo codes of the participant that can still be
+	// used; nil if there is none.
 	Discount *Discount
 }
 

@@ -101,13 +101,13 @@ type PartnerProfilePatch struct {
 
 // Patch returns p with the changes of patch. Errors: VALIDATION_ERROR.
 func (p PartnerProfile) Patch(patch PartnerProfilePatch) (PartnerProfile, error) {
-	p.Name = patch.Name.or(p.Name, "")
+	p.Name = patch.Name.apply(p.Name, "")
 	if p.Name == "" {
 		return p, Invalid("name", IsRequired)
 	}
-	p.Country = patch.Country.orNil(p.Country)
-	p.CompanyName = patch.CompanyName.orNil(p.CompanyName)
-	p.WebsiteURL = patch.WebsiteURL.orNil(p.WebsiteURL)
+	p.Country = patch.Country.applyOptional(p.Country)
+	p.CompanyName = patch.CompanyName.applyOptional(p.CompanyName)
+	p.WebsiteURL = patch.WebsiteURL.applyOptional(p.WebsiteURL)
 	return p, nil
 }
 

@@ -118,7 +118,7 @@ func loadZone(name string) (*time.Location, bool) {
 // startOfDay returns the first instant of a day in a zone. day is the date at 00:00 UTC.
 //
 // The first instant is not always midnight. If the zone skipped midnight, the day starts
-// at 01:00. If midnight occurred twice, the day starts at the first one. If the zone
+// at 01:00. If midnight occurred twice, the day starts at the first midnight. If the zone
 // skipped the whole day, the day starts and ends when the next day starts. With this
 // definition, days follow each other without gap or overlap.
 func startOfDay(day time.Time, zone *time.Location) time.Time {

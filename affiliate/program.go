@@ -141,26 +141,26 @@ type ProgramPatch struct {
 // the name. Errors: VALIDATION_ERROR.
 func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	var found Violations
-	p.Name = patch.Name.or(p.Name, "")
+	p.Name = patch.Name.apply(p.Name, "")
 	if p.Name == "" {
 		found.Add("name", IsRequired)
 	}
-	p.Slug = patch.Slug.or(p.Slug, "")
-	p.Description = patch.Description.orNil(p.Description)
-	p.WebsiteURL = patch.WebsiteURL.orNil(p.WebsiteURL)
-	p.AllowedDomains = patch.AllowedDomains.or(p.AllowedDomains, []string{})
-	p.LandingURL = patch.LandingURL.orNil(p.LandingURL)
-	p.WindowDays = patch.WindowDays.or(p.WindowDays, DefaultWindowDays)
-	p.Model = patch.Model.or(p.Model, DefaultModel)
-	p.Precedence = patch.Precedence.or(p.Precedence, DefaultPrecedence)
-	p.LinkParam = patch.LinkParam.or(p.LinkParam, DefaultLinkParam)
-	p.AutoApprovePartners = patch.AutoApprovePartners.or(p.AutoApprovePartners, false)
-	p.IsPublic = patch.IsPublic.or(p.IsPublic, true)
-	p.MinPayoutCents = patch.MinPayoutCents.or(p.MinPayoutCents, 0)
-	p.PayoutTermDays = patch.PayoutTermDays.or(p.PayoutTermDays, 0)
-	p.FraudPolicy = patch.FraudPolicy.or(p.FraudPolicy, DefaultFraudPolicy)
-	p.TermsURL = patch.TermsURL.orNil(p.TermsURL)
-	if p.Currency = patch.Currency.or(p.Currency, ""); patch.Currency.Given && p.Currency == "" {
+	p.Slug = patch.Slug.apply(p.Slug, "")
+	p.Description = patch.Description.applyOptional(p.Description)
+	p.WebsiteURL = patch.WebsiteURL.applyOptional(p.WebsiteURL)
+	p.AllowedDomains = patch.AllowedDomains.apply(p.AllowedDomains, []string{})
+	p.LandingURL = patch.LandingURL.applyOptional(p.LandingURL)
+	p.WindowDays = patch.WindowDays.apply(p.WindowDays, DefaultWindowDays)
+	p.Model = patch.Model.apply(p.Model, DefaultModel)
+	p.Precedence = patch.Precedence.apply(p.Precedence, DefaultPrecedence)
+	p.LinkParam = patch.LinkParam.apply(p.LinkParam, DefaultLinkParam)
+	p.AutoApprovePartners = patch.AutoApprovePartners.apply(p.AutoApprovePartners, false)
+	p.IsPublic = patch.IsPublic.apply(p.IsPublic, true)
+	p.MinPayoutCents = patch.MinPayoutCents.apply(p.MinPayoutCents, 0)
+	p.PayoutTermDays = patch.PayoutTermDays.apply(p.PayoutTermDays, 0)
+	p.FraudPolicy = patch.FraudPolicy.apply(p.FraudPolicy, DefaultFraudPolicy)
+	p.TermsURL = patch.TermsURL.applyOptional(p.TermsURL)
+	if p.Currency = patch.Currency.apply(p.Currency, ""); patch.Currency.Given && p.Currency == "" {
 		found.Add("currency", IsRequired)
 	}
 

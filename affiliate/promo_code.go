@@ -95,10 +95,10 @@ type PromoCodePatch struct {
 
 // Patch returns p with the changes of patch. The caller sets UpdatedAt and Version.
 func (p PromoCode) Patch(patch PromoCodePatch) PromoCode {
-	p.Active = patch.Active.or(p.Active, false)
-	p.MaxRedemptions = patch.MaxRedemptions.orNil(p.MaxRedemptions)
-	p.ExpiresAt = patch.ExpiresAt.orNil(p.ExpiresAt)
-	return p.WithSync(patch.Sync.or(p.Sync, false))
+	p.Active = patch.Active.apply(p.Active, false)
+	p.MaxRedemptions = patch.MaxRedemptions.applyOptional(p.MaxRedemptions)
+	p.ExpiresAt = patch.ExpiresAt.applyOptional(p.ExpiresAt)
+	return p.WithSync(patch.Sync.apply(p.Sync, false))
 }
 
 // WithSync returns p with synchronisation enabled or disabled. If synchronisation was

@@ -54,9 +54,9 @@ type Reattribution struct {
 	Conversion    Conversion // with its new version
 	Decision      Decision
 	NewCommission *Commission // commission of Decision, not yet lowered by refunds; nil if nothing is earned
-	// Changes holds the change of the previous decision's commission, if that decision
-	// has a commission. Then it holds the changes that create NewCommission and lower it
-	// by the earlier refunds.
+	// Changes holds, in this order: the change of the previous decision's commission, if
+	// that decision has a commission, and the changes that create NewCommission and
+	// lower it by the earlier refunds.
 	Changes []CommissionChange
 	Binding *Binding    // the customer's new binding; nil if it does not change
 	Recount []ProgramID // programmes in which the customer's payments must be counted again
@@ -64,7 +64,8 @@ type Reattribution struct {
 	Audit   AuditLine
 }
 
-// Reattribute returns the effects of replacing the current decision with d. commission is the commission of d; nil if nothing is earned. reason is the text that the person
+// Reattribute returns the effects of replacing the current decision with d. commission
+// is the commission of d; nil if nothing is earned. reason is the text that the person
 // entered.
 func (a LockedAttribution) Reattribute(d Decision, commission *Commission, by Actor, at time.Time, reason string) (Reattribution, error) {
 	if !d.Attributed {

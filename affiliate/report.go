@@ -6,8 +6,8 @@ import (
 )
 
 // DecideFunc makes a decision from the inputs that were found in the database. It returns
-// the decision and its commission; nil if nothing is earned. It may be called more than
-// once for one report, because transactions are repeated.
+// the decision and its commission, which is nil if nothing is earned. It may be called
+// more than once for one report, because a transaction that fails is tried again.
 type DecideFunc = func(found AttributionInputs) (Decision, *Commission, error)
 
 // Report is a request to attribute and record a conversion.

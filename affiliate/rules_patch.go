@@ -44,25 +44,26 @@ func (p RulesPatch) Check() Violations {
 
 // Patch returns r with the changes of patch. A patch that changes the type must set the
 // rate or amount of the new type. The rate or amount of the old type is removed. A patch
-// must not set the rate or amount of a type that the rules do not have.
+// must not set the flat amount if the resulting type is percentage, or the rate if it is
+// flat.
 func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 	var found Violations
 	if patch.Reset {
 		r = DefaultRules()
 	}
 	before, defaults := r.Type, DefaultRules()
-	r.Type = patch.Type.or(r.Type, defaults.Type)
-	r.HoldDays = patch.HoldDays.or(r.HoldDays, defaults.HoldDays)
-	r.AutoApproval = patch.AutoApproval.or(r.AutoApproval, defaults.AutoApproval)
-	r.NetBasis = patch.NetBasis.or(r.NetBasis, defaults.NetBasis)
+	r.Type = patch.Type.apply(r.Type, defaults.Type)
+	r.HoldDays = patch.HoldDays.apply(r.HoldDays, defaults.HoldDays)
+	r.AutoApproval = patch.AutoApproval.apply(r.AutoApproval, defaults.AutoApproval)
+	r.NetBasis = patch.NetBasis.apply(r.NetBasis, defaults.NetBasis)
 	r.Recurring = r.Recurring.patch(patch.Recurring, &found)
-	r.LaterRateBps = patch.LaterRateBps.orNil(r.LaterRateBps)
-	r.MinOrderCents = patch.MinOrderCents.orNil(r.MinOrderCents)
-	r.CapCents = patch.CapCents.orNil(r.CapCents)
+	r.LaterRateBps = patch.LaterRateBps.applyOptional(r.LaterRateBps)
+	r.MinOrderCents = patch.MinOrderCents.applyOptional(r.MinOrderCents)
+	r.CapCents = patch.CapCents.applyOptional(r.CapCents)
 	patch.checkLists(&found)
-	r.Tiers = sortTiers(patch.Tiers.or(r.Tiers, nil))
-	r.Products = nilIfEmpty(patch.Products.or(r.Products, nil))
-	r.Events = nilIfEmpty(patch.Events.or(r.Events, nil))
+	r.Tiers = sortTiers(patch.Tiers.apply(r.Tiers, nil))
+	r.Products = nilIfEmpty(patch.Products.apply(r.Products, nil))
+	r.Events = nilIfEmpty(patch.Events.apply(r.Events, nil))
 
 	if r.Type != before {
 		r.RateBps, r.FlatCents = nil, nil
@@ -70,7 +71,7 @@ func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 	const rate, flat = "commission_rules.percentage", "commission_rules.flat_amount_cents"
 	switch r.Type {
 	case Percentage:
-		r.RateBps, r.FlatCents = patch.RateBps.orNil(r.RateBps), nil
+		r.RateBps, r.FlatCents = patch.RateBps.applyOptional(r.RateBps), nil
 		if r.RateBps == nil {
 			found.Add(rate, "is required when {commission_rules.commission_type} is percentage")
 		}
@@ -78,7 +79,7 @@ func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 			found.Add(flat, "must be absent when {commission_rules.commission_type} is percentage")
 		}
 	case Flat:
-		r.RateBps, r.FlatCents = nil, patch.FlatCents.orNil(r.FlatCents)
+		r.RateBps, r.FlatCents = nil, patch.FlatCents.applyOptional(r.FlatCents)
 		if r.FlatCents == nil {
 			found.Add(flat, "is required when {commission_rules.commission_type} is flat")
 		}
@@ -96,9 +97,9 @@ func (r Recurring) patch(patch RecurringPatch, found *Violations) Recurring {
 	if patch.Reset {
 		r = Recurring{}
 	}
-	r.FirstPaymentOnly = patch.FirstPaymentOnly.or(r.FirstPaymentOnly, false)
-	r.MaxMonths = patch.MaxMonths.orNil(r.MaxMonths)
-	r.MaxPayments = patch.MaxPayments.orNil(r.MaxPayments)
+	r.FirstPaymentOnly = patch.FirstPaymentOnly.apply(r.FirstPaymentOnly, false)
+	r.MaxMonths = patch.MaxMonths.applyOptional(r.MaxMonths)
+	r.MaxPayments = patch.MaxPayments.applyOptional(r.MaxPayments)
 	if !r.FirstPaymentOnly {
 		return r
 	}
@@ -115,9 +116,9 @@ func (r Recurring) patch(patch RecurringPatch, found *Violations) Recurring {
 // checkLists adds the violations of the lists in the patch. They do not depend on the
 // rules, because a list in a patch replaces the whole list.
 func (p RulesPatch) checkLists(found *Violations) {
-	checkTiers(p.Tiers.or(nil, nil), found)
+	checkTiers(p.Tiers.apply(nil, nil), found)
 	products := map[string]bool{}
-	for i, product := range p.Products.or(nil, nil) {
+	for i, product := range p.Products.apply(nil, nil) {
 		path := fmt.Sprintf("commission_rules.products[%d].", i)
 		product.Check(path, found)
 		if products[product.ProductID] {
@@ -126,7 +127,7 @@ func (p RulesPatch) checkLists(found *Violations) {
 		products[product.ProductID] = true
 	}
 	events := map[EventType]bool{}
-	for i, event := range p.Events.or(nil, nil) {
+	for i, event := range p.Events.apply(nil, nil) {
 		path := fmt.Sprintf("commission_rules.events[%d].", i)
 		if event.Rate != (Rate{}) {
 			event.Check(path, found)

@@ -90,8 +90,9 @@ func hasValidLists(r Rules) bool {
 		len(products) == len(r.Products) && len(events) == len(r.Events)
 }
 
-// Patched rules must be valid: only the rate or amount of their type is set. Applying
-// the same patch again must not change them.
+// The test applies random patches. The resulting rules must be valid: rules of the type
+// percentage have no flat amount, and rules of the type flat have no rate. Applying the
+// same patch again must not change the rules.
 func TestRules_PatchKeepsRulesValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := DefaultRules()

@@ -53,7 +53,7 @@ type RefreshToken struct {
 // LoginAttempt is an attempt to log in. It counts as failed until a session is created.
 type LoginAttempt struct {
 	ID LoginAttemptID
-	// Subject is a digest of the account's kind and address.
+	// Subject is a digest of the account's kind and e-mail address.
 	Subject []byte
 	At      time.Time
 }

@@ -13,7 +13,7 @@ type StatsDelta struct {
 	Participant     ParticipantID
 	Link            *LinkID
 	At              time.Time // decides to which hour the delta belongs
-	Currency        string    // empty without amounts
+	Currency        string    // empty if there are no amounts
 	Clicks          int64
 	Signups         int64
 	Conversions     int64
@@ -21,9 +21,9 @@ type StatsDelta struct {
 	CommissionCents int64
 }
 
-// StatsDeltas returns the deltas that add a conversion to the counts of the participant
-// and link to which d attributes it. Refunded revenue is not included. A commission in
-// another currency than the sale has a delta of its own.
+// StatsDeltas returns the deltas that add the conversion c to the counts of d.Participant
+// and d.Link. The revenue does not include the refunded part. If the commission is in
+// another currency than the sale, it has a separate delta.
 func (d Decision) StatsDeltas(c Conversion, commission *Commission) []StatsDelta {
 	conversionDelta := StatsDelta{
 		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: d.DecidedAt, Conversions: 1,

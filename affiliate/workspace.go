@@ -80,13 +80,13 @@ func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 		{"currency", &w.Currency, patch.Currency},
 		{"timezone", &w.Timezone, patch.Timezone},
 	} {
-		if *field.value = field.change.or(*field.value, ""); *field.value == "" {
+		if *field.value = field.change.apply(*field.value, ""); *field.value == "" {
 			found.Add(field.name, IsRequired)
 		}
 	}
-	w.AllowedOrigins = patch.AllowedOrigins.or(w.AllowedOrigins, []string{})
-	w.OriginPolicy = patch.OriginPolicy.or(w.OriginPolicy, ObserveOrigins)
-	w.TestMailRedirect = patch.TestMailRedirect.orNil(w.TestMailRedirect)
+	w.AllowedOrigins = patch.AllowedOrigins.apply(w.AllowedOrigins, []string{})
+	w.OriginPolicy = patch.OriginPolicy.apply(w.OriginPolicy, ObserveOrigins)
+	w.TestMailRedirect = patch.TestMailRedirect.applyOptional(w.TestMailRedirect)
 	if w.OriginPolicy == EnforceOrigins && len(w.AllowedOrigins) == 0 {
 		found.Add("origin_policy", "must not be enforce while {allowed_origins} is empty")
 	}

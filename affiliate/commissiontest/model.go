@@ -99,7 +99,7 @@ func Expected(c affiliate.Commission, t affiliate.CommissionTransition) Outcome 
 		after.Payout = nil
 	}
 	after.Version, after.UpdatedAt = c.Version+1, t.At
-	switch out.EntryCents = OwedCents(*after) - OwedCents(c); {
+	switch out.EntryCents = LedgerCents(*after) - LedgerCents(c); {
 	case out.EntryCents > 0:
 		out.Entry = affiliate.EntryCommissionApproved
 	case out.EntryCents < 0 && c.Status == paid:
@@ -203,8 +203,8 @@ func CreationEvents(c affiliate.Commission) []affiliate.EventName {
 	return events
 }
 
-// OwedCents returns the part of a commission that is in the ledger, in minor units.
-func OwedCents(c affiliate.Commission) int64 {
+// LedgerCents returns the part of a commission that is in the ledger, in minor units.
+func LedgerCents(c affiliate.Commission) int64 {
 	switch c.Status {
 	case approved, paid:
 		return c.AmountCents

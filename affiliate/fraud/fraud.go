@@ -29,9 +29,9 @@ const (
 // conversion is attributed. The zero value of a field means that the fact is not known.
 // No rule fires because of an unknown fact.
 type Facts struct {
-	// SameAddress says that the buyer and the partner have the same e-mail address.
+	// SameEmail says that the buyer and the partner have the same e-mail address.
 	// Case, text after a plus sign, and dots in Gmail addresses are ignored.
-	SameAddress bool
+	SameEmail bool
 	// BuyerDomain and PartnerDomain are the domains of the e-mail addresses, in lower
 	// case.
 	BuyerDomain   string

@@ -25,7 +25,7 @@ func TestEvaluate_RuleFiresOnlyOnItsFacts(t *testing.T) {
 	}{
 		"nothing is known":                            {Facts{}, nil},
 		"an ordinary click":                           {Facts{Click: ordinaryClick(), ConversionsInHour: 1}, nil},
-		"the partner's address":                       {Facts{SameAddress: true}, []string{"self_referral_email"}},
+		"the partner's address":                       {Facts{SameEmail: true}, []string{"self_referral_email"}},
 		"the domain of the partner":                   {Facts{BuyerDomain: "shop.example", PartnerDomain: "shop.example"}, []string{"self_referral_domain"}},
 		"another domain":                              {Facts{BuyerDomain: "shop.example", PartnerDomain: "other.example"}, nil},
 		"no e-mail addresses":                         {Facts{BuyerDomain: "", PartnerDomain: ""}, nil},
@@ -101,7 +101,7 @@ func TestEvaluate_ScoreIsLimitedTo100(t *testing.T) {
 		"no rule":             {Facts{}, 0, false, false},
 		"two rules":           {Facts{SameNetwork: true, BuyerDomain: "yopmail.com"}, 70, false, false},
 		"exactly a hundred":   {Facts{SameNetwork: true, SameDevice: true}, 100, false, false},
-		"more than a hundred": {Facts{SameAddress: true, SameDevice: true, BuyerDomain: "a.example", PartnerDomain: "a.example"}, 100, true, false},
+		"more than a hundred": {Facts{SameEmail: true, SameDevice: true, BuyerDomain: "a.example", PartnerDomain: "a.example"}, 100, true, false},
 		"same domain":         {Facts{BuyerDomain: "a.example", PartnerDomain: "a.example"}, 60, true, false},
 		"review only":         {Facts{ExaminedConversions: 20, RefundedConversions: 20}, 0, false, true},
 		"review and a score":  {Facts{ExaminedConversions: 20, RefundedConversions: 20, SameNetwork: true}, 40, false, true},

@@ -35,10 +35,10 @@ type Backlog struct {
 	// unstored holds the due times of the deliveries that are being attempted, or whose
 	// outcome is not stored yet.
 	unstored map[affiliate.DeliveryID]time.Time
-	// from is the due time at which the next read begins. Every delivery due before
-	// from is already in ready or in unstored.
-	from time.Time
-	more bool // there may be due deliveries that were not read
+	// nextReadFrom is the due time at which the next read begins. Every delivery due
+	// before nextReadFrom is already in ready or in unstored.
+	nextReadFrom  time.Time
+	mayHaveUnread bool // there may be due deliveries that were not read
 
 	reading   bool
 	readBegan time.Time
@@ -56,20 +56,20 @@ type readyDelivery struct {
 
 // NewBacklog returns the backlog of an endpoint before the first read.
 func NewBacklog() Backlog {
-	return Backlog{more: true, unstored: map[affiliate.DeliveryID]time.Time{}, storedDuringRead: map[affiliate.DeliveryID]bool{}}
+	return Backlog{mayHaveUnread: true, unstored: map[affiliate.DeliveryID]time.Time{}, storedDuringRead: map[affiliate.DeliveryID]bool{}}
 }
 
 // MarkMore records that there may be new due deliveries.
-func (b *Backlog) MarkMore() { b.more = true }
+func (b *Backlog) MarkMore() { b.mayHaveUnread = true }
 
 // HasMore reports whether there may be due deliveries that were not read.
-func (b *Backlog) HasMore() bool { return b.more }
+func (b *Backlog) HasMore() bool { return b.mayHaveUnread }
 
 // Rewind makes the next read begin with the oldest due delivery.
-func (b *Backlog) Rewind() { b.from, b.more = time.Time{}, true }
+func (b *Backlog) Rewind() { b.nextReadFrom, b.mayHaveUnread = time.Time{}, true }
 
 // NeedsRead reports whether a read should begin.
-func (b *Backlog) NeedsRead() bool { return b.more && !b.reading && len(b.ready) < readBelow }
+func (b *Backlog) NeedsRead() bool { return b.mayHaveUnread && !b.reading && len(b.ready) < readBelow }
 
 // Reading reports whether a read is in progress.
 func (b *Backlog) Reading() bool { return b.reading }
@@ -78,18 +78,18 @@ func (b *Backlog) Reading() bool { return b.reading }
 // number of deliveries. The number includes deliveries that the backlog already knows,
 // because the read returns them again.
 func (b *Backlog) BeginRead(now time.Time) (from time.Time, limit int) {
-	b.more, b.reading, b.readBegan, b.readFrom, b.readLimit = false, true, now, b.from, readBlock
+	b.mayHaveUnread, b.reading, b.readBegan, b.readFrom, b.readLimit = false, true, now, b.nextReadFrom, readBlock
 	for _, d := range b.ready {
 		b.countKnown(d.DueAt)
 	}
 	for _, dueAt := range b.unstored {
 		b.countKnown(dueAt)
 	}
-	return b.from, b.readLimit
+	return b.nextReadFrom, b.readLimit
 }
 
 func (b *Backlog) countKnown(dueAt time.Time) {
-	if !dueAt.Before(b.from) {
+	if !dueAt.Before(b.nextReadFrom) {
 		b.readLimit++
 	}
 }
@@ -114,10 +114,10 @@ func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
 	if isFull && last.Before(next) {
 		next = last
 	}
-	if !b.from.Before(b.readFrom) { // neither Drop nor Rewind was called during the read
-		b.from = next
+	if !b.nextReadFrom.Before(b.readFrom) { // neither Drop nor Rewind was called during the read
+		b.nextReadFrom = next
 	}
-	b.reading, b.more = false, b.more || isFull
+	b.reading, b.mayHaveUnread = false, b.mayHaveUnread || isFull
 	clear(b.storedDuringRead)
 	slices.SortStableFunc(b.ready, func(a, b readyDelivery) int { return a.DueAt.Compare(b.DueAt) })
 }
@@ -133,10 +133,10 @@ func (b *Backlog) Ready(now time.Time) bool {
 
 // Drop removes the ready deliveries. The next read returns them again.
 func (b *Backlog) Drop() {
-	if len(b.ready) > 0 && b.ready[0].DueAt.Before(b.from) {
-		b.from = b.ready[0].DueAt
+	if len(b.ready) > 0 && b.ready[0].DueAt.Before(b.nextReadFrom) {
+		b.nextReadFrom = b.ready[0].DueAt
 	}
-	b.ready, b.more = nil, true
+	b.ready, b.mayHaveUnread = nil, true
 }
 
 // Next removes and returns the delivery to attempt now. Ready must have returned true.
@@ -154,13 +154,13 @@ func (b *Backlog) Stored(r AttemptResult) {
 	if b.reading {
 		b.storedDuringRead[r.Delivery.ID] = true
 	}
-	b.more = b.more || !r.Outcome.Succeeded() || r.Delivery.State.RequestedAttempts > 0
+	b.mayHaveUnread = b.mayHaveUnread || !r.Outcome.Succeeded() || r.Delivery.State.RequestedAttempts > 0
 }
 
 // Empty reports whether the backlog has nothing to do: no delivery is ready or being
 // attempted, and no read is in progress or needed.
 func (b *Backlog) Empty() bool {
-	return len(b.ready) == 0 && len(b.unstored) == 0 && !b.reading && !b.more
+	return len(b.ready) == 0 && len(b.unstored) == 0 && !b.reading && !b.mayHaveUnread
 }
 
 // Unstored returns the number of deliveries that are being attempted or whose outcome

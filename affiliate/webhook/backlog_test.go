@@ -102,8 +102,8 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 					known[d.ID] = true
 				}
 				for _, d := range queue {
-					if !known[d.ID] && d.DueAt.Before(b.from) {
-						t.Fatalf("the next read would miss delivery %s: it is due at %v, and the read begins at %v", d.ID, d.DueAt, b.from)
+					if !known[d.ID] && d.DueAt.Before(b.nextReadFrom) {
+						t.Fatalf("the next read would miss delivery %s: it is due at %v, and the read begins at %v", d.ID, d.DueAt, b.nextReadFrom)
 					}
 				}
 				if b.Unstored() != len(inFlight)+len(ended) {

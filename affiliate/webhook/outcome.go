@@ -86,9 +86,9 @@ func failedTooLong(h affiliate.EndpointHealth) bool {
 	return h.FailingSince != nil && h.LastDeliveryAt.Sub(*h.FailingSince) >= disableAfter && h.DeadLetters >= disableDeadLetters
 }
 
-// maxExtra is the greatest number of requested attempts of one delivery that can wait to
-// be made.
-const maxExtra = 100
+// maxRequestedAttempts is the greatest number of requested attempts of one delivery
+// that can wait to be made.
+const maxRequestedAttempts = 100
 
 // LockedDelivery is a delivery that a transaction has locked.
 type LockedDelivery struct {
@@ -113,6 +113,6 @@ func (d LockedDelivery) Retry(e affiliate.Endpoint, at time.Time) LockedDelivery
 		}
 	}
 	d.Epoch, d.DueAt = e.Epoch, &at
-	d.State.RequestedAttempts = min(d.State.RequestedAttempts+1, maxExtra)
+	d.State.RequestedAttempts = min(d.State.RequestedAttempts+1, maxRequestedAttempts)
 	return d
 }

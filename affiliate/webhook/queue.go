@@ -23,8 +23,8 @@ type Target struct {
 	NextDue *time.Time
 }
 
-// Read is a request for due deliveries of one endpoint.
-type Read struct {
+// ReadRequest is a request for due deliveries of one endpoint.
+type ReadRequest struct {
 	Key affiliate.EndpointKey
 	// From is the earliest due time to read. The sender already knows all deliveries
 	// that were due before From.

@@ -74,8 +74,8 @@ func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[affiliate.ApproveDu
 // the same time. A commission that cannot be approved does not count towards limit, and
 // the next sweep tries to approve it again. If ApproveDue returns an error, the
 // commissions that it has approved before the error stay approved.
-func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (affiliate.CommissionSweep, error) {
-	var sweep affiliate.CommissionSweep
+func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (affiliate.ApprovalCounts, error) {
+	var sweep affiliate.ApprovalCounts
 	var cursor affiliate.DueCommission
 	for sweep.Approved < limit {
 		due, err := store.DueCommissions(ctx, now, cursor, limit-sweep.Approved)

@@ -64,7 +64,7 @@ func (h hasher) agents(agent string, now time.Time) [][]byte {
 func (h hasher) buyer(c affiliate.Conversion) affiliate.Buyer {
 	var b affiliate.Buyer
 	if c.CustomerEmailHash != nil {
-		b.HasAddress = func(email string) bool {
+		b.OwnsEmail = func(email string) bool {
 			hash, _, ok := h.email(c.Scope.Workspace, email)
 			return ok && hmac.Equal(hash, c.CustomerEmailHash)
 		}

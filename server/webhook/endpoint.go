@@ -159,7 +159,7 @@ func (e *servedEndpoint) requestRead(now time.Time) {
 	}
 	from, limit := e.backlog.BeginRead(now)
 	e.reader.request(readRequest{
-		read:  webhook.Read{Key: e.key, From: from, Limit: limit},
+		read:  webhook.ReadRequest{Key: e.key, From: from, Limit: limit},
 		reply: func(p readResult) { e.post(func() { e.applyRead(p) }) },
 	})
 }

@@ -25,7 +25,7 @@ type reader struct {
 // readRequest is an endpoint's request for its due deliveries. The reader calls reply
 // once, in the reader's goroutine.
 type readRequest struct {
-	read  webhook.Read
+	read  webhook.ReadRequest
 	reply func(readResult)
 }
 
@@ -56,7 +56,7 @@ func (r *reader) run(ctx context.Context) {
 func (r *reader) read(ctx context.Context, requests []readRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	reads := make([]webhook.Read, len(requests))
+	reads := make([]webhook.ReadRequest, len(requests))
 	for i, request := range requests {
 		reads[i] = request.read
 	}

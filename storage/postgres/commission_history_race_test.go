@@ -175,7 +175,7 @@ func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
 		}
 
 		c = f.newDue(of)
-		swept := make(chan affiliate.CommissionSweep, 2)
+		swept := make(chan affiliate.ApprovalCounts, 2)
 		o = f.race(2, f.moveFunc(c, affiliate.MoveApprove), func() error {
 			sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 10)
 			swept <- sweep

@@ -54,7 +54,7 @@ func (f *modelFixture) create(initial affiliate.Commission, of pgtest.Participan
 	})
 	stored := &modelCommission{Commission: c, earned: commissiontest.EarnedCents(c)}
 	stored.history = append(stored.history, fmt.Sprintf("1: → %s, %d, system, ", c.Status, c.AmountCents))
-	if cents := commissiontest.OwedCents(c); cents != 0 {
+	if cents := commissiontest.LedgerCents(c); cents != 0 {
 		stored.entries = append(stored.entries, fmt.Sprintf("commission_approved %d", cents))
 	}
 	for _, name := range commissiontest.CreationEvents(c) {
@@ -101,7 +101,7 @@ func (f *modelFixture) check() {
 	for _, c := range f.all {
 		f.checkOne(c)
 		account := c.Participant.String() + " " + c.Currency
-		balances[account] += commissiontest.OwedCents(c.Commission)
+		balances[account] += commissiontest.LedgerCents(c.Commission)
 		deltas[account] += c.earned
 		for grain, starts := range map[string]string{"ever": "0001-01-01", "month": c.CreatedAt.Format("2006-01") + "-01", "day": c.CreatedAt.Format(time.DateOnly)} {
 			group := fmt.Sprintf("%s %s %s %v %s", grain, starts, c.Status, c.NeedsReview, c.Currency)

@@ -134,7 +134,7 @@ func TestApproveDue_AgreesWithDueForApproval(t *testing.T) {
 	if n := f.Count(`select count(*) from audit_log`); n != 0 {
 		t.Errorf("the audit log has %d entries of automatic approvals, want 0", n)
 	}
-	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), total); err != nil || sweep != (affiliate.CommissionSweep{}) {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), total); err != nil || sweep != (affiliate.ApprovalCounts{}) {
 		t.Errorf("a second sweep returned %+v, %v, want no approvals", sweep, err)
 	}
 }
@@ -154,7 +154,7 @@ func TestApproveDue_IsLimitedAndContinuesAfterFailures(t *testing.T) {
 			})
 		}
 	}
-	for i, want := range []affiliate.CommissionSweep{{Approved: 3, Failed: 4}, {Approved: 3, Failed: 4}, {Approved: 2, Failed: 4}, {Failed: 4}} {
+	for i, want := range []affiliate.ApprovalCounts{{Approved: 3, Failed: 4}, {Approved: 3, Failed: 4}, {Approved: 2, Failed: 4}, {Failed: 4}} {
 		got, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 3)
 		if err != nil || got.FirstFailure == nil {
 			t.Fatalf("sweep %d returned %+v, %v, want a first failure", i, got, err)

@@ -254,8 +254,8 @@ func addressFacts(c affiliate.Conversion, earner affiliate.Earner) fraud.Facts {
 	if c.CustomerEmailDomain != nil {
 		facts.BuyerDomain = strings.ToLower(*c.CustomerEmailDomain)
 	}
-	if c.Buyer.HasAddress != nil {
-		facts.SameAddress = c.Buyer.HasAddress(earner.PartnerEmail)
+	if c.Buyer.OwnsEmail != nil {
+		facts.SameEmail = c.Buyer.OwnsEmail(earner.PartnerEmail)
 	}
 	return facts
 }

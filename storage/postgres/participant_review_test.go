@@ -167,7 +167,7 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.checkReview("suspended", postgres.ReviewChunk, postgres.ReviewChunk, 0)
-	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now().AddDate(0, 1, 0), n); err != nil || sweep != (affiliate.CommissionSweep{}) {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now().AddDate(0, 1, 0), n); err != nil || sweep != (affiliate.ApprovalCounts{}) {
 		t.Errorf("during the suspension, ApproveDue returned %+v, %v, want no approvals", sweep, err)
 	}
 	first := f.reviewJobs()

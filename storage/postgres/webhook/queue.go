@@ -125,7 +125,7 @@ func (r targetRow) target() webhook.Target {
 // Due returns due deliveries, ordered by due time, and their endpoints. It leaves out
 // endpoints that are not active or not leased to the sender.
 func (s *Store) Due(
-	ctx context.Context, sender affiliate.SenderID, reads []webhook.Read, now time.Time,
+	ctx context.Context, sender affiliate.SenderID, reads []webhook.ReadRequest, now time.Time,
 ) (found []webhook.Target, due []webhook.DueDelivery, err error) {
 	batch := &pgx.Batch{}
 	args := dueArgs(sender, reads, now)
@@ -146,7 +146,7 @@ func (s *Store) Due(
 	return found, due, nil
 }
 
-func dueArgs(sender affiliate.SenderID, reads []webhook.Read, now time.Time) pgx.NamedArgs {
+func dueArgs(sender affiliate.SenderID, reads []webhook.ReadRequest, now time.Time) pgx.NamedArgs {
 	keys := make([]affiliate.EndpointKey, len(reads))
 	from, limits := make([]time.Time, len(reads)), make([]int, len(reads))
 	for i, r := range reads {

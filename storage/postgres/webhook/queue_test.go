@@ -74,9 +74,9 @@ func (q *queue) claim(now time.Time, keys ...affiliate.EndpointKey) []affiliate.
 
 func (q *queue) due(now time.Time, limit int, keys ...affiliate.EndpointKey) ([]domain.Target, []domain.DueDelivery) {
 	q.Helper()
-	reads := make([]domain.Read, len(keys))
+	reads := make([]domain.ReadRequest, len(keys))
 	for i, key := range keys {
-		reads[i] = domain.Read{Key: key, Limit: limit}
+		reads[i] = domain.ReadRequest{Key: key, Limit: limit}
 	}
 	targets, due, err := q.store.Due(q.Context(), q.sender, reads, now)
 	if err != nil {
