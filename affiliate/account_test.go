@@ -18,7 +18,7 @@ func TestRole_ChangesAndRemovals(t *testing.T) {
 		caller          affiliate.Role
 		from, to        affiliate.Role
 		owners          int
-		change, removal affiliate.Reason // empty if allowed
+		change, removal affiliate.Reason // expected error codes; empty if allowed
 	}{
 		{name: "owner changes admin", caller: owner, from: admin, to: viewer, owners: 1},
 		{name: "owner promotes to owner", caller: owner, from: viewer, to: owner, owners: 1},

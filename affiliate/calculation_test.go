@@ -220,7 +220,7 @@ func TestCalculate_OrderLines(t *testing.T) {
 			[]LineItem{{"book", 1, 3_750}, {"film", 1, 1_250}},
 			2_000, Percentage, 2_000, FromProduct, "EUR", 2,
 		},
-		"of the net base": {
+		"percentages of the net base": {
 			net,
 			Sale{Paid: Money{10_000, "EUR"}, TaxCents: 2_000},
 			[]LineItem{{"book", 1, 7_500}, {"film", 1, 2_500}},
@@ -250,7 +250,7 @@ func TestCalculate_OrderLines(t *testing.T) {
 			[]LineItem{{"book", 1, 0}, {"film", 7, 0}},
 			3_000, Percentage, 3_000, FromProduct, "EUR", 2,
 		},
-		"flat for each unit": {
+		"flat amount of a product, paid for each unit": {
 			percent,
 			Sale{Paid: Money{10_000, "EUR"}},
 			[]LineItem{{"cup", 3, 5_000}, {"cup", 1, 5_000}},
@@ -389,7 +389,7 @@ func TestCalculate_Caps(t *testing.T) {
 		"cap of 0":                            {0, bps(3000), Money{10_000, "EUR"}, 0, true, false},
 		"in another currency":                 {100, bps(3000), Money{10_000, "USD"}, 3_000, false, false},
 		"flat for a sale in another currency": {100, flat(1_000), Money{500, "USD"}, 100, true, false},
-		"flat without a price ":               {100, flat(1_000), Money{}, 100, true, false},
+		"flat without a price":                {100, flat(1_000), Money{}, 100, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule := RuleSnapshot{Override: &tc.rate, Rules: Rules{Type: Percentage, RateBps: ref[int64](0), NetBasis: Gross, CapCents: &tc.maximum}}

@@ -50,8 +50,8 @@ func (p FraudPolicy) actionForScore(score int) FraudAction {
 	return FraudFlagged
 }
 
-// Buyer holds data about the buyer while a decision is made. Of the data about the
-// buyer, only the hashes in Conversion are stored.
+// Buyer holds data about the buyer while a decision is made. Buyer is not stored; only
+// the hashes in Conversion are.
 type Buyer struct {
 	// OwnsEmail reports whether an e-mail address belongs to the buyer's mailbox. It
 	// is nil if the buyer's e-mail address is unknown.

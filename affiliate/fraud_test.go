@@ -22,11 +22,11 @@ func suspectedInputs(policy FraudPolicy, facts fraud.Facts) AttributionInputs {
 
 func TestAttribute_FraudPolicies(t *testing.T) {
 	var (
-		low          = fraud.Facts{SameNetwork: true}                                // 40
-		doubtful     = fraud.Facts{SameDevice: true}                                 // 60
-		certain      = fraud.Facts{SameDevice: true, SameNetwork: true}              // 100
-		selfReferral = fraud.Facts{SameEmail: true}                                  // 100, a self-referral
-		refunded     = fraud.Facts{ExaminedConversions: 20, RefundedConversions: 10} // no score
+		low          = fraud.Facts{SameNetwork: true}                                // score 40
+		doubtful     = fraud.Facts{SameDevice: true}                                 // score 60
+		certain      = fraud.Facts{SameDevice: true, SameNetwork: true}              // score 100
+		selfReferral = fraud.Facts{SameEmail: true}                                  // score 100, a self-referral
+		refunded     = fraud.Facts{ExaminedConversions: 20, RefundedConversions: 10} // score 0, but needs review
 		both         = fraud.Facts{SameDevice: true, ExaminedConversions: 20, RefundedConversions: 10}
 	)
 	for name, tc := range map[string]struct {

@@ -147,8 +147,8 @@ func TestParsePeriod_DaysHaveNoGapOrOverlap(t *testing.T) {
 }
 
 // A client can use the createdAt of a row, as a response shows it, as dateFrom and
-// dateTo. The period must contain the row. If the values differ by a millisecond or more,
-// the period must not contain the row.
+// dateTo. The period must contain the row. If dateFrom and dateTo differ from createdAt
+// by a millisecond or more, the period must not contain the row.
 func TestParsePeriod_FindsDisplayedInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.UnixMicro(rapid.Int64Range(0, 4_000_000_000_000_000).Draw(t, "at")).UTC()

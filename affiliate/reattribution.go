@@ -24,8 +24,8 @@ type LockedAttribution struct {
 	// Assignee is the participant to whom the conversion is assigned; nil if the
 	// workspace and mode have no participant with the requested id.
 	Assignee *Earner
-	// Customer is nil if the report did not name the buyer. The payments of the customer
-	// do not include this conversion.
+	// Customer is nil if the report did not name the buyer. Customer.Payments does not
+	// count this conversion.
 	Customer *FoundCustomer
 	Rates    map[string]FXRate // as in AttributionInputs
 	// CurrentCommission is the commission of the current decision. It is nil if

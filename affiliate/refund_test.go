@@ -102,24 +102,24 @@ func TestCommission_AfterRefunds(t *testing.T) {
 		commission           Commission
 		paid, refunded, want int64
 	}{
-		"nothing":                        {percentageCommission(10_000, 3_000), 10_000, 0, 3_000},
-		"half":                           {percentageCommission(10_000, 3_000), 10_000, 5_000, 1_500},
-		"half, rounded up":               {percentageCommission(10_000, 3_000), 10_000, 4_995, 1_502},
-		"of the base without tax":        {percentageCommission(8_000, 3_000), 10_000, 5_000, 1_200},
-		"a third":                        {percentageCommission(100, 3_000), 100, 67, 10},
-		"all":                            {percentageCommission(10_000, 3_000), 10_000, 10_000, 0},
-		"flat, a part":                   {flat, 10_000, 9_999, 500},
-		"flat, all":                      {flat, 10_000, 10_000, 0},
-		"flat without a price":           {flat, 0, 0, 500},
-		"above the cap after the refund": {capped, 10_000, 2_000, 2_000},
-		"below the cap":                  {capped, 10_000, 5_000, 1_500},
-		"mixed rates":                    {mixed, 10_000, 5_000, 850},
-		"a cap that did not apply":       {uncapped, 10_000, 5_000, 1_500},
-		"converted":                      {yen, 1_000, 500, 61},
-		"converted, rounded once":        {yen, 1_000, 3, 122}, // 199.4 yen are 121.634
-		"largest amount, 1 refunded":     {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, 1, MaxAmountCents - 1},
-		"largest amount, 1 not refunded": {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, MaxAmountCents - 1, 1},
-		"amount of 0, not refunded":      {percentageCommission(0, 3_000), 0, 0, 0},
+		"nothing refunded":                   {percentageCommission(10_000, 3_000), 10_000, 0, 3_000},
+		"half refunded":                      {percentageCommission(10_000, 3_000), 10_000, 5_000, 1_500},
+		"half, rounded up":                   {percentageCommission(10_000, 3_000), 10_000, 4_995, 1_502},
+		"percentage of the base without tax": {percentageCommission(8_000, 3_000), 10_000, 5_000, 1_200},
+		"a third is left":                    {percentageCommission(100, 3_000), 100, 67, 10},
+		"all refunded":                       {percentageCommission(10_000, 3_000), 10_000, 10_000, 0},
+		"flat, a part":                       {flat, 10_000, 9_999, 500},
+		"flat, all":                          {flat, 10_000, 10_000, 0},
+		"flat without a price":               {flat, 0, 0, 500},
+		"above the cap after the refund":     {capped, 10_000, 2_000, 2_000},
+		"below the cap":                      {capped, 10_000, 5_000, 1_500},
+		"mixed rates":                        {mixed, 10_000, 5_000, 850},
+		"a cap that did not apply":           {uncapped, 10_000, 5_000, 1_500},
+		"converted":                          {yen, 1_000, 500, 61},
+		"converted, rounded once":            {yen, 1_000, 3, 122}, // 199.4 yen are 121.634
+		"largest amount, 1 refunded":         {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, 1, MaxAmountCents - 1},
+		"largest amount, 1 not refunded":     {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, MaxAmountCents - 1, 1},
+		"amount of 0, not refunded":          {percentageCommission(0, 3_000), 0, 0, 0},
 	} {
 		conversion := conversionOf(tc.paid)
 		conversion.RefundedAmountCents = tc.refunded

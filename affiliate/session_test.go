@@ -20,15 +20,15 @@ func TestSession_Refresh(t *testing.T) {
 		kind    *affiliate.AccountKind
 		revoked bool
 		after   time.Duration
-		idle    time.Duration // idle expiry of the refreshed session after the start; 0 if rejected
+		idle    time.Duration // time from the start to the idle expiry of the refreshed session; 0 if rejected
 	}{
 		{name: "at once", account: affiliate.Account{User: affiliate.User{Kind: merchant}, Member: member}, idle: 30 * day},
 		{name: "in the last millisecond", account: affiliate.Account{User: affiliate.User{Kind: partner}}, after: 30*day - time.Millisecond, idle: 60*day - time.Millisecond},
 		{name: "after 30 days", account: affiliate.Account{User: affiliate.User{Kind: partner}}, after: 30 * day},
 		{name: "revoked", account: affiliate.Account{User: affiliate.User{Kind: partner}}, revoked: true},
 		{name: "removed merchant", account: affiliate.Account{User: affiliate.User{Kind: merchant}}},
-		{name: "route of its kind", account: affiliate.Account{User: affiliate.User{Kind: partner}}, kind: &partner, idle: 30 * day},
-		{name: "route of the other kind", account: affiliate.Account{User: affiliate.User{Kind: partner}}, kind: &merchant},
+		{name: "route for the account's kind", account: affiliate.Account{User: affiliate.User{Kind: partner}}, kind: &partner, idle: 30 * day},
+		{name: "route for the other kind", account: affiliate.Account{User: affiliate.User{Kind: partner}}, kind: &merchant},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			session := affiliate.NewSession(affiliate.NewID[affiliate.User](sessionStart), sessionStart)

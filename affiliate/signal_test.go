@@ -52,7 +52,7 @@ func TestAttribute_OrderOfSignals(t *testing.T) {
 			},
 			[]Method{ByPromoCode, ByClick, ByCustomer},
 		},
-		"default if nothing resolves": {
+		"the default order applies if all signals are unknown": {
 			func(in *AttributionInputs) { in.FoundClick, in.FoundPromoCode, in.Customer = nil, nil, nil },
 			[]Method{ByClick, ByPromoCode},
 		},
@@ -66,7 +66,7 @@ func TestAttribute_OrderOfSignals(t *testing.T) {
 			},
 			[]Method{ByPromoCode, ByCustomer, ByClick},
 		},
-		"first click of the click's programme does not matter": {
+		"the model first click of the click's programme has no effect": {
 			func(in *AttributionInputs) { in.FoundClick.Earner.Model = FirstClick },
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},

@@ -83,7 +83,7 @@ func TestLimitSubject_CountsIPv6PerSubscriber(t *testing.T) {
 		}
 	}
 	if got := LimitSubject(netip.Addr{}); got == "" {
-		t.Error("LimitSubject of the zero address is empty")
+		t.Error("LimitSubject of the zero address returns an empty text")
 	}
 }
 

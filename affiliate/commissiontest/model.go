@@ -2,9 +2,10 @@
 // It is written from DECISIONS.md section 1 and not from package affiliate. The state
 // machine of package affiliate, the database and the service are tested against it.
 //
-// The model is a matrix that has, for each move and each status, the effect of the move.
-// When the documents change, the matrix and the state machine must each be changed
-// according to the documents. Neither must be copied from the other.
+// The model is a matrix. For each move and each status, it has the new status of the
+// commission or the error code. When the documents change, the matrix and the state
+// machine must each be changed according to the documents. Neither must be copied from
+// the other.
 //
 // The model does not compute the amount of a refund, and it only covers the fields of a
 // commission that moves change.

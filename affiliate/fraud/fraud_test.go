@@ -25,7 +25,7 @@ func TestEvaluate_RuleFiresOnlyOnItsFacts(t *testing.T) {
 	}{
 		"nothing is known":                            {Facts{}, nil},
 		"an ordinary click":                           {Facts{Click: ordinaryClick(), ConversionsInHour: 1}, nil},
-		"the partner's address":                       {Facts{SameEmail: true}, []string{"self_referral_email"}},
+		"the partner's e-mail address":                {Facts{SameEmail: true}, []string{"self_referral_email"}},
 		"the domain of the partner":                   {Facts{BuyerDomain: "shop.example", PartnerDomain: "shop.example"}, []string{"self_referral_domain"}},
 		"another domain":                              {Facts{BuyerDomain: "shop.example", PartnerDomain: "other.example"}, nil},
 		"no e-mail addresses":                         {Facts{BuyerDomain: "", PartnerDomain: ""}, nil},
@@ -40,10 +40,10 @@ func TestEvaluate_RuleFiresOnlyOnItsFacts(t *testing.T) {
 		"the 100th click of an hour":                  {click(func(c *Click) { c.ClicksInHour = 100 }), nil},
 		"the 101st click of an hour":                  {click(func(c *Click) { c.ClicksInHour = 101 }), []string{"click_velocity"}},
 		"another partner's customer":                  {Facts{DuplicateCustomer: true}, []string{"duplicate_customer"}},
-		"a throw-away address":                        {Facts{BuyerDomain: "mailinator.com"}, []string{"disposable_email"}},
-		"a throw-away address of a subdomain":         {Facts{BuyerDomain: "x.mailinator.com"}, []string{"disposable_email"}},
+		"a disposable e-mail address":                 {Facts{BuyerDomain: "mailinator.com"}, []string{"disposable_email"}},
+		"a disposable e-mail address, subdomain":      {Facts{BuyerDomain: "x.mailinator.com"}, []string{"disposable_email"}},
 		"a domain that only ends with a listed name":  {Facts{BuyerDomain: "notmailinator.com"}, nil},
-		"two throw-away addresses":                    {Facts{BuyerDomain: "yopmail.com", PartnerDomain: "yopmail.com"}, []string{"self_referral_domain", "disposable_email"}},
+		"two disposable e-mail addresses":             {Facts{BuyerDomain: "yopmail.com", PartnerDomain: "yopmail.com"}, []string{"self_referral_domain", "disposable_email"}},
 		"a blocked country":                           {click(func(c *Click) { c.Country = "AQ" }), []string{"blocked_country"}},
 		"another country":                             {click(func(c *Click) { c.Country = "DE" }), nil},
 		"a campaign medium that names search ads":     {click(func(c *Click) { c.Medium = "Paid-Search" }), []string{"paid_search"}},
@@ -137,7 +137,7 @@ func TestRules_NamesAndScores(t *testing.T) {
 		}
 	}
 	if RuleExists("luck") {
-		t.Error("Known returns true for a rule that does not exist")
+		t.Error("RuleExists returns true for a rule that does not exist")
 	}
 }
 
