@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxAgent is the number of bytes of a user agent that the collector reads. User
-	// agents of browsers inside apps have about 400 bytes.
+	// maxAgent is the largest number of bytes of a user agent that the collector reads.
+	// User agents of browsers inside apps have about 400 bytes.
 	maxAgent = 512
 	// maxCachedAgents bounds the cache of parsed user agents. The longest entries take
 	// about 800 bytes.
@@ -31,7 +31,8 @@ const (
 type agent struct {
 	text                string
 	device, browser, os string
-	// bot is the bot_reason. It is empty if the agent does not look like a bot.
+	// bot is the value of bot_reason in click records. It is empty if the agent does not
+	// look like a bot.
 	bot      string
 	lastHash atomic.Pointer[agentHash]
 }

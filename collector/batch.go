@@ -22,8 +22,8 @@ const (
 	// batchRecords and batchBytes bound one batch, which becomes one entry of the stream.
 	batchRecords = 512
 	batchBytes   = 256 << 10
-	// queueRecords bounds the number of records, of all shards together, that wait or are
-	// being written. queueBytes bounds their size. When one of these bounds is reached,
+	// queueRecords bounds the number of records that wait or are being written, in all
+	// shards together. queueBytes bounds their size. When one of these bounds is reached,
 	// new clicks are refused with 503.
 	queueRecords = 20_000
 	queueBytes   = 32 << 20
@@ -57,8 +57,9 @@ type batcher struct {
 	buffers sync.Pool
 }
 
-// shardQueue holds the batches of one shard. waiting begins with the oldest batch. New
-// records join the last waiting batch until it is full or a writer takes it.
+// shardQueue holds the batches of one shard. The field waiting is sorted by age, oldest
+// batch first. New records join the last batch of waiting until this batch is full or a
+// writer takes it. inFlight contains the batch that each writer is writing.
 type shardQueue struct {
 	mu       sync.Mutex
 	work     *sync.Cond

@@ -25,7 +25,8 @@ const (
 	// keyInvalid means that there is no key, or that it is malformed, does not exist or
 	// has expired.
 	keyInvalid keyStatus = iota
-	// keyWrongKind means that the credential is valid but must not register clicks.
+	// keyWrongKind means that the credential is a well-formed key of another kind or a
+	// valid access token. Such credentials must not register clicks.
 	keyWrongKind
 	// keyUnverified means that the checksum of the key is correct, but the directory
 	// cannot be read.
@@ -48,7 +49,8 @@ type apiCaller struct {
 type parsedKey struct {
 	key    affiliate.Key
 	digest [32]byte
-	// subject is the digest as a string, under which the rate limiter counts the key.
+	// subject is the digest as a string. The rate limiter counts the requests with this
+	// key under this name.
 	subject string
 }
 
@@ -189,9 +191,11 @@ func signingKey(keys *edgev1.SigningKeys, kid string) (any, error) {
 	return nil, jwt.ErrTokenUnverifiable
 }
 
+// Names of the rate limits (zones).
 const (
+	// zoneTracking counts requests with a valid key, per key.
 	zoneTracking = "tracking"
-	// zoneAddress counts requests without a valid key.
+	// zoneAddress counts requests without a valid key, per client address.
 	zoneAddress = "tracking-address"
 )
 

@@ -130,8 +130,8 @@ func TestOpenCountries_RejectsInvalidFile(t *testing.T) {
 			if content != nil {
 				check(t, os.WriteFile(path, content, 0o600))
 			}
-			at := clickstream.Endpoint{URL: redis}
-			_, err := Open(Config{Stream: at, Cache: at, HashKey: bytes.Repeat([]byte("k"), 32), CountryDB: path}, discardLogger(), newRegistry())
+			endpoint := clickstream.Endpoint{URL: redis}
+			_, err := Open(Config{Stream: endpoint, Cache: endpoint, HashKey: bytes.Repeat([]byte("k"), 32), CountryDB: path}, discardLogger(), newRegistry())
 			if err == nil || !strings.HasPrefix(err.Error(), "TRIBUTARY_COUNTRY_DB: ") || strings.Contains(err.Error(), path) {
 				t.Errorf("Open: error %v, want an error with the name of the setting and without the path", err)
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// body is the body of a click request. The decoder sets text and ignored. Then check
-// validates text and sets the other fields.
+// body is the body of a click request. The decoder sets text and ignored. The method
+// check then validates text and sets the other fields.
 type body struct {
 	// text contains the values as the client sent them, indexed by fieldPublicKey and the
 	// following constants. A value that contains only white space is stored as "".
@@ -52,8 +52,8 @@ const (
 	fieldCount
 )
 
-// fieldNames contains the JSON name of each text field. A field of the utm object has its
-// path as name.
+// fieldNames contains the JSON name of each text field. For a field of the utm object,
+// the name is its path.
 var fieldNames = [fieldCount]string{
 	"public_key", "referral_code", "url", "referrer", "click_id", "sub_id", "consent", "screen", "language", "occurred_at",
 	"utm.source", "utm.medium", "utm.campaign", "utm.term", "utm.content",
@@ -63,7 +63,7 @@ const utmPrefix = "utm."
 
 // Maximum lengths of stored values, in code points. DECISIONS.md specifies maxCode.
 // maxText and maxShortText keep values small enough for index entries of the database.
-// URLs are not part of any index.
+// maxURL may be larger, because no index contains URLs.
 const (
 	maxCode      = 100
 	maxURL       = 2048
@@ -211,9 +211,10 @@ func hostOf(text string) (string, bool) {
 	return strings.ToLower(u.Hostname()), true
 }
 
-// isPlainURL reports whether rest, the part of a URL after "://", begins with a plain
-// host, an optional port and an optional plain path. url.Parse would not change them. The
-// caller can then skip url.Parse, which is slower.
+// isPlainURL reports whether rest, the part of a URL after "://", begins with a host of
+// ASCII letters, digits, dots and hyphens, an optional port and an optional path without
+// special characters. In such a URL, the host and the path can be used without a call of
+// url.Parse, which is slower.
 func isPlainURL(rest string) bool {
 	i := 0
 	for ; i < len(rest); i++ {
@@ -238,8 +239,8 @@ func isPlainURL(rest string) bool {
 		}
 	}
 	for ; i < len(rest) && rest[i] != '?' && rest[i] != '#'; i++ {
-		// Accept any percent sign, although url.Parse would refuse a percent sign that is
-		// not part of an escape. The paths of real pages contain such percent signs.
+		// Accept any percent sign. url.Parse would refuse a percent sign that is not part
+		// of an escape, but the paths of real pages contain such percent signs.
 		if c := rest[i]; c <= ' ' || c > '~' || c == '\\' || c == '"' || c == '<' || c == '>' {
 			return false
 		}

@@ -14,11 +14,10 @@ const maxDepth = 32
 
 const mustBeGivenOnce = "must be given only once"
 
-// decoder parses the JSON body of one request and accepts only valid JSON. Text that
-// cannot be stored is text with NUL, invalid UTF-8 or half of a surrogate pair. The
-// methods of decoder return false if the decoder must stop: the values are nested too
-// deeply, a field name contains text that cannot be stored, or the text at Pos is not
-// valid JSON.
+// decoder parses the JSON body of one request and accepts only valid JSON. The methods of
+// decoder return false if the decoder must stop: the values are nested too deeply, a
+// field name contains text that cannot be stored, or the text at Pos is not valid JSON.
+// Text cannot be stored if it contains NUL, invalid UTF-8 or half of a surrogate pair.
 type decoder struct {
 	jsonscan.Scanner
 	body       body

@@ -210,7 +210,7 @@ func TestJournalUnusable_CollectorWorksWithRedis(t *testing.T) {
 			check(t, os.WriteFile(path, nil, 0o600))
 			return path
 		},
-		"another collector has the folder": func(t *testing.T) string {
+		"another collector uses the folder": func(t *testing.T) string {
 			t.Helper()
 			dir := t.TempDir()
 			j, err := journal.Open(journal.Config{Dir: dir})
@@ -350,8 +350,8 @@ func TestProposalCache_EvictsOldestProposal(t *testing.T) {
 	}
 }
 
-// gatedSink is a Sink whose writes wait for the test. Each write returns a value from
-// gate.
+// gatedSink is a Sink whose writes wait for the test. Each write receives a value from
+// gate and returns it. After gate is closed, writes succeed at once.
 type gatedSink struct {
 	gate    chan error
 	batches atomic.Int64

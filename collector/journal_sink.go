@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// A drain replays all records of the journal to the stream and deletes them. A record of
-// the journal contains a batch of clicks.
+// A drain moves all records of the journal to the stream (replay) and deletes them from
+// the journal. A record of the journal contains a batch of clicks.
 const (
 	// drainInterval is the time between two checks whether the journal has records.
 	drainInterval = 250 * time.Millisecond
@@ -124,11 +124,12 @@ func (s *journalSink) anyUnavailable() bool {
 	return false
 }
 
-// replayAndRest moves one record of the journal to the stream and then pauses, so that
-// the replay leaves most of the stream's throughput to new clicks.
+// replayAndRest moves one batch (one record of the journal, or several joined records) to
+// the stream and then pauses, so that the replay leaves most of the stream's throughput
+// to new clicks.
 func (s *journalSink) replayAndRest(ctx context.Context, batch []byte, n int) error {
 	began := time.Now()
-	if err := s.replayRecord(ctx, batch, n); err != nil {
+	if err := s.replayBatch(ctx, batch, n); err != nil {
 		return err
 	}
 	rest := time.NewTimer(min(drainRestRatio*time.Since(began), maxDrainRest))
@@ -141,9 +142,10 @@ func (s *journalSink) replayAndRest(ctx context.Context, batch []byte, n int) er
 	}
 }
 
-// replayRecord moves the clicks of one record of the journal to their shards. It has to
-// split the record because the number of shards may have changed since it was written.
-func (s *journalSink) replayRecord(ctx context.Context, batch []byte, n int) error {
+// replayBatch moves the clicks of one batch from the journal to their shards. A batch may
+// contain clicks of several shards, because the journal joins records of different shards
+// and because the number of shards may have changed since the records were written.
+func (s *journalSink) replayBatch(ctx context.Context, batch []byte, n int) error {
 	for shard, part := range s.split(batch, n) {
 		if part.n == 0 {
 			continue
@@ -168,7 +170,7 @@ func (s *journalSink) finalDrain(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, finalDrainTimeout)
 	defer cancel()
-	if err := s.journal.Drain(ctx, s.replayRecord); err != nil {
+	if err := s.journal.Drain(ctx, s.replayBatch); err != nil {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "clicks stay in the journal until this collector starts again",
 			slog.Int64("clicks", s.journal.Stats().Clicks), slog.Any("error", err))
 	}

@@ -71,8 +71,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// watch registers the gauges of the queue and of the journal. j is nil if there is no
-// journal. broken is true if the journal could not be opened.
+// watch registers the gauges of the queue and of the journal. j is nil if no journal is
+// configured or if the journal could not be opened. broken is true only in the second
+// case.
 func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.Journal, broken bool, now func() time.Time) {
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tributary_collector_" + name, Help: help}, value))
@@ -90,10 +91,10 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 		gauge("journal_broken", brokenHelp, func() float64 { return 1 })
 	}
 	if j == nil {
-		gauge("oldest_unpersisted_seconds", "Age of the oldest click that is not in the stream yet.", func() float64 { return age(b.oldest()) })
+		gauge("oldest_unpersisted_seconds", "Age of the oldest click in the queue of the collector, which is not in the stream yet.", func() float64 { return age(b.oldest()) })
 		return
 	}
-	gauge("oldest_unpersisted_seconds", "Age of the oldest click that is not in the stream yet: in the queue or in the journal.",
+	gauge("oldest_unpersisted_seconds", "Age of the oldest click in the queue or in the journal of the collector, which is not in the stream yet.",
 		func() float64 { return max(age(b.oldest()), age(j.Stats().Oldest)) })
 	gauge("journal_clicks", "Clicks in the journal that still have to be moved to the stream.", func() float64 { return float64(j.Stats().Clicks) })
 	gauge("journal_bytes", "Bytes of the journal on disk.", func() float64 { return float64(j.Stats().Bytes) })

@@ -35,10 +35,10 @@ func TestOrigin_AllowedAndForeign(t *testing.T) {
 		{"another origin", list, true, "https://evil.example", true},
 		{"another scheme", list, true, "http://shop.example", true},
 		{"a lookalike", list, true, "https://evilshop.example", true},
-		{"hidden origin", list, true, "null", true},
+		{"the origin null", list, true, "null", true},
 		{"not enforced: the allowed origin", list, false, "https://shop.example", false},
 		{"not enforced: another origin", list, false, "https://evil.example", true},
-		{"not enforced: hidden origin", list, false, "null", true},
+		{"not enforced: the origin null", list, false, "null", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, redistest.New(t))

@@ -62,8 +62,8 @@ const (
 // as a whole.
 func frame(dst, click []byte) []byte { return appendBytes(dst, batchFieldClicks, click) }
 
-// visitor holds the properties of the visitor that come from the request, not from its
-// body.
+// visitor holds the properties of a visit that are not in body: the connection and the
+// headers of the request determine them. Only paidPlatform comes from a URL.
 type visitor struct {
 	addr          netip.Addr
 	agent         string

@@ -116,8 +116,8 @@ func (c *Collector) recordVisit(r *http.Request, link *edgev1.LinkEntry, params 
 	return id, redirectRecorded
 }
 
-// writeLinkClick writes a click record like the one that the script on the target page
-// would cause. It omits the values that only the script can determine.
+// writeLinkClick writes the same click record that a click of the script on the target
+// page would have, without the values that only the script can determine.
 func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev1.LinkEntry, params linkParams, target string) (affiliate.ClickID, error) {
 	now := c.now()
 	id := affiliate.NewID[affiliate.Click](now)

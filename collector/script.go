@@ -153,8 +153,8 @@ func cookieAge(codeEntry *edgev1.ReferralCodeEntry) time.Duration {
 
 // setCookie sets a cookie with the click id if the request came through a first-party
 // proxy, which has the same origin as the page. For other requests the script sets the
-// cookie. A cookie that the server sets is better, because Safari keeps a cookie that a
-// script sets for at most seven days. If the visitor denied consent, setCookie sets no
+// cookie. A cookie of the server is better: if a script sets a cookie, Safari deletes the
+// cookie after at most seven days. If the visitor denied consent, setCookie sets no
 // cookie. An existing cookie stays if the programme attributes conversions to the first
 // click, or if the collector could not look up the programme.
 func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *edgev1.ReferralCodeEntry, consent affiliate.Consent) {

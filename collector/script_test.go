@@ -210,7 +210,7 @@ func TestCookie_OfFirstPartyProxy(t *testing.T) {
 		{"plain HTTP", "anna", "", "same-origin", "http://localhost:8080", "", "; Path=/; Max-Age=2592000; SameSite=Lax"},
 		{"an IPv4 address", "anna", "", "same-origin", "https://192.0.2.7", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
 		{"an IPv6 address", "anna", "", "same-origin", "https://[2001:db8::1]:8443", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
-		{"a hidden origin", "anna", "", "same-origin", "null", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"the origin null", "anna", "", "same-origin", "null", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
 		{"an invalid origin", "anna", "", "same-origin", "https://%zz", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
 		{"no origin", "anna", "", "same-origin", "", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
 	} {

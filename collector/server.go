@@ -235,7 +235,7 @@ func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.
 	select {
 	case <-ctx.Done():
 	case err = <-served:
-		served <- nil
+		served <- nil // for the second receive from served, below
 	}
 	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 // measures a loop that writes and syncs each batch separately. The metric x-bare is the
 // rate of the journal divided by the rate of that loop.
 func BenchmarkAppend(b *testing.B) {
-	const goroutines, each, bareWrites = 64, 200, 300
+	const goroutines, appendsEach, bareWrites = 64, 200, 300
 	batch := bytes.Repeat([]byte("c"), 300)
 	header := makeHeader(batch, 1, time.Now())
 	record := append(header[:], batch...)
@@ -30,7 +30,7 @@ func BenchmarkAppend(b *testing.B) {
 		var failed atomic.Pointer[error]
 		for range goroutines {
 			group.Go(func() {
-				for range each {
+				for range appendsEach {
 					if err := j.Append(context.Background(), batch, 1); err != nil {
 						failed.Store(&err)
 					}
@@ -42,13 +42,13 @@ func BenchmarkAppend(b *testing.B) {
 		if err := failed.Load(); err != nil {
 			b.Fatal(*err)
 		}
-		appends += goroutines * each
+		appends += goroutines * appendsEach
 		fsyncs += files.syncs
 		requireNoError(b, j.Close())
 	}
 	rate := float64(appends) / grouped.Seconds()
 	b.ReportMetric(rate, "appends/s")
-	b.ReportMetric(rate/(float64(appends/(goroutines*each)*bareWrites)/bare.Seconds()), "x-bare")
+	b.ReportMetric(rate/(float64(appends/(goroutines*appendsEach)*bareWrites)/bare.Seconds()), "x-bare")
 	b.ReportMetric(float64(appends)/float64(fsyncs), "appends/fsync")
 }
 

@@ -110,7 +110,7 @@ func TestJournal_StaysBrokenUntilDrained(t *testing.T) {
 }
 
 // Append never checks the disk of a broken journal. The journal becomes ready only after
-// Recover has checked the disk.
+// Recover, or a drain, has checked the disk.
 func TestRecover_ChecksDiskOncePerSecond(t *testing.T) {
 	files, now := newFaultyDisk(t.TempDir()), newClock()
 	j := openForTest(t, Config{now: now.now}, files)

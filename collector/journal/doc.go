@@ -3,7 +3,9 @@
 //
 // The journal is a folder of files, called segments. A segment contains records, and each
 // record contains one batch of clicks. Concurrent Appends form a group, which is written
-// with one fsync. Drain replays the oldest segments and deletes them:
+// with one fsync. Drain replays the segments, oldest first: it passes their records to a
+// replay function of the caller, which writes them to the stream. Then Drain deletes the
+// segments:
 //
 //	Append ─┐
 //	Append ─┼─▶ one group ─── write, fsync ──▶ 0000000000000003.clicks  (newest segment)

@@ -119,8 +119,8 @@ func (d *faultyDisk) truncate(name string, size int64) error {
 }
 
 // losePower simulates a loss of power and clears all faults. Each file keeps its durable
-// bytes. For each file, losePower calls keep with the number of other bytes. The file
-// keeps as many of them as keep returns.
+// bytes. For each file, losePower calls keep with the number of bytes that are not
+// durable. The file also keeps as many of these bytes as keep returns.
 func (d *faultyDisk) losePower(t failer, keep func(n int64) int64) {
 	t.Helper()
 	d.mu.Lock()

@@ -22,7 +22,7 @@ type folder interface {
 	create(name string) (file, error)
 	// open opens a file for reading and returns its size.
 	open(name string) (source, int64, error)
-	// truncate cuts a file to size and syncs it.
+	// truncate shortens a file to size bytes and syncs it.
 	truncate(name string, size int64) error
 	remove(name string) error
 	// quarantine renames a damaged segment so that list no longer returns it. It returns

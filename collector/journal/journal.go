@@ -28,7 +28,7 @@ var (
 	// ErrBroken means that a write or an fsync failed, for this batch or an earlier one.
 	// The returned error also wraps the cause.
 	ErrBroken = errors.New("the journal is broken")
-	// ErrClosed is returned by Append and Drain after Close was called.
+	// ErrClosed is returned by Append, Drain, Ready and Recover after Close was called.
 	ErrClosed = errors.New("the journal is closed")
 )
 
@@ -74,8 +74,9 @@ type Stats struct {
 	// record may have contained acknowledged clicks, so the disk should be inspected.
 	// After a loss of power it may also be a record that was never acknowledged.
 	Skipped int64
-	// Truncated is 1 if Open cut off an incomplete record, and otherwise 0. The record
-	// was not acknowledged, because the process ended while it wrote the record.
+	// Truncated is 1 if Open cut off an incomplete record, and otherwise 0. Usually the
+	// record was not acknowledged, because the process ended while it wrote the record.
+	// The package comment describes the exceptions.
 	Truncated int64
 }
 
@@ -232,6 +233,7 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	}
 	switch {
 	case s.records > 0 && newest:
+		// truncate also syncs the records that the previous process may not have synced.
 		return s, j.folder.truncate(s.name(), s.size)
 	case s.records > 0:
 		return s, nil

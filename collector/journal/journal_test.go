@@ -261,8 +261,8 @@ func TestOpen_RejectsFolderInUse(t *testing.T) {
 
 func TestDrain_ResumesAtSegmentOfFailedRecord(t *testing.T) {
 	const records, perSegment = 12, 3
-	for stop := range records {
-		t.Run(strconv.Itoa(stop), func(t *testing.T) {
+	for failing := range records {
+		t.Run(strconv.Itoa(failing), func(t *testing.T) {
 			dir := t.TempDir()
 			j := openForTest(t, Config{Dir: dir, SegmentBytes: segmentHeader + perSegment*(recordHeader+9)}, nil)
 			for i := range records {
@@ -281,7 +281,7 @@ func TestDrain_ResumesAtSegmentOfFailedRecord(t *testing.T) {
 				if n, want := len(segmentNames(t, dir)), (records-next+perSegment-1)/perSegment; n != want {
 					t.Errorf("before record %d was replayed: %d segments, want %d", next, n, want)
 				}
-				if next == stop {
+				if next == failing {
 					return errNoRedis
 				}
 				next++
@@ -290,7 +290,7 @@ func TestDrain_ResumesAtSegmentOfFailedRecord(t *testing.T) {
 			if err != errNoRedis { //nolint:errorlint // must not be wrapped
 				t.Fatalf("Drain() = %v, want %v without wrapping", err, errNoRedis)
 			}
-			next = stop / perSegment * perSegment
+			next = failing / perSegment * perSegment
 			requireNoError(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
 				if i := batchNumber(t, batch); i != next {
 					t.Fatalf("replayed record %d, want %d", i, next)

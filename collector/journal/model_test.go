@@ -12,9 +12,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The test runs random sequences of appends, drains that fail, disk faults, restarts and
-// losses of power, which drop unsynced data. It keeps a list of the batches that were
-// acknowledged and not yet replayed. The journal must not lose a batch of this list.
+// The test runs random sequences of appends, drains (some of them incomplete), disk
+// faults, restarts and losses of power. A loss of power drops unsynced data. It keeps a
+// list of the batches that were acknowledged and not yet replayed. The journal must not
+// lose a batch of this list.
 func TestJournal_RandomOperationsLoseNothing(t *testing.T) {
 	parent, runs := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -77,7 +78,7 @@ func (m *model) append(t *rapid.T) {
 }
 
 // replay drains the journal until n batches were replayed. It checks that each batch was
-// appended before, that no batch is replayed twice, and that the order is correct.
+// appended before, that this drain replays no batch twice, and that the order is correct.
 func (m *model) replay(t *rapid.T, n int) error {
 	last := -1
 	return m.journal.Drain(context.Background(), func(_ context.Context, batch []byte, clicks int) error {

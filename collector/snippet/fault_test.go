@@ -61,8 +61,9 @@ func TestSend_LeavingPageSendsAllPendingClicksAgain(t *testing.T) {
 	}
 }
 
-// The domain of the cookie is .shop.example, so the browser could send the cookie to both
-// origins. The script must send cookies only to the page's own origin.
+// The script sets its cookie on the domain .shop.example. The browser could therefore
+// send the cookie to www.shop.example, the origin of the page, and to api.shop.example.
+// The script must let the browser send it only to the origin of the page.
 func TestSend_CookiesGoOnlyToOwnOrigin(t *testing.T) {
 	f := newFixture(t)
 	f.page("/next", page{script: "none"})

@@ -229,7 +229,8 @@ func (f *fixture) setFault(fault func(nth int, out http.ResponseWriter, r *http.
 	f.fault = fault
 }
 
-// waitUntil waits for release, or for the end of the test if the test fails first.
+// waitUntil waits until release is closed, or until the test ends if it fails before
+// that.
 func (f *fixture) waitUntil(release <-chan struct{}) {
 	select {
 	case <-release:

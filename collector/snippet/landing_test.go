@@ -60,7 +60,7 @@ func TestCookie_UsesRegistrableDomain(t *testing.T) {
 		{"a subdomain of a shop", "eu.www.shop.example", "", ".shop.example"},
 		{"the shop's apex", "shop.example", "", ".shop.example"},
 		{"a public suffix of two labels", "www.shop.co.uk", "", ".shop.co.uk"},
-		{"a host that gives subdomains to other parties", "foo.github.io", "", "foo.github.io"},
+		{"a host directly below a public suffix", "foo.github.io", "", "foo.github.io"},
 		{"a name of one label", "localhost", "", "localhost"},
 		{"the domain in data-cookie-domain", "a.b.shop.example", `data-cookie-domain="b.shop.example"`, ".b.shop.example"},
 	} {
@@ -103,7 +103,8 @@ func TestCookie_IsRestoredFromLocalStorage(t *testing.T) {
 	if got := b.waitCookie(); got != id || b.cookie() != id {
 		t.Errorf("after the loss of the cookie: id %q, cookie %q, want %q", got, b.cookie(), id)
 	}
-	// If the note in localStorage is lost, the script restores it from the cookie.
+	// If the copy of the click in localStorage is lost, the script restores it from the
+	// cookie.
 	b.do(`localStorage.clear()`)
 	b.visit(f.shop + "/")
 	b.settle()

@@ -163,7 +163,8 @@ func TestUnknownModel_DoesNotReplaceClick(t *testing.T) {
 	if got := js[string](b, `window.__tributary.whenClickId()`); got != id || b.cookie() != id || b.clicks() != 2 {
 		t.Errorf("after a click without a model: id %q, cookie %q and %d clicks; want %q, %q and 2", got, b.cookie(), b.clicks(), id, id)
 	}
-	// The existing click does not become a first click. The next click replaces it.
+	// The response without a model must not change the model of the existing click, which
+	// is last_click. The next click therefore replaces the existing click.
 	f.setFault(nil)
 	b.visit(f.shop + "/?via=anna")
 	if got := js[string](b, `window.__tributary.whenClickId()`); got == id || got != b.cookie() {
