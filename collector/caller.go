@@ -26,7 +26,7 @@ const (
 	// has expired.
 	keyInvalid keyStatus = iota
 	// keyWrongKind means that the credential is a well-formed key of another kind or a
-	// valid access token. Such credentials must not register clicks.
+	// valid access token. These credentials must not register clicks.
 	keyWrongKind
 	// keyUnverified means that the checksum of the key is correct, but the directory
 	// cannot be read.

@@ -119,7 +119,7 @@ func TestLink_ResponsesByRequest(t *testing.T) {
 		{name: "a trailing slash", path: "/r/Anna000key/", status: 404},
 		{name: "not base62", path: "/r/Anna000ke-", status: 404},
 		{name: "letters outside ASCII", path: "/r/Anna000k%C3%AB", status: 404},
-		{name: "another entry of the directory", path: "/r/:complete:", status: 404},
+		{name: "ten characters with colons", path: "/r/:complete:", status: 404},
 		{name: "no key", path: "/r/", status: 404},
 
 		{name: "POST", method: "POST", path: "/r/" + annasKey, status: 405},

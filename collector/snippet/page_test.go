@@ -72,7 +72,7 @@ func TestStrictContentSecurityPolicy_IsNotViolated(t *testing.T) {
 	b.do(`fetch("/probe").catch(() => {})`)
 	b.wait(`violations.length`)
 	if got := js[[]string](b, `violations`); len(got) != 1 || got[0] != "connect-src "+f.shop+"/probe" {
-		t.Errorf("violations %q, want only the one of the test's own request", got)
+		t.Errorf("violations %q, want only the violation by the test's own request", got)
 	}
 	f.waitStored(1)
 }
@@ -102,8 +102,8 @@ func TestHostilePage_ScriptDoesNotThrow(t *testing.T) {
 		"history is frozen":           {`Object.freeze(history); Object.freeze(History.prototype)`, false},
 		"dataLayer is no array":       {`window.dataLayer = "nonsense"`, true},
 		"dataLayer holds getters":     {`window.dataLayer = [{get 0() { throw new Error("getter") }}]`, false},
-		"the global is a number":      {`window.__tributary = 42`, false},
-		"the global is frozen":        {`Object.defineProperty(window, "__tributary", {value: Object.freeze({}), writable: false})`, false},
+		"__tributary is a number":     {`window.__tributary = 42`, false},
+		"__tributary is frozen":       {`Object.defineProperty(window, "__tributary", {value: Object.freeze({}), writable: false})`, false},
 	} {
 		f.page("/", page{body: `<a href="https://buy.stripe.com/x">buy</a>`, head: `<script>` + c.change + `</script>`})
 		b := f.visit(f.shop + "/?via=anna")

@@ -115,7 +115,7 @@ func TestScript_InsertedByTagManager(t *testing.T) {
 }
 
 // If the script uses a first-party proxy, the collector sets the cookie itself, because
-// some browsers keep a cookie that a script sets for only a few days. The collector
+// some browsers delete a cookie after a few days if a script has set it. The collector
 // recognises requests through a first-party proxy by their Fetch Metadata headers.
 // Browsers send these headers only to trustworthy origins such as *.localhost.
 func TestFirstPartyProxy_ServerSetsCookie(t *testing.T) {

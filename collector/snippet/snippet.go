@@ -7,8 +7,9 @@
 // The script guarantees that it never throws an error into a page and that it stores
 // nothing while consent is denied. For a visitor without a referral code it sends no
 // request and sets no cookie. The script does not guarantee that a click is registered,
-// because the visitor may leave the page or the network may fail. It sends a click at
-// most twice.
+// because the visitor may leave the page or the network may fail. It makes at most two
+// attempts to send a click. If the visitor leaves the page before a response arrives, it
+// sends the click once more with the same id.
 package snippet
 
 import _ "embed"

@@ -159,7 +159,7 @@ func (b *tab) requests() []string {
 
 // clicks returns the number of clicks that pages of this tab have started to send. Unlike
 // fixture.clicks, it also counts requests that have not reached the server yet. After
-// settle, a test therefore need not wait for them.
+// settle, a test can therefore call clicks without waiting for the server.
 func (b *tab) clicks() int {
 	n := 0
 	for _, line := range b.requests() {

@@ -55,7 +55,7 @@ func TestBreaker_SendsOneProbeAtATime(t *testing.T) {
 	}
 	*now = now.Add(breakerProbe - 1)
 	if callSent(t, b) {
-		t.Error("the next probe was sent before the pause after the last one had ended")
+		t.Error("the next probe was sent before the pause had ended")
 	}
 	*now = now.Add(1)
 	if !callSent(t, b) {

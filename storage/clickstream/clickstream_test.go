@@ -213,11 +213,11 @@ func testEntriesOfDeadConsumerAreClaimed(t *testing.T, endpoint clickstream.Endp
 	awaitClaimable(t, client, n)
 	claimed := map[string]bool{}
 	for more := true; more; {
-		entries, lost, again, err := alive.Claim(ctx, 0)
+		entries, lost, hasMore, err := alive.Claim(ctx, 0)
 		if err != nil || len(lost) > 0 {
 			t.Fatalf("Claim reported the lost entries %v and the error %v, want none", lost, err)
 		}
-		more = again
+		more = hasMore
 		for _, entry := range entries {
 			claimed[entry.ID] = true
 			if err := alive.Ack(ctx, 0, entry.ID); err != nil {
@@ -258,8 +258,8 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, endpoint clickstream
 	ctx := t.Context()
 	client := connect(t, endpoint)
 	writer, r := clickstream.NewWriter(client, 1), newReader(t, endpoint, "one")
-	// The entry with the index unacked is acknowledged last.
-	const n, unacked = 400, 200
+	// lastAcked is the index of the entry that is acknowledged last.
+	const n, lastAcked = 400, 200
 	// trimAndCount calls Trim and returns the total number of removed entries.
 	trimAndCount := func() int64 {
 		t.Helper()
@@ -288,24 +288,24 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, endpoint clickstream
 	if n := trimAndCount(); n != 0 {
 		t.Fatalf("with all entries pending, %d entries were trimmed, want 0", n)
 	}
-	if err := r.Ack(ctx, 0, ids[:unacked]...); err != nil {
+	if err := r.Ack(ctx, 0, ids[:lastAcked]...); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Ack(ctx, 0, ids[unacked+1:]...); err != nil {
+	if err := r.Ack(ctx, 0, ids[lastAcked+1:]...); err != nil {
 		t.Fatal(err)
 	}
-	if n := trimAndCount(); n == 0 || n > unacked {
-		t.Fatalf("with entry %d pending, %d entries were trimmed, want 1 to %d", unacked, n, unacked)
+	if n := trimAndCount(); n == 0 || n > lastAcked {
+		t.Fatalf("with entry %d pending, %d entries were trimmed, want 1 to %d", lastAcked, n, lastAcked)
 	}
 	if err := client.XGroupCreate(ctx, clickstream.Key(0), "another", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Ack(ctx, 0, ids[unacked]); err != nil {
+	if err := r.Ack(ctx, 0, ids[lastAcked]); err != nil {
 		t.Fatal(err)
 	}
 	before := trimAndCount()
-	if before > unacked {
-		t.Fatalf("with a group that has read nothing, %d entries were trimmed, want at most %d", before, unacked)
+	if before > lastAcked {
+		t.Fatalf("with a group that has read nothing, %d entries were trimmed, want at most %d", before, lastAcked)
 	}
 	if err := client.XGroupDestroy(ctx, clickstream.Key(0), "another").Err(); err != nil {
 		t.Fatal(err)

@@ -126,8 +126,9 @@ func TestAppend_IsNotRepeatedAfterTimeout(t *testing.T) {
 	})
 }
 
-// A slot moves from one master to another while a client is using the slot. The old
-// master responds with ASK during the migration and with MOVED after it.
+// A hash slot of the cluster moves from one master to another while a client is using
+// keys of the slot. The old master responds with ASK during the migration and with MOVED
+// after it.
 func TestAppend_FollowsMigratingSlot(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)

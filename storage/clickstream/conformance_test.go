@@ -21,7 +21,7 @@ func TestStreamOnEachKindOfRedis(t *testing.T) {
 	}
 	redistest.OnEachKind(
 		t,
-		redistest.Behaviour{Name: "entries are delivered until acknowledged", Test: withEndpoint(testEntriesAreDeliveredUntilAcknowledged)},
+		redistest.Behaviour{Name: "entries can be read again until acknowledged", Test: withEndpoint(testEntriesAreDeliveredUntilAcknowledged)},
 		redistest.Behaviour{Name: "a lost group is created again", Test: withEndpoint(testLostGroupIsCreatedAgain)},
 		redistest.Behaviour{Name: "a rewound group is reported", Test: withEndpoint(testRewoundGroupIsReportedOnce)},
 		redistest.Behaviour{Name: "entries of a dead consumer are claimed", Test: withEndpoint(testEntriesOfDeadConsumerAreClaimed)},
@@ -82,12 +82,12 @@ func testAllShards(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx, client := t.Context(), connect(t, endpoint)
 	writer, r, tail := clickstream.NewWriter(client, shardCount), newShardReader(t, endpoint, shardCount, "one"), clickstream.NewTail(client, shardCount)
-	const each = 120 // entries per shard; more than 100, because Redis trims about 100 entries at a time
+	const entriesPerShard = 120 // more than 100, because Redis trims about 100 entries at a time
 	var written acknowledgedClicks
 	var writers sync.WaitGroup
 	for shard := range shardCount {
 		writers.Go(func() {
-			for range each {
+			for range entriesPerShard {
 				if err := written.write(t, writer, shard); err != nil {
 					t.Error(err)
 				}
@@ -109,7 +109,7 @@ func testAllShards(t *testing.T, endpoint clickstream.Endpoint) {
 	var readers sync.WaitGroup
 	for shard := range shardCount {
 		readers.Go(func() {
-			for remaining := each; remaining > 0; {
+			for remaining := entriesPerShard; remaining > 0; {
 				entries, err := r.Next(ctx, shard)
 				if err != nil {
 					t.Error(err)
@@ -130,8 +130,8 @@ func testAllShards(t *testing.T, endpoint clickstream.Endpoint) {
 	readers.Wait()
 	for shard := range shardCount {
 		trimmed, err := r.Trim(ctx, shard)
-		if err != nil || trimmed < 100 || trimmed > each+1 {
-			t.Errorf("Trim of shard %d removed %d entries, %v, want 100 to %d", shard, trimmed, err, each+1)
+		if err != nil || trimmed < 100 || trimmed > entriesPerShard+1 {
+			t.Errorf("Trim of shard %d removed %d entries, %v, want 100 to %d", shard, trimmed, err, entriesPerShard+1)
 		}
 	}
 }

@@ -46,7 +46,8 @@ type Endpoint struct {
 // Cluster, each node has its own breaker, so the shards on other nodes keep working.
 //
 // The click stream, the directory and the rate limits must each use a separate client.
-// Otherwise slow commands of one of them could use all connections and delay the others.
+// Otherwise slow commands of one part could use all connections and delay the other
+// parts.
 func Connect(endpoint Endpoint) (redis.UniversalClient, error) {
 	return endpoint.connect(0, func(server *redis.Client) { server.AddHook(&breaker{now: time.Now}) })
 }

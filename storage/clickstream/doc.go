@@ -13,8 +13,9 @@
 //
 //   - After Append has returned nil, the batch is in the stream. If Redis runs with
 //     appendfsync always, the batch is also on disk.
-//   - An entry is delivered until it is acknowledged. If the process that received an
-//     entry dies, the entry is delivered to another process.
+//   - An entry can be read again until it is acknowledged. The process that received the
+//     entry reads it again with Pending. If this process has died, another process reads
+//     the entry with Claim.
 //   - Trimming never removes an entry that a consumer group has not acknowledged.
 //
 // It has these limits:

@@ -218,9 +218,10 @@ func (r *Reader) Ack(ctx context.Context, shard int, ids ...string) error {
 }
 
 // Trim removes entries that every consumer group has acknowledged and returns their
-// number. It first reads the last delivered id of each group and then the oldest pending
-// id of each group. An entry that is delivered between the two reads is newer than the
-// last delivered id, so Trim does not remove this entry either.
+// number. It may leave some of these entries, because Redis removes only whole blocks of
+// about a hundred entries. It first reads the last delivered id of each group and then
+// the oldest pending id of each group. An entry that is delivered between the two reads
+// is newer than the last delivered id, so Trim does not remove this entry either.
 func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 	key := r.keys[shard]
 	groups, err := r.client.XInfoGroups(ctx, key).Result()

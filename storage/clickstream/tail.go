@@ -37,18 +37,18 @@ func NewTail(client redis.UniversalClient, shards int) *Tail {
 	return &Tail{client: client, shards: max(1, shards)}
 }
 
-// Find searches for a click in the newest entries of its shard, newest first. It reads at
-// most limit entries and 16 MiB, so that a look-up of an invented id is not expensive. It
-// returns nil if the click is not in these entries. The click may then still exist in an
-// older entry.
-func (t *Tail) Find(ctx context.Context, id affiliate.ClickID, limit int) (*edgev1.Click, error) {
+// Find searches for a click in the newest entries of its shard, newest first. It reads
+// pages of 16 entries until it has read maxEntries entries or 16 MiB, so that a look-up
+// of an invented id is not expensive. It returns nil if the click is not in these
+// entries. The click may then still exist in an older entry.
+func (t *Tail) Find(ctx context.Context, id affiliate.ClickID, maxEntries int) (*edgev1.Click, error) {
 	created, ok := id.Time()
 	if !ok {
 		return nil, nil
 	}
 	key := Key(Shard(id, t.shards))
 	oldest := strconv.FormatInt(max(0, created.Add(-tailSkew).UnixMilli()), 10)
-	for newest, searched, size := "+", 0, 0; searched < limit && size < tailBytes; searched += tailPage {
+	for newest, searched, size := "+", 0, 0; searched < maxEntries && size < tailBytes; searched += tailPage {
 		messages, err := t.client.XRevRangeN(ctx, key, newest, oldest, tailPage).Result()
 		if err != nil {
 			return nil, fmt.Errorf("read the newest entries of %s: %w", key, err)

@@ -15,10 +15,11 @@ const (
 	maxCacheEntries = 50_000
 )
 
-// cache stores usable entries (see Reader) for at most maxCacheAge. If the cache is full,
-// it evicts the oldest entry. All entries have the same maximum age, so the oldest entry
-// is also the first to expire. Reads use Peek, which does not change the order of the
-// entries and therefore needs no exclusive lock.
+// cache stores usable entries (active codes, active links and keys that are not revoked)
+// for at most maxCacheAge. If the cache is full, it evicts the oldest entry. All entries
+// have the same maximum age, so the oldest entry is also the first to expire. Reads use
+// Peek, which does not change the order of the entries and therefore needs no exclusive
+// lock.
 type cache struct {
 	now func() time.Time
 

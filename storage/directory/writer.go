@@ -142,8 +142,9 @@ func (w *Writer) MarkComplete(ctx context.Context, rebuild Rebuild) (bool, error
 	return n == 1, nil
 }
 
-// Batch collects writes and sends them in one round trip. It is not safe for concurrent
-// use.
+// Batch collects writes and sends them in one pipeline. Flush needs further round trips
+// if Redis does not have the script, or to publish dropAllMessage. A Batch is not safe
+// for concurrent use.
 type Batch struct {
 	writer *Writer
 	// channel is the channel on which each write is published. If it is empty, Flush
@@ -158,12 +159,12 @@ type batchWrite struct {
 	value       []byte
 }
 
-// Batch returns an empty batch for many entries. After the Flush of this batch, Readers
-// drop their whole caches. A batch should have about a thousand writes.
+// Batch returns an empty batch for many entries. If the Flush of this batch changes an
+// entry, Readers drop their whole caches. A batch should have about a thousand writes.
 func (w *Writer) Batch() *Batch { return &Batch{writer: w} }
 
 // Changes returns an empty batch for a few entries. After the Flush of this batch,
-// Readers drop only these entries from their caches.
+// Readers drop only the changed entries from their caches.
 func (w *Writer) Changes() *Batch { return &Batch{writer: w, channel: changeChannel} }
 
 // PutPublicKey adds the write of Writer.PutPublicKey to the batch.
@@ -205,8 +206,9 @@ func (b *Batch) add(version int64, key string, entry proto.Message) {
 	b.writes = append(b.writes, batchWrite{key: key, digits: digits, value: value})
 }
 
-// Flush sends the collected writes and empties the batch. After an error, some of the
-// writes may have been stored. It is safe to repeat the writes.
+// Flush sends the collected writes and empties the batch, even if it returns an error.
+// After an error, some of the writes may have been stored. The caller can safely add all
+// writes to a batch again.
 func (b *Batch) Flush(ctx context.Context) error {
 	writes, err := b.writes, b.err
 	b.writes, b.err = nil, nil

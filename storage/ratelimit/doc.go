@@ -18,9 +18,10 @@
 // does not respond within 50 ms (Options.Timeout), the local window decides. Therefore a
 // failure of Redis neither disables the limits nor makes requests fail.
 //
-// Without Redis, each process admits up to N requests, because it does not know the
-// requests of the other processes. Differences between the clocks of the processes are
-// not corrected. A difference of one second makes the window inexact by one second.
+// Without Redis, each process admits up to N requests (or Zone.LocalLimit), because it
+// does not know the requests of the other processes. Differences between the clocks of
+// the processes are not corrected. A difference of one second makes the window inexact by
+// one second.
 //
 // In Redis, the key of a window is an HMAC of its subject. Therefore dumps and
 // append-only files contain no IP addresses and no API keys.
@@ -63,7 +64,7 @@ type Result struct {
 }
 
 const (
-	// span is the length of a window in seconds: 60 full seconds and the current one.
+	// span is the length of a window in seconds: 60 full seconds and the current second.
 	span           = 61
 	defaultTimeout = 50 * time.Millisecond
 	// redisPause is the time for which a Lease makes no call to Redis after a failure.

@@ -32,9 +32,9 @@ import (
 // response, or after an outage in which the process admitted requests without Redis. If a
 // call arrives after a later call, it has no effect.
 //
-// A single process admits exactly the limit. While Redis responds, several processes
-// together never admit more than the limit. They may admit less, because each process may
-// hold a block with unused tokens.
+// If only one process counts the requests of a subject, it admits exactly the limit.
+// While Redis responds, several processes together never admit more than the limit. They
+// may admit less, because each process may hold a block with unused tokens.
 type Lease struct {
 	client   redis.UniversalClient
 	opt      Options
@@ -96,7 +96,7 @@ type subject struct {
 	// running.
 	callDone chan struct{}
 
-	// Requests before refusedUntil are refused with refusal.
+	// Until refusedUntil, requests that need a new block get the result refusal.
 	refusedUntil time.Time
 	refusal      Result
 
@@ -113,7 +113,7 @@ func NewLease(client redis.UniversalClient, opt Options) *Lease {
 	return &Lease{client: client, opt: opt, holder: ":" + rand.Text()[:10], subjects: subjects}
 }
 
-// Take counts one request of subject in zone, or refuses it.
+// Take counts one request of the subject with the given name, or refuses it.
 func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 	s := l.subject(zone, name)
 	s.mu.Lock()
@@ -155,7 +155,7 @@ func blockSize(limit int64) int64 { return max(1, limit*blockPermille/1000) }
 func (l *Lease) call(ctx context.Context, s *subject, now time.Time, tokens int64) {
 	returned := make(chan struct{})
 	s.callDone = returned
-	// expire sets unsettled again if the block expires during the call.
+	// expire sets rowOutdated again if the block expires during the call.
 	s.rowOutdated = false
 	s.calls++
 	limit, row := s.zone.Limit, s.row()

@@ -100,9 +100,9 @@ func TestLease_SlowRequestsUseOneTokenEach(t *testing.T) {
 	}
 }
 
-// For random requests and sweeps, and for one or four processes, no period of 60 s may
-// contain more admitted requests than the limit. With one process, the oracle also checks
-// every refusal.
+// The test makes random requests and random calls of sweep, with one process and with
+// four processes. No period of 60 s may contain more admitted requests than the limit.
+// With one process, the oracle also checks every refusal.
 func TestLease_MatchesOracle(t *testing.T) {
 	property := func(client redis.UniversalClient, collectors int) func(*rapid.T) {
 		return func(t *rapid.T) {

@@ -30,15 +30,15 @@ type Limiter struct {
 type sharedCall struct {
 	previous *sharedCall // the call that must end first; nil if there is none
 	started  bool        // no more requests can join the call
-	want     int64       // number of requests
+	requests int64       // number of requests
 
 	done                       chan struct{} // closed when the result is set
 	granted, sum, retry, reset int64
 	err                        error
 }
 
-// NewLimiter returns a Limiter. The client must come from clickstream.Connect. If it is
-// nil, the Limiter counts only the requests of this process.
+// NewLimiter returns a Limiter. The client must come from clickstream.Connect. If the
+// client is nil, the Limiter counts only the requests of this process.
 func NewLimiter(client redis.UniversalClient, opt Options) *Limiter {
 	opt.setDefaults()
 	local, _ := simplelru.NewLRU[string, *window](maxSubjects, nil) // fails only if the size is not positive
@@ -80,8 +80,8 @@ func (l *Limiter) join(key string) (call *sharedCall, position int64) {
 		next.previous, call = call, next
 		l.calls[key] = call
 	}
-	call.want++
-	return call, call.want - 1
+	call.requests++
+	return call, call.requests - 1
 }
 
 // makeCall waits until the previous call has ended and then makes the given call. If the
@@ -109,7 +109,7 @@ func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sha
 	call.started = true
 	l.mu.Unlock()
 	nowMs := l.opt.Now().UnixMilli()
-	call.granted, call.sum, call.retry, call.reset, call.err = l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, call.want, span, "", nil)
+	call.granted, call.sum, call.retry, call.reset, call.err = l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, call.requests, span, "", nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if call.granted > 0 {
@@ -118,21 +118,23 @@ func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sha
 }
 
 var (
-	errNoRedis   = errors.New("no Redis is configured")
+	errNoRedis = errors.New("no Redis is configured")
+	// errAbandoned is the error of a call if makeCall panicked before the call had a
+	// result.
 	errAbandoned = errors.New("the call to Redis was abandoned")
 )
 
-// acquire runs acquireScript on the shared window with the given key. The caller passes
-// the row that replaces the stored row of the holder. If row is nil, the script adds the
-// granted tokens to the stored row.
-func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, want, span int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
+// acquire requests tokens from the shared window with the given key: it runs
+// acquireScript. The given row replaces the stored row of the holder. If row is nil, the
+// script adds the granted tokens to the stored row.
+func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, tokens, span int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
 	if client == nil {
 		return 0, 0, 0, 0, errNoRedis
 	}
 	// A canceled request must not count as a failure of Redis.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Timeout)
 	defer cancel()
-	args := []any{nowMs, limit, want, span, holder}
+	args := []any{nowMs, limit, tokens, span, holder}
 	if row != nil {
 		args = append(args, row)
 	}

@@ -249,7 +249,7 @@ func TestLimiter_SimultaneousRequestsShareCall(t *testing.T) {
 		}
 		limiter.mu.Lock()
 		if call := limiter.calls[key]; call != running {
-			arrived = call.want
+			arrived = call.requests
 		}
 		limiter.mu.Unlock()
 	}
@@ -332,30 +332,30 @@ func TestLimiter_MakesNoCallAfterFailedCall(t *testing.T) {
 func TestLimiter_DifferentClocksShareWindow(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	const limit, skew = 20, 600 * time.Second
-	behind, zone := newClock(), Zone{Name: "test", Limit: limit}
-	ahead := func() time.Time { return behind.now().Add(skew) }
-	slow, fast := NewLimiter(client, Options{Timeout: longTimeout, Now: behind.now}), NewLimiter(client, Options{Timeout: longTimeout, Now: ahead})
-	expect := func(what string, limiter *Limiter, allowed bool, remaining int64) Result {
+	slowClock, zone := newClock(), Zone{Name: "test", Limit: limit}
+	fastNow := func() time.Time { return slowClock.now().Add(skew) }
+	slow, fast := NewLimiter(client, Options{Timeout: longTimeout, Now: slowClock.now}), NewLimiter(client, Options{Timeout: longTimeout, Now: fastNow})
+	expect := func(description string, limiter *Limiter, allowed bool, remaining int64) Result {
 		t.Helper()
 		result := limiter.Allow(t.Context(), zone, "a")
 		if result.Allowed != allowed || allowed && result.Remaining != remaining {
-			t.Errorf("%s: got %+v, want Allowed %v and Remaining %d", what, result, allowed, remaining)
+			t.Errorf("%s: got %+v, want Allowed %v and Remaining %d", description, result, allowed, remaining)
 		}
 		return result
 	}
 	expect("request with the fast clock", fast, true, limit-1)
 	for i := range limit - 1 {
 		expect("request with the slow clock", slow, true, limit-2-int64(i))
-		behind.advance(time.Second)
+		slowClock.advance(time.Second)
 	}
 	refused := expect("request above the limit", slow, false, 0)
 	if want := span*time.Second + skew; refused.ResetAfter < want-limit*time.Second || refused.ResetAfter > want {
 		t.Errorf("ResetAfter is %s, want %s to %s, because the request with the fast clock still counts", refused.ResetAfter, want-limit*time.Second, want)
 	}
-	behind.advance(refused.RetryAfter)
+	slowClock.advance(refused.RetryAfter)
 	expect("request after RetryAfter", slow, true, 0)
-	behind.advance(span * time.Second)
+	slowClock.advance(span * time.Second)
 	expect("request when only the request with the fast clock still counts", slow, true, limit-2)
-	behind.advance(skew)
+	slowClock.advance(skew)
 	expect("request with an empty window", slow, true, limit-1)
 }

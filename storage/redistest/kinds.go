@@ -10,8 +10,8 @@ type Behaviour struct {
 }
 
 // OnEachKind runs each test on a single server, on a master with sentinels and on a
-// cluster. The three kinds run in parallel. All tests share one cluster, and one master
-// with its sentinels, so a test must not stop a server.
+// cluster. The three kinds run in parallel. All tests of one call share a cluster, and a
+// master with its sentinels, so a test must not stop a server.
 func OnEachKind(t *testing.T, behaviours ...Behaviour) {
 	t.Helper()
 	runAll := func(t *testing.T, kind string, emptyDeployment func(t *testing.T) (url string)) {

@@ -57,13 +57,13 @@ func New(t testing.TB) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), freeTimeout)
 	defer cancel()
-	leases, err := newClient(server, 0)
+	leaseClient, err := newClient(server, 0)
 	if err != nil {
 		t.Fatalf("redistest: %s: %v", serverVariable, err)
 	}
-	db, token, err := leaseDatabase(ctx, leases, t.Name())
+	db, token, err := leaseDatabase(ctx, leaseClient, t.Name())
 	if err != nil {
-		_ = leases.Close()
+		_ = leaseClient.Close()
 		t.Fatalf("redistest: lease a database: %v", err)
 	}
 	t.Cleanup(func() {
@@ -72,10 +72,10 @@ func New(t testing.TB) string {
 		if err := emptyDatabase(ctx, server, db); err != nil {
 			t.Errorf("redistest: empty database %d: %v", db, err)
 		}
-		if err := releaseScript.Run(ctx, leases, []string{leaseKey(db)}, token).Err(); err != nil {
+		if err := releaseScript.Run(ctx, leaseClient, []string{leaseKey(db)}, token).Err(); err != nil {
 			t.Errorf("redistest: release the lease of database %d: %v", db, err)
 		}
-		_ = leases.Close()
+		_ = leaseClient.Close()
 	})
 	// A killed test may have left keys in the database.
 	if err := emptyDatabase(ctx, server, db); err != nil {
@@ -91,10 +91,11 @@ func New(t testing.TB) string {
 
 func leaseKey(db int) string { return "redistest:taken:" + strconv.Itoa(db) }
 
-// leaseDatabase leases a free database. It starts its search at a random database, so
-// that simultaneous callers do not all try the same databases.
-func leaseDatabase(ctx context.Context, leases *redis.Client, test string) (db int, token string, err error) {
-	settings, err := leases.ConfigGet(ctx, "databases").Result()
+// leaseDatabase leases a free database. leaseClient is connected to database 0, which
+// contains the leases. It starts its search at a random database, so that simultaneous
+// callers do not all try the same databases.
+func leaseDatabase(ctx context.Context, leaseClient *redis.Client, test string) (db int, token string, err error) {
+	settings, err := leaseClient.ConfigGet(ctx, "databases").Result()
 	if err != nil {
 		return 0, "", err
 	}
@@ -108,7 +109,7 @@ func leaseDatabase(ctx context.Context, leases *redis.Client, test string) (db i
 	for {
 		for i := range databases - 1 {
 			db := 1 + (int(first[0])+i)%(databases-1)
-			leased, err := leases.SetNX(ctx, leaseKey(db), token, leaseTime).Result()
+			leased, err := leaseClient.SetNX(ctx, leaseKey(db), token, leaseTime).Result()
 			if err != nil {
 				return 0, "", err
 			}

@@ -20,9 +20,9 @@ const (
 	stopTimeout  = 20 * time.Second
 )
 
-// Server is a private Redis server with the settings for production. It acknowledges a
-// write after it has written it to its append-only file. The methods of Server are not
-// safe for concurrent use.
+// Server is a private Redis server with the settings for production. The server
+// acknowledges a write only after the write is in its append-only file. The methods of
+// Server are not safe for concurrent use.
 type Server struct {
 	// URL is the URL of the server. Restart does not change it.
 	URL string

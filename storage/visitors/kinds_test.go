@@ -91,9 +91,9 @@ func testOldDaysAreDeleted(t *testing.T, client redis.UniversalClient) {
 	v := New(client)
 	old := clicksOfBucket(0, 3)
 	mark(t, v, old...)
-	for _, value := range storedVisitors(t, client) {
-		if len(value.field) != fieldSize || len(value.value) != valueSize {
-			t.Errorf("a visitor has a field of %d bytes and a value of %d bytes, want %d and %d", len(value.field), len(value.value), fieldSize, valueSize)
+	for _, visitor := range storedVisitors(t, client) {
+		if len(visitor.field) != fieldSize || len(visitor.value) != valueSize {
+			t.Errorf("a visitor has a field of %d bytes and a value of %d bytes, want %d and %d", len(visitor.field), len(visitor.value), fieldSize, valueSize)
 		}
 	}
 	for key := range hashes(t, client) {
@@ -300,8 +300,7 @@ func deleteAll(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// makeOlder changes the stored visitors as if they had been stored earlier, by the given
-// duration.
+// makeOlder moves the time of each stored visitor back by the given duration.
 func makeOlder(t *testing.T, client redis.UniversalClient, duration time.Duration) {
 	t.Helper()
 	all := storedVisitors(t, client)
@@ -317,14 +316,14 @@ func makeOlder(t *testing.T, client redis.UniversalClient, duration time.Duratio
 	}
 }
 
-// onEachMaster calls do for the server, or for each master of a cluster.
-func onEachMaster(t *testing.T, client redis.UniversalClient, do func(context.Context, redis.UniversalClient) error) {
+// onEachMaster calls run for the server, or for each master of a cluster.
+func onEachMaster(t *testing.T, client redis.UniversalClient, run func(context.Context, redis.UniversalClient) error) {
 	t.Helper()
 	var err error
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		err = cluster.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error { return do(ctx, master) })
+		err = cluster.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error { return run(ctx, master) })
 	} else {
-		err = do(t.Context(), client)
+		err = run(t.Context(), client)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -138,10 +138,10 @@ func (c *call) uniqueToken(n int) (token string, ok bool) {
 	return c.values[n*valueSize:][:tokenSize], true
 }
 
-// send makes calls in one round trip. Each call succeeds or fails independently of the
-// others. If a server does not have the script, for example after a restart or a
-// failover, send makes a second round trip with EVAL. SCRIPT LOAD would have to be sent
-// to every node of a Cluster.
+// send makes the given calls in one pipeline. Each call succeeds or fails independently
+// of the others. If a server does not have the script, for example after a restart or a
+// failover, send repeats the failed calls with EVAL in a second pipeline. SCRIPT LOAD
+// would have to be sent to every node of a Cluster.
 func send(ctx context.Context, client redis.UniversalClient, calls []*call) {
 	pipeline := client.Pipeline()
 	for _, c := range calls {

@@ -21,8 +21,8 @@
 //
 // The package guarantees:
 //
-//   - Only one click of a visitor is unique, however many processes call MarkUnique at
-//     the same time.
+//   - Within 24 hours, at most one click of a visitor becomes unique, however many
+//     processes call MarkUnique at the same time.
 //   - If MarkUnique is called again for a click within 24 hours, for example after a
 //     crash, the result is the same, whatever other clicks are in the same call.
 //   - Redis contains neither IP addresses nor the identity of a visitor.
@@ -77,9 +77,9 @@ type pendingClick struct {
 	query visitorQuery
 }
 
-// MarkUnique sets the field Unique of clicks. It takes at most 250 ms. unknown is the
-// number of clicks for which Redis has returned no result. The field Unique of these
-// clicks is not changed.
+// MarkUnique sets the field Unique of the given clicks. It takes at most 250 ms. unknown
+// is the number of clicks for which Redis has returned no result. The field Unique of
+// these clicks is not changed.
 func (v *Visitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) (unknown int) {
 	calls, pending := newCalls(clicks)
 	if len(calls) == 0 {
@@ -102,7 +102,8 @@ func (v *Visitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) (u
 	return unknown
 }
 
-// newCalls returns the calls for the visitors of clicks. It leaves out clicks that are
+// newCalls returns the calls for the visitors of the given clicks. pending contains each
+// click whose result comes from one of these calls. newCalls leaves out clicks that are
 // never unique: clicks of bots, and clicks whose visitor cannot be identified.
 func newCalls(clicks []*affiliate.Click) (calls []*call, pending []pendingClick) {
 	queries := make(map[[1 + fieldSize]byte]visitorQuery, len(clicks))

@@ -133,9 +133,9 @@ func TestMarkUnique_RepeatedCallHasSameResult(t *testing.T) {
 
 func TestMarkUnique_OneClickPerVisitorInParallelProcesses(t *testing.T) {
 	url := redistest.New(t)
-	const processes, visitors, each = 4, 50, 12
-	clicks := make([]affiliate.Click, 0, visitors*each)
-	for n := range visitors * each {
+	const processes, visitors, clicksPerVisitor = 4, 50, 12
+	clicks := make([]affiliate.Click, 0, visitors*clicksPerVisitor)
+	for n := range visitors * clicksPerVisitor {
 		clicks = append(clicks, *click(n/visitors, func(c *affiliate.Click) { c.IPHash = []byte{byte(n % visitors)} }))
 	}
 	// Every process marks all clicks, in batches and in a random order.

@@ -21,8 +21,9 @@ export const codesOf = (query: URLSearchParams): string[] =>
     .filter((code, at, all) => code && !code[100] && all.indexOf(code) === at);
 
 /**
- * Returns the value of a parameter in a form that the collector accepts: the first part
- * without control characters, and of this part at most 255 characters.
+ * Returns the value of a parameter in a form that the collector accepts: the characters
+ * up to the first control character, but at most 255. Control characters at the start
+ * of the value are skipped.
  */
 const text = (query: URLSearchParams, name: string): string | undefined => group(/([^\0-\x1f]{1,255})/u, query.get(name) || "");
 

@@ -14,8 +14,8 @@ export let choice: Word | undefined;
 
 /**
  * Returns the consent value that is sent with a click. The visitor's own choice overrides
- * every other source. An argument becomes the visitor's own choice. The script stores
- * nothing while consent is denied.
+ * every other source. If stated is given, it becomes the visitor's own choice. The script
+ * stores nothing while consent is denied.
  *
  * In Google's consent mode, an update of ad_storage overrides the defaults. There may
  * be several defaults for different regions, but the page does not know the visitor's

@@ -1,5 +1,6 @@
 // Adds the click id to elements that lead to the purchase: Stripe Payment Links, Stripe's
-// elements, links to the merchant's other sites, and forms.
+// elements, links to the merchant's other sites, and forms. In this file, to decorate an
+// element or an address means to add the id to it.
 
 import { attempt, clickID, guard, settings, split } from "./env";
 import { current } from "./store";

@@ -40,8 +40,8 @@ export const attempt = <R>(run: () => R): R | undefined => guard(run)();
 export const split = (list = ""): string[] => list.match(/[^\s,]+/g) || [];
 
 /**
- * Adds a listener for events. It runs in the capture phase, before the page's own
- * listeners.
+ * Adds a listener for events. The listener runs in the capture phase, before the page's
+ * own listeners.
  */
 export const on = (names: string, run: (event: Event) => void): void => split(names).forEach((name) => addEventListener(name, guard(run), true));
 

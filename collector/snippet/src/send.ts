@@ -35,8 +35,9 @@ const request = (body: string): Promise<Reply | number> => {
 };
 
 /**
- * Sends a click at most twice, with the same id. The promise resolves to the collector's
- * reply, to the status if the click was refused, or to 0 if both attempts failed.
+ * Makes at most two attempts to send a click, with the same id. The promise resolves to
+ * the collector's reply, to the status if the click was refused, or to 0 if both attempts
+ * failed.
  */
 export const send = (body: string): Promise<Reply | number> => {
   let waiting = 1;

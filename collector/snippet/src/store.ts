@@ -43,7 +43,10 @@ export const enum Rank {
 }
 type Note = ArrayLike<string | number>;
 
-/** The click, while it could not be stored or must not be stored. */
+/**
+ * The click while it is only in memory, because it could not be stored or because consent
+ * is denied.
+ */
 let unstored: Note | undefined | "" | false;
 
 /** The consent at the last attempt to store the click. */
@@ -126,8 +129,9 @@ export const restore = (): void => {
 
 /**
  * Saves a click. The reply is absent if the id came from an address. The existing click
- * stays if the programme keeps the first click. The existing click also stays if the
- * attribution model is null, because the collector could not look up the programme.
+ * stays if the programme keeps the first click. It also stays if the attribution model is
+ * null, because the collector could not look up the programme. In both cases, however, an
+ * existing click whose id came from an address is replaced.
  */
 export const adopt = (id: string, code: string, { cookie_max_age: age = Time.month as number, attribution_model: model }: Reply = {}): void => {
   const now = Date.now();
