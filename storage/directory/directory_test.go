@@ -57,14 +57,14 @@ func (f *fixture) markComplete(t testing.TB) {
 	}
 }
 
-// onEachMaster calls run for the server, or for each master of a cluster.
-func (f *fixture) onEachMaster(t testing.TB, run func(context.Context, redis.UniversalClient) error) {
+// onEachMaster calls action for the server, or for each master of a cluster.
+func (f *fixture) onEachMaster(t testing.TB, action func(context.Context, redis.UniversalClient) error) {
 	t.Helper()
 	if cluster, ok := f.client.(*redis.ClusterClient); ok {
-		check(t, cluster.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error { return run(ctx, master) }))
+		check(t, cluster.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error { return action(ctx, master) }))
 		return
 	}
-	check(t, run(t.Context(), f.client))
+	check(t, action(t.Context(), f.client))
 }
 
 // code returns an active entry with the given attribution window in days.

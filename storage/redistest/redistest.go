@@ -92,7 +92,7 @@ func New(t testing.TB) string {
 func leaseKey(db int) string { return "redistest:taken:" + strconv.Itoa(db) }
 
 // leaseDatabase leases a free database. leaseClient is connected to database 0, which
-// contains the leases. It starts its search at a random database, so that simultaneous
+// contains the leases. The search starts at a random database, so that simultaneous
 // callers do not all try the same databases.
 func leaseDatabase(ctx context.Context, leaseClient *redis.Client, test string) (db int, token string, err error) {
 	settings, err := leaseClient.ConfigGet(ctx, "databases").Result()

@@ -316,14 +316,14 @@ func makeOlder(t *testing.T, client redis.UniversalClient, duration time.Duratio
 	}
 }
 
-// onEachMaster calls run for the server, or for each master of a cluster.
-func onEachMaster(t *testing.T, client redis.UniversalClient, run func(context.Context, redis.UniversalClient) error) {
+// onEachMaster calls action for the server, or for each master of a cluster.
+func onEachMaster(t *testing.T, client redis.UniversalClient, action func(context.Context, redis.UniversalClient) error) {
 	t.Helper()
 	var err error
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		err = cluster.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error { return run(ctx, master) })
+		err = cluster.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error { return action(ctx, master) })
 	} else {
-		err = run(t.Context(), client)
+		err = action(t.Context(), client)
 	}
 	if err != nil {
 		t.Fatal(err)
