@@ -60,9 +60,9 @@ import (
 const (
 	// workers is the number of jobs of the default queue that a process runs at the same
 	// time. directoryWorkers is the same number for the directory queue, whose jobs
-	// update the edge directory. The two numbers and fetchCooldown limit the number of
-	// jobs per second. Their sum is much smaller than the constant connections, so that
-	// requests find free connections.
+	// update the edge directory. Together with fetchCooldown, the two numbers limit the
+	// number of jobs per second. The sum of the two numbers is much smaller than the
+	// constant connections, so that requests find free connections.
 	workers          = 20
 	directoryWorkers = 4
 	// connections is the maximum number of connections in the pool that requests, jobs
@@ -71,11 +71,11 @@ const (
 	// rescueAfter is the time after which the jobs of a crashed process run again. It is
 	// longer than any job runs (RELIABILITY.md section 9).
 	rescueAfter = 6 * time.Minute
-	// fetchPoll is the time after which the job queue is read without a notification. A
-	// job that is inserted shortly after another job may cause no notification, because
-	// there are at most ten notifications per second. The job must still run soon,
-	// because a change must reach the edge directory within a second. fetchCooldown is
-	// the minimum time between two reads of the queue.
+	// fetchPoll is the time after which a process reads the job queue even if it gets no
+	// notification of a new job. A job that is inserted shortly after another job may
+	// cause no notification, because there are at most ten notifications per second. The
+	// job must still run soon, because a change must reach the edge directory within a
+	// second. fetchCooldown is the minimum time between two reads of the queue.
 	fetchPoll     = 200 * time.Millisecond
 	fetchCooldown = 20 * time.Millisecond
 	// jobStopTimeout is the maximum time for running jobs to end when the process stops.

@@ -39,8 +39,9 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 		zones: map[server.Zone]ratelimit.Zone{
 			server.ZoneGeneral:     zone(server.ZoneGeneral, limits.General, limits.General),
 			server.ZoneConversions: zone(server.ZoneConversions, limits.Conversions, limits.Conversions),
-			// Without Redis, each process allows only half of the limit, because several
-			// processes together would otherwise allow more guesses of a password.
+			// Without Redis, each process allows only half of the limit, because each
+			// process then counts only its own requests, so several processes together
+			// allow more guesses of a password than the limit.
 			server.ZoneAuth: zone(server.ZoneAuth, limits.Auth, max(1, limits.Auth/2)),
 		},
 	}

@@ -90,7 +90,8 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_TLS_CERT: %w", err)
 	}
-	// Open both ports first, so that a port in use is reported at once.
+	// Open the public port and the metrics port before anything else, so that a port in
+	// use is reported at once.
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 const (
 	// authorityName and authorityKeyName are the files of the certificate authority in
-	// the data folder of make run. The core trusts the certificate. The key signs the
+	// the data folder of `make run`. The core trusts the certificate. The key signs the
 	// certificates of webhook receivers.
 	authorityName    = "webhook-ca.pem"
 	authorityKeyName = "webhook-ca.key"
@@ -49,8 +49,8 @@ func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, err
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	// These constraints protect the developer: a stolen key can sign certificates only
-	// for loopback.
+	// These constraints protect the developer if the key of the authority is stolen: a
+	// certificate that the key signs is valid only for loopback.
 	_, loopback4, _ := net.ParseCIDR("127.0.0.0/8")
 	_, loopback6, _ := net.ParseCIDR("::1/128")
 	template := &x509.Certificate{
@@ -85,8 +85,9 @@ func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, err
 	return readAuthority(certificate, key)
 }
 
-// localCertificate is a certificate for this machine and its private key. keyPair holds
-// both; certificate and key hold the same values in PEM format.
+// localCertificate is a certificate for this machine, with the private key of the
+// certificate. keyPair holds both; certificate and key hold the same values in PEM
+// format.
 type localCertificate struct {
 	keyPair          tls.Certificate
 	certificate, key []byte
@@ -123,7 +124,7 @@ func certify(authority tls.Certificate, now time.Time) (localCertificate, error)
 }
 
 // writeReceiverCertificate writes a certificate for the developer's own webhook receiver.
-// The core of make run accepts the certificate, because the core trusts the authority.
+// The core of `make run` accepts the certificate, because the core trusts the authority.
 func writeReceiverCertificate(path string, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cert", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)

@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// seedAddress is the client address of the requests that create demo data. With an
-	// address of its own, these requests do not count towards the rate limit of the
-	// developer. The address is from the block that is reserved for documentation. The
-	// service accepts it from X-Forwarded-For, because loopback is a trusted proxy.
+	// seedAddress is the client address of the requests that create demo data. Because
+	// the developer has another address, these requests do not count towards the
+	// developer's rate limit. seedAddress is in a block that is reserved for
+	// documentation. The service reads it from the header X-Forwarded-For, because
+	// loopback is a trusted proxy.
 	seedAddress = "192.0.2.1"
 	// pollEvery is the pause between two checks of a condition.
 	pollEvery = 50 * time.Millisecond

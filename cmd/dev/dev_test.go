@@ -291,8 +291,8 @@ func stopRedis(t *testing.T, address string) {
 	}
 }
 
-// checkSourcedValues checks that sh and bash read the values want when they source the
-// file.
+// checkSourcedValues checks the environment of sh and bash after they have sourced the
+// file. want maps the names of variables to their expected values.
 func checkSourcedValues(t *testing.T, file string, want map[string]string) {
 	t.Helper()
 	for _, shell := range []string{"sh", "bash"} {

@@ -39,13 +39,14 @@ var ports = []variable{
 const shopListenName = "TRIBUTARY_SHOP_LISTEN"
 
 // environment returns the settings of this run. environ is the environment of the
-// process, as lines of the form NAME=value. If environ has no value for a secret, the
-// result has the value in the map secrets. Other missing settings get a default for
-// development.
+// process, as lines of the form NAME=value. If environ does not set a secret, the value
+// from the map secrets is used. Most other settings that environ does not set get a
+// default for development.
 //
-// lastServers holds the addresses of the private servers of the previous run. If environ
-// has one of these addresses, it is ignored. Therefore a shell that has sourced .dev/env
-// can start the next run.
+// lastServers holds the addresses of the private servers of the previous run. A shell
+// that has sourced .dev/env exports these addresses, but the servers no longer run.
+// Therefore environment ignores an address in environ that is the same as in lastServers,
+// and the run starts the server again.
 func environment(environ []string, secrets, lastServers map[string]string) map[string]string {
 	values := map[string]string{}
 	for _, line := range environ {
@@ -82,14 +83,15 @@ func environment(environ []string, secrets, lastServers map[string]string) map[s
 		if missing(allowHTTPName) {
 			values[allowHTTPName] = "true"
 		}
-		// The receiver of dev listen is on loopback. If other machines can reach the API,
-		// webhooks must not be sent to loopback, because other users could then send
-		// requests to this machine.
+		// The webhook receiver that `dev listen` starts is on loopback. If other machines
+		// can reach the API, webhooks must not be sent to loopback, because other users
+		// could then send requests to this machine.
 		if missing(webhookAllowName) {
 			values[webhookAllowName] = loopback
 		}
 	}
-	// There is no load balancer that must detect that the collector stops.
+	// The shutdown delay gives a load balancer time to detect that the collector stops.
+	// In development there is no load balancer.
 	if missing(shutdownDelayName) {
 		values[shutdownDelayName] = "0s"
 	}
@@ -111,8 +113,8 @@ func allLoopback(values map[string]string) bool {
 	return true
 }
 
-// privateURL is the placeholder for the address of a private server. This run starts the
-// server and replaces the placeholder by its address.
+// privateURL is the placeholder for the URL of a Postgres or Redis that this run starts
+// itself. When the server runs, its URL replaces the placeholder.
 const privateURL = "redis://private"
 
 // configure parses the settings of the core and of the collector.
@@ -128,17 +130,18 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 		lines = append(lines, name+"="+value)
 	}
 	core, err := settings.Parse[settings.Core](lines)
-	clicks, edgeErr := settings.Parse[settings.Collector](lines)
+	collectorSettings, collectorErr := settings.Parse[settings.Collector](lines)
 	if err == nil {
-		// The core and the collector mostly read the same variables. Therefore the errors
-		// in the settings of the collector are returned only if the core has none.
-		err = edgeErr
+		// The core and the collector read many of the same variables, and an invalid
+		// variable would be reported twice. Therefore the errors in the settings of the
+		// collector are returned only if the settings of the core have no errors.
+		err = collectorErr
 	}
 	if err == nil && !core.AllowHTTP {
-		err = fmt.Errorf("%s: make run serves plain HTTP. This is allowed if every port is on loopback; "+
+		err = fmt.Errorf("%s: `make run` serves plain HTTP. This is allowed if every port is on loopback; "+
 			"otherwise set %[1]s=true", allowHTTPName)
 	}
-	return core, edge.Config(clicks), err
+	return core, edge.Config(collectorSettings), err
 }
 
 // portListeners contains the listeners of a run, in the order of the variable ports.

@@ -15,7 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// folderName is the name of the data folder of make run. It is in the working directory.
+// folderName is the name of the data folder of `make run`. The folder is in the working
+// directory.
 const folderName = ".dev"
 
 // lockTimeout is the maximum time to wait for the lock of the folder. A process that was
@@ -26,7 +27,7 @@ const lockTimeout = time.Second
 // the folder. These servers belong to a run that was killed.
 const removeTimeout = 10 * time.Second
 
-// folder is the data folder of make run. This process holds the lock of the folder.
+// folder is the data folder of `make run`. This process holds the lock of the folder.
 type folder struct {
 	path string // absolute
 	lock *os.File

@@ -2,7 +2,7 @@
 // commands.
 //
 //	.dev/ ── lock ─▶ Postgres, Redis ─▶ core + gateway ─▶ collector ─▶ demo ─▶ .dev/env
-//	  (private servers, unless the environment names others)    (through REST)
+//	  (private servers, unless the environment has other URLs)  (through REST)
 //
 // It guarantees the following. Acknowledged data is not lost when the process stops. Each
 // start creates missing demo data, so that the shell commands that the process prints

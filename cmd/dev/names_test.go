@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/cmd/settings"
 )
 
-// Every program accepts every variable of make run, so that a shell that has sourced
-// .dev/env can start the programs.
+// Every program accepts every variable that `make run` writes to .dev/env, so that a
+// shell that has sourced .dev/env can start the programs.
 func TestVariables_AreKnownSettings(t *testing.T) {
 	var environ []string
 	for _, v := range append(systemAddresses{}.variables(nil), ports...) {

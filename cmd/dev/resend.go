@@ -9,8 +9,8 @@ import (
 	"net/url"
 )
 
-// resend requests that the service sends an event again to each running listener that has
-// received it before.
+// resend asks the service to send an event again. The service sends the event to each
+// running listener that has already received it.
 func resend(ctx context.Context, path, event string, out io.Writer) error {
 	merchant, err := loginToDemo(ctx, path)
 	if err != nil {

@@ -76,7 +76,7 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 }
 
 // serve runs the core, the gateway, the collector and the demo shop. They listen on the
-// given listeners and use the databases d.
+// given listeners and use the Postgres and the Redis in d.
 func serve(
 	ctx context.Context, f *folder, d *databases, listeners portListeners, core settings.Core, edge collector.Config, out io.Writer,
 ) error {
@@ -87,8 +87,9 @@ func serve(
 	if edge.Cache.URL == privateURL {
 		edge.Cache.URL = d.redisURL
 	}
-	// There is no load balancer, so the collector can stop without a delay. Clicks have a
-	// journal as in production.
+	// There is no load balancer, so the collector can stop without a delay. As in
+	// production, the collector has a journal for clicks that it cannot append to the
+	// stream.
 	edge.ShutdownDelay = 0
 	if edge.JournalDir == "" {
 		edge.JournalDir = f.file("journal")

@@ -89,9 +89,9 @@ func startDatabases(ctx context.Context, f *folder, postgresURL, redisURL string
 	})
 }
 
-// start calls a function that starts a server. It passes the data folder and the log file
-// of the server.
-func (f *folder) start(name string, start func(dir string, log *os.File) (*servers.Server, error)) (*privateServer, error) {
+// start starts a private server: it calls launch with the data folder and the log file of
+// the server.
+func (f *folder) start(name string, launch func(dir string, log *os.File) (*servers.Server, error)) (*privateServer, error) {
 	dir, err := f.dataOf(name)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (f *folder) start(name string, start func(dir string, log *os.File) (*serve
 	if err != nil {
 		return nil, err
 	}
-	server, err := start(dir, log)
+	server, err := launch(dir, log)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
@@ -120,7 +120,7 @@ func atSamePort(lastURL string, start func(port int) (*servers.Server, error)) (
 	if err != nil {
 		return start(0)
 	}
-	port, _ := strconv.Atoi(u.Port()) // 0 if there is none
+	port, _ := strconv.Atoi(u.Port()) // 0 if the URL has no port
 	server, err := start(port)
 	if port != 0 && servers.PortTaken(err) {
 		return start(0)

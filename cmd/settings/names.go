@@ -19,8 +19,8 @@ const namePrefix = "TRIBUTARY_"
 // misspelling differs from the name of a setting.
 const maxEdits = 2
 
-// Development holds the variables that only `make run` uses. It reads the address of the
-// demo shop and writes the other variables to .dev/env.
+// Development holds the variables that only `make run` uses. `make run` reads ShopListen
+// and writes the other variables to .dev/env.
 type Development struct {
 	ShopListen   string `env:"TRIBUTARY_SHOP_LISTEN" envDefault:"127.0.0.1:8082"`
 	ShopURL      string `env:"TRIBUTARY_SHOP_URL"`

@@ -41,7 +41,7 @@ func TestParse_RejectsMisspeltNames(t *testing.T) {
 func TestParse_AllowsSettingsOfOtherBinaries(t *testing.T) {
 	environ := coreEnviron(
 		"TRIBUTARY_COUNTRY_DB=/geo.mmdb", "TRIBUTARY_LIMIT_TRACKING=5", "TRIBUTARY_GRPC_ADDR=127.0.0.1:9090", // settings of the collector and the gateway
-		"TRIBUTARY_SHOP_LISTEN=127.0.0.1:0", "TRIBUTARY_API_URL=http://127.0.0.1:8080", // settings of make run
+		"TRIBUTARY_SHOP_LISTEN=127.0.0.1:0", "TRIBUTARY_API_URL=http://127.0.0.1:8080", // variables of `make run`
 		"TRIBUTARY_SERVICE_HOST=10.0.0.1", "TRIBUTARY_API_PORT=tcp://10.0.0.1:80", "TRIBUTARY_API_PORT_80_TCP_ADDR=10.0.0.1", // variables of Kubernetes
 		"TRIBUTARY_TEST_REDIS_URL=redis://127.0.0.1",
 	)

@@ -16,8 +16,8 @@ const (
 
 // collectorEnviron returns the environment of a collector with the given Redis and the
 // given lines. If a name occurs twice, the later line is used.
-func collectorEnviron(url string, more ...string) []string {
-	return append([]string{"TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_REDIS_URL=" + url}, more...)
+func collectorEnviron(url string, lines ...string) []string {
+	return append([]string{"TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_REDIS_URL=" + url}, lines...)
 }
 
 func TestRedis_KindAndShards(t *testing.T) {

@@ -26,7 +26,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// fileSuffix is the suffix of a variable that contains the path of a file with the value.
+// fileSuffix is the suffix of the name of a variable whose value is the path of a file.
+// The file contains the value of the setting.
 const fileSuffix = "_FILE"
 
 // Redis holds the addresses of the one or two Redis deployments.

@@ -22,11 +22,11 @@ var hashKey = base64.StdEncoding.EncodeToString(make([]byte, 32))
 
 // coreEnviron returns an environment with the required settings of the core and the given
 // lines.
-func coreEnviron(more ...string) []string {
+func coreEnviron(lines ...string) []string {
 	return append([]string{
 		"TRIBUTARY_DATABASE_URL=postgres://127.0.0.1/x", "TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_JWT_KEYS=k:x",
 		"TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_ENCRYPTION_KEYS=k:x", "PATH=/bin",
-	}, more...)
+	}, lines...)
 }
 
 func TestParse_SetsDefaults(t *testing.T) {

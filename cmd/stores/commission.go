@@ -1,8 +1,9 @@
 // Package stores connects the services to their storage. Each service declares an
 // interface Tx with the methods that it needs in a transaction. The storage packages do
-// not import these interfaces; their InTx methods pass a concrete transaction type. The
-// adapters in this package implement InTx with the interface of the service. They inherit
-// all other methods from the storage packages.
+// not import these interfaces; their InTx methods call a function with a concrete
+// transaction type. The adapters in this package implement the InTx methods that the
+// services require, which call a function with the interface Tx of the service. They
+// inherit all other methods from the storage packages.
 package stores
 
 import (
