@@ -9,7 +9,7 @@ import (
 	"net/url"
 )
 
-// resend asks the service to send an event again. The service sends the event to each
+// resend makes the service send an event again. The service sends the event to each
 // running listener that has already received it.
 func resend(ctx context.Context, path, event string, out io.Writer) error {
 	merchant, err := loginToDemo(ctx, path)

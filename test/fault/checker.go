@@ -64,9 +64,9 @@ type verdict struct {
 	// acknowledged counts the distinct click ids that were acknowledged, including
 	// planted records that Redis acknowledged. The fault poison has appended the planted
 	// records to the click stream. planted counts the acknowledged planted records.
-	// blind counts the clicks that were acknowledged by a collector that could not read
-	// the edge directory.
-	acknowledged, planted, blind int
+	// withoutDirectory counts the clicks that a collector acknowledged although it could
+	// not read the edge directory.
+	acknowledged, planted, withoutDirectory int
 	// rows counts the stored clicks. deadLetters counts the dead letters. withoutResponse
 	// counts the rows whose click id was in no response. unique counts the rows that are
 	// the first click of a visitor.
@@ -132,7 +132,8 @@ type clickCheck struct {
 	// traced contains the requests to which a row was assigned because of the row's sub
 	// id.
 	traced map[int]bool
-	// garbage maps the bytes of a planted record without a click id to its state.
+	// garbage maps the bytes of each planted record that has no click id to the state of
+	// the record.
 	garbage map[string]*clickState
 	// visitors maps a visitor to the visitor's unique click.
 	visitors map[visitor]uuid.UUID
@@ -215,8 +216,8 @@ func (c *clickCheck) readAttempts() {
 			if a.Proposed != uuid.Nil && a.Proposed != a.ResponseID {
 				v.renamed = append(v.renamed, fmt.Sprintf("%s was proposed, but the response has %s: %s", a.Proposed, a.ResponseID, describe(a)))
 			}
-			if a.Blind {
-				v.blind++
+			if a.WithoutDirectory {
+				v.withoutDirectory++
 			}
 		}
 	}
@@ -302,8 +303,8 @@ func (c *clickCheck) assignToRequest(row *clickRow) {
 func (c *clickCheck) mismatch(row *clickRow, k *clickState) string {
 	if p := k.planted; p != nil {
 		switch {
-		case p.Dead != "":
-			return fmt.Sprintf("stored, but expected as a dead letter: %s", p.Dead)
+		case p.DeadLetterReason != "":
+			return fmt.Sprintf("stored as a click, want a dead letter with the reason %s", p.DeadLetterReason)
 		case row.ParticipantID != c.history.targets[p.Target].participant:
 			return fmt.Sprintf("stored for participant %s", row.ParticipantID)
 		case row.SubID != p.SubID || row.ReceivedAt.UnixMilli() != p.At:
@@ -348,13 +349,13 @@ func (c *clickCheck) checkDeadLetter(row *deadLetterRow) {
 			subID = click.SubId
 		}
 		v.unexplained = append(v.unexplained, fmt.Sprintf("dead letter %s (%s) with sub id %q", row.ID, row.Reason, subID))
-	case k.planted == nil || k.planted.Dead == "":
+	case k.planted == nil || k.planted.DeadLetterReason == "":
 		k.deadLetters++
 		v.deadLettered = append(v.deadLettered, fmt.Sprintf("%s: %s", row.ID, row.Reason))
 	default:
 		k.deadLetters++
-		if row.Reason != k.planted.Dead {
-			v.mismatched = append(v.mismatched, fmt.Sprintf("dead letter %s: reason %s, expected %s", row.ID, row.Reason, k.planted.Dead))
+		if row.Reason != k.planted.DeadLetterReason {
+			v.mismatched = append(v.mismatched, fmt.Sprintf("dead letter %s: reason %s, want %s", row.ID, row.Reason, k.planted.DeadLetterReason))
 		}
 	}
 }
@@ -378,8 +379,8 @@ func (c *clickCheck) checkIDs() {
 			v.missing = append(v.missing, fmt.Sprintf("%s: %s", id, what))
 		}
 	}
-	// A record that is not a click has no id, so duplicates cannot be found. It
-	// must be stored at least once.
+	// A record that is not a click has no id, so duplicates of it cannot be found. It
+	// must be a dead letter at least once.
 	for _, record := range slices.Sorted(maps.Keys(c.garbage)) {
 		if k := c.garbage[record]; k.acknowledged && k.deadLetters == 0 {
 			v.missing = append(v.missing, fmt.Sprintf("the poison record %x is not a dead letter", record))

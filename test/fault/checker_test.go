@@ -60,16 +60,16 @@ func newClickFixture() *clickFixture {
 	f.row(2).IsUnique, f.row(5).IsUnique = true, true
 	planted := plantedRecord{ID: newID(now), SubID: "planted-1", Target: 1, At: start, Acknowledged: true}
 	key := planted
-	key.ID, key.Dead = newID(now), string(affiliate.ClickKeyUnknown)
+	key.ID, key.DeadLetterReason = newID(now), string(affiliate.ClickKeyUnknown)
 	noise := planted
-	noise.ID, noise.Dead, noise.Record = uuid.Nil, string(affiliate.ClickMalformed), []byte{7, 1, 2}
+	noise.ID, noise.DeadLetterReason, noise.Record = uuid.Nil, string(affiliate.ClickMalformed), []byte{7, 1, 2}
 	f.history.planted = append(f.history.planted, planted, key, noise)
 	f.tables.clicks = append(f.tables.clicks, clickRow{ID: planted.ID, SubID: planted.SubID, ParticipantID: f.participant(1), ReceivedAt: now})
 	f.tables.deadLetters = []deadLetterRow{
-		{ID: key.ID, Reason: key.Dead},
+		{ID: key.ID, Reason: key.DeadLetterReason},
 		// Records without an id may be stored twice.
-		{ID: newID(now), Reason: noise.Dead, Record: noise.Record},
-		{ID: newID(now), Reason: noise.Dead, Record: noise.Record},
+		{ID: newID(now), Reason: noise.DeadLetterReason, Record: noise.Record},
+		{ID: newID(now), Reason: noise.DeadLetterReason, Record: noise.Record},
 	}
 	f.tables.counts = map[uuid.UUID]int64{f.participant(0): 3, f.participant(1): 2}
 	return f
@@ -125,12 +125,12 @@ func TestCheckClicks_ClickWithoutResponseMayBeStored(t *testing.T) {
 	f.row(4).ReceivedAt = f.now.Add(10 * time.Second)
 	f.tables.counts[f.participant(0)] += 2
 	if v := checkClicks(f.history, f.tables); len(v.violations()) > 0 || v.withoutResponse != 3 {
-		t.Errorf("%d rows without a response, violations %+v", v.withoutResponse, v.violations())
+		t.Errorf("%d rows without a response, want 3; violations %+v, want none", v.withoutResponse, v.violations())
 	}
 	f = newClickFixture()
 	f.removeRow(4)
 	if v := checkClicks(f.history, f.tables); len(v.violations()) > 0 || v.withoutResponse != 0 {
-		t.Errorf("%d rows without a response, violations %+v", v.withoutResponse, v.violations())
+		t.Errorf("%d rows without a response, want 0; violations %+v, want none", v.withoutResponse, v.violations())
 	}
 }
 
@@ -293,13 +293,13 @@ func TestPlan_DependsOnlyOnSeed(t *testing.T) {
 		}
 	}
 	if overlaps == 0 {
-		t.Error("in no plan do two faults overlap")
+		t.Error("no plan has two faults that overlap")
 	}
 }
 
 // TestPoisonBatch_UsesEveryDefect checks that every defect occurs and that a batch has at
 // most one invalid record. It also checks that the field Record contains the bytes of a
-// record exactly if the record has no id.
+// record if and only if the record has no id.
 func TestPoisonBatch_UsesEveryDefect(t *testing.T) {
 	now := time.Now()
 	targets := []target{{key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal(), code: "jane", workspace: newID(now)}}
@@ -308,9 +308,9 @@ func TestPoisonBatch_UsesEveryDefect(t *testing.T) {
 		batch, records := poisonBatch(rand.New(rand.NewPCG(seed, 0)), targets, now)
 		invalid := 0
 		for _, p := range records {
-			if p.Dead != "" {
+			if p.DeadLetterReason != "" {
 				invalid++
-				dead[p.Dead]++
+				dead[p.DeadLetterReason]++
 			}
 			if (p.ID == uuid.Nil) != (len(p.Record) > 0) {
 				t.Fatalf("seed %d: the record must have either an id or its bytes: %+v", seed, p)

@@ -44,7 +44,8 @@ type load struct {
 	// response with "Connection: close". A load balancer would also stop using a
 	// collector that shuts down.
 	avoidFor time.Duration
-	// pauseLock stops the clients before their next attempt while a fault holds the lock.
+	// A client holds pauseLock for reading during each attempt. A fault that must pause
+	// all clients holds it for writing, so that no client begins its next attempt.
 	pauseLock sync.RWMutex
 	stop      chan struct{}
 	done      sync.WaitGroup
@@ -317,7 +318,7 @@ func (c *client) interpret(a *attempt, got clickResponse) {
 			a.Error = fmt.Sprintf("%s: %v", got.body, err)
 			return
 		}
-		a.Outcome, a.ResponseID, a.Blind = acknowledged, fields.ClickID, fields.ProgramID == nil
+		a.Outcome, a.ResponseID, a.WithoutDirectory = acknowledged, fields.ClickID, fields.ProgramID == nil
 	default:
 		a.Error = string(got.body)
 	}

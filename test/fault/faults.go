@@ -44,8 +44,8 @@ type storm struct {
 }
 
 // run runs the steps of a plan. The lanes run in parallel. The steps of a lane run one
-// after the other. run returns after the last step or when ctx ends. A fault that has
-// begun is always removed again.
+// after the other, until a step returns an error. run returns when all lanes have ended,
+// or when ctx ends. A fault that has begun is always removed again.
 func (s *storm) run(ctx context.Context, steps []step) error {
 	s.completed, s.notTriggered, s.locks = make(map[kind]int), make(map[kind]int), make(map[string]*sync.Mutex)
 	s.startedAt = time.Now()
@@ -155,7 +155,7 @@ func (s *storm) inject(st step) error {
 	case dropBackends:
 		return s.dropBackends()
 	default:
-		if st.kind.ofWire() {
+		if st.kind.affectsWire() {
 			return s.disturbConnection(sys.wires[st.index], st)
 		}
 		return s.disturbRedis(st)
@@ -172,18 +172,19 @@ func (s *storm) killCore(st step) {
 	time.Sleep(st.duration)
 }
 
-// triggerTimeout is the maximum time that a fault waits for its moment. It is longer than
-// a lease (40 s), because a core sends nothing until the leases of a killed core have
+// triggerTimeout is the maximum time that a fault waits for its moment. A core holds a
+// lease for each endpoint to which it sends webhooks. triggerTimeout is longer than a
+// lease (40 s), because a new core sends nothing until the leases of the killed core have
 // expired.
 const triggerTimeout = 75 * time.Second
 
-// collectTime is the time between the first held response and the kill of the core. In
-// this time more requests arrive at the receiver, so that the core loses several
-// responses at once.
+// collectTime is the time from the first response that the receiver holds back until the
+// core is killed. In this time more requests arrive at the receiver, so that the core
+// loses several responses at once.
 const collectTime = 50 * time.Millisecond
 
 // killWhileSending kills the core while it waits for responses of the receiver. So the
-// core cannot store the outcomes of these attempts.
+// core cannot store whether these webhooks were delivered.
 func (s *storm) killWhileSending(st step) error {
 	held := s.system.receiver.hold()
 	select {

@@ -56,7 +56,7 @@ var outcomeNames = [outcomeCount]string{"acknowledged", "redirected without a cl
 // id, all attempts have the same Request and the same Proposed.
 type attempt struct {
 	Request   int        `json:"request"`
-	Route     clickRoute `json:"way"`
+	Route     clickRoute `json:"route"`
 	Outcome   outcome    `json:"outcome"`
 	Collector int        `json:"collector"`
 	Target    int        `json:"target"`
@@ -68,10 +68,10 @@ type attempt struct {
 	// postWithID. ResponseID is the click id of the response. It is set only if Outcome
 	// is acknowledged.
 	Proposed   uuid.UUID `json:"proposed,omitzero"`
-	ResponseID uuid.UUID `json:"answered,omitzero"`
-	// Blind means that the click was acknowledged by a collector that could not read the
-	// edge directory.
-	Blind bool `json:"blind,omitempty"`
+	ResponseID uuid.UUID `json:"response_id,omitzero"`
+	// WithoutDirectory means that a collector acknowledged the click although it could
+	// not read the edge directory. The response to such a click has no programme id.
+	WithoutDirectory bool `json:"without_directory,omitempty"`
 	// CutOff means that a collector closed the connection before it sent the response,
 	// while it was stopping gracefully.
 	CutOff bool `json:"cut_off,omitempty"`
@@ -87,25 +87,26 @@ func (a *attempt) id() uuid.UUID {
 	return a.Proposed
 }
 
-// plantedRecord is a record that the storm itself has written to the click stream, by a
-// fault of the kind poison.
+// plantedRecord is a record that a fault of the kind poison has appended to the click
+// stream. The fault appends valid records and records that cannot be stored as clicks.
 type plantedRecord struct {
-	// ID is zero if the bytes are not a click.
+	// ID is the click id. It is zero if the record is not a valid message, and so has no
+	// id.
 	ID     uuid.UUID `json:"id,omitzero"`
 	SubID  string    `json:"sub_id,omitempty"`
 	Target int       `json:"target"`
-	// Dead is the reason that the dead letter of the record must have. If it is empty,
-	// the record must be stored as a click.
-	Dead   string `json:"dead,omitempty"`
-	Record []byte `json:"record,omitempty"`
+	// DeadLetterReason is the reason with which the record must be stored as a dead
+	// letter. If it is empty, the record must be stored as a click.
+	DeadLetterReason string `json:"dead_letter_reason,omitempty"`
+	Record           []byte `json:"record,omitempty"`
 	// At is the time of the record in Unix milliseconds.
 	At int64 `json:"at"`
 	// Acknowledged means that Redis acknowledged the record.
 	Acknowledged bool `json:"acknowledged"`
 }
 
-// subIDOf returns the sub id of the clicks of a request. If a row has a click id that is
-// not in the history, the sub id identifies its request.
+// subIDOf returns the sub id that the click of a request gets. If a stored click has an
+// id that is not in the history, its sub id shows which request has sent it.
 func subIDOf(request int) string { return "f" + strconv.Itoa(request) }
 
 // requestOf returns the request number in a sub id. It is the inverse of subIDOf.
@@ -167,8 +168,8 @@ func (r *recorder) addSale(a saleAttempt) {
 	r.write(a)
 }
 
-// addArrival writes an arrival to the file only. The receiver stores the arrivals in
-// memory.
+// addArrival writes a webhook request that has arrived at the receiver to the file. The
+// recorder does not keep it in memory, because the receiver does.
 func (r *recorder) addArrival(a arrival) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

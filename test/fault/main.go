@@ -28,15 +28,16 @@
 // has succeeded. When all clicks and events are processed, the checker compares the
 // history with the database.
 //
-// Sellers report conversions to the core, some with a promo code and some with the id of
-// a recent click. A seller repeats each report until the status is 201, or 409 because an
-// earlier report was stored. The receiver gets the webhooks and is never stopped. It
-// serves three webhook endpoints of two workspaces over HTTPS, with a certificate from an
-// authority that is created for the storm. Two kinds of fault wait for a certain moment
-// before they kill the core: one waits until the core waits for a response of the
-// receiver, the other waits for the 201 of a conversion. A killed core leaves leases for
-// the endpoints, and the next core must wait until these leases expire. A short storm has
-// no time for this and deletes the leases.
+// Sellers report sales to the core, some with a promo code and some with the id of a
+// recent click. The core stores each sale as a conversion. A seller repeats each report
+// until the status is 201, or 409 because an earlier report was stored. The receiver gets
+// the webhooks and is never stopped. It serves three webhook endpoints of two workspaces
+// over HTTPS, with a certificate from an authority that is created for the storm. Two
+// kinds of fault wait for a certain moment before they kill the core: one waits until the
+// core waits for a response of the receiver, the other waits for the 201 of a conversion.
+// A core holds a lease for each endpoint to which it sends. A killed core does not
+// release its leases, and the next core must wait until they expire. A short storm has no
+// time for this, so it deletes the leases from the database.
 //
 // The checker reports these violations for clicks:
 //

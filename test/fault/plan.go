@@ -50,8 +50,8 @@ var kinds = []kind{
 }
 
 // A wire is a connection through a proxy. The first wires connect the collectors to
-// Redis, one wire for each collector. The following constants are the indexes of the
-// other wires, counted from the number of collectors.
+// Redis, one wire for each collector. The index of another wire is the number of
+// collectors plus one of the following constants.
 const (
 	wireCoreRedis = iota
 	wireCorePostgres
@@ -60,7 +60,7 @@ const (
 
 // scale sets the size of the storm and the duration of its faults.
 type scale struct {
-	// length is the time from the start of the storm during which faults begin.
+	// length is the time in which faults begin, counted from the start of the storm.
 	length time.Duration
 	// everyKind means that the plan contains every kind of fault at least once, even if
 	// the faults then take longer than length.
@@ -107,19 +107,19 @@ type step struct {
 func (s step) String() string {
 	text := string(s.kind)
 	switch {
-	case s.kind.ofCollector():
+	case s.kind.affectsCollector():
 		text += fmt.Sprintf(" %d", s.index)
-	case s.kind.ofWire():
+	case s.kind.affectsWire():
 		text += strings.TrimRight(fmt.Sprintf(" of wire %d %s", s.index, s.toxic), " ")
 	}
 	return fmt.Sprintf("%s, %s", text, s.duration)
 }
 
-func (k kind) ofCollector() bool {
+func (k kind) affectsCollector() bool {
 	return slices.Contains([]kind{killCollector, pauseCollector, stopCollector, fillDisk}, k)
 }
 
-func (k kind) ofWire() bool {
+func (k kind) affectsWire() bool {
 	return slices.Contains([]kind{wireDown, wireLatency, wireTimeout, wireReset, wireLimit, wireSlicer, wireBandwidth}, k)
 }
 
@@ -128,9 +128,9 @@ func (k kind) ofWire() bool {
 func (s step) components(collectors int) []string {
 	wire := func(n int) string { return fmt.Sprintf("wire %d", n) }
 	switch {
-	case s.kind.ofCollector():
+	case s.kind.affectsCollector():
 		return []string{fmt.Sprintf("collector %d", s.index)}
-	case s.kind.ofWire():
+	case s.kind.affectsWire():
 		return []string{wire(s.index)}
 	}
 	switch s.kind {
@@ -207,7 +207,7 @@ func draw(r *rand.Rand, k kind, s scale) step {
 	case killCollector, pauseCollector, stopCollector:
 		drawn.index = r.IntN(s.collectors)
 	default:
-		if k.ofWire() {
+		if k.affectsWire() {
 			drawn.index = r.IntN(s.collectors + coreWires)
 		}
 	}

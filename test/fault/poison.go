@@ -41,7 +41,7 @@ func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, r
 	chosen := defect(r.IntN(int(defectCount)))
 	if chosen == notABatch {
 		raw := randomBytes(r)
-		return raw, []plantedRecord{{Record: raw, Dead: string(affiliate.ClickMalformed), At: now.UnixMilli()}}
+		return raw, []plantedRecord{{Record: raw, DeadLetterReason: string(affiliate.ClickMalformed), At: now.UnixMilli()}}
 	}
 	good := 2 + r.IntN(6)
 	bad := r.IntN(good + 1)
@@ -56,7 +56,7 @@ func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, r
 		framed := protowire.AppendBytes(protowire.AppendTag(nil, batchClicks, protowire.BytesType), raw)
 		if n == bad && chosen == truncated {
 			framed = framed[:len(framed)-1-r.IntN(len(raw)-1)]
-			record = plantedRecord{Record: framed, Dead: string(affiliate.ClickMalformed), At: record.At}
+			record = plantedRecord{Record: framed, DeadLetterReason: string(affiliate.ClickMalformed), At: record.At}
 		}
 		batch = append(batch, framed...)
 		records = append(records, record)
@@ -92,20 +92,20 @@ func corrupt(r *rand.Rand, chosen defect, record plantedRecord, raw []byte) (pla
 	switch chosen {
 	case garbage:
 		raw := randomBytes(r)
-		return plantedRecord{Record: raw, Dead: string(affiliate.ClickMalformed), At: record.At}, raw
+		return plantedRecord{Record: raw, DeadLetterReason: string(affiliate.ClickMalformed), At: record.At}, raw
 	case notText:
 		click.SubId += "\x00"
-		record.Dead = string(affiliate.ClickRejected)
+		record.DeadLetterReason = string(affiliate.ClickRejected)
 	case unknownKey:
 		click.WorkspaceId, click.ProgramId, click.ParticipantId, click.LinkId, click.AttributionWindowDays = nil, nil, nil, nil, 0
 		click.PublicKey = affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal()
-		record.Dead = string(affiliate.ClickKeyUnknown)
+		record.DeadLetterReason = string(affiliate.ClickKeyUnknown)
 	case unknownCode:
 		if click.PublicKey == "" {
 			return record, raw // a click with a resolved target needs no code, so it is valid
 		}
 		click.ReferralCode = fmt.Sprintf("nobodys-%d", r.Uint32())
-		record.Dead = string(affiliate.ClickCodeUnknown)
+		record.DeadLetterReason = string(affiliate.ClickCodeUnknown)
 	default:
 		return record, raw
 	}

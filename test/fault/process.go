@@ -35,13 +35,13 @@ type process struct {
 
 	mu             sync.Mutex
 	running        *os.Process
-	ended          chan struct{} // closed when running has ended
-	endRequested   bool          // the storm requested this end
+	ended          chan struct{} // closed when the process in the field running has exited
+	endRequested   bool          // the storm has requested that the running process ends
 	downtime       time.Duration // the pause before the next start after a requested end
 	stopped        bool          // the process must not be started again
-	supervisorDone chan struct{} // closed when supervision has ended
-	// starts counts all starts. unexpectedEnds counts the ends that the storm did not
-	// request.
+	supervisorDone chan struct{} // closed when the goroutine that restarts the process has returned
+	// starts counts how often the process was started. unexpectedEnds counts how often it
+	// exited although the storm had not requested it.
 	starts, unexpectedEnds int
 }
 
@@ -52,7 +52,7 @@ func (p *process) supervise() error {
 	started := make(chan error, 1) // result of the first start
 	go func() {
 		// The kernel kills the child when the thread that started the child ends. So this
-		// goroutine locks its thread, which then exists until the child has exited.
+		// goroutine keeps its thread until the child has exited.
 		runtime.LockOSThread()
 		defer close(p.supervisorDone)
 		for {
@@ -99,8 +99,8 @@ func (p *process) start() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// nextStart is called after the process has exited. It returns the pause before the next
-// start, and false if the process must not be started again.
+// nextStart must be called after the process has exited. It returns the pause before the
+// next start. The second result is false if the process must not be started again.
 func (p *process) nextStart() (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ func (p *process) pause(duration time.Duration) {
 	_ = running.Signal(syscall.SIGCONT)
 }
 
-// summary returns a text with the number of starts and of unexpected ends.
+// summary returns a text with the number of starts and the number of unexpected ends.
 func (p *process) summary() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -31,7 +31,7 @@ func (s *storm) awaitRecovery(ctx context.Context) error {
 	return awaitWithin(ctx, settleTimeout, "every collector and every kind of request works again", func(context.Context) error {
 		accepting := make(map[int]bool)
 		for _, a := range s.load.history.since(faultsRemoved) {
-			accepting[a.Collector] = a.Outcome == acknowledged && !a.Blind && a.Route != getShortLink || accepting[a.Collector]
+			accepting[a.Collector] = a.Outcome == acknowledged && !a.WithoutDirectory && a.Route != getShortLink || accepting[a.Collector]
 		}
 		for n := range s.system.collectors {
 			if !accepting[n] {

@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// The receiver delays some responses by a random time. responsesPerDelay is the
-	// number of responses for each delay, and maxDelay is the maximum delay.
+	// The receiver delays some responses by a random time of at most maxDelay. On average
+	// it delays one of responsesPerDelay responses.
 	responsesPerDelay = 20
 	maxDelay          = 300 * time.Millisecond
 	// largestBody is the maximum size of a body that the receiver reads. It is larger

@@ -43,7 +43,7 @@ func (r *report) print(w io.Writer) {
 	for n, name := range outcomeNames {
 		line("  "+name, v.outcomes[n])
 	}
-	line("acknowledged without the directory", v.blind)
+	line("acknowledged without the directory", v.withoutDirectory)
 	line("records planted by the storm", v.planted)
 	_, _ = fmt.Fprintln(w, "clicks")
 	line("acknowledged, planted included", v.acknowledged)

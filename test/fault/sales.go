@@ -44,7 +44,7 @@ type saleAttempt struct {
 	Outcome outcome `json:"outcome"`
 	Status  int     `json:"status,omitempty"`
 	// ResponseID is the conversion id of a response with status 201.
-	ResponseID uuid.UUID `json:"answered,omitzero"`
+	ResponseID uuid.UUID `json:"response_id,omitzero"`
 	// Start and End are Unix milliseconds.
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`

@@ -57,7 +57,7 @@ func openShops(ctx context.Context, api service.API, hooks *receiver) ([]target,
 	return targets, nil
 }
 
-func openShop(ctx context.Context, api service.API, hooks *receiver, n int, partners []string) ([]target, error) {
+func openShop(ctx context.Context, api service.API, hooks *receiver, n int, partnerTokens []string) ([]target, error) {
 	name := "Shop " + strconv.Itoa(n)
 	token, err := register(ctx, api, "merchant", n, object{"name": "Mia", "workspaceName": name})
 	if err != nil {
@@ -84,9 +84,9 @@ func openShop(ctx context.Context, api service.API, hooks *receiver, n int, part
 	})
 	program := created.ID
 	call(http.MethodPost, "/programs/"+program+"/activate", token, nil)
-	targets := make([]target, len(partners))
-	for i, partner := range partners {
-		call(http.MethodPost, "/partner/programs/"+program+"/apply", partner, object{"acceptTerms": true})
+	targets := make([]target, len(partnerTokens))
+	for i, partnerToken := range partnerTokens {
+		call(http.MethodPost, "/partner/programs/"+program+"/apply", partnerToken, object{"acceptTerms": true})
 		participant := created.ID
 		call(http.MethodPatch, "/programs/"+program+"/partners/"+participant+"/approve", token, object{})
 		call(http.MethodGet, "/programs/"+program+"/partners/"+participant, token, nil)
@@ -97,7 +97,7 @@ func openShop(ctx context.Context, api service.API, hooks *receiver, n int, part
 		}
 		_, short, ok := strings.Cut(created.ShortURL, "go.example")
 		if !ok || key == "" || secret == "" || code == "" {
-			return nil, fmt.Errorf("no short link, key or code: %+v", created)
+			return nil, fmt.Errorf("a short link, a key or a referral code is missing: %+v", created)
 		}
 		t := target{key: key, code: code, shortPath: short, secret: secret, promo: "SAVE-" + strconv.Itoa(n) + "-" + strconv.Itoa(i), merchant: n}
 		var faults [3]error
@@ -174,7 +174,7 @@ func clickCounts(ctx context.Context, api service.API, targets []target) (map[uu
 			return nil, err
 		}
 		if response.Clicks == nil {
-			return nil, fmt.Errorf("%s has no clicks", path)
+			return nil, fmt.Errorf("the response to GET %s has no field clicks", path)
 		}
 		counts[t.participant] = *response.Clicks
 	}

@@ -71,7 +71,7 @@ type salesVerdict struct {
 	mismatched        []string // a conversion differs from the report
 	unacknowledged    []string // a sale was never acknowledged
 	wrong             []string // a valid report got a response that it must never get
-	missingEvents     []string // an endpoint did not receive an event that is in the database, or no event for a sale
+	missingEvents     []string // an endpoint did not receive an event that is in the database, or received no event for a sale
 	duplicatedEvents  []string // a sale arrived in two events
 	unexplainedEvents []string // an arrival is not an event for the endpoint
 	changedEvents     []string // the body differs from the stored body

@@ -31,9 +31,9 @@ func Environ(settings ...string) []string {
 type API struct{ Address string }
 
 // Call sends a request to /api/v1 + path and decodes the JSON response into out. If body
-// is nil or credential is empty, the request has no body or no credential. If the status
-// is 400 or more, Call returns an error with the status and the response. It also returns
-// an error if the response has no body.
+// is nil, the request has no body. If credential is empty, the request has no credential.
+// If the status is 400 or more, Call returns an error with the status and the response.
+// It also returns an error if the response has no body.
 func (a API) Call(ctx context.Context, method, path, credential string, body map[string]any, out any) error {
 	var sent bytes.Buffer
 	if body != nil {

@@ -285,8 +285,8 @@ var idPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]
 
 var parameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// fillParameters replaces the parameters of a path by ids from earlier responses. If
-// there is no such id, it uses a random id.
+// fillParameters replaces the parameters of a path by ids from earlier responses. If no
+// response contained an id for a parameter, it uses a random id.
 func (l *load) fillParameters(path string) string {
 	return parameter.ReplaceAllStringFunc(path, func(name string) string {
 		if id := l.id(name[1 : len(name)-1]); id != "" {
@@ -316,7 +316,7 @@ func (l *load) storeID(name string, response object) {
 }
 
 // verdict prints the number of responses by status. It returns an error if a request
-// failed, or if no request of a kind has succeeded. A response with a status from 400 to
+// failed, or if a kind of request never succeeded. A response with a status from 400 to
 // 499 is not a failure. But a kind of request that gets only such responses tests
 // nothing.
 func (l *load) verdict() error {

@@ -76,7 +76,8 @@ func planFor(ctx context.Context, base string, present []string, reason string) 
 	return p, nil
 }
 
-// allCompatible reports whether there are migrations and all of them must be compatible.
+// allCompatible reports whether the list has at least one migration, and every migration
+// in it must be compatible.
 func allCompatible(migrations []string) bool {
 	for _, name := range migrations {
 		number, _, _ := strings.Cut(name, "_")
