@@ -25,12 +25,12 @@ func testAccounts(t *testing.T, sys *system) {
 		})
 		sys.account("merchant", "ann@shop.example", got).get(t, "/api/v1/programs").wantStatus(http.StatusOK)
 	})
-	t.Run("a partner may register with the same address", func(t *testing.T) {
+	t.Run("a partner may register with the e-mail address of a merchant", func(t *testing.T) {
 		register(t, "partner", partner).wantStatus(http.StatusCreated).wantFields(object{
 			"user.kind": "partner", "user.role": nil, "user.country": "DE", "workspace": nil,
 		})
 	})
-	t.Run("an address is unique per kind of account", func(t *testing.T) {
+	t.Run("an e-mail address is unique among merchants and among partners", func(t *testing.T) {
 		register(t, "merchant", merchant).wantError(http.StatusConflict, "EMAIL_TAKEN")
 		register(t, "partner", partner).wantError(http.StatusConflict, "EMAIL_TAKEN")
 	})
@@ -42,7 +42,7 @@ func testAccounts(t *testing.T, sys *system) {
 		register(t, "partner", object{"email": "x@y.example", "password": "password123", "name": "N"}).
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "password")
 	})
-	t.Run("an unknown address and a wrong password get the same response", func(t *testing.T) {
+	t.Run("an unknown e-mail address and a wrong password get the same response", func(t *testing.T) {
 		login := func(email, password string) response {
 			return sys.client().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": password}).
 				wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
@@ -53,14 +53,14 @@ func testAccounts(t *testing.T, sys *system) {
 		}
 		sys.client().post(t, "/api/v1/auth/merchant/login", object{"email": "ANN@shop.example", "password": password}).wantStatus(http.StatusOK)
 	})
-	t.Run("after ten failed logins for an address, logins are limited", testLoginThrottle(sys))
+	t.Run("after ten failed logins for an e-mail address, logins are limited", testLoginThrottle(sys))
 	t.Run("a refresh token works once, and its reuse ends the session", testRefresh(sys))
 	t.Run("a logout applies immediately", testLogout(sys))
 }
 
 // testLoginThrottle checks that after ten failed logins each further failed login makes
-// the time in Retry-After longer, for known and unknown addresses. It also checks that
-// the next login is possible as soon as this time has passed.
+// the time in Retry-After longer, for known and unknown e-mail addresses. It also checks
+// that the next login is possible as soon as this time has passed.
 func testLoginThrottle(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
 		for _, email := range []string{sys.newMerchant(t).email, "nobody-" + strconv.FormatInt(uniqueCounter.Add(1), 10) + "@example.com"} {

@@ -202,7 +202,7 @@ func TestAttributionAudit(t *testing.T) {
 		t.Errorf("the decision by external id differs from the decision by id:\n%s\n%s", found.body, decision.body)
 	}
 	if read := f.merchant.get(t, "/api/v1/conversions/"+sale.text("id")+"/attribution").wantStatus(http.StatusOK); read.body != decision.body {
-		t.Errorf("a merchant reads another decision than a secret key:\n%s\n%s", read.body, decision.body)
+		t.Errorf("a merchant and a secret key read different decisions:\n%s\n%s", read.body, decision.body)
 	}
 	key.get(t, path+"/conversions?external_transaction_id=nobody").wantOutcome(notFound)
 	key.get(t, path+"/clicks/"+click).wantStatus(http.StatusOK).wantFields(object{

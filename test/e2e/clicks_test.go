@@ -194,7 +194,7 @@ func testClicksWorkImmediately(t *testing.T, sys *system) {
 	link := f.partner.post(t, "/api/v1/partner/links", object{"programId": f.program, "code": code, "destinationUrl": "https://shop.example/"}).wantStatus(http.StatusCreated)
 	wantAll("after the creation of a link, its code", clicks(f.publicKey, code), http.StatusCreated)
 	short := link.text("shortUrl")
-	wantAll("after the creation of a link, its short URL", func() response { return sys.follow(t, short) }, http.StatusFound)
+	wantAll("after the creation of a link, its short URL", func() response { return sys.getShortLink(t, short) }, http.StatusFound)
 
 	code, invited := uniqueName("guest"), sys.newPartner(t).inMode("live")
 	invite := f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": invited.email, "referralCode": code}).wantStatus(http.StatusCreated)

@@ -39,7 +39,7 @@ func TestJSON(t *testing.T) {
 		{"unknown fields", `{"name":"a","colour":"red","commissionRules":{"rate":5}}`, []string{"colour", "commissionRules.rate"}},
 		{"a field in snake_case, as in the proto file", `{"name":"a","website_url":"https://a.example"}`, []string{"website_url"}},
 		{"a duplicate key", `{"name":"a","name":"b"}`, []string{"name"}},
-		{"a duplicate key, of which one is escaped", `{"name":"a","n\u0061me":"b"}`, []string{"name"}},
+		{"a duplicate key that is escaped once", `{"name":"a","n\u0061me":"b"}`, []string{"name"}},
 		{"a duplicate key in a nested object", `{"name":"a","commissionRules":{"percentage":1,"percentage":1}}`, []string{"commissionRules.percentage"}},
 		{"bytes that are not UTF-8", "{\"name\":\"\xff\"}", []string{"name"}},
 		{"half a surrogate pair", `{"name":"\ud800"}`, []string{"name"}},

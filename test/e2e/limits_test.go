@@ -21,8 +21,9 @@ func TestLimits(t *testing.T) {
 		// because the machine may be busy.
 		"TRIBUTARY_LIMIT_TIMEOUT": "1s",
 	}})
-	// Registrations count towards the auth limit of the client address. The fixtures are
-	// registered first, more than a minute on the clock before the check of this limit.
+	// Registrations count towards the auth limit of the client address. So the fixtures
+	// are registered first, and the clock advances by more than a minute before this
+	// limit is checked.
 	f, other := sys.newFixture(t, "test", nil), sys.newMerchant(t)
 	f.click(t)
 	sys.clock.stop()

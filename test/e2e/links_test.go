@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// follow requests a short link with GET and without headers. It does not follow the
+// getShortLink requests a short link with GET and without headers. It does not follow the
 // redirect.
-func (sys *system) follow(t testing.TB, short string) response {
+func (sys *system) getShortLink(t testing.TB, short string) response {
 	t.Helper()
 	return sys.visit(t, http.MethodGet, short, nil)
 }
@@ -176,7 +176,7 @@ func TestRedirect(t *testing.T) {
 	if head.status != http.StatusFound || strings.Contains(head.header.Get("Location"), "aff_click_id") {
 		t.Errorf("HEAD returns %d and the location %s, want 302 without a click id", head.status, head.header.Get("Location"))
 	}
-	last, err := url.Parse(sys.follow(t, short).header.Get("Location"))
+	last, err := url.Parse(sys.getShortLink(t, short).header.Get("Location"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestRedirect(t *testing.T) {
 	}
 	f.merchant.do(t, http.MethodDelete, f.programPath()+"/links/"+link.text("id"), nil).wantStatus(http.StatusNoContent)
 	eventually(t, waitTimeout, "the collector rejects the deleted link", func() error {
-		if got := sys.follow(t, short).status; got != http.StatusNotFound {
+		if got := sys.getShortLink(t, short).status; got != http.StatusNotFound {
 			return fmt.Errorf("the collector returns %d", got)
 		}
 		return nil

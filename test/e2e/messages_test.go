@@ -70,8 +70,8 @@ var (
 )
 
 // problem returns what is wrong with the message, or "" if the message is correct. A name
-// that occurs in the text of the request, which is sent, may have any spelling.
-func (f fieldError) problem(snakeCase bool, sent string) string {
+// that also occurs in requestText, the text of the request, may have any spelling.
+func (f fieldError) problem(snakeCase bool, requestText string) string {
 	subject := f.Field
 	switch f.Field {
 	case "":
@@ -90,7 +90,7 @@ func (f fieldError) problem(snakeCase bool, sent string) string {
 		otherName = camelCaseName
 	}
 	for _, name := range otherName.FindAllString(enumWords.ReplaceAllString(f.Message, "$1"), -1) {
-		if !strings.Contains(sent, name) {
+		if !strings.Contains(requestText, name) {
 			return "the message contains the name " + name + " in the other spelling"
 		}
 	}

@@ -180,9 +180,9 @@ func TestParticipants_Invitations(t *testing.T) {
 	invite := f.merchant.post(t, path, object{"email": guest.email, "groupId": group, "referralCode": code}).wantStatus(http.StatusCreated)
 	f.merchant.get(t, f.programPath()+"/partners/invites").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.email": guest.email, "data.0.groupId": group})
 	f.merchant.do(t, http.MethodDelete, f.programPath()+"/groups/"+group, nil).wantError(http.StatusConflict, "GROUP_IN_USE")
-	accept := func(more object) response {
+	accept := func(extraFields object) response {
 		body := object{"token": invite.text("token")}
-		for name, value := range more {
+		for name, value := range extraFields {
 			body[name] = value
 		}
 		return guest.post(t, "/api/v1/partner/invites/accept", body)

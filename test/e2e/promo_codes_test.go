@@ -10,11 +10,11 @@ import (
 func (f fixture) promoCodesPath() string { return f.programPath() + "/promo-codes" }
 
 // createPromoCode creates a promo code of the fixture's partner with a discount of ten
-// percent. The fields in more are added to the request.
-func (f fixture) createPromoCode(t *testing.T, code string, more object) response {
+// percent. The fields in extraFields are added to the request or replace these defaults.
+func (f fixture) createPromoCode(t *testing.T, code string, extraFields object) response {
 	t.Helper()
 	body := object{"participantId": f.participant, "code": code, "discountType": "percentage", "discountValue": 10}
-	for name, value := range more {
+	for name, value := range extraFields {
 		body[name] = value
 	}
 	return f.merchant.post(t, f.promoCodesPath(), body)
@@ -43,11 +43,11 @@ func TestPromoCodes(t *testing.T) {
 	}
 	f.createPromoCode(t, "summer-25", nil).wantError(http.StatusConflict, "PROMO_CODE_TAKEN")
 	f.createPromoCode(t, "fixed", object{"discountType": "fixed", "discountValue": 500}).wantStatus(http.StatusCreated).wantFields(object{"currency": "USD", "discountValue": 500})
-	for field, more := range map[string]object{
+	for field, extraFields := range map[string]object{
 		"discountValue": {"discountValue": 10.123}, "currency": {"currency": "EUR"}, "participantId": {"participantId": f.program},
 		"expiresAt": {"expiresAt": "2020-01-01T00:00:00Z"}, "maxRedemptions": {"maxRedemptions": 0},
 	} {
-		f.createPromoCode(t, "wrong", more).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
+		f.createPromoCode(t, "wrong", extraFields).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 	}
 	f.report(t, promoCodeSale("SUMMER-25")).wantStatus(http.StatusCreated).wantFields(object{
 		"attributed": true, "attribution.method": "promo_code", "attribution.reason_code": "PROMO_CODE_MATCHED", "attribution.participant_id": f.participant,
@@ -95,10 +95,10 @@ func TestSignalPrecedence(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	f := sys.newFixture(t, "test", nil)
-	couponer := sys.newPartner(t).inMode("test")
-	other := couponer.post(t, f.applyPath(), nil).wantStatus(http.StatusCreated).text("id")
-	f.merchant.patch(t, f.programPath()+"/partners/"+other+"/approve", nil).wantStatus(http.StatusOK)
-	f.createPromoCode(t, "coupon", object{"participantId": other}).wantStatus(http.StatusCreated)
+	codePartner := sys.newPartner(t).inMode("test")
+	codeParticipant := codePartner.post(t, f.applyPath(), nil).wantStatus(http.StatusCreated).text("id")
+	f.merchant.patch(t, f.programPath()+"/partners/"+codeParticipant+"/approve", nil).wantStatus(http.StatusOK)
+	f.createPromoCode(t, "coupon", object{"participantId": codeParticipant}).wantStatus(http.StatusCreated)
 	click := f.click(t)
 	reportWithBothSignals := func() response {
 		sale := purchase(click)
@@ -107,7 +107,7 @@ func TestSignalPrecedence(t *testing.T) {
 	}
 	reportWithBothSignals().wantFields(object{"attribution.method": "click", "attribution.participant_id": f.participant})
 	f.merchant.patch(t, f.programPath(), object{"signalPrecedence": "promo_code_first"}).wantStatus(http.StatusOK)
-	reportWithBothSignals().wantFields(object{"attribution.method": "promo_code", "attribution.participant_id": other, "attribution.reason_code": "PROMO_CODE_MATCHED"})
+	reportWithBothSignals().wantFields(object{"attribution.method": "promo_code", "attribution.participant_id": codeParticipant, "attribution.reason_code": "PROMO_CODE_MATCHED"})
 	// The trace of the attribution decision also contains the click, which was not used.
 	var trace map[string]any
 	if err := sys.oneRow(t, &trace, `select trace->'candidates' as candidates from attribution_decisions order by decided_at desc, id desc limit 1`); err != nil {
@@ -121,7 +121,7 @@ func TestSignalPrecedence(t *testing.T) {
 	sale["promo_code"] = "nobodys"
 	f.report(t, sale).wantStatus(http.StatusCreated).wantFields(object{"attribution.method": "click", "attributed": true})
 
-	// A code of the other mode is an error. A code of another workspace is unknown.
+	// A promo code of the other mode is an error. A promo code of another workspace is unknown.
 	live := sys.newFixtureFor(t, f.merchant.inMode("live"), f.partner.inMode("live"), nil)
 	live.createPromoCode(t, "livecode", nil).wantStatus(http.StatusCreated)
 	f.report(t, promoCodeSale("livecode")).wantError(http.StatusUnprocessableEntity, "MODE_MISMATCH")

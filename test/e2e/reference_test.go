@@ -277,11 +277,12 @@ func (c *referenceCalls) conversions(t *testing.T) {
 	c.call(c.merchant, "POST", "/api/v1/conversions/"+moved.text("id")+"/reattribute", object{"participant_id": c.otherParticipant, "reason": "The buyer named Ben's blog."})
 }
 
-// report reports a sale. It does not record the call as an example.
-func (c *referenceCalls) report(order string, more object) response {
+// report reports a sale with the given order id and with extraFields. It does not record
+// the call as an example.
+func (c *referenceCalls) report(order string, extraFields object) response {
 	c.t.Helper()
 	body := object{"event_type": "purchase", "external_transaction_id": order, "amount_cents": 2500, "currency": "USD", "click_id": c.click}
-	for name, value := range more {
+	for name, value := range extraFields {
 		body[name] = value
 	}
 	return c.server.post(c.t, "/api/v1/conversions", body).wantStatus(http.StatusCreated)

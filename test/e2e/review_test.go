@@ -51,14 +51,15 @@ func TestReviewOfCommissions(t *testing.T) {
 		}
 		withHold.merchant.patch(t, path, object{"reason": "Again"}).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
 	})
-	t.Run("an override with several errors gets the error with the highest precedence", func(t *testing.T) {
+	t.Run("an approval during the hold with several errors gets the error with the highest precedence", func(t *testing.T) {
 		override := func(f fixture, id string) response {
 			return f.merchant.patch(t, f.commissionPath(id)+"/approve-override", object{"reason": "Because"})
 		}
-		// An override fails if the commission is not pending, is flagged for review, or
-		// has no hold. The first commission is rejected, flagged and without a hold. The
-		// second commission is flagged and without a hold. The third commission has no
-		// hold. The fourth commission has a hold and is flagged.
+		// An override is an approval during the hold period. It fails if the commission
+		// is not pending, is flagged for review, or has no hold. The first commission is
+		// rejected, flagged and without a hold. The second commission is flagged and
+		// without a hold. The third commission has no hold. The fourth commission has a
+		// hold and is flagged.
 		rejected := earnFlaggedCommission(t, withoutHold)
 		withoutHold.merchant.patch(t, withoutHold.commissionPath(rejected)+"/reject", nil).wantStatus(http.StatusOK)
 		override(withoutHold, rejected).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")

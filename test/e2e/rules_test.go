@@ -184,7 +184,7 @@ func TestProgramStatus(t *testing.T) {
 		f.merchant.post(t, f.programPath()+"/"+s.action, nil).wantStatus(http.StatusOK)
 		eventually(t, waitTimeout, "the collector applies the action "+s.action, func() error {
 			got := sys.click(t, f.publicKey, object{"referral_code": f.code}).status
-			followed := sys.follow(t, short).status
+			followed := sys.getShortLink(t, short).status
 			if (got == http.StatusCreated) != s.acceptsClicks || (followed == http.StatusFound) != s.acceptsClicks || !s.acceptsClicks && (got != http.StatusNotFound || followed != http.StatusNotFound) {
 				return fmt.Errorf("a click returns %d, the link %d", got, followed)
 			}

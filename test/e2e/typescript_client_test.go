@@ -144,7 +144,8 @@ func startFaultyProxy(t *testing.T, f fixture, limit int) *httptest.Server {
 	return server
 }
 
-// cause uses up the rate limit immediately. Any other fault affects the next request.
+// cause causes a fault of the given kind. The kind use-up-limit takes effect immediately.
+// A fault of any other kind affects the next request.
 func (p *faultyProxy) cause(t *testing.T, kind string) {
 	t.Helper()
 	if kind != "use-up-limit" {

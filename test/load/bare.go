@@ -6,9 +6,10 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// launchBare starts test/load/bare, the reference server of the yardstick, and does not
-// wait until it is ready. The server responds to each click with a copy of
-// responseTemplate, a response of the collector, in which it replaces the click id.
+// launchBare starts test/load/bare, the server with which the benchmarks compare the
+// service. It does not wait until the server is ready. The server responds to each click
+// with a copy of responseTemplate, a response of the collector, in which it replaces the
+// click id.
 func (b *bench) launchBare(ctx context.Context, responseTemplate string) (*process, error) {
 	addresses, err := servers.FreeAddresses(1)
 	if err != nil {

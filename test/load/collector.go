@@ -75,7 +75,7 @@ func measureCollector(ctx context.Context, b *bench) error {
 	}
 	defer wide.stop()
 	for _, connections := range connectionCounts {
-		c := clicks{client: client, keys: keys, connections: connections}
+		c := clickLoad{client: client, keys: keys, connections: connections}
 		what := "collector, " + strconv.Itoa(connections) + " connections"
 		got, err := b.takeTurns(ctx, what, b.yardstick(c.sendTo(bare, "")), c.sendTo(edge, everySecond), c.sendTo(edge, always),
 			b.yardstick(c.sendTo(naive, everySecond)), b.yardstick(c.sendTo(wide, everySecond)))
@@ -97,19 +97,19 @@ func measureCollector(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) collectorRows(what string, connections int, bare, everysec, durable []sample) {
-	const yardstick, own = "bare net/http", "own everysec"
+	const yardstickName, own = "bare net/http", "own everysec"
 	id, goal, cpuID, cpuGoal, alwaysGoal := "C1", "≥ 0.75", "C3", "≤ 1.4", "≥ 0.70"
 	if connections > connectionCounts[0] {
 		id, goal, cpuID, cpuGoal, alwaysGoal = "C2", "≥ 0.90", "", "", "≥ 0.90"
 	}
-	b.compare(id, what+", everysec", yardstick, goal, everysec, bare, rate, perSecond)
-	b.compare(cpuID, "  CPU a click", yardstick, cpuGoal, everysec, bare, cpu, micros)
-	b.compare("", "  p50", yardstick, "", everysec, bare, p50, millis)
-	b.compare("", "  p99", yardstick, "", everysec, bare, p99, millis)
-	b.compare("", what+", always", yardstick, "", durable, bare, rate, perSecond)
-	b.compare("", "  CPU a click", yardstick, "", durable, bare, cpu, micros)
-	b.compare("", "  p50", yardstick, "", durable, bare, p50, millis)
-	b.compare("", "  p99", yardstick, "", durable, bare, p99, millis)
+	b.compare(id, what+", everysec", yardstickName, goal, everysec, bare, rate, perSecond)
+	b.compare(cpuID, "  CPU a click", yardstickName, cpuGoal, everysec, bare, cpu, micros)
+	b.compare("", "  p50", yardstickName, "", everysec, bare, p50, millis)
+	b.compare("", "  p99", yardstickName, "", everysec, bare, p99, millis)
+	b.compare("", what+", always", yardstickName, "", durable, bare, rate, perSecond)
+	b.compare("", "  CPU a click", yardstickName, "", durable, bare, cpu, micros)
+	b.compare("", "  p50", yardstickName, "", durable, bare, p50, millis)
+	b.compare("", "  p99", yardstickName, "", durable, bare, p99, millis)
 	b.compare("C7", what+", always", own, alwaysGoal, durable, everysec, rate, perSecond)
 }
 
@@ -117,27 +117,28 @@ func (b *bench) collectorRows(what string, connections int, bare, everysec, dura
 // two collectors that send one XADD for each click: naive, and wide, which has a Redis
 // connection for each client connection.
 func (b *bench) groupRows(connections int, grouped, naive, wide []sample) {
-	const yardstick = "naive"
+	const yardstickName = "naive"
 	what := "group commit, " + strconv.Itoa(connections) + " connections, everysec"
-	b.compare("C4", what, yardstick, "≥ 2", grouped, naive, rate, perSecond)
-	b.compare("C5", "  Redis CPU a click", yardstick, "≤ 0.15", grouped, naive, redisCPU, micros)
-	b.compare("", "  Redis memory a click", yardstick, "", grouped, naive, redisMemory, bytesEach)
-	b.compare("", "  Redis log (AOF) a click", yardstick, "", grouped, naive, redisWritten, bytesEach)
-	const wideYardstick = "naive, a Redis connection each"
-	b.compare("", what, wideYardstick, "", grouped, wide, rate, perSecond)
-	b.compare("", "  Redis CPU a click", wideYardstick, "", grouped, wide, redisCPU, micros)
+	b.compare("C4", what, yardstickName, "≥ 2", grouped, naive, rate, perSecond)
+	b.compare("C5", "  Redis CPU a click", yardstickName, "≤ 0.15", grouped, naive, redisCPU, micros)
+	b.compare("", "  Redis memory a click", yardstickName, "", grouped, naive, redisMemory, bytesEach)
+	b.compare("", "  Redis log (AOF) a click", yardstickName, "", grouped, naive, redisWritten, bytesEach)
+	const wideYardstickName = "naive, a Redis connection each"
+	b.compare("", what, wideYardstickName, "", grouped, wide, rate, perSecond)
+	b.compare("", "  Redis CPU a click", wideYardstickName, "", grouped, wide, redisCPU, micros)
 }
 
-// clicks is the load for the rows of the collector.
-type clicks struct {
+// clickLoad is the load for the rows of the collector.
+type clickLoad struct {
 	client      redis.UniversalClient
 	keys        []string
 	connections int
 }
 
-// sendTo returns a side that sends clicks to a server. fsync is Redis's appendfsync
-// setting, or "" if the server does not use Redis.
-func (c clicks) sendTo(p *process, fsync string) side {
+// sendTo returns a side of a row: a function that sends clicks to a server for one round
+// and measures them. fsync is Redis's appendfsync setting, or "" if the server does not
+// use Redis.
+func (c clickLoad) sendTo(p *process, fsync string) side {
 	requests := make([][]byte, c.connections)
 	for i := range requests {
 		requests[i] = appendPost(nil, clicksPath, c.keys[i], clickBody)
@@ -179,8 +180,8 @@ func (c clicks) sendTo(p *process, fsync string) side {
 		if err != nil {
 			return sample{}, err
 		}
-		// The memory and the log include the clicks of the warm-up, so sent includes them
-		// too.
+		// The memory and the log include the clicks of the warm-up, so the number sent
+		// includes these clicks too.
 		clicks := float64(sent.Load())
 		got.log, got.memory = (after-before)/clicks, float64(memory)/clicks
 		// No consumer reads the stream, so delete the stream after the round.

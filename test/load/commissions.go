@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// The number of commissions in the large workspace, in the small workspace with which
-	// it is compared, and in all other workspaces together. SCALE multiplies these
-	// numbers. They are a tenth of the numbers in the performance goal L1.
+	// The numbers of commissions in the large workspace, in the small workspace with
+	// which the large workspace is compared, and in all other workspaces together. SCALE
+	// multiplies these numbers. They are a tenth of the numbers in the performance goal
+	// L1.
 	largeCommissions  = 100_000
 	smallCommissions  = 9_100
 	othersCommissions = 890_900
@@ -64,7 +65,7 @@ func measureCommissions(ctx context.Context, b *bench) error {
 	if err := errors.Join(large.refresh(ctx, core), small.refresh(ctx, core)); err != nil {
 		return core.fail(err)
 	}
-	yardstick := fmt.Sprintf("with %d", smallCommissions*b.scale)
+	yardstickName := fmt.Sprintf("with %d", smallCommissions*b.scale)
 	since := time.Now().UTC().AddDate(0, 0, -100).Format(time.DateOnly)
 	until := time.Now().UTC().AddDate(0, 0, -10).Format("2006-01-02T15:04:05Z")
 	for _, row := range []struct{ what, path string }{
@@ -85,7 +86,7 @@ func measureCommissions(ctx context.Context, b *bench) error {
 			if err != nil {
 				return err
 			}
-			b.compare("L1", fmt.Sprintf("%s of %d commissions, %s, p50", what, largeCommissions*b.scale, row.what), yardstick, "≤ 1.3", got[0], got[1], p50, millis)
+			b.compare("L1", fmt.Sprintf("%s of %d commissions, %s, p50", what, largeCommissions*b.scale, row.what), yardstickName, "≤ 1.3", got[0], got[1], p50, millis)
 		}
 	}
 	middle := strconv.Itoa(largeCommissions * b.scale / 20 / 2)

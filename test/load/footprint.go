@@ -26,7 +26,7 @@ const (
 // measureFootprint measures the rows of a collector without load: the size of the binary,
 // the time to the first response, and the memory, both idle and with open connections.
 func (b *bench) measureFootprint(ctx context.Context, keys []string, response string) error {
-	const yardstick = "bare net/http"
+	const yardstickName = "bare net/http"
 	for _, built := range []struct{ what, flags string }{
 		{"collector, size on disk", ""},
 		{"  without symbols (-s -w)", "-s -w"},
@@ -40,7 +40,7 @@ func (b *bench) measureFootprint(ctx context.Context, keys []string, response st
 			return err
 		}
 		b.table = append(b.table, row{
-			what: built.what, ours: megabytes(ours), yardstick: megabytes(theirs) + " " + yardstick, ratios: []float64{ours / theirs},
+			what: built.what, ours: megabytes(ours), yardstick: megabytes(theirs) + " " + yardstickName, ratios: []float64{ours / theirs},
 		})
 	}
 	edge := func(ctx context.Context) (*process, error) { return b.launchCollector(ctx, collectorRedis) }
@@ -49,9 +49,9 @@ func (b *bench) measureFootprint(ctx context.Context, keys []string, response st
 	if err != nil {
 		return err
 	}
-	b.compare("", "collector, start to its first ready", yardstick, "", got[0], got[1], startTime, millis)
-	b.compare("", "collector, memory (RSS) idle", yardstick, "", got[0], got[1], idleMemory, megabytes)
-	b.compare("", fmt.Sprintf("  with %d connections, %d clicks each", openConnectionCount, clicksPerConnection), yardstick, "", got[0], got[1], busyMemory, megabytes)
+	b.compare("", "collector, start to first ready response", yardstickName, "", got[0], got[1], startTime, millis)
+	b.compare("", "collector, memory (RSS) idle", yardstickName, "", got[0], got[1], idleMemory, megabytes)
+	b.compare("", fmt.Sprintf("  with %d connections, %d clicks each", openConnectionCount, clicksPerConnection), yardstickName, "", got[0], got[1], busyMemory, megabytes)
 	return nil
 }
 
@@ -71,9 +71,10 @@ func (b *bench) sizeOf(ctx context.Context, command, flags string) (float64, err
 	return float64(info.Size()), os.Remove(path)
 }
 
-// startAndConnect returns a side of a row. The side starts a process and measures the
-// memory of the process, idle and with open connections. The process is ready when path
-// returns 200.
+// startAndConnect returns a side of a row: a function that measures one round for a
+// process. It starts the process and measures the time to its first ready response. Then
+// it measures the memory of the process, idle and with open connections. The process is
+// ready when path returns 200.
 func startAndConnect(launch func(context.Context) (*process, error), path string, keys []string) side {
 	return func(ctx context.Context) (sample, error) {
 		began := time.Now()
@@ -110,9 +111,9 @@ func startAndConnect(launch func(context.Context) (*process, error), path string
 }
 
 // openConnections opens connections and sends clicks over all of them concurrently. The
-// connections stay open even if openConnections returns an error. Their number exceeds
-// the usual soft limit of open files, but the Go runtime raises the soft limit to the
-// hard limit in both processes.
+// connections stay open even if openConnections returns an error. The number of
+// connections exceeds the usual soft limit of open files. But the Go runtime raises the
+// soft limit to the hard limit, both in this process and in the server.
 func openConnections(ctx context.Context, address string, keys []string) ([]net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()

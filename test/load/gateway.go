@@ -49,8 +49,8 @@ func measureGateway(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	const yardstick = "net/http + encoding/json"
-	b.compare("V4", "GET "+healthPath+", 16 in flight", yardstick, "≥ 0.65", got[0], got[1], rate, perSecond)
-	b.compare("", "  CPU a request", yardstick, "", got[0], got[1], cpu, micros)
+	const yardstickName = "net/http + encoding/json"
+	b.compare("V4", "GET "+healthPath+", 16 in flight", yardstickName, "≥ 0.65", got[0], got[1], rate, perSecond)
+	b.compare("", "  CPU a request", yardstickName, "", got[0], got[1], cpu, micros)
 	return nil
 }

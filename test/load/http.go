@@ -168,10 +168,10 @@ func contextError(ctx context.Context, err error) error {
 	return err
 }
 
-// skipResponse reads one response and ignores the body. It returns an error if the
-// response has another status than wanted.
-func skipResponse(reader *bufio.Reader, wanted int) error {
-	length, err := readHead(reader, wanted)
+// skipResponse reads one response and ignores the body. It returns an error if the status
+// of the response is not expectedStatus.
+func skipResponse(reader *bufio.Reader, expectedStatus int) error {
+	length, err := readHead(reader, expectedStatus)
 	if err != nil {
 		return err
 	}
@@ -179,9 +179,9 @@ func skipResponse(reader *bufio.Reader, wanted int) error {
 	return err
 }
 
-// readHead reads the head of a response and returns the length of its body. It returns an
-// error if the response has another status than wanted.
-func readHead(reader *bufio.Reader, wanted int) (int, error) {
+// readHead reads the head of a response and returns the length of the body. It returns an
+// error if the status of the response is not expectedStatus.
+func readHead(reader *bufio.Reader, expectedStatus int) (int, error) {
 	line, err := reader.ReadSlice('\n')
 	if err != nil {
 		return 0, err
@@ -214,10 +214,10 @@ func readHead(reader *bufio.Reader, wanted int) (int, error) {
 	if length < 0 {
 		return 0, errors.New("the response has no Content-Length")
 	}
-	if status != wanted {
+	if status != expectedStatus {
 		body := make([]byte, length)
 		_, _ = io.ReadFull(reader, body)
-		return 0, fmt.Errorf("status %d instead of %d: %s", status, wanted, body)
+		return 0, fmt.Errorf("status %d instead of %d: %s", status, expectedStatus, body)
 	}
 	return length, nil
 }

@@ -297,8 +297,8 @@ const (
 	// millisecond, as in a busy collector.
 	clickEvery = 40 * time.Microsecond
 	// returnAfter is the number of clicks after which every second visitor clicks again.
-	// So visitors have 1.5 clicks on average. It must not be a multiple of three:
-	// otherwise visitorOf would return the number of a visitor's second click.
+	// So visitors have 1.5 clicks on average. returnAfter must not be a multiple of
+	// three: otherwise visitorOf would return the number of a visitor's second click.
 	returnAfter = 3001
 )
 

@@ -57,7 +57,7 @@ func measureLists(ctx context.Context, b *bench) error {
 	if err := execute(ctx, database.url, "vacuum analyze"); err != nil {
 		return err
 	}
-	yardstick := fmt.Sprintf("with %d rows", fewPartners*b.scale)
+	yardstickName := fmt.Sprintf("with %d rows", fewPartners*b.scale)
 	for _, row := range []struct{ what, path string }{
 		{"participants, page 1", "/partners"},
 		{"participants, page 1 by conversions", "/partners?sortBy=conversions"},
@@ -72,7 +72,7 @@ func measureLists(ctx context.Context, b *bench) error {
 			return err
 		}
 		what := fmt.Sprintf("%s, of %d rows, p50", row.what, manyPartners*b.scale)
-		b.compare("", what, yardstick, "≤ 1.3", got[0], got[1], p50, millis)
+		b.compare("", what, yardstickName, "≤ 1.3", got[0], got[1], p50, millis)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (s *session) refresh(ctx context.Context, core *process) error {
 	return api.Call(ctx, http.MethodPost, "/auth/merchant/refresh", "", object{"refreshToken": s.RefreshToken}, s)
 }
 
-// get returns a side of a row that requests a path repeatedly.
+// get returns a side of a row. In each round the side requests a path repeatedly.
 func (p listedProgram) get(core *process, path string) side {
 	head := "GET /api/v1" + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.AccessToken + "\r\n\r\n"
 	return func(ctx context.Context) (sample, error) {

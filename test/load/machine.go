@@ -157,8 +157,8 @@ func execute(ctx context.Context, url string, statements ...string) (err error) 
 	return nil
 }
 
-// settle writes a checkpoint. Each side starts with it, so that Postgres does not write
-// the data of the other side during the measurement.
+// settle writes a checkpoint. Each side calls settle before its measurement, so that
+// Postgres does not write the data of the other side during the measurement.
 func (b *bench) settle(ctx context.Context) error { return execute(ctx, b.postgres, "checkpoint") }
 
 // findPgbench searches for pgbench in the folder of the server's binaries, where it has

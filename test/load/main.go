@@ -70,12 +70,12 @@
 //
 // # How to read the table
 //
-// The two sides of a row are measured alternately in short rounds. The ratio of a row is
-// the median of the ratios of the rounds, because the speed of a shared machine can
-// change by a quarter within minutes. The table also shows the lowest and the highest
-// ratio. A wide range means that the machine was busy with other work; then repeat the
-// run. BENCH_ROUNDS (default 5) is the number of rounds. SCALE (default 1) multiplies the
-// number of rows.
+// The two sides of a row are the service and its yardstick. They are measured alternately
+// in short rounds. The ratio of a row is the median of the ratios of the rounds, because
+// the speed of a shared machine can change by a quarter within minutes. The table also
+// shows the lowest and the highest ratio. A wide range means that the machine was busy
+// with other work; then repeat the run. BENCH_ROUNDS (default 5) is the number of rounds.
+// SCALE (default 1) multiplies the number of rows.
 //
 // # Limits of the method
 //

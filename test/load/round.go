@@ -31,16 +31,16 @@ type side func(context.Context) (sample, error)
 
 // takeTurns runs each side once per round. It returns the samples by side and round. The
 // sides take turns to be the first in a round.
-func (b *bench) takeTurns(ctx context.Context, what string, sides ...side) ([][]sample, error) {
+func (b *bench) takeTurns(ctx context.Context, label string, sides ...side) ([][]sample, error) {
 	samples := make([][]sample, len(sides))
 	for i := range samples {
 		samples[i] = make([]sample, b.rounds)
 	}
 	for round := range b.rounds {
-		if err := b.turns.wait(what, round); err != nil {
+		if err := b.turns.wait(label, round); err != nil {
 			return nil, err
 		}
-		b.say("%s: round %d of %d", what, round+1, b.rounds)
+		b.say("%s: round %d of %d", label, round+1, b.rounds)
 		for turn := range sides {
 			i := (round + turn) % len(sides)
 			got, err := measureSide(ctx, sides[i])
@@ -50,7 +50,7 @@ func (b *bench) takeTurns(ctx context.Context, what string, sides ...side) ([][]
 			samples[i][round] = got
 		}
 	}
-	b.turns.keep(what, samples)
+	b.turns.keep(label, samples)
 	return samples, nil
 }
 

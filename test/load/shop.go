@@ -112,7 +112,7 @@ func (s *shop) nextPurchase() (order, click string) {
 }
 
 // appendReport appends the HTTP request that reports a new purchase. reportRequest
-// returns such a report as a gRPC request.
+// returns the gRPC request that reports a new purchase.
 func (s *shop) appendReport(dst []byte, _ int) []byte {
 	order, click := s.nextPurchase()
 	return appendPost(dst, conversionsPath, s.key, `{"event_type":"purchase","external_transaction_id":"`+order+

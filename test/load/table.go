@@ -18,9 +18,10 @@ type row struct {
 	goal            string
 }
 
-// compare adds a row that compares two sides. It calls value to get the compared value of
-// a sample, and format to print the value.
-func (b *bench) compare(id, what, yardstick, goal string, ours, theirs []sample, value func(sample) float64, format func(float64) string) {
+// compare adds a row that compares the service with its yardstick. It calls value to get
+// the compared value of a sample, and format to print the value. yardstickName is printed
+// after the value of the yardstick.
+func (b *bench) compare(id, what, yardstickName, goal string, ours, theirs []sample, value func(sample) float64, format func(float64) string) {
 	if b.turns != nil {
 		b.turns.report(id, what, ours)
 		return
@@ -28,7 +29,7 @@ func (b *bench) compare(id, what, yardstick, goal string, ours, theirs []sample,
 	b.table = append(b.table, row{
 		id: id, what: what, goal: goal,
 		ours:      format(median(each(ours, value))),
-		yardstick: format(median(each(theirs, value))) + " " + yardstick,
+		yardstick: format(median(each(theirs, value))) + " " + yardstickName,
 		ratios:    ratios(ours, theirs, value),
 	})
 }

@@ -101,11 +101,12 @@ func (t *turns) report(id, what string, ours []sample) {
 // end writes the rows.
 func (t *turns) end() error { return t.out.Encode(message{Rows: t.rows}) }
 
-// yardstick returns s. If this program was started by test/load/compare, it returns a
-// side that does nothing, because then only the service is measured.
-func (b *bench) yardstick(s side) side {
+// yardstick returns the side that measures a yardstick. If test/load/compare has started
+// this program, only the service is measured, so yardstick returns a side that does
+// nothing.
+func (b *bench) yardstick(measure side) side {
 	if b.turns == nil {
-		return s
+		return measure
 	}
 	return func(context.Context) (sample, error) { return sample{}, nil }
 }

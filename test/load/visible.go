@@ -72,9 +72,9 @@ func measureVisible(ctx context.Context, b *bench) error {
 		return core.fail(edge.fail(err))
 	}
 	b.say("%s: the table was queried every %s", what, (v.queryTime / time.Duration(max(1, v.queries))).Round(10*time.Microsecond))
-	const yardstick = "INSERT of one row"
-	b.compare("", what+", p50", yardstick, "", got[0], got[1], p50, millis)
-	b.compare("", "  p99", yardstick, "", got[0], got[1], p99, millis)
+	const yardstickName = "INSERT of one row"
+	b.compare("", what+", p50", yardstickName, "", got[0], got[1], p50, millis)
+	b.compare("", "  p99", yardstickName, "", got[0], got[1], p99, millis)
 	return nil
 }
 

@@ -27,8 +27,8 @@ const (
 	backlogWarmUp = 3_000
 	// deepBacklog (multiplied by SCALE) and shallowBacklog are the sizes of two backlogs
 	// that are compared. depthRound is the number of deliveries that a round measures. To
-	// keep the size of the backlog, a round inserts new deliveries whenever this number
-	// of deliveries was sent: refill.
+	// keep the size of the backlog, a round inserts refill new deliveries whenever refill
+	// deliveries were sent.
 	deepBacklog    = 1_000_000
 	shallowBacklog = 1_000
 	depthRound     = 15_000
@@ -181,10 +181,10 @@ func (w *webhooks) measureBacklog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const yardstick = "bare http.Client"
+	const yardstickName = "bare http.Client"
 	what := fmt.Sprintf("deliveries of a backlog of %d", backlog*w.scale)
-	w.compare("W1", what, yardstick, "≥ 0.55", got[0], got[1], rate, perSecond)
-	w.compare("", "  CPU a delivery", yardstick, "", got[0], got[1], cpu, micros)
+	w.compare("W1", what, yardstickName, "≥ 0.55", got[0], got[1], rate, perSecond)
+	w.compare("", "  CPU a delivery", yardstickName, "", got[0], got[1], cpu, micros)
 	w.compare("W2", what, "River's jobs that do nothing", "≥ 0.9", got[0], got[2], rate, perSecond)
 	return nil
 }
@@ -271,8 +271,8 @@ func (w *webhooks) measureDepth(ctx context.Context) error {
 		return err
 	}
 	timeEach := func(s sample) float64 { return float64(time.Second) / s.rate }
-	what, yardstick := fmt.Sprintf("a delivery while %d wait", deepSize), fmt.Sprintf("while %d wait", shallowBacklog)
-	w.compare("", what, yardstick, "≤ 1.5", got[0], got[1], timeEach, micros)
+	what, yardstickName := fmt.Sprintf("a delivery while %d wait", deepSize), fmt.Sprintf("while %d wait", shallowBacklog)
+	w.compare("", what, yardstickName, "≤ 1.5", got[0], got[1], timeEach, micros)
 	return nil
 }
 

@@ -69,9 +69,9 @@ func (w *webhooks) measureArrival(ctx context.Context) error {
 	if err != nil {
 		return core.fail(err)
 	}
-	const yardstick = "one POST"
-	w.compare("", what+", p50", yardstick, "", got[0], got[1], p50, millis)
-	w.compare("", "  p99", yardstick, "", got[0], got[1], p99, millis)
+	const yardstickName = "one POST"
+	w.compare("", what+", p50", yardstickName, "", got[0], got[1], p50, millis)
+	w.compare("", "  p99", yardstickName, "", got[0], got[1], p99, millis)
 	core.stop()
 	return execute(ctx, w.database.url, "delete from webhook_endpoints")
 }
@@ -102,8 +102,8 @@ func (t eventTimer) timeEvents(ctx context.Context) (sample, error) {
 	return t.events.latencies(ctx, since)
 }
 
-// postAtRate is the yardstick. It posts the same body to the same receiver at the same
-// rate.
+// postAtRate is the yardstick. It posts the body of one event to the receiver, at the
+// rate at which timeEvents reports conversions.
 func (t eventTimer) postAtRate(ctx context.Context) (sample, error) {
 	client := newBareClient(t.credentials, arrivalConnections)
 	defer client.close()

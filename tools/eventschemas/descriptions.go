@@ -6,8 +6,9 @@ const pingDescription = "A member tests an endpoint. The event is sent to this e
 // noun of an event is the part of its name before the dot.
 var titles = map[string]string{"program": "programme", "webhook": "tested endpoint"}
 
-// enums maps the paths of fields to their values. It has only enumerations that have the
-// type string in Go.
+// enums maps the paths of fields to the values of their enumerations. It contains only
+// the fields whose Go type is string, because readSource finds the values of all other
+// types.
 var enums = map[string][]string{
 	"refund.type": {"full", "partial"},
 }

@@ -138,8 +138,9 @@ func document(root string, events []event) (string, error) {
 
 func schemaFile(name affiliate.EventName) string { return schemaDir + "/" + string(name) + ".json" }
 
-// catalogue returns all events, with webhook.ping at the end. It returns an error if an
-// event is upcoming and has an object type, or is not upcoming and has none.
+// catalogue returns all events, with webhook.ping at the end. An upcoming event is not
+// sent yet, so it must have no object type. All other events must have an object type.
+// Otherwise catalogue returns an error.
 func catalogue(root string) ([]event, error) {
 	var dirs []string
 	for _, dir := range sourceDirs {

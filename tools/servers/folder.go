@@ -62,8 +62,9 @@ const (
 
 // MemoryDir is like TempDir, but creates the folder in memory if possible. Tests create
 // and delete thousands of database files, and in memory this takes a third less kernel
-// time. MemoryDir uses the disk if there is no memory file system, if it has too little
-// space (as in many containers), or if TMPDIR is set.
+// time. MemoryDir uses the disk if there is no memory file system, if the file system or
+// the machine has less free memory than requiredMemory (as in many containers), or if
+// TMPDIR is set.
 func MemoryDir() (string, error) {
 	if os.Getenv("TMPDIR") != "" || min(freeSpace(memoryFolder), freeMemory()) < requiredMemory {
 		return TempDir()
@@ -186,12 +187,11 @@ func acquireLock(f *os.File) error {
 	}
 }
 
-// reclaim cleans up dir, which this process has locked, after an earlier process that did
-// not stop its server. It stops a server that still runs in dir. It does not continue to
-// use that server, which has the port and settings of the earlier run and is not a child
-// of this process. If the process id in
-// the pid file belongs to another program, reclaim removes the file, because Postgres
-// would refuse to start.
+// reclaim cleans up dir after an earlier process that did not stop its server. This
+// process must have locked dir. If the server still runs, reclaim stops it. The server
+// cannot be used further, because it has the port and settings of the earlier run and is
+// not a child of this process. If the process id in the pid file belongs to another
+// program, reclaim removes the file, because Postgres would refuse to start.
 func reclaim(ctx context.Context, dir, pidFile string, quit syscall.Signal) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -43,7 +43,7 @@ func findPostgres(ctx context.Context) (string, error) {
 }
 
 // locatePostgres looks for the folder of the server commands: first in PG_BINDIR, then
-// where packages install them. It returns "" if there is none.
+// where packages install them. It returns "" if it finds no folder.
 func locatePostgres(ctx context.Context, versions string) (string, error) {
 	if bin := os.Getenv("PG_BINDIR"); bin != "" {
 		if !hasPostgres(bin) {
@@ -110,9 +110,9 @@ func locateRedis() string {
 	return ""
 }
 
-// installScript installs a package and prevents that the package starts its services.
-// For this it uses Debian's hook policy-rc.d, which it creates and removes itself. If
-// the machine already has this hook, the script does not change it.
+// installScript installs a package and prevents the package from starting its services.
+// For this it uses Debian's hook policy-rc.d, which it creates and removes itself. If the
+// machine already has this hook, the script does not change it.
 const installScript = `set -e
 hook=/usr/sbin/policy-rc.d
 if [ ! -e "$hook" ]; then

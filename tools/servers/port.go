@@ -53,8 +53,9 @@ func FreeAddresses(n int) (free []string, err error) {
 	return nil, fmt.Errorf("no free port: %w", lastErr)
 }
 
-// choosePort returns the port on which a server listens. If requested is 0, it is any free
-// port. Otherwise it is requested, or an error if another program uses this port.
+// choosePort returns the port on which a server listens. If requested is 0, choosePort
+// chooses a free port. Otherwise it returns the requested port, or an error if another
+// program uses that port.
 func choosePort(name string, requested int) (int, error) {
 	if requested == 0 {
 		free, err := FreeAddresses(1)

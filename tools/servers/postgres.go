@@ -20,8 +20,8 @@ const (
 	// maxConnections is enough for the test binaries of several packages at the same
 	// time.
 	maxConnections = 200
-	// orphanTimeout limits the wait for the children of a killed Postgres. They use its
-	// shared memory until they notice that it has ended.
+	// orphanTimeout limits the wait for the child processes of a killed Postgres. They
+	// use the shared memory of Postgres until they notice that Postgres has ended.
 	orphanTimeout = 10 * time.Second
 )
 
@@ -47,8 +47,9 @@ type PostgresConfig struct {
 // limits the start only; the server keeps running when ctx ends. The server has no Unix
 // socket, so Dir may have any length.
 //
-// StartPostgres returns an error if another live process runs a server in the folder. It
-// removes what a dead process left there (see reclaim).
+// StartPostgres returns an error if another live process runs a server in the folder. If
+// the process that used the folder before has ended without stopping its server,
+// StartPostgres cleans up the folder (see reclaim).
 func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Server, error) {
 	bin, err := findPostgres(ctx)
 	if err != nil {
@@ -124,7 +125,7 @@ func startPostgres(ctx context.Context, bin string, cfg PostgresConfig) (*Server
 }
 
 // preparePostgres makes sure that a cluster exists and is not running. It returns the
-// port for it.
+// port on which the server must listen.
 func preparePostgres(ctx context.Context, bin, cluster, pidFile string, cfg PostgresConfig) (int, error) {
 	if err := reclaim(ctx, cluster, pidFile, syscall.SIGINT); err != nil {
 		return 0, fmt.Errorf("postgres: %w", err)
@@ -190,7 +191,8 @@ func initCluster(ctx context.Context, bin, cluster string, cfg PostgresConfig) e
 //
 // synchronous_commit stays on. Without fsync it costs nothing. If it were off, a VACUUM
 // directly after a commit could not mark pages as visible to all transactions before the
-// write-ahead log is written. The plans of the next statements would depend on this time.
+// write-ahead log is written. The plans of the next statements would then depend on the
+// moment of this write.
 //
 // autovacuum is off because it would change the statistics and visible pages of a
 // database while a test checks query plans, and because it takes time from the tests.

@@ -19,8 +19,8 @@ func processAttributes(deathSignal syscall.Signal) *syscall.SysProcAttr {
 func isServerOf(pid int, dir string) (bool, error) {
 	cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
 	if err != nil {
-		// The process has ended, is a zombie, or belongs to another user. In none of
-		// these cases it is a private server.
+		// The process has ended, is a zombie, or belongs to another user. In all these
+		// cases it is not a private server.
 		return false, nil //nolint:nilerr // the reason does not matter
 	}
 	return cwd == dir, nil

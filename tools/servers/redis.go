@@ -54,8 +54,9 @@ type RedisConfig struct {
 // and has loaded its data. ctx limits the start only; the server keeps running when ctx
 // ends. The server has no memory limit and never evicts keys.
 //
-// StartRedis returns an error if another live process runs a server in the folder. It
-// removes what a dead process left there (see reclaim).
+// StartRedis returns an error if another live process runs a server in the folder. If the
+// process that used the folder before has ended without stopping its server, StartRedis
+// cleans up the folder (see reclaim).
 func StartRedis(ctx context.Context, cfg RedisConfig) (*Server, error) {
 	bin, err := findRedis(ctx)
 	if err != nil {

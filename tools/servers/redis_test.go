@@ -71,8 +71,8 @@ func TestStartSentinel_KeepsMasterAcrossRestart(t *testing.T) {
 			t.Errorf("the sentinel's master = %v, %v; want port %d", known, err, portOf(t, master))
 		}
 		stop(t, s)
-		// The second start ignores this master, because the sentinel has stored the
-		// first one.
+		// The second start ignores this master, because the sentinel has stored the first
+		// master.
 		cfg.Master, cfg.Port = 1, portOf(t, s)
 	}
 }

@@ -30,7 +30,8 @@ type SentinelConfig struct {
 }
 
 // A private sentinel considers a master as down after two seconds, and starts another
-// failover if one takes longer than ten seconds. Both values are in milliseconds.
+// failover if the first failover takes longer than ten seconds. Both values are in
+// milliseconds.
 const (
 	sentinelDownAfter       = 2000
 	sentinelFailoverTimeout = 10_000

@@ -11,9 +11,9 @@
 //
 // The command uses the standard input and output of withservers. withservers passes
 // SIGINT and SIGTERM on to the command and exits with the command's exit code. The
-// servers do not protect their data against a crash, and store it in memory if there is
-// enough. With -durable they write to disk as in production, for measurements and for
-// tests that kill the servers.
+// servers do not protect their data against a crash, and store it in memory if enough
+// memory is free. With -durable they write to disk as in production, for measurements and
+// for tests that kill the servers.
 package main
 
 import (
@@ -59,8 +59,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run starts the servers, runs the command and returns its exit code. An error means
-// that something else failed.
+// run starts the servers, runs the command and returns its exit code. An error means that
+// withservers itself has failed.
 func run(argv []string, durable bool) (code int, err error) {
 	// Register for signals before anything is started, so that a signal never leaves a
 	// server or the folder behind.

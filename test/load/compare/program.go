@@ -25,9 +25,9 @@ const (
 )
 
 // overlay contains the current files that replace files of an older load program, so that
-// it waits before each round. These files use only a few names of the other files.
-// commissions.go also measures, but it must be replaced because its older versions
-// measured the rows in random order.
+// the older program waits before each round. These files use only a few names of the
+// other files. commissions.go also measures, but it must be replaced because its older
+// versions measured the rows in random order.
 var overlay = []string{turnsFile, loadFolder + "/main.go", loadFolder + "/round.go", loadFolder + "/table.go", loadFolder + "/commissions.go"}
 
 // prepare extracts a commit into source. If necessary, it replaces files of the load

@@ -11,7 +11,8 @@ const (
 	normalQuantile = 1.959963985
 )
 
-// estimate is the ratio of two sides, after to before, with its 95 % interval.
+// estimate is the ratio of the CPU times after to the CPU times before, with its 95 %
+// interval.
 type estimate struct {
 	pairs            int
 	ratio, low, high float64
@@ -64,7 +65,7 @@ const (
 	undecided   = "undecided"
 	tooFew      = "too few rounds"
 	notCompared = "not compared"
-	withoutCPU  = "no CPU time"
+	noCPUTime   = "no CPU time"
 )
 
 // verdict returns the verdict on a row. A row is worse only if the whole interval is
@@ -72,7 +73,7 @@ const (
 func (e estimate) verdict() string {
 	switch {
 	case e.pairs == 0:
-		return withoutCPU
+		return noCPUTime
 	case e.pairs < minRounds:
 		return tooFew
 	case e.low > limit:

@@ -24,12 +24,13 @@ func TestPairedRatio(t *testing.T) {
 	if got.pairs != 3 || !near(got.ratio, 1.1) || !near(got.low, 1.1*math.Exp(-half)) || !near(got.high, 1.1*math.Exp(half)) {
 		t.Errorf("pairedRatio = %+v, want 3 pairs, the ratio 1.1 and the interval 1.1 · exp(±%v)", got, half)
 	}
-	// A change that affects both sides has no effect on the ratio. Here the machine slows
-	// down to a third of its speed.
+	// A change of the speed of the machine affects both sides of a pair, so it has no
+	// effect on the ratio. Here the requests of both sides take more and more time, in
+	// the end three times as much.
 	var before, after []float64
 	for i := range 20 {
-		speed := 1 + float64(i)/10
-		before, after = append(before, 50*speed), append(after, 60*speed)
+		slowdown := 1 + float64(i)/10
+		before, after = append(before, 50*slowdown), append(after, 60*slowdown)
 	}
 	if got := pairedRatio(before, after); !near(got.ratio, 1.2) || !near(got.low, 1.2) || !near(got.high, 1.2) {
 		t.Errorf("pairedRatio of a machine that slows down = %+v, want 1.2 without an interval", got)
@@ -38,8 +39,8 @@ func TestPairedRatio(t *testing.T) {
 	if got := pairedRatio([]float64{0, 10, 10, 10, 7}, []float64{5, 0, 20, 20}); got.pairs != 2 || !near(got.ratio, 2) {
 		t.Errorf("pairedRatio with missing values = %+v, want 2 pairs and the ratio 2", got)
 	}
-	if got := pairedRatio(nil, []float64{1}); got.pairs != 0 || got.verdict() != withoutCPU {
-		t.Errorf("pairedRatio without pairs = %+v with the verdict %v, want %v", got, got.verdict(), withoutCPU)
+	if got := pairedRatio(nil, []float64{1}); got.pairs != 0 || got.verdict() != noCPUTime {
+		t.Errorf("pairedRatio without pairs = %+v with the verdict %v, want %v", got, got.verdict(), noCPUTime)
 	}
 }
 
@@ -74,7 +75,7 @@ func TestVerdict(t *testing.T) {
 		{estimate{pairs: 15, ratio: 1.2, low: 1.09, high: 1.3}, undecided},
 		{estimate{pairs: 15, ratio: 1.2, low: 1.11, high: 1.3}, worse},
 		{estimate{pairs: 14, ratio: 1.2, low: 1.11, high: 1.3}, tooFew},
-		{estimate{}, withoutCPU},
+		{estimate{}, noCPUTime},
 	} {
 		if got := test.estimate.verdict(); got != test.want {
 			t.Errorf("verdict of %+v = %s, want %s", test.estimate, got, test.want)
