@@ -89,8 +89,8 @@ func listenForWebhooks(ctx context.Context, path string, args []string, out io.W
 	case <-ctx.Done():
 	case err = <-l.failed:
 	}
-	// The server still runs while the endpoint is deleted, so that deliveries that have
-	// already started arrive.
+	// The server of the listener still runs while the endpoint is deleted, so that
+	// webhooks that the service is already sending can arrive.
 	return errors.Join(err, l.remove(context.WithoutCancel(ctx)))
 }
 

@@ -103,10 +103,10 @@ func (d *demo) seed(ctx context.Context) error {
 	return d.seedClub(ctx, asMerchant.withMode(mode))
 }
 
-// ensureAccount logs in with the credentials in .dev/env. If this fails, it registers an
-// account with the given e-mail address. If this address is already registered, the
-// password of the existing account is lost, and ensureAccount registers an account with a
-// random address.
+// ensureAccount logs in with the credentials in .dev/env. If they are missing or not
+// valid, it registers an account with the given e-mail address. If this address is
+// already registered, the password of the existing account is lost, and ensureAccount
+// registers an account with a random address.
 func (d *demo) ensureAccount(ctx context.Context, kind, emailName, passwordName, address string, profile map[string]string) (session, error) {
 	var s session
 	base := "/api/v1/auth/" + kind

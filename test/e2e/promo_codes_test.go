@@ -121,7 +121,8 @@ func TestSignalPrecedence(t *testing.T) {
 	sale["promo_code"] = "nobodys"
 	f.report(t, sale).wantStatus(http.StatusCreated).wantFields(object{"attribution.method": "click", "attributed": true})
 
-	// A promo code of the other mode is an error. A promo code of another workspace is unknown.
+	// A promo code of the other mode is an error. A promo code of another workspace is
+	// unknown.
 	live := sys.newFixtureFor(t, f.merchant.inMode("live"), f.partner.inMode("live"), nil)
 	live.createPromoCode(t, "livecode", nil).wantStatus(http.StatusCreated)
 	f.report(t, promoCodeSale("livecode")).wantError(http.StatusUnprocessableEntity, "MODE_MISMATCH")

@@ -102,8 +102,8 @@ func (t eventTimer) timeEvents(ctx context.Context) (sample, error) {
 	return t.events.latencies(ctx, since)
 }
 
-// postAtRate is the yardstick. It posts the body of one event to the receiver, at the
-// rate at which timeEvents reports conversions.
+// postAtRate is the yardstick. It posts the body of one event, each time with a new
+// conversion id, to the receiver at the rate at which timeEvents reports conversions.
 func (t eventTimer) postAtRate(ctx context.Context) (sample, error) {
 	client := newBareClient(t.credentials, arrivalConnections)
 	defer client.close()
