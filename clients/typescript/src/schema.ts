@@ -96,8 +96,8 @@ export interface paths {
         };
         /**
          * Get an attributed click
-         * @description Returns a click and the conversions that name it. Clicks are
-         *     kept for 13 months.
+         * @description Returns a click and the conversions that were reported with the id
+         *     of the click. Clicks are kept for 13 months.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
@@ -119,8 +119,8 @@ export interface paths {
         };
         /**
          * Find a decision by transaction id
-         * @description Returns the current decision about the conversion with an external
-         *     transaction id.
+         * @description Returns the current decision about the conversion with the given
+         *     external transaction id.
          *
          *     Errors: NOT_FOUND if no conversion has the id.
          *
@@ -221,8 +221,8 @@ export interface paths {
         put?: never;
         /**
          * Log out
-         * @description Ends the session of a refresh token. Its access tokens stop working at once.
-         *     The status is 204 even if there is no such session.
+         * @description Ends the session of a refresh token. The access tokens of the session stop
+         *     working at once. The status is 204 even if there is no such session.
          *
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
@@ -300,8 +300,8 @@ export interface paths {
         put?: never;
         /**
          * Log out as a merchant
-         * @description Ends the session of a refresh token. Its access tokens stop working at once.
-         *     The status is 204 even if there is no such session.
+         * @description Ends the session of a refresh token. The access tokens of the session stop
+         *     working at once. The status is 204 even if there is no such session.
          *
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
@@ -350,8 +350,8 @@ export interface paths {
         put?: never;
         /**
          * Register a merchant
-         * @description Creates a merchant account, a workspace with a public key in each
-         *     mode, and a session. The account is the owner of the workspace.
+         * @description Creates a merchant account, a workspace with one public key for each
+         *     mode (test and live), and a session. The account is the owner of the workspace.
          *
          *     Errors: EMAIL_TAKEN if a merchant account with this address exists.
          *
@@ -403,8 +403,8 @@ export interface paths {
         put?: never;
         /**
          * Log out as a partner
-         * @description Ends the session of a refresh token. Its access tokens stop working at once.
-         *     The status is 204 even if there is no such session.
+         * @description Ends the session of a refresh token. The access tokens of the session stop
+         *     working at once. The status is 204 even if there is no such session.
          *
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
@@ -745,10 +745,12 @@ export interface paths {
         /**
          * Reattribute a conversion
          * @description Attributes a conversion to another participant of the mode. A
-         *     new decision replaces the current one. The commission of the previous participant
-         *     is rejected or, if it was paid, clawed back. A new commission is computed with the
-         *     current rules of the new participant's programme. A customer who was bound to the
-         *     previous participant, or to none, is bound to the new participant.
+         *     new decision replaces the current one. The commission of the previous participant is
+         *     rejected. If it was already paid, it is clawed back: its amount is deducted from that
+         *     participant's ledger. A new commission is computed with the current rules of the new
+         *     participant's programme. A customer who was bound to the previous participant, or to
+         *     none, is bound to the new participant, who can then earn from the customer's later
+         *     conversions.
          *
          *     Errors:
          *       - VALIDATION_ERROR: the participant does not exist in the mode, or already earns
@@ -1032,7 +1034,7 @@ export interface paths {
         put?: never;
         /**
          * Create a partner link
-         * @description Creates a link for the partner that calls it.
+         * @description Creates a link for the calling partner.
          *
          *     Errors:
          *       - NOT_FOUND: the partner is not a participant of the programme.
@@ -1206,8 +1208,8 @@ export interface paths {
         };
         /**
          * Get a partner programme
-         * @description Returns one programme in which the partner takes part, or an
-         *     active public one.
+         * @description Returns one programme. The partner must take part in it, or it must
+         *     be active and public.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
@@ -1322,11 +1324,11 @@ export interface paths {
          * Create a payout batch
          * @description Creates a batch of draft payouts from everything that is payable.
          *
-         *     The header Idempotency-Key is required. A repeated request with the same key and
-         *     the same body returns the first response for 24 hours. A commission is in at most
-         *     one open payout, even if batches are created at the same time. A batch holds up to
-         *     25,000 commissions. If more are payable, it takes the participants that have waited
-         *     longest, and a later batch can take the others.
+         *     The header Idempotency-Key is required. A repeated request with the same key and the
+         *     same body returns the first response for 24 hours. A commission is in at most one
+         *     open payout (draft, pending or processing), even if batches are created at the same
+         *     time. A batch holds up to 25,000 commissions. If more are payable, it takes the
+         *     participants that have waited longest, and a later batch can take the others.
          *
          *     Errors:
          *       - IDEMPOTENCY_KEY_REQUIRED: the header is missing or malformed.
@@ -2401,8 +2403,8 @@ export interface paths {
         put?: never;
         /**
          * Create a ledger entry
-         * @description Adds a bonus or an adjustment to a participant's ledger. The entry
-         *     is settled with the participant's next payout in the same currency.
+         * @description Adds a bonus or an adjustment to a participant's ledger. The
+         *     participant's next payout in the same currency includes the amount of the entry.
          *
          *     Errors: PARTICIPANT_ERASED if the participant's data was erased.
          *
@@ -3133,7 +3135,7 @@ export interface components {
              */
             acceptTerms?: boolean | null;
         };
-        /** @description ApiKey is a key without its text. */
+        /** @description ApiKey describes an API key. It does not contain the key itself. */
         ApiKey: {
             id: string;
             name: string;
@@ -3242,7 +3244,10 @@ export interface components {
              * @description The end of the attribution window.
              */
             expires_at: string | null;
-            /** @description The conversions that name the click, oldest first, at most 100. */
+            /**
+             * @description The conversions that were reported with the id of the click, oldest first, at most
+             *     100.
+             */
             conversions: components["schemas"]["ClickConversion"][];
             /**
              * @description The ISO 3166-1 alpha-2 code of the visitor's country. Null if the collector has no
@@ -3272,8 +3277,8 @@ export interface components {
             paid_platform: string | null;
             /**
              * Format: date-time
-             * @description The time when the first of the conversions that are attributed to this click was
-             *     reported. Null if there are none.
+             * @description The time of the report of the first conversion that is attributed to this click. Null
+             *     if there is none.
              */
             converted_at: string | null;
         };
@@ -3456,7 +3461,7 @@ export interface components {
                 currency?: string;
             } | null;
         };
-        /** @description ClickConversion is a conversion that names a click. */
+        /** @description ClickConversion is a conversion that was reported with the id of a click. */
         ClickConversion: {
             id: string;
             external_transaction_id: string;
@@ -4058,9 +4063,9 @@ export interface components {
         CommissionStats: {
             /**
              * Format: int64
-             * @description The number of commissions in all currencies. It is exact, except that a search
-             *     counts up to 10,000. If there are more, the response has the header `Total-Capped:
-             *     true`.
+             * @description The number of commissions in all currencies. If a search finds more than 10,000, the
+             *     number is 10,000 and the response has the header `Total-Capped: true`. All other
+             *     numbers are exact.
              */
             totalCount: number;
             /**
@@ -4087,8 +4092,8 @@ export interface components {
             /** @description The counts and sums per status. */
             byStatus: components["schemas"]["CommissionStatsByStatus"] | null;
             /**
-             * @description The counts and sums per currency, sorted by currency code. It includes every
-             *     currency.
+             * @description The counts and sums per currency, sorted by currency code. The list includes every
+             *     currency, not only `currency`.
              */
             byCurrency: components["schemas"]["CommissionCurrencyStats"][];
         };
@@ -4511,8 +4516,8 @@ export interface components {
             /** @description The name of the programme, 1 to 100 characters. */
             name: string;
             /**
-             * @description The name of the programme in addresses: 1 to 64 lower-case letters, digits and
-             *     dashes, with a letter or digit at both ends. Default: made from the name.
+             * @description The short name of the programme for use in URLs: 1 to 64 lower-case letters, digits
+             *     and dashes, with a letter or digit at both ends. Default: made from the name.
              */
             slug?: string | null;
             /** @description A description for partners, at most 2,000 characters. */
@@ -4538,8 +4543,8 @@ export interface components {
              */
             attributionWindowDays?: number | null;
             /**
-             * @description Which of a visitor's clicks earns: the last (`last_click`) or the first
-             *     (`first_click`). Default `last_click`.
+             * @description Which of a visitor's clicks earns the commission: the last (`last_click`) or the
+             *     first (`first_click`). Default `last_click`.
              * @enum {string|null}
              */
             attributionModel?: "last_click" | "first_click" | null;
@@ -4640,7 +4645,7 @@ export interface components {
             /** @description Alias of `subscriptions`. Only one of the two can be given. */
             events?: string[] | null;
         };
-        /** @description CreatedApiKey is a new key with its text. */
+        /** @description CreatedApiKey is a new API key, including the key itself. */
         CreatedApiKey: {
             id: string;
             name: string;
@@ -4732,7 +4737,7 @@ export interface components {
             /**
              * @description Why the endpoint is disabled: `manual` (a member disabled it), `gone` (it responded
              *     with 410) or `failing` (no attempt succeeded for 5 days, and at least 20 deliveries
-             *     were dead-lettered). Null while it is active.
+             *     became `dead_lettered`). Null while it is active.
              * @enum {string|null}
              */
             disabledReason: "manual" | "gone" | "failing" | null;
@@ -4788,7 +4793,11 @@ export interface components {
             decided_at: string | null;
             /** @description The reported values on which the decision is based. */
             inputs: components["schemas"]["DecisionInputs"] | null;
-            /** @description The programme to which the deciding signal leads. Null if no signal leads to one. */
+            /**
+             * @description The programme to which the deciding signal leads: the signal that attributed the
+             *     conversion or, if none did, the first reported signal. Null if this signal leads to
+             *     no programme.
+             */
             program: components["schemas"]["DecisionProgram"] | null;
             /** @description The signals, in the order in which they were checked. */
             candidates: components["schemas"]["DecisionCandidate"][];
@@ -4833,7 +4842,7 @@ export interface components {
              * @description The amount to which the rate was applied, in minor units of `base_currency`.
              */
             base_amount_cents: number;
-            /** @description The currency of the sale. Empty if the conversion has no amount. */
+            /** @description The currency of the conversion. Empty if the conversion has no amount. */
             base_currency: string;
             /**
              * @description The basis, which says what was deducted from the amount: `gross`, `net_of_tax`,
@@ -4870,7 +4879,7 @@ export interface components {
             rounding: string;
             /** @description Whether the amount was lowered to the highest commission for one order. */
             capped_at_order_cap: boolean;
-            /** @description Whether the amount was lowered to the base. */
+            /** @description Whether the commission was higher than `base_amount_cents` and was lowered to it. */
             capped_at_base: boolean;
             /**
              * Format: int64
@@ -4911,8 +4920,8 @@ export interface components {
             /** @description Where the rate of the line came from, as in `source` of the calculation. */
             source: string;
             /**
-             * @description Whether the flat amount was not added, because the sale is in another currency and
-             *     no exchange rate is known.
+             * @description Whether the flat amount was not added, because the conversion is in another currency
+             *     and no exchange rate is known.
              */
             left_out: boolean;
         };
@@ -4926,8 +4935,8 @@ export interface components {
             participant_id: string | null;
             /**
              * Format: date-time
-             * @description The time when the click was received, or when the customer was bound. Null for
-             *     other signals.
+             * @description The time when the click was received, or when the customer was bound to the
+             *     participant. Null for other signals.
              */
             at: string | null;
             /**
@@ -4983,8 +4992,8 @@ export interface components {
              */
             window_days: number;
             /**
-             * @description Which of a visitor's clicks earns: the last (`last_click`) or the first
-             *     (`first_click`).
+             * @description Which of a visitor's clicks earns the commission: the last (`last_click`) or the
+             *     first (`first_click`).
              * @enum {string|null}
              */
             model: "last_click" | "first_click" | null;
@@ -5267,8 +5276,8 @@ export interface components {
             name: string;
             /**
              * Format: int32
-             * @description The points that the rule adds to a conversion's score. A rule with 0 points only
-             *     flags the commission for review.
+             * @description The points that the rule adds to a conversion's score. A rule with 0 points flags
+             *     the commission for review, unless the policy is `observe`.
              */
             score: number;
             /** @description A sentence that says when the rule fires. */
@@ -5504,9 +5513,9 @@ export interface components {
             data: components["schemas"]["CommissionListItem"][];
             /**
              * Format: int64
-             * @description The number of matching commissions on all pages. It is exact, except that a search
-             *     counts up to 10,000. If there are more, the total is 10,000 and the response has
-             *     the header `Total-Capped: true`.
+             * @description The number of matching commissions on all pages. If a search finds more than 10,000,
+             *     the total is 10,000 and the response has the header `Total-Capped: true`. All other
+             *     totals are exact.
              */
             total: number;
             /**
@@ -5991,7 +6000,10 @@ export interface components {
         Participant: {
             id: string;
             programId: string;
-            /** @description The id of the partner's account, which can have participants in several programmes. */
+            /**
+             * @description The id of the partner's account. A partner who takes part in several programmes has
+             *     one account and several participants.
+             */
             partnerId: string;
             partnerName: string;
             /** @description The partner's e-mail address. It is masked for viewers. */
@@ -6015,7 +6027,7 @@ export interface components {
             termsAcceptedAt: string | null;
             /**
              * Format: date-time
-             * @description The time when the partner joined the programme.
+             * @description The time when the partner applied to the programme or accepted the invitation.
              */
             appliedAt: string | null;
             /**
@@ -6333,12 +6345,14 @@ export interface components {
             reference: string | null;
             /**
              * Format: date-time
-             * @description The time when the first of its commissions was approved. Null without commissions.
+             * @description The time of the first approval of a commission in this payout. Null if the payout has
+             *     no commissions.
              */
             periodStart: string | null;
             /**
              * Format: date-time
-             * @description The time when the last of its commissions was approved. Null without commissions.
+             * @description The time of the last approval of a commission in this payout. Null if the payout has
+             *     no commissions.
              */
             periodEnd: string | null;
             /**
@@ -6348,7 +6362,7 @@ export interface components {
             commissionCount: number;
             /**
              * Format: int64
-             * @description The sum of the bonuses, adjustments and debts that the payout settles, in minor
+             * @description The sum of the bonuses, adjustments and debts that the payout includes, in minor
              *     units. Negative if the debts are greater than the rest.
              */
             adjustmentCents: number;
@@ -6448,12 +6462,12 @@ export interface components {
             clicks: number;
             /**
              * Format: int64
-             * @description The number of attributed events of the type `signup`.
+             * @description The number of attributed conversions of the type `signup`.
              */
             signups: number;
             /**
              * Format: int64
-             * @description The number of attributed events of every type.
+             * @description The number of attributed conversions of all types, including `signup`.
              */
             conversions: number;
             /**
@@ -6492,12 +6506,14 @@ export interface components {
             reference: string | null;
             /**
              * Format: date-time
-             * @description The time when the first of its commissions was approved. Null without commissions.
+             * @description The time of the first approval of a commission in this payout. Null if the payout has
+             *     no commissions.
              */
             periodStart: string | null;
             /**
              * Format: date-time
-             * @description The time when the last of its commissions was approved. Null without commissions.
+             * @description The time of the last approval of a commission in this payout. Null if the payout has
+             *     no commissions.
              */
             periodEnd: string | null;
             /**
@@ -6507,7 +6523,7 @@ export interface components {
             commissionCount: number;
             /**
              * Format: int64
-             * @description The sum of the bonuses, adjustments and debts that the payout settles, in minor
+             * @description The sum of the bonuses, adjustments and debts that the payout includes, in minor
              *     units. Negative if the debts are greater than the rest.
              */
             adjustmentCents: number;
@@ -6635,12 +6651,14 @@ export interface components {
             reference: string | null;
             /**
              * Format: date-time
-             * @description The time when the first of its commissions was approved. Null without commissions.
+             * @description The time of the first approval of a commission in this payout. Null if the payout has
+             *     no commissions.
              */
             periodStart: string | null;
             /**
              * Format: date-time
-             * @description The time when the last of its commissions was approved. Null without commissions.
+             * @description The time of the last approval of a commission in this payout. Null if the payout has
+             *     no commissions.
              */
             periodEnd: string | null;
             /**
@@ -6650,7 +6668,7 @@ export interface components {
             commissionCount: number;
             /**
              * Format: int64
-             * @description The sum of the bonuses, adjustments and debts that the payout settles, in minor
+             * @description The sum of the bonuses, adjustments and debts that the payout includes, in minor
              *     units. Negative if the debts are greater than the rest.
              */
             adjustmentCents: number;
@@ -6831,7 +6849,7 @@ export interface components {
         Program: {
             id: string;
             name: string;
-            /** @description The name of the programme in addresses, unique in the workspace and mode. */
+            /** @description The short name of the programme for use in URLs, unique in the workspace and mode. */
             slug: string;
             description: string | null;
             /** @enum {string|null} */
@@ -6856,8 +6874,8 @@ export interface components {
              */
             attributionWindowDays: number;
             /**
-             * @description Which of a visitor's clicks earns: the last (`last_click`) or the first
-             *     (`first_click`).
+             * @description Which of a visitor's clicks earns the commission: the last (`last_click`) or the
+             *     first (`first_click`).
              * @enum {string|null}
              */
             attributionModel: "last_click" | "first_click" | null;
@@ -7233,9 +7251,8 @@ export interface components {
              */
             promo_code?: string | null;
             /**
-             * @description The merchant's id of the buyer. Later conversions with the same id can be
-             *     attributed to the same participant without a click. It is stored as a keyed hash
-             *     only.
+             * @description The merchant's id of the buyer. Later conversions with the same id can be attributed
+             *     to the same participant without a click. The id is stored only as a keyed hash.
              */
             customer_id?: string | null;
             /**
@@ -7434,8 +7451,8 @@ export interface components {
              */
             accessToken: string;
             /**
-             * @description The token for the next refresh. It works once, expires after 30 days without a
-             *     refresh, and never later than 90 days after the login.
+             * @description The token for the next refresh. It works once. It expires 30 days after it was
+             *     issued, or 90 days after the login if this is earlier.
              */
             refreshToken: string;
             /** @description Always `Bearer`. */
@@ -7653,7 +7670,7 @@ export interface components {
             destinationUrl?: string | null;
             /** @description The partner's own label for the traffic of this link, at most 255 characters. */
             subId?: string | null;
-            /** @description The campaign parameters. Only the given ones change. */
+            /** @description The campaign parameters. A parameter that is absent keeps its value. */
             utm?: components["schemas"]["UtmInput"] | null;
         };
         UpdateMemberRequest: {
@@ -7693,7 +7710,7 @@ export interface components {
             destinationUrl?: string | null;
             /** @description The partner's own label for the traffic of this link, at most 255 characters. */
             subId?: string | null;
-            /** @description The campaign parameters. Only the given ones change. */
+            /** @description The campaign parameters. A parameter that is absent keeps its value. */
             utm?: components["schemas"]["UtmInput"] | null;
         };
         UpdatePartnerProfileRequest: {
@@ -7708,7 +7725,7 @@ export interface components {
         UpdateProgramRequest: {
             /** @description The name of the programme, at most 100 characters. It cannot be cleared. */
             name?: string | null;
-            /** @description The name of the programme in addresses. Null makes it from the name again. */
+            /** @description The short name of the programme for use in URLs. Null makes it from the name again. */
             slug?: string | null;
             /** @description A description for partners, at most 2,000 characters. */
             description?: string | null;
@@ -7731,8 +7748,8 @@ export interface components {
              */
             attributionWindowDays?: number | null;
             /**
-             * @description Which of a visitor's clicks earns: the last (`last_click`) or the first
-             *     (`first_click`). Default `last_click`.
+             * @description Which of a visitor's clicks earns the commission: the last (`last_click`) or the
+             *     first (`first_click`). Default `last_click`.
              * @enum {string|null}
              */
             attributionModel?: "last_click" | "first_click" | null;
@@ -7844,7 +7861,10 @@ export interface components {
             kind: "merchant" | "partner" | null;
             email: string;
             name: string;
-            /** @description The ISO 3166-1 alpha-2 code of the country. Null if not set, and for merchants. */
+            /**
+             * @description The ISO 3166-1 alpha-2 code of the country. Null if no country is set. Always null
+             *     for merchants.
+             */
             country: string | null;
             /**
              * @description The role in the workspace. Null for a partner.
@@ -7902,7 +7922,7 @@ export interface components {
             /**
              * @description Why the endpoint is disabled: `manual` (a member disabled it), `gone` (it responded
              *     with 410) or `failing` (no attempt succeeded for 5 days, and at least 20 deliveries
-             *     were dead-lettered). Null while it is active.
+             *     became `dead_lettered`). Null while it is active.
              * @enum {string|null}
              */
             disabledReason: "manual" | "gone" | "failing" | null;
@@ -9618,8 +9638,8 @@ export interface operations {
                 /** @description Alias of `reason_code`. Only one of the two can be given. */
                 reasonCode?: string;
                 /**
-                 * @description Only decisions whose deciding signal leads to this programme, whether or not the
-                 *     conversion is attributed.
+                 * @description Only decisions about this programme, whether or not the conversion is attributed. The
+                 *     programme of a decision is in `program`.
                  */
                 program_id?: string;
                 /** @description Alias of `program_id`. Only one of the two can be given. */
@@ -12497,8 +12517,8 @@ export interface operations {
                  *      - LEDGER_ENTRY_TYPE_COMMISSION_APPROVED: A commission was approved. The amount is positive.
                  *      - LEDGER_ENTRY_TYPE_COMMISSION_REVERSED: An approved commission was rejected, or refunded in full or in part. The amount is
                  *     negative.
-                 *      - LEDGER_ENTRY_TYPE_CLAWBACK: A commission was refunded, in full or in part, after it was paid. The amount is
-                 *     negative.
+                 *      - LEDGER_ENTRY_TYPE_CLAWBACK: A paid commission was refunded, in full or in part, or its conversion was attributed
+                 *     to another participant. The amount is negative.
                  *      - LEDGER_ENTRY_TYPE_BONUS: A member added a bonus. The amount is positive.
                  *      - LEDGER_ENTRY_TYPE_ADJUSTMENT: A member added an adjustment. The amount is positive or negative.
                  *      - LEDGER_ENTRY_TYPE_PAYOUT: A payout was sent. The amount is negative.
@@ -17713,8 +17733,8 @@ export interface operations {
                  *      - LEDGER_ENTRY_TYPE_COMMISSION_APPROVED: A commission was approved. The amount is positive.
                  *      - LEDGER_ENTRY_TYPE_COMMISSION_REVERSED: An approved commission was rejected, or refunded in full or in part. The amount is
                  *     negative.
-                 *      - LEDGER_ENTRY_TYPE_CLAWBACK: A commission was refunded, in full or in part, after it was paid. The amount is
-                 *     negative.
+                 *      - LEDGER_ENTRY_TYPE_CLAWBACK: A paid commission was refunded, in full or in part, or its conversion was attributed
+                 *     to another participant. The amount is negative.
                  *      - LEDGER_ENTRY_TYPE_BONUS: A member added a bonus. The amount is positive.
                  *      - LEDGER_ENTRY_TYPE_ADJUSTMENT: A member added an adjustment. The amount is positive or negative.
                  *      - LEDGER_ENTRY_TYPE_PAYOUT: A payout was sent. The amount is negative.

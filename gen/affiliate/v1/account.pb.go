@@ -466,8 +466,8 @@ type SessionResponse struct {
 	// The access token, a JWT signed with EdDSA. It is sent as a bearer token and is
 	// valid for `expiresIn` seconds.
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	// The token for the next refresh. It works once, expires after 30 days without a
-	// refresh, and never later than 90 days after the login.
+	// The token for the next refresh. It works once. It expires 30 days after it was
+	// issued, or 90 days after the login if this is earlier.
 	RefreshToken string `protobuf:"bytes,2,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
 	// Always `Bearer`.
 	TokenType string `protobuf:"bytes,3,opt,name=token_type,json=tokenType,proto3" json:"token_type,omitempty"`
@@ -561,7 +561,8 @@ type User struct {
 	Kind  AccountKind `protobuf:"varint,2,opt,name=kind,proto3,enum=affiliate.v1.AccountKind" json:"kind,omitempty"`
 	Email string      `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
 	Name  string      `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	// The ISO 3166-1 alpha-2 code of the country. Null if not set, and for merchants.
+	// The ISO 3166-1 alpha-2 code of the country. Null if no country is set. Always null
+	// for merchants.
 	Country *string `protobuf:"bytes,5,opt,name=country,proto3,oneof" json:"country,omitempty"`
 	// The role in the workspace. Null for a partner.
 	Role          Role                   `protobuf:"varint,6,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`

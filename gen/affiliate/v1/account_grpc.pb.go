@@ -38,8 +38,8 @@ const (
 // address can have one merchant account and one partner account. These routes need no
 // access token.
 type AccountServiceClient interface {
-	// RegisterMerchant creates a merchant account, a workspace with a public key in each
-	// mode, and a session. The account is the owner of the workspace.
+	// RegisterMerchant creates a merchant account, a workspace with one public key for each
+	// mode (test and live), and a session. The account is the owner of the workspace.
 	//
 	// Errors: EMAIL_TAKEN if a merchant account with this address exists.
 	RegisterMerchant(ctx context.Context, in *RegisterMerchantRequest, opts ...grpc.CallOption) (*SessionResponse, error)
@@ -91,8 +91,8 @@ type AccountServiceClient interface {
 	//   - NOT_FOUND: the token is unknown, used, revoked or expired.
 	//   - EMAIL_TAKEN: the address belongs to a member of a workspace.
 	AcceptInvite(ctx context.Context, in *AcceptInviteRequest, opts ...grpc.CallOption) (*SessionResponse, error)
-	// Logout ends the session of a refresh token. Its access tokens stop working at once.
-	// The status is 204 even if there is no such session.
+	// Logout ends the session of a refresh token. The access tokens of the session stop
+	// working at once. The status is 204 even if there is no such session.
 	Logout(ctx context.Context, in *LogoutRequest, opts ...grpc.CallOption) (*LogoutResponse, error)
 }
 
@@ -202,8 +202,8 @@ func (c *accountServiceClient) Logout(ctx context.Context, in *LogoutRequest, op
 // address can have one merchant account and one partner account. These routes need no
 // access token.
 type AccountServiceServer interface {
-	// RegisterMerchant creates a merchant account, a workspace with a public key in each
-	// mode, and a session. The account is the owner of the workspace.
+	// RegisterMerchant creates a merchant account, a workspace with one public key for each
+	// mode (test and live), and a session. The account is the owner of the workspace.
 	//
 	// Errors: EMAIL_TAKEN if a merchant account with this address exists.
 	RegisterMerchant(context.Context, *RegisterMerchantRequest) (*SessionResponse, error)
@@ -255,8 +255,8 @@ type AccountServiceServer interface {
 	//   - NOT_FOUND: the token is unknown, used, revoked or expired.
 	//   - EMAIL_TAKEN: the address belongs to a member of a workspace.
 	AcceptInvite(context.Context, *AcceptInviteRequest) (*SessionResponse, error)
-	// Logout ends the session of a refresh token. Its access tokens stop working at once.
-	// The status is 204 even if there is no such session.
+	// Logout ends the session of a refresh token. The access tokens of the session stop
+	// working at once. The status is 204 even if there is no such session.
 	Logout(context.Context, *LogoutRequest) (*LogoutResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }

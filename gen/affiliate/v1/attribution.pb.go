@@ -213,8 +213,8 @@ type ListDecisionsRequest struct {
 	Attributed *bool `protobuf:"varint,3,opt,name=attributed,proto3,oneof" json:"attributed,omitempty"`
 	// Only decisions with this reason, for example CLICK_EXPIRED.
 	ReasonCode *string `protobuf:"bytes,4,opt,name=reason_code,proto3,oneof" json:"reason_code,omitempty"`
-	// Only decisions whose deciding signal leads to this programme, whether or not the
-	// conversion is attributed.
+	// Only decisions about this programme, whether or not the conversion is attributed. The
+	// programme of a decision is in `program`.
 	ProgramId *string `protobuf:"bytes,5,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
 	// Alias of `date_from`.
 	From *string `protobuf:"bytes,6,opt,name=from,proto3,oneof" json:"from,omitempty"`
@@ -665,7 +665,9 @@ type Decision struct {
 	DecidedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=decided_at,proto3" json:"decided_at,omitempty"`
 	// The reported values on which the decision is based.
 	Inputs *DecisionInputs `protobuf:"bytes,9,opt,name=inputs,proto3" json:"inputs,omitempty"`
-	// The programme to which the deciding signal leads. Null if no signal leads to one.
+	// The programme to which the deciding signal leads: the signal that attributed the
+	// conversion or, if none did, the first reported signal. Null if this signal leads to
+	// no programme.
 	Program *DecisionProgram `protobuf:"bytes,10,opt,name=program,proto3" json:"program,omitempty"`
 	// The signals, in the order in which they were checked.
 	Candidates []*DecisionCandidate `protobuf:"bytes,11,rep,name=candidates,proto3" json:"candidates,omitempty"`
@@ -962,8 +964,8 @@ type DecisionProgram struct {
 	// The attribution window of the click in days of 24 hours. If no click decided, it is
 	// the programme's window.
 	WindowDays int32 `protobuf:"varint,2,opt,name=window_days,proto3" json:"window_days,omitempty"`
-	// Which of a visitor's clicks earns: the last (`last_click`) or the first
-	// (`first_click`).
+	// Which of a visitor's clicks earns the commission: the last (`last_click`) or the
+	// first (`first_click`).
 	Model AttributionModel `protobuf:"varint,3,opt,name=model,proto3,enum=affiliate.v1.AttributionModel" json:"model,omitempty"`
 	// Which signal is tried first: the click (`click_first`) or the promo code
 	// (`promo_code_first`).
@@ -1039,8 +1041,8 @@ type DecisionCandidate struct {
 	PromoCode *string `protobuf:"bytes,3,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
 	// The participant to whom the signal leads. Null if the signal is unknown.
 	ParticipantId *string `protobuf:"bytes,4,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
-	// The time when the click was received, or when the customer was bound. Null for
-	// other signals.
+	// The time when the click was received, or when the customer was bound to the
+	// participant. Null for other signals.
 	At *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
 	// For a click, the end of its attribution window. For a promo code, the last time at
 	// which it can be used. For a customer's binding, the time until which the binding
@@ -1229,7 +1231,7 @@ type DecisionCalculation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The amount to which the rate was applied, in minor units of `base_currency`.
 	BaseAmountCents int64 `protobuf:"varint,1,opt,name=base_amount_cents,proto3" json:"base_amount_cents,omitempty"`
-	// The currency of the sale. Empty if the conversion has no amount.
+	// The currency of the conversion. Empty if the conversion has no amount.
 	BaseCurrency string `protobuf:"bytes,2,opt,name=base_currency,proto3" json:"base_currency,omitempty"`
 	// The basis, which says what was deducted from the amount: `gross`, `net_of_tax`,
 	// `net_of_tax_shipping` or `net_of_tax_shipping_fees`.
@@ -1254,7 +1256,7 @@ type DecisionCalculation struct {
 	Rounding string `protobuf:"bytes,10,opt,name=rounding,proto3" json:"rounding,omitempty"`
 	// Whether the amount was lowered to the highest commission for one order.
 	CappedAtOrderCap bool `protobuf:"varint,11,opt,name=capped_at_order_cap,proto3" json:"capped_at_order_cap,omitempty"`
-	// Whether the amount was lowered to the base.
+	// Whether the commission was higher than `base_amount_cents` and was lowered to it.
 	CappedAtBase bool `protobuf:"varint,12,opt,name=capped_at_base,proto3" json:"capped_at_base,omitempty"`
 	// The commission, in minor units of `currency`.
 	AmountCents int64  `protobuf:"varint,13,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
@@ -1481,8 +1483,8 @@ type DecisionCalculationPart struct {
 	FlatAmountCents *int64 `protobuf:"varint,5,opt,name=flat_amount_cents,proto3,oneof" json:"flat_amount_cents,omitempty"`
 	// Where the rate of the line came from, as in `source` of the calculation.
 	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
-	// Whether the flat amount was not added, because the sale is in another currency and
-	// no exchange rate is known.
+	// Whether the flat amount was not added, because the conversion is in another currency
+	// and no exchange rate is known.
 	LeftOut       bool `protobuf:"varint,7,opt,name=left_out,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1604,7 +1606,8 @@ type AttributedClick struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=created_at,proto3" json:"created_at,omitempty"`
 	// The end of the attribution window.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=expires_at,proto3" json:"expires_at,omitempty"`
-	// The conversions that name the click, oldest first, at most 100.
+	// The conversions that were reported with the id of the click, oldest first, at most
+	// 100.
 	Conversions []*ClickConversion `protobuf:"bytes,23,rep,name=conversions,proto3" json:"conversions,omitempty"`
 	// The ISO 3166-1 alpha-2 code of the visitor's country. Null if the collector has no
 	// country file or the visitor denied consent.
@@ -1624,8 +1627,8 @@ type AttributedClick struct {
 	// The ad platform whose click id was in the URL of the landing page, for example
 	// `google`. The click id itself is not stored.
 	PaidPlatform *string `protobuf:"bytes,30,opt,name=paid_platform,proto3,oneof" json:"paid_platform,omitempty"`
-	// The time when the first of the conversions that are attributed to this click was
-	// reported. Null if there are none.
+	// The time of the report of the first conversion that is attributed to this click. Null
+	// if there is none.
 	ConvertedAt   *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=converted_at,proto3" json:"converted_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1878,7 +1881,7 @@ func (x *AttributedClick) GetConvertedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// ClickConversion is a conversion that names a click.
+// ClickConversion is a conversion that was reported with the id of a click.
 type ClickConversion struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`

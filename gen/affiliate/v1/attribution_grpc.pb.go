@@ -43,13 +43,13 @@ const (
 type AttributionServiceClient interface {
 	// GetDecision returns the current decision about a conversion.
 	GetDecision(ctx context.Context, in *GetDecisionRequest, opts ...grpc.CallOption) (*Decision, error)
-	// FindDecision returns the current decision about the conversion with an external
-	// transaction id.
+	// FindDecision returns the current decision about the conversion with the given
+	// external transaction id.
 	//
 	// Errors: NOT_FOUND if no conversion has the id.
 	FindDecision(ctx context.Context, in *FindDecisionRequest, opts ...grpc.CallOption) (*Decision, error)
-	// GetAttributedClick returns a click and the conversions that name it. Clicks are
-	// kept for 13 months.
+	// GetAttributedClick returns a click and the conversions that were reported with the id
+	// of the click. Clicks are kept for 13 months.
 	GetAttributedClick(ctx context.Context, in *GetAttributedClickRequest, opts ...grpc.CallOption) (*AttributedClick, error)
 	// ListDecisions returns decisions, newest first. Superseded decisions are included.
 	//
@@ -153,13 +153,13 @@ func (c *attributionServiceClient) GetConversionAttribution(ctx context.Context,
 type AttributionServiceServer interface {
 	// GetDecision returns the current decision about a conversion.
 	GetDecision(context.Context, *GetDecisionRequest) (*Decision, error)
-	// FindDecision returns the current decision about the conversion with an external
-	// transaction id.
+	// FindDecision returns the current decision about the conversion with the given
+	// external transaction id.
 	//
 	// Errors: NOT_FOUND if no conversion has the id.
 	FindDecision(context.Context, *FindDecisionRequest) (*Decision, error)
-	// GetAttributedClick returns a click and the conversions that name it. Clicks are
-	// kept for 13 months.
+	// GetAttributedClick returns a click and the conversions that were reported with the id
+	// of the click. Clicks are kept for 13 months.
 	GetAttributedClick(context.Context, *GetAttributedClickRequest) (*AttributedClick, error)
 	// ListDecisions returns decisions, newest first. Superseded decisions are included.
 	//

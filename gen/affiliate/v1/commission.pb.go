@@ -513,9 +513,9 @@ func (x *ListProgramCommissionsRequest) GetParticipantId() string {
 type ListCommissionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*CommissionListItem  `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// The number of matching commissions on all pages. It is exact, except that a search
-	// counts up to 10,000. If there are more, the total is 10,000 and the response has
-	// the header `Total-Capped: true`.
+	// The number of matching commissions on all pages. If a search finds more than 10,000,
+	// the total is 10,000 and the response has the header `Total-Capped: true`. All other
+	// totals are exact.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The page that was returned.
 	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
@@ -1249,9 +1249,9 @@ func (x *ExportProgramCommissionsRequest) GetParticipantId() string {
 // Amounts in different currencies are never added up.
 type CommissionStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of commissions in all currencies. It is exact, except that a search
-	// counts up to 10,000. If there are more, the response has the header `Total-Capped:
-	// true`.
+	// The number of commissions in all currencies. If a search finds more than 10,000, the
+	// number is 10,000 and the response has the header `Total-Capped: true`. All other
+	// numbers are exact.
 	TotalCount int64 `protobuf:"varint,1,opt,name=total_count,json=totalCount,proto3" json:"total_count,omitempty"`
 	// The sum of the commissions in `currency`, in minor units.
 	TotalAmountCents int64 `protobuf:"varint,2,opt,name=total_amount_cents,json=totalAmountCents,proto3" json:"total_amount_cents,omitempty"`
@@ -1265,8 +1265,8 @@ type CommissionStats struct {
 	NeedsReviewCount int64 `protobuf:"varint,5,opt,name=needs_review_count,json=needsReviewCount,proto3" json:"needs_review_count,omitempty"`
 	// The counts and sums per status.
 	ByStatus *CommissionStatsByStatus `protobuf:"bytes,6,opt,name=by_status,json=byStatus,proto3" json:"by_status,omitempty"`
-	// The counts and sums per currency, sorted by currency code. It includes every
-	// currency.
+	// The counts and sums per currency, sorted by currency code. The list includes every
+	// currency, not only `currency`.
 	ByCurrency    []*CommissionCurrencyStats `protobuf:"bytes,7,rep,name=by_currency,json=byCurrency,proto3" json:"by_currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -42,12 +42,12 @@ const (
 // CommissionService lists, exports and reviews the commissions of the mode in the
 // header `X-Mode`.
 //
-// A commission begins as `pending`, or as `approved` if the programme has no hold
-// period, approves automatically and nothing needs review. A pending commission is
-// approved or rejected by a member, or approved automatically when its hold period
-// ends. An approved commission can still be rejected. It becomes `paid` when its payout
-// is paid. A full refund of the sale makes a pending, approved or paid commission
-// `refunded`. `rejected` and `refunded` are final.
+// A commission begins as `pending`, or as `approved` if the programme has no hold period,
+// approves automatically and nothing needs review. A pending commission is approved or
+// rejected by a member, or approved automatically when its hold period ends. An approved
+// commission can still be rejected. It becomes `paid` when its payout is paid. A full
+// refund of the sale, which is the conversion that earned the commission, makes a
+// pending, approved or paid commission `refunded`. `rejected` and `refunded` are final.
 //
 // Any member can read commissions. Owners, admins, managers and finance members can
 // review them. Viewers see e-mail addresses masked and cannot search for them. A
@@ -308,12 +308,12 @@ func (c *commissionServiceClient) BulkRejectCommissions(ctx context.Context, in 
 // CommissionService lists, exports and reviews the commissions of the mode in the
 // header `X-Mode`.
 //
-// A commission begins as `pending`, or as `approved` if the programme has no hold
-// period, approves automatically and nothing needs review. A pending commission is
-// approved or rejected by a member, or approved automatically when its hold period
-// ends. An approved commission can still be rejected. It becomes `paid` when its payout
-// is paid. A full refund of the sale makes a pending, approved or paid commission
-// `refunded`. `rejected` and `refunded` are final.
+// A commission begins as `pending`, or as `approved` if the programme has no hold period,
+// approves automatically and nothing needs review. A pending commission is approved or
+// rejected by a member, or approved automatically when its hold period ends. An approved
+// commission can still be rejected. It becomes `paid` when its payout is paid. A full
+// refund of the sale, which is the conversion that earned the commission, makes a
+// pending, approved or paid commission `refunded`. `rejected` and `refunded` are final.
 //
 // Any member can read commissions. Owners, admins, managers and finance members can
 // review them. Viewers see e-mail addresses masked and cannot search for them. A

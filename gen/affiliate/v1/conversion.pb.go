@@ -207,9 +207,8 @@ type ReportConversionRequest struct {
 	// The promo code that the buyer used, 1 to 100 characters. Case is ignored. Null and
 	// the empty string count as absent.
 	PromoCode *string `protobuf:"bytes,6,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
-	// The merchant's id of the buyer. Later conversions with the same id can be
-	// attributed to the same participant without a click. It is stored as a keyed hash
-	// only.
+	// The merchant's id of the buyer. Later conversions with the same id can be attributed
+	// to the same participant without a click. The id is stored only as a keyed hash.
 	CustomerId *string `protobuf:"bytes,7,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
 	// The buyer's e-mail address, which the fraud rules use. Only a keyed hash and the
 	// domain are stored.
@@ -1049,8 +1048,9 @@ type ReportConversionsRequest struct {
 	// The conversions, 1 to 500. Each item is validated separately: an invalid item fails
 	// and the others are recorded.
 	Conversions []*ReportConversionRequest `protobuf:"bytes,1,rep,name=conversions,proto3" json:"conversions,omitempty"`
-	// The faults of items that the REST gateway could not decode. In `conversions`, each
-	// of these items is an empty message. No JSON body has this field.
+	// The faults of items that the REST gateway could not decode. In `conversions`, each of
+	// these items is an empty message. Only the gateway sets this field. In a JSON body it
+	// is ignored.
 	ItemFaults    []*ItemFault `protobuf:"bytes,2,rep,name=item_faults,proto3" json:"item_faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

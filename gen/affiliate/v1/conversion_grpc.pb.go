@@ -92,10 +92,12 @@ type ConversionServiceClient interface {
 	// GetConversion returns one conversion with its refunds.
 	GetConversion(ctx context.Context, in *GetConversionRequest, opts ...grpc.CallOption) (*Conversion, error)
 	// ReattributeConversion attributes a conversion to another participant of the mode. A
-	// new decision replaces the current one. The commission of the previous participant
-	// is rejected or, if it was paid, clawed back. A new commission is computed with the
-	// current rules of the new participant's programme. A customer who was bound to the
-	// previous participant, or to none, is bound to the new participant.
+	// new decision replaces the current one. The commission of the previous participant is
+	// rejected. If it was already paid, it is clawed back: its amount is deducted from that
+	// participant's ledger. A new commission is computed with the current rules of the new
+	// participant's programme. A customer who was bound to the previous participant, or to
+	// none, is bound to the new participant, who can then earn from the customer's later
+	// conversions.
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the participant does not exist in the mode, or already earns
@@ -237,10 +239,12 @@ type ConversionServiceServer interface {
 	// GetConversion returns one conversion with its refunds.
 	GetConversion(context.Context, *GetConversionRequest) (*Conversion, error)
 	// ReattributeConversion attributes a conversion to another participant of the mode. A
-	// new decision replaces the current one. The commission of the previous participant
-	// is rejected or, if it was paid, clawed back. A new commission is computed with the
-	// current rules of the new participant's programme. A customer who was bound to the
-	// previous participant, or to none, is bound to the new participant.
+	// new decision replaces the current one. The commission of the previous participant is
+	// rejected. If it was already paid, it is clawed back: its amount is deducted from that
+	// participant's ledger. A new commission is computed with the current rules of the new
+	// participant's programme. A customer who was bound to the previous participant, or to
+	// none, is bound to the new participant, who can then earn from the customer's later
+	// conversions.
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the participant does not exist in the mode, or already earns

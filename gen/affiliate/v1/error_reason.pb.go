@@ -22,8 +22,8 @@ const (
 )
 
 // ErrorReason lists all error codes. They are stable. The code in REST responses and in
-// google.rpc.ErrorInfo is the name without its prefix. docs/errors.md is generated from
-// this file.
+// google.rpc.ErrorInfo is the name without ERROR_REASON_. docs/errors.md is generated
+// from this file.
 type ErrorReason int32
 
 const (
@@ -38,7 +38,8 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_API_KEY ErrorReason = 3
 	// The public key is missing or not valid, on click tracking. Sent by the collector.
 	ErrorReason_ERROR_REASON_INVALID_PUBLIC_KEY ErrorReason = 4
-	// The address or the password of a login is wrong. The response does not say which.
+	// The e-mail address or the password of a login is wrong. The response does not say
+	// which.
 	ErrorReason_ERROR_REASON_INVALID_CREDENTIALS ErrorReason = 5
 	// The refresh token is unknown, used, expired or revoked. If it was used before, its
 	// session ends.
@@ -56,8 +57,8 @@ const (
 	ErrorReason_ERROR_REASON_PAYLOAD_TOO_LARGE ErrorReason = 11
 	// The content type or the content encoding is not supported.
 	ErrorReason_ERROR_REASON_UNSUPPORTED_MEDIA_TYPE ErrorReason = 12
-	// The caller has reached the rate limit of the route, or too many logins for the
-	// address have failed. Metadata: retry_after, whole seconds to wait.
+	// The caller has reached the rate limit of the route, or too many logins with the same
+	// e-mail address have failed. Metadata: retry_after, whole seconds to wait.
 	ErrorReason_ERROR_REASON_RATE_LIMIT_EXCEEDED ErrorReason = 13
 	// An unexpected error. The service logs its cause with the request id.
 	ErrorReason_ERROR_REASON_INTERNAL_ERROR ErrorReason = 14

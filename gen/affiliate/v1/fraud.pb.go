@@ -384,8 +384,8 @@ func (x *ProgramFraudPolicy) GetUpdatedAt() *timestamppb.Timestamp {
 type FraudRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The points that the rule adds to a conversion's score. A rule with 0 points only
-	// flags the commission for review.
+	// The points that the rule adds to a conversion's score. A rule with 0 points flags
+	// the commission for review, unless the policy is `observe`.
 	Score int32 `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
 	// A sentence that says when the rule fires.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`

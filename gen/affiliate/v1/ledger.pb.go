@@ -34,8 +34,8 @@ const (
 	// An approved commission was rejected, or refunded in full or in part. The amount is
 	// negative.
 	LedgerEntryType_LEDGER_ENTRY_TYPE_COMMISSION_REVERSED LedgerEntryType = 2
-	// A commission was refunded, in full or in part, after it was paid. The amount is
-	// negative.
+	// A paid commission was refunded, in full or in part, or its conversion was attributed
+	// to another participant. The amount is negative.
 	LedgerEntryType_LEDGER_ENTRY_TYPE_CLAWBACK LedgerEntryType = 3
 	// A member added a bonus. The amount is positive.
 	LedgerEntryType_LEDGER_ENTRY_TYPE_BONUS LedgerEntryType = 4

@@ -39,8 +39,8 @@ type LedgerServiceClient interface {
 	// ListLedger returns the entries of a participant, newest first, and the
 	// participant's balances.
 	ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error)
-	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. The entry
-	// is settled with the participant's next payout in the same currency.
+	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. The
+	// participant's next payout in the same currency includes the amount of the entry.
 	//
 	// Errors: PARTICIPANT_ERASED if the participant's data was erased.
 	CreateLedgerEntry(ctx context.Context, in *CreateLedgerEntryRequest, opts ...grpc.CallOption) (*LedgerEntry, error)
@@ -104,8 +104,8 @@ type LedgerServiceServer interface {
 	// ListLedger returns the entries of a participant, newest first, and the
 	// participant's balances.
 	ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error)
-	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. The entry
-	// is settled with the participant's next payout in the same currency.
+	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. The
+	// participant's next payout in the same currency includes the amount of the entry.
 	//
 	// Errors: PARTICIPANT_ERASED if the participant's data was erased.
 	CreateLedgerEntry(context.Context, *CreateLedgerEntryRequest) (*LedgerEntry, error)

@@ -580,7 +580,7 @@ type UpdateLinkRequest struct {
 	DestinationUrl *string `protobuf:"bytes,4,opt,name=destination_url,json=destinationUrl,proto3,oneof" json:"destination_url,omitempty"`
 	// The partner's own label for the traffic of this link, at most 255 characters.
 	SubId *string `protobuf:"bytes,5,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
-	// The campaign parameters. Only the given ones change.
+	// The campaign parameters. A parameter that is absent keeps its value.
 	Utm           *Utm `protobuf:"bytes,6,opt,name=utm,proto3" json:"utm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -903,7 +903,7 @@ type UpdatePartnerLinkRequest struct {
 	DestinationUrl *string `protobuf:"bytes,3,opt,name=destination_url,json=destinationUrl,proto3,oneof" json:"destination_url,omitempty"`
 	// The partner's own label for the traffic of this link, at most 255 characters.
 	SubId *string `protobuf:"bytes,4,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
-	// The campaign parameters. Only the given ones change.
+	// The campaign parameters. A parameter that is absent keeps its value.
 	Utm           *Utm `protobuf:"bytes,5,opt,name=utm,proto3" json:"utm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

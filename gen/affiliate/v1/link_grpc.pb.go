@@ -85,7 +85,7 @@ type LinkServiceClient interface {
 	//
 	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerLinks(ctx context.Context, in *ListPartnerLinksRequest, opts ...grpc.CallOption) (*ListLinksResponse, error)
-	// CreatePartnerLink creates a link for the partner that calls it.
+	// CreatePartnerLink creates a link for the calling partner.
 	//
 	// Errors:
 	//   - NOT_FOUND: the partner is not a participant of the programme.
@@ -270,7 +270,7 @@ type LinkServiceServer interface {
 	//
 	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerLinks(context.Context, *ListPartnerLinksRequest) (*ListLinksResponse, error)
-	// CreatePartnerLink creates a link for the partner that calls it.
+	// CreatePartnerLink creates a link for the calling partner.
 	//
 	// Errors:
 	//   - NOT_FOUND: the partner is not a participant of the programme.

@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: affiliate/v1/options.proto
 
-// The options of this file extend the contract. They define the status and message of
-// each error reason, and which string fields are trimmed before validation.
+// This file adds options to the protos of the API. The options define the status and
+// message of each error reason, and which string fields are trimmed before validation.
 
 package affiliatev1
 

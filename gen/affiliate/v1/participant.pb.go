@@ -87,7 +87,8 @@ type Participant struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ProgramId string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// The id of the partner's account, which can have participants in several programmes.
+	// The id of the partner's account. A partner who takes part in several programmes has
+	// one account and several participants.
 	PartnerId   string `protobuf:"bytes,3,opt,name=partner_id,json=partnerId,proto3" json:"partner_id,omitempty"`
 	PartnerName string `protobuf:"bytes,4,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
 	// The partner's e-mail address. It is masked for viewers.
@@ -101,7 +102,7 @@ type Participant struct {
 	// The time when the partner accepted the programme's terms. Null if the partner did
 	// not.
 	TermsAcceptedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=terms_accepted_at,json=termsAcceptedAt,proto3" json:"terms_accepted_at,omitempty"`
-	// The time when the partner joined the programme.
+	// The time when the partner applied to the programme or accepted the invitation.
 	AppliedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
 	// The time of the approval. Null if there was none.
 	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`

@@ -40,8 +40,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // ParticipantService manages the participants of a programme: how partners join it, and
-// what the merchant decides about them. These changes of status are possible. Any other
-// change fails with PARTICIPANT_STATE_INVALID:
+// what the merchant decides about them. Only the following changes of status are
+// possible. Other changes fail with PARTICIPANT_STATE_INVALID.
 //
 //	from                call        to
 //	pending, rejected   approve     approved
@@ -313,8 +313,8 @@ func (c *participantServiceClient) RevokeParticipantInvite(ctx context.Context, 
 // for forward compatibility.
 //
 // ParticipantService manages the participants of a programme: how partners join it, and
-// what the merchant decides about them. These changes of status are possible. Any other
-// change fails with PARTICIPANT_STATE_INVALID:
+// what the merchant decides about them. Only the following changes of status are
+// possible. Other changes fail with PARTICIPANT_STATE_INVALID.
 //
 //	from                call        to
 //	pending, rejected   approve     approved

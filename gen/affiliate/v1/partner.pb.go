@@ -1367,9 +1367,9 @@ type PartnerSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of clicks, without clicks by bots.
 	Clicks int64 `protobuf:"varint,1,opt,name=clicks,proto3" json:"clicks,omitempty"`
-	// The number of attributed events of the type `signup`.
+	// The number of attributed conversions of the type `signup`.
 	Signups int64 `protobuf:"varint,2,opt,name=signups,proto3" json:"signups,omitempty"`
-	// The number of attributed events of every type.
+	// The number of attributed conversions of all types, including `signup`.
 	Conversions int64 `protobuf:"varint,3,opt,name=conversions,proto3" json:"conversions,omitempty"`
 	// Conversions divided by clicks, rounded to six decimals. Null without clicks.
 	ConversionRate *float64 `protobuf:"fixed64,4,opt,name=conversion_rate,json=conversionRate,proto3,oneof" json:"conversion_rate,omitempty"`

@@ -43,8 +43,8 @@ type PartnerServiceClient interface {
 	// programmes in which the partner takes part (with any status), or the active public
 	// programmes.
 	ListPartnerPrograms(ctx context.Context, in *ListPartnerProgramsRequest, opts ...grpc.CallOption) (*ListPartnerProgramsResponse, error)
-	// GetPartnerProgram returns one programme in which the partner takes part, or an
-	// active public one.
+	// GetPartnerProgram returns one programme. The partner must take part in it, or it must
+	// be active and public.
 	GetPartnerProgram(ctx context.Context, in *GetPartnerProgramRequest, opts ...grpc.CallOption) (*PartnerProgram, error)
 	// ListPartnerCommissions returns the partner's own commissions.
 	//
@@ -170,8 +170,8 @@ type PartnerServiceServer interface {
 	// programmes in which the partner takes part (with any status), or the active public
 	// programmes.
 	ListPartnerPrograms(context.Context, *ListPartnerProgramsRequest) (*ListPartnerProgramsResponse, error)
-	// GetPartnerProgram returns one programme in which the partner takes part, or an
-	// active public one.
+	// GetPartnerProgram returns one programme. The partner must take part in it, or it must
+	// be active and public.
 	GetPartnerProgram(context.Context, *GetPartnerProgramRequest) (*PartnerProgram, error)
 	// ListPartnerCommissions returns the partner's own commissions.
 	//

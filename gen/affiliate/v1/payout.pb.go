@@ -1687,13 +1687,15 @@ type Payout struct {
 	Method PayoutMethod `protobuf:"varint,11,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
 	// The id of the transfer. Null if the payout was not marked as paid.
 	Reference *string `protobuf:"bytes,12,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
-	// The time when the first of its commissions was approved. Null without commissions.
+	// The time of the first approval of a commission in this payout. Null if the payout has
+	// no commissions.
 	PeriodStart *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=period_start,json=periodStart,proto3" json:"period_start,omitempty"`
-	// The time when the last of its commissions was approved. Null without commissions.
+	// The time of the last approval of a commission in this payout. Null if the payout has
+	// no commissions.
 	PeriodEnd *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=period_end,json=periodEnd,proto3" json:"period_end,omitempty"`
 	// The number of commissions.
 	CommissionCount int64 `protobuf:"varint,15,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
-	// The sum of the bonuses, adjustments and debts that the payout settles, in minor
+	// The sum of the bonuses, adjustments and debts that the payout includes, in minor
 	// units. Negative if the debts are greater than the rest.
 	AdjustmentCents int64 `protobuf:"varint,16,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
 	// Why the payout failed. Null if it did not fail, or was retried.
@@ -1914,13 +1916,15 @@ type PayoutDetail struct {
 	Method PayoutMethod `protobuf:"varint,11,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
 	// The id of the transfer. Null if the payout was not marked as paid.
 	Reference *string `protobuf:"bytes,12,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
-	// The time when the first of its commissions was approved. Null without commissions.
+	// The time of the first approval of a commission in this payout. Null if the payout has
+	// no commissions.
 	PeriodStart *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=period_start,json=periodStart,proto3" json:"period_start,omitempty"`
-	// The time when the last of its commissions was approved. Null without commissions.
+	// The time of the last approval of a commission in this payout. Null if the payout has
+	// no commissions.
 	PeriodEnd *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=period_end,json=periodEnd,proto3" json:"period_end,omitempty"`
 	// The number of commissions.
 	CommissionCount int64 `protobuf:"varint,15,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
-	// The sum of the bonuses, adjustments and debts that the payout settles, in minor
+	// The sum of the bonuses, adjustments and debts that the payout includes, in minor
 	// units. Negative if the debts are greater than the rest.
 	AdjustmentCents int64 `protobuf:"varint,16,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
 	// Why the payout failed. Null if it did not fail, or was retried.
@@ -2401,13 +2405,15 @@ type PartnerPayout struct {
 	Method      PayoutMethod `protobuf:"varint,9,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
 	// The id of the transfer. Null if the payout was not marked as paid.
 	Reference *string `protobuf:"bytes,10,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
-	// The time when the first of its commissions was approved. Null without commissions.
+	// The time of the first approval of a commission in this payout. Null if the payout has
+	// no commissions.
 	PeriodStart *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=period_start,json=periodStart,proto3" json:"period_start,omitempty"`
-	// The time when the last of its commissions was approved. Null without commissions.
+	// The time of the last approval of a commission in this payout. Null if the payout has
+	// no commissions.
 	PeriodEnd *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=period_end,json=periodEnd,proto3" json:"period_end,omitempty"`
 	// The number of commissions.
 	CommissionCount int64 `protobuf:"varint,13,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
-	// The sum of the bonuses, adjustments and debts that the payout settles, in minor
+	// The sum of the bonuses, adjustments and debts that the payout includes, in minor
 	// units. Negative if the debts are greater than the rest.
 	AdjustmentCents int64 `protobuf:"varint,14,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
 	// Why the payout failed. Null if it did not fail, or was retried.

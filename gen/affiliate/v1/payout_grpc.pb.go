@@ -40,16 +40,18 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PayoutService pays partners. A batch contains one payout for each participant and
-// currency with something to pay. The service does not transfer money: the merchant
-// exports a batch, sends the money and then marks each payout as paid or failed.
+// PayoutService pays partners. A batch contains one payout for each participant and each
+// currency in which the participant is owed money. The service does not transfer money:
+// the merchant exports a batch, sends the money and then marks each payout as paid or
+// failed.
 //
-// A payout consists of commissions and of an adjustment. Its commissions are approved,
-// their hold period and the programme's payout term are over, and they are neither
-// flagged for review nor in dispute. Its adjustment is the rest of the ledger: bonuses,
-// adjustments and debts that no other payout settles. The participant must be approved,
-// the partner must have a payout method, and the amount must reach the programme's
-// minimum. The minimum applies only to payouts in the programme's currency.
+// A payout consists of commissions and of an adjustment. All its commissions are
+// approved, their hold period and the programme's payout term are over, and they are
+// neither flagged for review nor in dispute. Its adjustment is the sum of the other
+// ledger entries (bonuses, adjustments and debts) that no other payout includes. The
+// participant must be approved, the partner must have a payout method, and the amount
+// must reach the programme's minimum. The minimum applies only to payouts in the
+// programme's currency.
 //
 // Until a payout is `processing`, changes of its commissions affect it: a commission
 // that is refunded, rejected, flagged or disputed leaves the payout, and the amount of
@@ -75,11 +77,11 @@ type PayoutServiceClient interface {
 	PreviewPayouts(ctx context.Context, in *PreviewPayoutsRequest, opts ...grpc.CallOption) (*PayoutPreview, error)
 	// CreatePayoutBatch creates a batch of draft payouts from everything that is payable.
 	//
-	// The header Idempotency-Key is required. A repeated request with the same key and
-	// the same body returns the first response for 24 hours. A commission is in at most
-	// one open payout, even if batches are created at the same time. A batch holds up to
-	// 25,000 commissions. If more are payable, it takes the participants that have waited
-	// longest, and a later batch can take the others.
+	// The header Idempotency-Key is required. A repeated request with the same key and the
+	// same body returns the first response for 24 hours. A commission is in at most one
+	// open payout (draft, pending or processing), even if batches are created at the same
+	// time. A batch holds up to 25,000 commissions. If more are payable, it takes the
+	// participants that have waited longest, and a later batch can take the others.
 	//
 	// Errors:
 	//   - IDEMPOTENCY_KEY_REQUIRED: the header is missing or malformed.
@@ -307,16 +309,18 @@ func (c *payoutServiceClient) ListPartnerPayouts(ctx context.Context, in *ListPa
 // All implementations must embed UnimplementedPayoutServiceServer
 // for forward compatibility.
 //
-// PayoutService pays partners. A batch contains one payout for each participant and
-// currency with something to pay. The service does not transfer money: the merchant
-// exports a batch, sends the money and then marks each payout as paid or failed.
+// PayoutService pays partners. A batch contains one payout for each participant and each
+// currency in which the participant is owed money. The service does not transfer money:
+// the merchant exports a batch, sends the money and then marks each payout as paid or
+// failed.
 //
-// A payout consists of commissions and of an adjustment. Its commissions are approved,
-// their hold period and the programme's payout term are over, and they are neither
-// flagged for review nor in dispute. Its adjustment is the rest of the ledger: bonuses,
-// adjustments and debts that no other payout settles. The participant must be approved,
-// the partner must have a payout method, and the amount must reach the programme's
-// minimum. The minimum applies only to payouts in the programme's currency.
+// A payout consists of commissions and of an adjustment. All its commissions are
+// approved, their hold period and the programme's payout term are over, and they are
+// neither flagged for review nor in dispute. Its adjustment is the sum of the other
+// ledger entries (bonuses, adjustments and debts) that no other payout includes. The
+// participant must be approved, the partner must have a payout method, and the amount
+// must reach the programme's minimum. The minimum applies only to payouts in the
+// programme's currency.
 //
 // Until a payout is `processing`, changes of its commissions affect it: a commission
 // that is refunded, rejected, flagged or disputed leaves the payout, and the amount of
@@ -342,11 +346,11 @@ type PayoutServiceServer interface {
 	PreviewPayouts(context.Context, *PreviewPayoutsRequest) (*PayoutPreview, error)
 	// CreatePayoutBatch creates a batch of draft payouts from everything that is payable.
 	//
-	// The header Idempotency-Key is required. A repeated request with the same key and
-	// the same body returns the first response for 24 hours. A commission is in at most
-	// one open payout, even if batches are created at the same time. A batch holds up to
-	// 25,000 commissions. If more are payable, it takes the participants that have waited
-	// longest, and a later batch can take the others.
+	// The header Idempotency-Key is required. A repeated request with the same key and the
+	// same body returns the first response for 24 hours. A commission is in at most one
+	// open payout (draft, pending or processing), even if batches are created at the same
+	// time. A batch holds up to 25,000 commissions. If more are payable, it takes the
+	// participants that have waited longest, and a later batch can take the others.
 	//
 	// Errors:
 	//   - IDEMPOTENCY_KEY_REQUIRED: the header is missing or malformed.

@@ -81,7 +81,7 @@ func (ProgramStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{0}
 }
 
-// AttributionModel says which of a visitor's clicks earns.
+// AttributionModel says which of a visitor's clicks earns the commission.
 type AttributionModel int32
 
 const (
@@ -837,7 +837,7 @@ type Program struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The name of the programme in addresses, unique in the workspace and mode.
+	// The short name of the programme for use in URLs, unique in the workspace and mode.
 	Slug        string        `protobuf:"bytes,3,opt,name=slug,proto3" json:"slug,omitempty"`
 	Description *string       `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	Status      ProgramStatus `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.ProgramStatus" json:"status,omitempty"`
@@ -854,8 +854,8 @@ type Program struct {
 	// The attribution window: the number of 24-hour days after a click in which a
 	// conversion is attributed to the click.
 	AttributionWindowDays int32 `protobuf:"varint,11,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
-	// Which of a visitor's clicks earns: the last (`last_click`) or the first
-	// (`first_click`).
+	// Which of a visitor's clicks earns the commission: the last (`last_click`) or the
+	// first (`first_click`).
 	AttributionModel AttributionModel `protobuf:"varint,12,opt,name=attribution_model,json=attributionModel,proto3,enum=affiliate.v1.AttributionModel" json:"attribution_model,omitempty"`
 	// The query parameter that carries the referral code.
 	LinkParam string `protobuf:"bytes,13,opt,name=link_param,json=linkParam,proto3" json:"link_param,omitempty"`
@@ -1087,8 +1087,8 @@ type CreateProgramRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the programme, 1 to 100 characters.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The name of the programme in addresses: 1 to 64 lower-case letters, digits and
-	// dashes, with a letter or digit at both ends. Default: made from the name.
+	// The short name of the programme for use in URLs: 1 to 64 lower-case letters, digits
+	// and dashes, with a letter or digit at both ends. Default: made from the name.
 	Slug *string `protobuf:"bytes,2,opt,name=slug,proto3,oneof" json:"slug,omitempty"`
 	// A description for partners, at most 2,000 characters.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
@@ -1105,8 +1105,8 @@ type CreateProgramRequest struct {
 	// The attribution window: the number of 24-hour days after a click in which a
 	// conversion is attributed to the click, 1 to 365. Default 30.
 	AttributionWindowDays *int32 `protobuf:"varint,8,opt,name=attribution_window_days,json=attributionWindowDays,proto3,oneof" json:"attribution_window_days,omitempty"`
-	// Which of a visitor's clicks earns: the last (`last_click`) or the first
-	// (`first_click`). Default `last_click`.
+	// Which of a visitor's clicks earns the commission: the last (`last_click`) or the
+	// first (`first_click`). Default `last_click`.
 	AttributionModel AttributionModel `protobuf:"varint,9,opt,name=attribution_model,json=attributionModel,proto3,enum=affiliate.v1.AttributionModel" json:"attribution_model,omitempty"`
 	// The query parameter that carries the referral code. Default `via`. Parameters that
 	// links use for another purpose are not accepted, such as `utm_source` and `sub_id`.
@@ -1300,7 +1300,7 @@ type UpdateProgramRequest struct {
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// The name of the programme, at most 100 characters. It cannot be cleared.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// The name of the programme in addresses. Null makes it from the name again.
+	// The short name of the programme for use in URLs. Null makes it from the name again.
 	Slug *string `protobuf:"bytes,4,opt,name=slug,proto3,oneof" json:"slug,omitempty"`
 	// A description for partners, at most 2,000 characters.
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
@@ -1315,8 +1315,8 @@ type UpdateProgramRequest struct {
 	// The attribution window: the number of 24-hour days after a click in which a
 	// conversion is attributed to the click, 1 to 365. Default 30.
 	AttributionWindowDays *int32 `protobuf:"varint,9,opt,name=attribution_window_days,json=attributionWindowDays,proto3,oneof" json:"attribution_window_days,omitempty"`
-	// Which of a visitor's clicks earns: the last (`last_click`) or the first
-	// (`first_click`). Default `last_click`.
+	// Which of a visitor's clicks earns the commission: the last (`last_click`) or the
+	// first (`first_click`). Default `last_click`.
 	AttributionModel AttributionModel `protobuf:"varint,10,opt,name=attribution_model,json=attributionModel,proto3,enum=affiliate.v1.AttributionModel" json:"attribution_model,omitempty"`
 	// The query parameter that carries the referral code. Default `via`. Parameters that
 	// links use for another purpose are not accepted, such as `utm_source` and `sub_id`.

@@ -38,8 +38,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // ProgramService manages the programmes of the mode in the header `X-Mode`. Only an
-// active programme registers clicks and earns commissions. These changes of status are
-// possible. Any other change fails with PROGRAM_STATE_INVALID:
+// active programme registers clicks and earns commissions. Only the following changes of
+// status are possible. Other changes fail with PROGRAM_STATE_INVALID.
 //
 //	from                    call       to
 //	draft, paused           activate   active
@@ -241,8 +241,8 @@ func (c *programServiceClient) DeleteGroup(ctx context.Context, in *DeleteGroupR
 // for forward compatibility.
 //
 // ProgramService manages the programmes of the mode in the header `X-Mode`. Only an
-// active programme registers clicks and earns commissions. These changes of status are
-// possible. Any other change fails with PROGRAM_STATE_INVALID:
+// active programme registers clicks and earns commissions. Only the following changes of
+// status are possible. Other changes fail with PROGRAM_STATE_INVALID.
 //
 //	from                    call       to
 //	draft, paused           activate   active

@@ -90,7 +90,7 @@ const (
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_MANUAL WebhookDisabledReason = 1
 	// The endpoint responded with 410.
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_GONE WebhookDisabledReason = 2
-	// No attempt succeeded for 5 days, and at least 20 deliveries were dead-lettered.
+	// No attempt succeeded for 5 days, and at least 20 deliveries became `dead_lettered`.
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_FAILING WebhookDisabledReason = 3
 )
 
@@ -218,7 +218,7 @@ type Webhook struct {
 	Status WebhookStatus `protobuf:"varint,7,opt,name=status,proto3,enum=affiliate.v1.WebhookStatus" json:"status,omitempty"`
 	// Why the endpoint is disabled: `manual` (a member disabled it), `gone` (it responded
 	// with 410) or `failing` (no attempt succeeded for 5 days, and at least 20 deliveries
-	// were dead-lettered). Null while it is active.
+	// became `dead_lettered`). Null while it is active.
 	DisabledReason WebhookDisabledReason `protobuf:"varint,8,opt,name=disabled_reason,json=disabledReason,proto3,enum=affiliate.v1.WebhookDisabledReason" json:"disabled_reason,omitempty"`
 	// The number of attempts that failed since the last successful one.
 	ConsecutiveFailures int32 `protobuf:"varint,9,opt,name=consecutive_failures,json=consecutiveFailures,proto3" json:"consecutive_failures,omitempty"`
@@ -360,7 +360,7 @@ type CreatedWebhook struct {
 	Status WebhookStatus `protobuf:"varint,7,opt,name=status,proto3,enum=affiliate.v1.WebhookStatus" json:"status,omitempty"`
 	// Why the endpoint is disabled: `manual` (a member disabled it), `gone` (it responded
 	// with 410) or `failing` (no attempt succeeded for 5 days, and at least 20 deliveries
-	// were dead-lettered). Null while it is active.
+	// became `dead_lettered`). Null while it is active.
 	DisabledReason WebhookDisabledReason `protobuf:"varint,8,opt,name=disabled_reason,json=disabledReason,proto3,enum=affiliate.v1.WebhookDisabledReason" json:"disabled_reason,omitempty"`
 	// The number of attempts that failed since the last successful one.
 	ConsecutiveFailures int32 `protobuf:"varint,9,opt,name=consecutive_failures,json=consecutiveFailures,proto3" json:"consecutive_failures,omitempty"`

@@ -1776,7 +1776,7 @@ func (x *ApiKeys) GetPublicKeyId() string {
 	return ""
 }
 
-// ApiKey is a key without its text.
+// ApiKey describes an API key. It does not contain the key itself.
 type ApiKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1927,7 +1927,7 @@ func (x *CreateApiKeyRequest) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// CreatedApiKey is a new key with its text.
+// CreatedApiKey is a new API key, including the key itself.
 type CreatedApiKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`

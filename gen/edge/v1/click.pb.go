@@ -4,10 +4,11 @@
 // 	protoc        (unknown)
 // source: edge/v1/click.proto
 
-// The messages between the edge (the collectors) and the core: the clicks in the Redis
-// stream, and the entries of the edge directory, from which the edge reads public keys,
-// referral codes and links. The edge and the core can run different releases. Therefore
-// fields may be added, but existing fields must not be changed or removed.
+// The messages between the edge (the collectors) and the core (the service that stores
+// clicks in the database): the clicks in the Redis stream, and the entries of the edge
+// directory, from which the edge reads public keys, referral codes and links. The edge
+// and the core can run different releases. Therefore fields may be added, but existing
+// fields must not be changed or removed.
 
 package edgev1
 
@@ -136,8 +137,8 @@ type Click struct {
 	// database table recognize a repeated click.
 	Id   []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Mode Mode   `protobuf:"varint,2,opt,name=mode,proto3,enum=edge.v1.Mode" json:"mode,omitempty"`
-	// The ids to which the edge resolved the public key and the code. They are empty if
-	// the edge directory was not available.
+	// The ids to which the edge resolved the public key and the referral code. They are
+	// empty if the edge directory was not available.
 	WorkspaceId   []byte `protobuf:"bytes,3,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	ProgramId     []byte `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId []byte `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
@@ -179,7 +180,7 @@ type Click struct {
 	// it was not sent. It is stored, but the attribution window does not depend on it.
 	OccurredAtMs int64 `protobuf:"varint,26,opt,name=occurred_at_ms,json=occurredAtMs,proto3" json:"occurred_at_ms,omitempty"`
 	// The programme's attribution window at the time of the click, in days. 0 if the edge
-	// could not resolve the code.
+	// could not resolve the referral code.
 	AttributionWindowDays int32 `protobuf:"varint,27,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
 	// Whether the page's origin is not in the workspace's list. It can be true only if
 	// the workspace has the origin policy `observe`, because otherwise the edge rejects
@@ -472,8 +473,8 @@ func (x *Click) GetPaidPlatform() string {
 	return ""
 }
 
-// ClickBatch is one entry of the stream: the clicks that the edge wrote in one group
-// commit.
+// ClickBatch is one entry of the Redis stream. The edge collects the clicks of several
+// requests and writes them together as one batch.
 type ClickBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Clicks        []*Click               `protobuf:"bytes,1,rep,name=clicks,proto3" json:"clicks,omitempty"`

@@ -127,8 +127,8 @@ type ReferralCodeEntry struct {
 	// `last_click` or `first_click`. The browser script uses it to decide whether a later
 	// click replaces the stored click.
 	AttributionModel string `protobuf:"bytes,6,opt,name=attribution_model,json=attributionModel,proto3" json:"attribution_model,omitempty"`
-	// The discount of the participant's promo code. Absent if there is no usable promo
-	// code.
+	// The discount of the participant's promo code. Absent if the participant has no promo
+	// code that can be used now.
 	Discount      *Discount `protobuf:"bytes,7,opt,name=discount,proto3" json:"discount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
