@@ -37,11 +37,12 @@ type call struct {
 	faults violations
 	// ignored contains the paths of unknown keys in the body that the route ignores.
 	ignored []string
-	// decoded is the request message. It contains the fields of the path, and the fields
-	// of the query that could be decoded. It is nil if the request has no query.
+	// decoded is the request message that the core validates if the gateway refuses the
+	// request. It contains the fields of the path, and the fields of the query that could
+	// be decoded. It is nil if the request has no query.
 	decoded protoreflect.Message
-	// spellings contains the name with which the client sent each query parameter, by
-	// field.
+	// spellings maps the proto name of a field to the name of the query parameter with
+	// which the client set the field.
 	spellings map[protoreflect.Name]string
 	// successStatus is the status of a response without an error.
 	successStatus int
@@ -148,8 +149,8 @@ func (c *call) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-// streamWriteTimeout bounds the time in which a client must read one piece of a stream.
-// It replaces the write timeout of the server, because a whole stream may take longer
+// streamWriteTimeout bounds the time in which a client must read one piece of a download.
+// It replaces the write timeout of the server, because a whole download may take longer
 // than that timeout.
 const streamWriteTimeout = 30 * time.Second
 
@@ -176,9 +177,9 @@ func (c *call) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// FlushError sends the piece of a stream that was written. Then it removes the write
-// deadline until the next piece, because over HTTP/2 an expired deadline resets the
-// stream even if nothing is being written.
+// FlushError sends the data that Write has buffered. In a download, it then removes the
+// write deadline until the next piece, because net/http aborts an HTTP/2 response when
+// the deadline expires, even if nothing is being written.
 func (c *call) FlushError() error {
 	if c.complete {
 		return nil
@@ -191,7 +192,7 @@ func (c *call) FlushError() error {
 }
 
 func (c *call) setWriteDeadline(at time.Time) {
-	// Ignore the error. Some writers, for example in tests, support no deadlines. They
-	// have no timeouts either.
+	// Ignore the error. Some writers, for example in tests, do not support deadlines, and
+	// these writers have no timeouts either.
 	_ = http.NewResponseController(c.serverWriter).SetWriteDeadline(at)
 }

@@ -32,9 +32,10 @@ import (
 //
 // Requests have the same form (decode.go).
 //
-// planFor fails for types that the dialect does not support: bytes, Any, Duration, and
-// maps whose keys are not strings. New calls planFor for all routes, so a gateway that
-// runs can encode and decode all messages of its routes.
+// planFor fails for types that the dialect does not support: bytes, groups, maps whose
+// keys are not strings, and types of google.protobuf other than Timestamp, Struct and
+// FieldMask. New calls planFor for all routes, so in a running gateway every message of a
+// route has a supported type.
 
 // form is the JSON form of a message.
 type form uint8
@@ -51,9 +52,9 @@ type messagePlan struct {
 	desc   protoreflect.MessageDescriptor
 	form   form
 	fields []fieldPlan
-	names  map[string]*fieldPlan
-	// size is the length of the last encoded message. It is the estimate for the length
-	// of the next message.
+	names  map[string]*fieldPlan // the fields by JSON name
+	// size is the length in bytes of the last encoded message of this type. The next
+	// buffer is allocated with about this size.
 	size atomic.Int64
 }
 

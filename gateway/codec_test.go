@@ -97,7 +97,7 @@ func TestEncode_WritesDialect(t *testing.T) {
 			`{"flagged":true,"signals":[{"rule":"a","score":-3,"evidence":""},{"rule":"","score":0,"evidence":"b"}]}`,
 		},
 		{
-			"strings",
+			"a string with characters that need an escape",
 			&affiliatev1.HealthStatus{Status: "\"\\\n\t\r\x01\x7f<é😀\u2028"}, `{"status":"\"\\\n\t\r\u0001` + "\x7f<é😀\u2028" + `"}`,
 		},
 		{"invalid UTF-8 is replaced", &affiliatev1.HealthStatus{Status: "a\xffb"}, `{"status":"a` + "\ufffd" + `b"}`},
@@ -285,9 +285,9 @@ func TestDecode_ReportsAtMostHundredFaults(t *testing.T) {
 	}
 }
 
-// messageWithEveryKind returns a message type with kinds of fields that the messages of
+// messageWithUnusedKinds returns a message type with kinds of fields that the messages of
 // the API do not have.
-func messageWithEveryKind(t testing.TB) protoreflect.MessageDescriptor {
+func messageWithUnusedKinds(t testing.TB) protoreflect.MessageDescriptor {
 	t.Helper()
 	field := func(number int32, name string, kind descriptorpb.FieldDescriptorProto_Type, change ...func(*descriptorpb.FieldDescriptorProto)) *descriptorpb.FieldDescriptorProto {
 		f := &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Type: &kind, Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()}
@@ -339,8 +339,8 @@ func messageWithEveryKind(t testing.TB) protoreflect.MessageDescriptor {
 	return fd.Messages().ByName("Kinds")
 }
 
-func TestCodec_EveryKindRoundTrips(t *testing.T) {
-	kinds := messageWithEveryKind(t)
+func TestCodec_UnusedKindsRoundTrip(t *testing.T) {
+	kinds := messageWithUnusedKinds(t)
 	body := `{"u32":4294967295,"u64":9007199254740992,"s32":-2147483648,"f32":0.1,"colours":["deep_red"],` +
 		`"times":["2026-01-02T03:04:05.000Z"],"self":{"u32":0,"u64":0,"s32":0,"f32":1e-7,"colours":[],"times":[],"self":null,"byName":{},"either":null,"or":0},` +
 		`"byName":{"x":{"u32":1,"u64":0,"s32":0,"f32":0,"colours":[],"times":[],"self":null,"byName":{},"either":null,"or":null}},"either":"","or":null}`
@@ -425,13 +425,13 @@ func FuzzDecode(f *testing.F) {
 		if len(strings.TrimSpace(string(body))) > 0 && !json.Valid(body) {
 			t.Fatalf("the body %q is accepted but is not valid JSON", body)
 		}
-		once := encode(t, m)
-		again, faults := read([]byte(once))
+		encoded := encode(t, m)
+		decoded, faults := read([]byte(encoded))
 		if faults != nil {
-			t.Fatalf("the body %q\nis encoded as %s\nwhich has the faults %v", body, once, faults)
+			t.Fatalf("the body %q is decoded and encoded as\n%s\nwhich has the faults %v", body, encoded, faults)
 		}
-		if twice := encode(t, again); twice != once {
-			t.Fatalf("the encoded message\n%s\nis encoded again as\n%s", once, twice)
+		if reencoded := encode(t, decoded); reencoded != encoded {
+			t.Fatalf("the JSON changes when it is decoded and encoded again:\nbefore %s\nafter  %s", encoded, reencoded)
 		}
 	})
 }

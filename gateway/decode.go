@@ -11,21 +11,22 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// maxDepth bounds the nesting of objects and arrays in a body.
+// maxDepth is the maximum number of nested objects and arrays in a body.
 const maxDepth = 32
 
-// The names of fields in a response come from the client, so the size of the response is
-// bounded. maxViolations is the maximum number of violations, maxFieldName the maximum
-// length of a name in bytes, and maxIgnored the maximum number of ignored keys.
+// An error response repeats field names that the client sent. To bound the size of the
+// response, the gateway limits their number and length. maxViolations is the maximum
+// number of violations, maxFieldName the maximum length of a name in bytes, and
+// maxIgnored the maximum number of ignored keys.
 const (
 	maxViolations = 100
 	maxFieldName  = 200
 	maxIgnored    = 100
 )
 
-// violations collects the faults of one request, or of one item of a bulk request. The
-// field names have the spelling of the client. A message is the part of the sentence
-// after the field name.
+// violations collects the faults of one request, or of one item of a bulk request. A
+// fault is an affiliate.Violation: a field name and a message. The field names have the
+// spelling of the client. A message is the part of the sentence after the field name.
 type violations struct {
 	list []affiliate.Violation
 	// singleItem is true for the faults of one item of a bulk request. In this case, add
@@ -232,21 +233,21 @@ func (d *decoder) nextIndex() { d.path[len(d.path)-1].index++ }
 func (d *decoder) skip() bool {
 	switch c := d.SkipSpace(); {
 	case c == '{':
-		t := d.open('}')
-		for ; t == atItem; t = d.next('}') {
+		p := d.open('}')
+		for ; p == atItem; p = d.next('}') {
 			if _, _, ok := d.member(); !ok || !d.skip() {
 				return false
 			}
 		}
-		return t == finished
+		return p == finished
 	case c == '[':
-		t := d.open(']')
-		for ; t == atItem; t = d.next(']') {
+		p := d.open(']')
+		for ; p == atItem; p = d.next(']') {
 			if d.nextIndex(); !d.skip() {
 				return false
 			}
 		}
-		return t == finished
+		return p == finished
 	case c == '"':
 		if _, _, ok := d.Text(); !ok {
 			return d.invalidJSON()
@@ -294,8 +295,8 @@ func (s *keySet) testAndAdd(key string, field *fieldPlan) bool {
 // by a dot if it is not empty.
 func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, prefix string) bool {
 	var keys keySet
-	t := d.open('}')
-	for ; t == atItem; t = d.next('}') {
+	p := d.open('}')
+	for ; p == atItem; p = d.next('}') {
 		key, fault, ok := d.member()
 		if !ok {
 			return false
@@ -317,7 +318,7 @@ func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, pr
 			return false
 		}
 	}
-	return t == finished
+	return p == finished
 }
 
 // ignore skips the value of an unknown key. If the key is not repeated, it adds the path
@@ -378,8 +379,8 @@ func (d *decoder) listField(f *fieldPlan, m protoreflect.Message) bool {
 	mask := d.mask
 	d.mask = nil
 	list := m.Mutable(f.fd).List()
-	t := d.open(']')
-	for ; t == atItem; t = d.next(']') {
+	p := d.open(']')
+	for ; p == atItem; p = d.next(']') {
 		d.nextIndex()
 		var value protoreflect.Value
 		var usable, ok bool
@@ -396,7 +397,7 @@ func (d *decoder) listField(f *fieldPlan, m protoreflect.Message) bool {
 		}
 	}
 	d.mask = mask
-	return t == finished
+	return p == finished
 }
 
 // bulkItem decodes an item of a bulk request. If the item has faults, bulkItem adds
@@ -443,8 +444,8 @@ func (d *decoder) mapField(f *fieldPlan, m protoreflect.Message) bool {
 	d.mask = nil
 	dict := m.Mutable(f.fd).Map()
 	var keys keySet
-	t := d.open('}')
-	for ; t == atItem; t = d.next('}') {
+	p := d.open('}')
+	for ; p == atItem; p = d.next('}') {
 		key, fault, ok := d.member()
 		switch {
 		case !ok:
@@ -464,7 +465,7 @@ func (d *decoder) mapField(f *fieldPlan, m protoreflect.Message) bool {
 		}
 	}
 	d.mask = mask
-	return t == finished
+	return p == finished
 }
 
 // element decodes an element of a list or a value of a map. newValue returns a new

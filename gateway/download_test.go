@@ -42,7 +42,7 @@ func TestDownload_StreamsPieces(t *testing.T) {
 	}
 }
 
-func TestDownload_ErrorBeforeFirstPieceIsErrorResponse(t *testing.T) {
+func TestDownload_FailureBeforeFirstPieceIsErrorResponse(t *testing.T) {
 	f := newFixture(t, respondToAdmit(nil))
 	f.core.header = metadata.Pairs("content-disposition", `attachment; filename="a.csv"`)
 	f.core.failure = coreError(codes.PermissionDenied, "FORBIDDEN", "No.", nil)
@@ -81,7 +81,7 @@ func TestDownload_LateFailureClosesConnection(t *testing.T) {
 	}
 }
 
-func TestBulkRequest_AllItemsFailedHasResults(t *testing.T) {
+func TestBulkRequest_ErrorHasResultsIfAllItemsFail(t *testing.T) {
 	results := &affiliatev1.BulkParticipantsResponse{
 		Summary: &affiliatev1.BulkSummary{Total: 1, Failed: 1},
 		Results: []*affiliatev1.BulkParticipantResult{{ParticipantId: "p", StatusCode: 404, Code: proto.String("NOT_FOUND")}},

@@ -24,8 +24,8 @@ func (d *decoder) structMessage(m protoreflect.Message) bool {
 
 func (d *decoder) structValue() (*structpb.Struct, bool) {
 	fields := make(map[string]*structpb.Value)
-	t := d.open('}')
-	for ; t == atItem; t = d.next('}') {
+	p := d.open('}')
+	for ; p == atItem; p = d.next('}') {
 		key, fault, ok := d.member()
 		_, repeated := fields[key]
 		switch {
@@ -41,13 +41,13 @@ func (d *decoder) structValue() (*structpb.Struct, bool) {
 			return nil, false
 		}
 	}
-	return &structpb.Struct{Fields: fields}, t == finished
+	return &structpb.Struct{Fields: fields}, p == finished
 }
 
 func (d *decoder) listValue() (*structpb.ListValue, bool) {
 	var values []*structpb.Value
-	t := d.open(']')
-	for ; t == atItem; t = d.next(']') {
+	p := d.open(']')
+	for ; p == atItem; p = d.next(']') {
 		d.nextIndex()
 		value, ok := d.anyValue()
 		if !ok {
@@ -55,7 +55,7 @@ func (d *decoder) listValue() (*structpb.ListValue, bool) {
 		}
 		values = append(values, value)
 	}
-	return &structpb.ListValue{Values: values}, t == finished
+	return &structpb.ListValue{Values: values}, p == finished
 }
 
 // anyValue decodes a value of any type. If the value is invalid, it adds a fault and

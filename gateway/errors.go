@@ -34,6 +34,7 @@ type refusal struct {
 	message string
 	// violations contain field names in the spelling of the client.
 	violations []affiliate.Violation
+	// retryAfter is the value of the header Retry-After in seconds, or empty.
 	retryAfter string
 	// results contains the results of the items of a bulk request. It is nil for other
 	// requests.
@@ -70,10 +71,12 @@ func (g *gateway) refuse(c *call, r refusal) {
 
 // refuseAfterAdmit refuses a request that cannot be decoded. It first calls the core to
 // check the caller. A caller without access gets 401, 429 or 403 and no details of the
-// request. If the request has a query, the core also validates the fields that could be
-// decoded, so that the response contains all faults of the query.
+// request. If the request has a query, and its route has no body, the core also validates
+// the fields that could be decoded, so that the response contains all faults of the
+// query.
 func (g *gateway) refuseAfterAdmit(c *call, reason affiliate.Reason) {
-	// net/http cancels the context of a request whose body ends early.
+	// Use a context that is never cancelled, because net/http cancels the context of a
+	// request whose body ends early.
 	ctx := context.WithValue(context.WithoutCancel(c.request.Context()), callKey{}, c)
 	ctx, cancel := g.withTimeout(metadata.NewOutgoingContext(ctx, g.outgoingMetadata(ctx, nil)))
 	defer cancel()
@@ -147,7 +150,9 @@ func resultsOf(st *status.Status, r *route) proto.Message {
 
 // refusalWithoutReason returns the refusal for a status without an ErrorInfo of this
 // service. The status then comes from the transport or from a core of another version.
-// The message of the status is logged and is not sent to the client.
+// The message of the status is not sent to the client. If the reason is INTERNAL_ERROR or
+// SERVICE_UNAVAILABLE, and the client has not closed the connection, the message is
+// logged.
 func (g *gateway) refusalWithoutReason(c *call, st *status.Status) refusal {
 	var r refusal
 	switch st.Code() {
@@ -172,7 +177,7 @@ func (g *gateway) refusalWithoutReason(c *call, st *status.Status) refusal {
 		return refusal{reason: affiliate.ReasonServiceUnavailable}
 	}
 	if r.reason == affiliate.ReasonInternal || r.reason == affiliate.ReasonServiceUnavailable {
-		g.Log.ErrorContext(ctx, "a call of the core failed", "request_id", c.id,
+		g.Log.ErrorContext(ctx, "a call to the core failed", "request_id", c.id,
 			"method", c.route.FullMethod, "code", st.Code().String(), "error", st.Message())
 	}
 	return r

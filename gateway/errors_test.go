@@ -103,8 +103,8 @@ func TestClientPath_ConvertsProtoPathToCamelCase(t *testing.T) {
 func TestErrors_StatusWithoutErrorInfo(t *testing.T) {
 	var coreErr error
 	f := newFixture(t, func(context.Context, string, proto.Message) (proto.Message, error) { return nil, coreErr })
-	foreign, _ := status.New(codes.NotFound, "x").WithDetails(&errdetails.ErrorInfo{Reason: "SLUG_TAKEN", Domain: "elsewhere"})
-	newer, _ := status.New(codes.FailedPrecondition, "x").WithDetails(&errdetails.ErrorInfo{Reason: "UNKNOWN_REASON", Domain: "tributary"})
+	otherDomain, _ := status.New(codes.NotFound, "x").WithDetails(&errdetails.ErrorInfo{Reason: "SLUG_TAKEN", Domain: "elsewhere"})
+	unknownReason, _ := status.New(codes.FailedPrecondition, "x").WithDetails(&errdetails.ErrorInfo{Reason: "UNKNOWN_REASON", Domain: "tributary"})
 	for _, c := range []struct {
 		err    error
 		status int
@@ -123,8 +123,8 @@ func TestErrors_StatusWithoutErrorInfo(t *testing.T) {
 		{status.Error(codes.Unimplemented, "internal details"), 500, "INTERNAL_ERROR"},
 		{status.Error(codes.DataLoss, "internal details"), 500, "INTERNAL_ERROR"},
 		{errors.New("internal details"), 500, "INTERNAL_ERROR"},
-		{foreign.Err(), 404, "NOT_FOUND"},
-		{newer.Err(), 500, "INTERNAL_ERROR"},
+		{otherDomain.Err(), 404, "NOT_FOUND"},
+		{unknownReason.Err(), 500, "INTERNAL_ERROR"},
 	} {
 		coreErr = c.err
 		got := f.do("GET", "/api/v1/programs", "")
@@ -163,23 +163,23 @@ func TestErrors_UnreachableCore(t *testing.T) {
 }
 
 func TestErrors_SlowCoreAndClosedConnection(t *testing.T) {
-	began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
+	callStarted, callCanceled := make(chan struct{}, 1), make(chan struct{}, 1)
 	f := newFixture(t, func(ctx context.Context, _ string, _ proto.Message) (proto.Message, error) {
-		began <- struct{}{}
+		callStarted <- struct{}{}
 		<-ctx.Done()
-		ended <- struct{}{}
+		callCanceled <- struct{}{}
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}, func(c *Config) { c.Timeout = time.Second }) // long enough to call the core on a busy machine
 	got := f.do("GET", "/api/v1/programs", "")
 	got.requireError(t, 503, "SERVICE_UNAVAILABLE")
-	<-began
-	<-ended
+	<-callStarted
+	<-callCanceled
 
 	f = newFixture(t, f.core.respond)
 	ctx, closeConnection := context.WithCancel(t.Context())
 	defer closeConnection()
 	go func() {
-		<-began
+		<-callStarted
 		closeConnection()
 	}()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"/api/v1/programs", nil)
@@ -191,9 +191,9 @@ func TestErrors_SlowCoreAndClosedConnection(t *testing.T) {
 		t.Error("the client got a response although it closed the connection")
 	}
 	select {
-	case <-ended:
+	case <-callCanceled:
 	case <-time.After(20 * time.Second):
-		t.Error("the call of the core was not cancelled")
+		t.Error("the call to the core was not cancelled")
 	}
 	if text := f.log.String(); text != "" {
 		t.Errorf("after a closed connection: logged %s, want nothing", text)
@@ -340,7 +340,8 @@ func (f *fixture) sendIncompleteBody(t *testing.T, header, body string, closeWri
 	return httpResponse{response.StatusCode, response.Header, string(text)}
 }
 
-// Violations that the core returns have the spelling that the client used.
+// In violations that the core returns, the gateway replaces the field names by the names
+// that the client used.
 func TestViolations_SnakeCaseRoutesKeepClientSpelling(t *testing.T) {
 	var field string
 	f := newFixture(t, func(context.Context, string, proto.Message) (proto.Message, error) {

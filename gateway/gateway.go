@@ -12,12 +12,13 @@
 //  7. encode the response (encode.go, response.go) or the error (errors.go)
 //
 // Guarantees: every request that reaches a handler of net/http gets a response that
-// package contract describes. Requests and responses use the same JSON dialect
-// (codec.go). Every error response has the error format of SPEC.md section 7, even
-// after a panic or if the core cannot be reached. Before the gateway refuses a request
-// that it cannot decode, it calls the core to check the caller (GateService.Admit). A
-// caller without access therefore gets 401, 429 or 403, and not 415, 413 or 400. The
-// core gets only the decoded message and a fixed list of headers.
+// package contract describes, except that the gateway closes the connection if a download
+// fails after its first piece. Requests and responses use the same JSON dialect
+// (codec.go). Every error response has the error format of SPEC.md section 7, even after
+// a panic or if the core cannot be reached. Before the gateway refuses a request that it
+// cannot decode, it calls the core to check the caller (GateService.Admit). A caller
+// without access therefore gets 401, 429 or 403, and not 415, 413 or 400. The core gets
+// only the decoded message and a fixed set of metadata keys (headers.go).
 //
 // The gateway checks only the form of a request and the types of its values. The core
 // decides about callers, limits and values. If net/http refuses a request before any
@@ -44,8 +45,8 @@ import (
 // Config configures a gateway. Conn is required. The zero values of the other fields are
 // the most restrictive settings.
 type Config struct {
-	// Conn is the connection to the core. It is a network connection, or a connection
-	// inside the process that runs the same interceptors.
+	// Conn is the connection to the core. It is a network connection, or a connection to
+	// a core in the same process. The latter must run the interceptors of the core too.
 	Conn grpc.ClientConnInterface
 	// TrustedProxies are the proxies whose headers may set the client's address and
 	// report that the client used HTTPS. Default: no trusted proxies.
@@ -56,7 +57,7 @@ type Config struct {
 	// AllowedOrigins are the web origins (https://app.example) whose scripts may
 	// read responses. Default: none.
 	AllowedOrigins []string
-	// Timeout bounds one call of the core. If the call takes longer, the client gets 503.
+	// Timeout bounds one call to the core. If the call takes longer, the client gets 503.
 	// The default, 25 s, is shorter than the write timeout of the server. A negative
 	// value means no timeout. It is for a core in the same process, which has deadlines
 	// of its own.

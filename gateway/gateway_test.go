@@ -48,7 +48,7 @@ func TestRoutes_CallTheirRPC(t *testing.T) {
 			response := f.do(route.Verb, fillPath(route), "")
 			if route.RPC == nil {
 				if response.status != 200 || len(f.core.takeCalls()) != 0 {
-					t.Errorf("status %d, want 200 without a call of the core: %s", response.status, response.body)
+					t.Errorf("status %d, want 200 without a call to the core: %s", response.status, response.body)
 				}
 				return
 			}

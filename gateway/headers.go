@@ -48,7 +48,8 @@ var commonHeaders = http.Header{
 	"Vary":                   {"Origin"},
 }
 
-// Headers that scripts of an allowed origin may send and read.
+// The headers that scripts of an allowed origin may send (corsRequestHeaders) and read
+// (corsResponseHeaders).
 const (
 	corsRequestHeaders  = "Authorization, Content-Type, Idempotency-Key, X-Mode, X-Request-Id"
 	corsResponseHeaders = "Content-Disposition, Idempotent-Replayed, Ignored-Fields, RateLimit, RateLimit-Policy, Retry-After, Total-Capped, X-Request-Id"
@@ -111,7 +112,7 @@ func originSet(origins []string) (map[string]bool, error) {
 	return set, nil
 }
 
-// outgoingMetadata returns the metadata for a call of the core.
+// outgoingMetadata returns the metadata for a call to the core.
 func (g *gateway) outgoingMetadata(ctx context.Context, _ *http.Request) metadata.MD {
 	c := callFrom(ctx)
 	md := make(metadata.MD, len(forwardedHeaders)+2)
@@ -134,8 +135,8 @@ func (g *gateway) outgoingMetadata(ctx context.Context, _ *http.Request) metadat
 }
 
 // metadataValue joins the lines of a header as in RFC 9110 section 5.3. It replaces bytes
-// that gRPC metadata cannot contain by question marks. It does not omit such a header,
-// because the core would then handle an invalid X-Mode like an absent X-Mode.
+// that gRPC metadata cannot contain by question marks. It does not omit a header with
+// such bytes, because the core would then handle an invalid X-Mode like an absent X-Mode.
 func metadataValue(lines []string) string {
 	text := lines[0]
 	if len(lines) > 1 {

@@ -51,7 +51,7 @@ func TestRequestHeaders_OnlyListedOnesAreForwarded(t *testing.T) {
 		t.Errorf("a header with bytes that metadata cannot contain: the core got %q, want question marks", got)
 	}
 	if md.Get("authorization") != nil || md.Get("x-request-id") == nil {
-		t.Errorf("without Authorization and X-Request-Id, the core got %v, want only a new request id", md)
+		t.Errorf("without Authorization and X-Request-Id, the core got the metadata %v, want a new request id and no authorization", md)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestCORS_OnlyAllowedOriginsGetHeaders(t *testing.T) {
 	}
 	simple := f.do("GET", "/nowhere", "", "Origin", app)
 	if simple.header.Get("Access-Control-Allow-Origin") != app || !strings.Contains(simple.header.Get("Access-Control-Expose-Headers"), "X-Request-Id") {
-		t.Errorf("an error has the headers %v, want headers with which scripts can read it", simple.header)
+		t.Errorf("the error response has the headers %v, want the CORS headers that let scripts read it", simple.header)
 	}
 	// Scripts must be able to read every header that the core sets.
 	exposed := strings.Split(strings.ToLower(simple.header.Get("Access-Control-Expose-Headers")), ", ")

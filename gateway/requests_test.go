@@ -27,15 +27,15 @@ func TestBody_WrongTypeOrSizeIsRefused(t *testing.T) {
 		status  int
 	}{
 		{"no content type", nil, 201},
-		{"json", []string{"Content-Type", "application/json"}, 201},
-		{"charset", []string{"Content-Type", "Application/JSON; charset=UTF-8"}, 201},
-		{"identity", []string{"Content-Encoding", "identity"}, 201},
+		{"application/json", []string{"Content-Type", "application/json"}, 201},
+		{"application/json in UTF-8", []string{"Content-Type", "Application/JSON; charset=UTF-8"}, 201},
+		{"identity encoding", []string{"Content-Encoding", "identity"}, 201},
 		{"other charset", []string{"Content-Type", "application/json; charset=latin1"}, 415},
-		{"text", []string{"Content-Type", "text/plain"}, 415},
+		{"plain text", []string{"Content-Type", "text/plain"}, 415},
 		{"merge patch", []string{"Content-Type", "application/merge-patch+json"}, 415},
 		{"two types", []string{"Content-Type", "application/json", "Content-Type", "text/plain"}, 415},
-		{"nonsense", []string{"Content-Type", ";;"}, 415},
-		{"gzip", []string{"Content-Encoding", "gzip"}, 415},
+		{"malformed type", []string{"Content-Type", ";;"}, 415},
+		{"gzip encoding", []string{"Content-Encoding", "gzip"}, 415},
 	} {
 		response := f.do("POST", "/api/v1/programs", body, c.headers...)
 		if c.status == 415 {
@@ -55,13 +55,13 @@ func TestBody_WrongTypeOrSizeIsRefused(t *testing.T) {
 	}
 	f.core.takeCalls()
 
-	fits := `{"name":"` + strings.Repeat("a", 10) + `"}` + strings.Repeat(" ", 64<<10-21)
-	if response := f.do("POST", "/api/v1/programs", fits); len(fits) != 64<<10 || response.status != 201 {
-		t.Errorf("a body of %d bytes: status %d, want 201 with 64 KiB", len(fits), response.status)
+	largest := `{"name":"` + strings.Repeat("a", 10) + `"}` + strings.Repeat(" ", 64<<10-21)
+	if response := f.do("POST", "/api/v1/programs", largest); len(largest) != 64<<10 || response.status != 201 {
+		t.Errorf("a body of %d bytes: status %d, want a body of 65536 bytes and the status 201", len(largest), response.status)
 	}
 	f.core.takeCalls()
-	f.do("POST", "/api/v1/programs", fits+" ").requireError(t, 413, "PAYLOAD_TOO_LARGE")
-	chunked, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/programs", io.MultiReader(strings.NewReader(fits), strings.NewReader(" ")))
+	f.do("POST", "/api/v1/programs", largest+" ").requireError(t, 413, "PAYLOAD_TOO_LARGE")
+	chunked, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/programs", io.MultiReader(strings.NewReader(largest), strings.NewReader(" ")))
 	if err != nil {
 		t.Fatalf("unexpected error: %v", err)
 	}
@@ -80,8 +80,8 @@ func TestBody_UnknownAndUnsettableFieldsAreFaults(t *testing.T) {
 		{"path parameter by its proto name", "PATCH", "/api/v1/programs/p", `{"program_id":"q"}`, "program_id=" + unknownField},
 		{"update mask", "PATCH", "/api/v1/programs/p", `{"updateMask":"name","update_mask":"name"}`, "updateMask=" + unknownField + "\nupdate_mask=" + unknownField},
 		{"read-only fields", "PATCH", "/api/v1/programs/p", `{"mode":"test","status":"active","id":"x"}`, "mode=" + unknownField + "\nstatus=" + unknownField + "\nid=" + unknownField},
-		{"proto name", "POST", "/api/v1/programs", `{"website_url":"x"}`, "website_url=" + unknownField},
-		{"nested", "POST", "/api/v1/programs", `{"commissionRules":{"percentage":"5"}}`, "commissionRules.percentage=" + mustBeNumber},
+		{"field by its proto name", "POST", "/api/v1/programs", `{"website_url":"x"}`, "website_url=" + unknownField},
+		{"wrong type in a nested object", "POST", "/api/v1/programs", `{"commissionRules":{"percentage":"5"}}`, "commissionRules.percentage=" + mustBeNumber},
 		{"query of a route that has a body", "POST", "/api/v1/programs?name=x&a=1", `{"b":1}`, "name=is not a parameter of this route\na=is not a parameter of this route\nb=" + unknownField},
 		{"body of a route that has no body", "POST", "/api/v1/programs/p/activate", `{"a":1}`, "a=" + unknownField},
 		{"body of a GET", "GET", "/api/v1/programs?page=x", `{"page":1}`, "page=" + mustBeInteger + "\npage=" + unknownField},
@@ -128,14 +128,14 @@ func TestPatch_SendsUpdateMask(t *testing.T) {
 func TestQuery_IsDecodedOrRefused(t *testing.T) {
 	f := newFixture(t, nil)
 	const path = "/api/v1/commissions"
-	ok := map[string]*affiliatev1.ListCommissionsRequest{
+	valid := map[string]*affiliatev1.ListCommissionsRequest{
 		"": {},
 		"?page=2&pageSize=50&sortBy=amountCents&sortOrder=asc&status=pending&needsReview=false": {Page: ptr(int32(2)), PageSize: ptr(int32(50)), SortBy: ptr("amountCents"), SortOrder: affiliatev1.SortOrder_SORT_ORDER_ASC, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING, NeedsReview: ptr(false)},
 		"?limit=7":                    {PageSize: ptr(int32(7))},
 		"?search=a%20b+c%26d;e%C3%A9": {Search: ptr("a b c&d;eé")},
 		"?page=&status=&search=&&":    {},
 	}
-	for query, want := range ok {
+	for query, want := range valid {
 		if response := f.do("GET", path+query, ""); response.status != 200 {
 			t.Errorf("%s: status %d, want 200: %s", query, response.status, response.body)
 			continue
@@ -188,7 +188,7 @@ func TestQuery_IsDecodedOrRefused(t *testing.T) {
 // No route has lists, timestamps or floating-point numbers in its query, so the test uses
 // a message type of its own.
 func TestQuery_SupportsListsTimestampsAndNumbers(t *testing.T) {
-	kinds := messageWithEveryKind(t)
+	kinds := messageWithUnusedKinds(t)
 	plan, err := planFor(kinds)
 	if err != nil {
 		t.Fatalf("unexpected error: %v", err)
@@ -269,7 +269,7 @@ func TestBody_ConversionRoutesIgnoreUnknownKeys(t *testing.T) {
 	}
 	long := f.do("POST", "/api/v1/conversions", `{"event_type":"lead","`+strings.Repeat("k", 3000)+`":1,"a":2}`)
 	if got := long.header.Get("Ignored-Fields"); long.status != 201 || len(got) > 1100 || !strings.HasSuffix(got, "...") {
-		t.Errorf("a long unknown key: status %d with Ignored-Fields of %d bytes, want 201 with at most 1100 bytes that end with dots", long.status, len(got))
+		t.Errorf("a long unknown key: status %d with Ignored-Fields of %d bytes, want 201 and at most 1100 bytes with ... at the end", long.status, len(got))
 	}
 	f.do("POST", "/api/v1/attribution/simulate", `{"x":1}`).requireError(t, 400, "VALIDATION_ERROR")
 }
@@ -312,7 +312,7 @@ func TestBulkRequest_FaultsOfItemsAreSentToCore(t *testing.T) {
 }
 
 // An item with many faults does not affect the items after it.
-func TestBulkRequest_ManyFaultsOfItemKeepOtherItems(t *testing.T) {
+func TestBulkRequest_ManyFaultsOfOneItemDoNotAffectOthers(t *testing.T) {
 	f := newFixture(t, nil)
 	bodyWithFaults := func(invalidJSON string) string {
 		return `{"conversions":[{"line_items":[` + strings.Repeat(`{"quantity":1.5},`, 150) + invalidJSON + `{"quantity":1}]},{"external_transaction_id":"b"}]}`

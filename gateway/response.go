@@ -16,7 +16,7 @@ import (
 // one response.
 const statusMetadata = "x-http-code"
 
-// errHead ends a stream before its first piece is written, if the request is a HEAD
+// errHead ends a download before its first piece is written if the request is a HEAD
 // request.
 var errHead = errors.New("the response to HEAD has no body")
 
@@ -38,10 +38,11 @@ func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Messag
 	return nil
 }
 
-// handleStreamError ends a stream that failed. If no piece was sent, it writes an error
-// response. Otherwise it closes the connection, because a truncated file must not look
-// complete. After handleStreamError returns, grpc-gateway writes an error of its own,
-// which has no effect because the call is complete.
+// handleStreamError ends a download that failed. For errHead it writes nothing. If no
+// piece was sent, it writes an error response. Otherwise it closes the connection,
+// because a truncated file must not look complete. After handleStreamError returns,
+// grpc-gateway writes an error of its own, which has no effect because the call is
+// complete.
 func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Status {
 	c := callFrom(ctx)
 	switch {

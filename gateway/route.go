@@ -222,9 +222,9 @@ func isPlainJSON(h http.Header) bool {
 	return !hasCharset || strings.EqualFold(charset, "utf-8")
 }
 
-// limitTime cancels a call of the core after the timeout. A stream has neither a timeout
-// nor a write deadline for the whole response, because its duration depends on how fast
-// the client reads.
+// limitTime cancels a call to the core after the timeout. A download has neither a
+// timeout nor a write deadline for the whole response, because its duration depends on
+// how fast the client reads.
 func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())

@@ -112,9 +112,9 @@ func TestRoutesAndEnumNames_RejectUnsupportedProtos(t *testing.T) {
 	for name, rule := range map[string]*annotations.HttpRule{
 		"wildcard":          get("/a/*"),
 		"deep wildcard":     get("/a/{id=**}"),
-		"verb":              get("/a/{id}:run"),
+		"custom verb":       get("/a/{id}:run"),
 		"unknown parameter": get("/a/{nope}"),
-		"number parameter":  get("/a/{n}"),
+		"integer parameter": get("/a/{n}"),
 		"body of one field": oneField,
 		"response body":     response,
 		"custom method":     {Pattern: &annotations.HttpRule_Custom{Custom: &annotations.CustomHttpPattern{Kind: "BREW", Path: "/a"}}},
@@ -135,9 +135,9 @@ func TestRoutesAndEnumNames_RejectUnsupportedProtos(t *testing.T) {
 		t.Errorf("an RPC without an annotation: Routes = %+v, %v; want only the OpenAPI document", routes, err)
 	}
 	for name, values := range map[string][]string{
-		"zero value with another name": {"E_NONE", "E_A"},
-		"missing prefix":               {"E_UNSPECIFIED", "A"},
-		"nothing after the prefix":     {"E_UNSPECIFIED", "E_"},
+		"zero value is not UNSPECIFIED": {"E_NONE", "E_A"},
+		"value without the prefix":      {"E_UNSPECIFIED", "A"},
+		"value that is only the prefix": {"E_UNSPECIFIED", "E_"},
 	} {
 		if names, err := EnumNames(buildFile(t, nil, values...).Enums().Get(0)); err == nil {
 			t.Errorf("%s: EnumNames returns %v, want an error", name, names)

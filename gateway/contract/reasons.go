@@ -5,9 +5,9 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// specificReasons lists the error reasons that are specific to each RPC. It omits the
-// reasons that many RPCs share: an invalid credential, a rate limit, an invalid request
-// or an unknown id in the path.
+// specificReasons lists the error reasons that are specific to an RPC, by the RPC's full
+// method name. It omits the reasons that many RPCs share: an invalid credential, a rate
+// limit, an invalid request or an unknown id in the path.
 var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.HealthService_CheckReadiness_FullMethodName: {affiliate.ReasonServiceUnavailable},
 

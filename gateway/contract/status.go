@@ -78,15 +78,16 @@ var bulkRPCs = map[string]bool{
 // results of the items.
 func Bulk(fullMethod string) bool { return bulkRPCs[fullMethod] }
 
-// sometimesAcceptedRPCs lists the RPCs that execute some requests at once and respond
-// with their usual status. For other requests they respond with 202 and execute the
-// request later.
-var sometimesAcceptedRPCs = map[string]bool{
+// sometimesQueuedRPCs lists the RPCs that execute some requests at once and others later.
+// They respond to the former with the status of SuccessStatus, and to the latter with
+// 202.
+var sometimesQueuedRPCs = map[string]bool{
 	affiliatev1.ConversionService_RefundConversion_FullMethodName: true,
 }
 
-// MayBeAccepted reports whether an RPC may respond with 202.
-func MayBeAccepted(fullMethod string) bool { return sometimesAcceptedRPCs[fullMethod] }
+// SometimesQueued reports whether an RPC responds with 202 to some requests, and with the
+// status of SuccessStatus to others.
+func SometimesQueued(fullMethod string) bool { return sometimesQueuedRPCs[fullMethod] }
 
 // changingRPCs lists the RPCs whose GET request changes data.
 var changingRPCs = map[string]bool{
@@ -140,7 +141,7 @@ var lenientRPCs = map[string]bool{
 	affiliatev1.ConversionService_RefundConversion_FullMethodName:  true,
 }
 
-// IgnoresUnknownKeys reports whether an RPC ignores unknown keys of a body. The response
-// then lists these keys in the header Ignored-Fields. For other RPCs, the response to a
-// body that has unknown keys is 400.
+// IgnoresUnknownKeys reports whether an RPC ignores unknown keys of a body. If a body has
+// such keys, the response lists them in the header Ignored-Fields. For other RPCs, the
+// response to a body that has unknown keys is 400.
 func IgnoresUnknownKeys(fullMethod string) bool { return lenientRPCs[fullMethod] }

@@ -57,7 +57,7 @@ func (b *builder) responses(r contract.Route, policy server.Policy, sample examp
 	if contract.Bulk(r.FullMethod) {
 		responses = append(responses, member{"207", append(object{{"description", "Some items failed. `results` has the outcome of each item."}}, success[1:]...)})
 	}
-	if contract.MayBeAccepted(r.FullMethod) {
+	if contract.SometimesQueued(r.FullMethod) {
 		responses = append(responses, member{"202", append(object{{"description", "Accepted. The request takes effect later."}}, success[1:]...)})
 	}
 	responses = append(responses, b.errorResponses(reasons(r, policy))...)
