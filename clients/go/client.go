@@ -26,13 +26,16 @@ type Options struct {
 	// Plaintext connects without TLS, for a private network.
 	Plaintext bool
 	// Timeout limits the duration of a call, including all its attempts, if the caller's
-	// context has no deadline. Default: 30 s.
+	// context has no deadline. It does not apply to exports, which are streams.
+	// Default: 30 s.
 	Timeout time.Duration
 	// Attempts is the highest number of times that a call is sent. A call that exceeds
-	// the rate limit has no effect, so it is always sent again. A call that ends with
-	// UNAVAILABLE is only sent again if it reads data or has an idempotency key. Between
-	// attempts the client waits as long as the service requests. If the service requests
-	// no wait, the client waits 250 ms, and twice as long before each further attempt.
+	// the rate limit has no effect, so every such call may be sent again. A call that
+	// ends with UNAVAILABLE may be sent again only if it changes no data or has an
+	// idempotency key. Exports, which are streams, are sent once. Between attempts the
+	// client waits as long as the service requests. If the service requests no wait, the
+	// client waits up to 250 ms, and up to twice as long before each further attempt. If
+	// the wait is longer than the rest of the deadline, the call fails at once.
 	// Default: 4.
 	Attempts int
 	// DialOptions are additional options for the connection.
@@ -44,8 +47,9 @@ const (
 	defaultAttempts = 4
 )
 
-// Client is a connection to the core with a client for each service. Several goroutines
-// may use its methods and fields at the same time.
+// Client is a connection to the core, the gRPC server of Tributary. It has a generated
+// client for each service. Several goroutines may use its methods and fields at the same
+// time.
 type Client struct {
 	conn *grpc.ClientConn
 

@@ -11,7 +11,8 @@ func Code(err error) string { return errorInfo(err).GetReason() }
 
 // FieldError describes a field of a request whose value is not valid.
 type FieldError struct {
-	// Field is the path of the field in the proto message: line_items.0.sku.
+	// Field is the path of the field in the proto message, for example
+	// line_items[0].amount_cents.
 	Field string
 	// Message says which values are accepted. It is for people and may change.
 	Message string

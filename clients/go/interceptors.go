@@ -20,8 +20,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// IdempotencyKey is the name of the metadata that contains a call's idempotency key. If
-// the service accepts a key for the call and the caller's context has none, the client
+// IdempotencyKey is the metadata key under which a call sends its idempotency key. If the
+// service accepts a key for the call and the caller's context has none, the client
 // creates one. Set your own key if you want to repeat the call after a restart of your
 // program.
 const IdempotencyKey = "idempotency-key"
@@ -101,7 +101,8 @@ func waitAfter(ctx context.Context, method string, err error, attempt int) (time
 	return wait/2 + rand.N(wait/2), true
 }
 
-// onlyReads reports whether a method only reads data. In the REST API it is then a GET.
+// onlyReads reports whether a method is a GET in the REST API. A GET only reads data. The
+// exception is ExportPayoutBatch, but it is a stream, and streams are never sent again.
 func onlyReads(method string) bool {
 	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))

@@ -12,7 +12,8 @@ import (
 const renewBefore = time.Minute
 
 // Session is the login session of a merchant or a partner. Its access token is valid for
-// 15 minutes, and Token renews it. Use Token as the Credential of another client:
+// 15 minutes, and Token renews it. Use Token as the Credential of another client. In this
+// example, anonymous is a client without a credential:
 //
 //	tokens, err := anonymous.Accounts.LoginMerchant(ctx, &affiliatev1.LoginRequest{Email: …, Password: …})
 //	session := tributary.NewSession(anonymous, tokens)

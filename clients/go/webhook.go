@@ -9,7 +9,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// Event is the content of a webhook. docs/events.md describes the objects of each type.
+// Event is the content of a webhook. docs/events.md lists the event types and describes
+// the object in the events of each type.
 type Event struct {
 	// ID is the same in every delivery of the event.
 	ID         string    `json:"id"`

@@ -15,7 +15,7 @@ export interface TributaryOptions {
   credential: string | ((renew: boolean) => string | Promise<string>);
   /** The mode of requests with an access token. Each key belongs to one mode. Default: live. */
   mode?: "test" | "live";
-  /** The number of attempts and the time for them. */
+  /** The limits for repeated attempts of a request. */
   retry?: RetryOptions;
   /** The fetch function. Default: globalThis.fetch. */
   fetch?: (request: Request) => Promise<Response>;

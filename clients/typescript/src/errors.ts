@@ -10,7 +10,10 @@ export class TributaryError extends Error {
   override readonly name = "TributaryError";
   /** The HTTP status. */
   readonly status: number;
-  /** The stable error code, for example VALIDATION_ERROR. */
+  /**
+   * The stable error code, for example VALIDATION_ERROR. If the response is not an error of the
+   * API, for example because a proxy sent it, the code is INTERNAL_ERROR.
+   */
   readonly code: string;
   /** All fields that are not valid, if the code is VALIDATION_ERROR. Otherwise empty. */
   readonly details: readonly FieldError[];

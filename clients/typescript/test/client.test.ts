@@ -17,7 +17,7 @@ const baseUrl = variable("BASE_URL");
 const account = { account: "merchant", email: variable("EMAIL"), password: variable("PASSWORD") } as const;
 const promoCode = variable("PROMO_CODE");
 const programId = variable("PROGRAM_ID");
-const server = createTributary({ baseUrl, credential: variable("SECRET_KEY") });
+const keyClient = createTributary({ baseUrl, credential: variable("SECRET_KEY") });
 
 /** Injects a fault into the next request that passes the proxy. */
 async function injectFault(kind: "lose-response" | "use-up-limit" | "unavailable"): Promise<void> {
@@ -52,33 +52,33 @@ test("a merchant creates a programme and reads it", async () => {
 
 test("requests use the mode of the client", async () => {
   const session = await Session.login({ baseUrl, ...account });
-  const live = createTributary({ baseUrl, credential: session.token });
-  const result = await live.GET("/api/v1/programs/{programId}", { params: { path: { programId } } });
+  const liveClient = createTributary({ baseUrl, credential: session.token });
+  const result = await liveClient.GET("/api/v1/programs/{programId}", { params: { path: { programId } } });
   assert.equal(result.response.status, 404);
 });
 
 test("a conversion is stored once although its response was lost", async () => {
   const before = await receivedCount("POST", "/api/v1/conversions");
   await injectFault("lose-response");
-  const result = await server.POST("/api/v1/conversions", { body: sale("lost-response") });
+  const result = await keyClient.POST("/api/v1/conversions", { body: sale("lost-response") });
   assert.equal(unwrap(result).attributed, true);
   assert.equal(result.response.headers.get("Idempotent-Replayed"), "true");
   assert.equal(await receivedCount("POST", "/api/v1/conversions"), before + 2);
   const query = { external_transaction_id: "lost-response" };
-  const list = unwrap(await server.GET("/api/v1/conversions", { params: { query } }));
+  const list = unwrap(await keyClient.GET("/api/v1/conversions", { params: { query } }));
   assert.equal(list.total, 1);
 });
 
 test("a GET is repeated after 503", async () => {
   await injectFault("unavailable");
-  const result = await server.GET("/api/v1/conversions");
+  const result = await keyClient.GET("/api/v1/conversions");
   assert.equal(result.response.status, 200);
 });
 
 test("a POST without an idempotency key is not repeated after 503", async () => {
   const before = await receivedCount("POST", "/api/v1/conversions/refunds");
   await injectFault("unavailable");
-  const result = await server.POST("/api/v1/conversions/refunds", {
+  const result = await keyClient.POST("/api/v1/conversions/refunds", {
     body: { external_transaction_id: "unknown", external_refund_id: "r-1", reason: "Returned" },
   });
   assert.equal(result.response.status, 503);
@@ -88,28 +88,28 @@ test("a POST without an idempotency key is not repeated after 503", async () => 
 test("a request over the limit is repeated after Retry-After", async () => {
   await injectFault("use-up-limit");
   const before = await receivedCount("POST", "/api/v1/conversions");
-  const result = await server.POST("/api/v1/conversions", { body: sale("over-the-limit") });
+  const result = await keyClient.POST("/api/v1/conversions", { body: sale("over-the-limit") });
   assert.equal(result.response.status, 201);
   assert.ok((await receivedCount("POST", "/api/v1/conversions")) > before + 1);
 });
 
 test("a request is not repeated when no attempts are left", async () => {
   await injectFault("use-up-limit");
-  const once = createTributary({ baseUrl, credential: variable("SECRET_KEY"), retry: { attempts: 1 } });
-  const result = await once.POST("/api/v1/conversions", { body: sale("one-attempt") });
+  const singleAttempt = createTributary({ baseUrl, credential: variable("SECRET_KEY"), retry: { attempts: 1 } });
+  const result = await singleAttempt.POST("/api/v1/conversions", { body: sale("one-attempt") });
   assert.equal(result.response.status, 429);
 });
 
 test("pages yields every item once", async () => {
-  for (let i = 0; i < 5; i++) unwrap(await server.POST("/api/v1/conversions", { body: sale(`page-${i}`) }));
+  for (let i = 0; i < 5; i++) unwrap(await keyClient.POST("/api/v1/conversions", { body: sale(`page-${i}`) }));
   const orders: string[] = [];
-  const list = pages((page) => server.GET("/api/v1/conversions", { params: { query: { page, page_size: 2 } } }));
+  const list = pages((page) => keyClient.GET("/api/v1/conversions", { params: { query: { page, page_size: 2 } } }));
   for await (const conversion of list) orders.push(conversion.external_transaction_id);
   for (let i = 0; i < 5; i++) assert.equal(orders.filter((order) => order === `page-${i}`).length, 1, `page-${i} in ${orders}`);
 });
 
 test("an error has code, details and request id", async () => {
-  const result = await server.POST("/api/v1/conversions", { body: { ...sale("wrong"), amount_cents: -1 } });
+  const result = await keyClient.POST("/api/v1/conversions", { body: { ...sale("wrong"), amount_cents: -1 } });
   assert.throws(
     () => unwrap(result),
     (error: unknown) => {
@@ -174,9 +174,9 @@ test("the client lists all operations that accept an idempotency key", () => {
 // error.
 export function typeErrors() {
   // @ts-expect-error: there is no such path
-  void server.GET("/api/v1/nothing");
+  void keyClient.GET("/api/v1/nothing");
   // @ts-expect-error: the amount is a number
-  void server.POST("/api/v1/conversions", { body: { ...sale("x"), amount_cents: "4900" } });
+  void keyClient.POST("/api/v1/conversions", { body: { ...sale("x"), amount_cents: "4900" } });
   // @ts-expect-error: there is no such status
-  void server.GET("/api/v1/commissions", { params: { query: { status: "lost" } } });
+  void keyClient.GET("/api/v1/commissions", { params: { query: { status: "lost" } } });
 }
