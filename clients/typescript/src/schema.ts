@@ -2670,7 +2670,7 @@ export interface paths {
         };
         /**
          * List event types
-         * @description Returns the events that endpoints can subscribe to.
+         * @description Returns the event types that endpoints can subscribe to.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
@@ -2964,7 +2964,8 @@ export interface paths {
          *
          *     Errors:
          *       - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
-         *       - FORBIDDEN: an admin invites a person as owner, or replaces such an invitation.
+         *       - FORBIDDEN: an admin invites a person as owner, or replaces an invitation to the
+         *         role owner.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -3250,8 +3251,9 @@ export interface components {
              */
             conversions: components["schemas"]["ClickConversion"][];
             /**
-             * @description The ISO 3166-1 alpha-2 code of the visitor's country. Null if the collector has no
-             *     country file or the visitor denied consent.
+             * @description The ISO 3166-1 alpha-2 code of the visitor's country. Null if it is not known, for
+             *     example because the collector has no file that maps IP addresses to countries, or the
+             *     visitor denied consent.
              */
             country: string | null;
             /**
@@ -3312,7 +3314,7 @@ export interface components {
                 [key: string]: unknown;
             } | null;
             /**
-             * @description The network of the client's address, /24 for IPv4 and /48 for IPv6. Null for
+             * @description The network of the client's IP address, /24 for IPv4 and /48 for IPv6. Null for
              *     `system`.
              */
             ipPrefix: string | null;
@@ -3515,8 +3517,8 @@ export interface components {
             occurred_at?: string;
         };
         /**
-         * @description Commission is the full record of a commission. It has the fields of
-         *     CommissionListItem, with the same numbers, and some more.
+         * @description Commission is the full record of a commission. It has the fields of CommissionListItem,
+         *     with the same field numbers, and further fields.
          */
         Commission: {
             id: string;
@@ -4118,8 +4120,8 @@ export interface components {
         };
         ConfirmPayoutBatchRequest: Record<string, never>;
         /**
-         * @description Conversion is the full record of a conversion. It has the fields of
-         *     ConversionListItem, with the same numbers, and some more.
+         * @description Conversion is the full record of a conversion. It has the fields of ConversionListItem,
+         *     with the same field numbers, and further fields.
          */
         Conversion: {
             id: string;
@@ -4183,14 +4185,14 @@ export interface components {
              */
             created_at: string | null;
             /**
-             * @description Whether the conversion is attributed to a participant. This does not imply a
-             *     commission.
+             * @description Whether the conversion is attributed to a participant. Not every attributed
+             *     conversion earns a commission.
              */
             attributed: boolean;
             /** @description How the conversion was attributed, or why not. */
             attribution: components["schemas"]["ConversionAttribution"] | null;
             /**
-             * @description The commission that the participant earns. Null if there is none; then
+             * @description The commission that the participant earns. Null if there is none. In this case,
              *     `attribution.reason_code` gives the reason.
              */
             commission: components["schemas"]["ConversionCommission"] | null;
@@ -4203,7 +4205,7 @@ export interface components {
             fraud_score: number;
             /** @description The programme of the participant. Null if the conversion is not attributed. */
             program_id: string | null;
-            /** @description The participant who gets the credit. Null if the conversion is not attributed. */
+            /** @description The participant to whom the conversion is attributed. Null if there is none. */
             participant_id: string | null;
             /** @description The link of the click that attributed the conversion. Null if no click did. */
             link_id: string | null;
@@ -4263,7 +4265,7 @@ export interface components {
             promo_code: string | null;
             /** @description The programme of the participant. Null if the conversion is not attributed. */
             program_id: string | null;
-            /** @description The participant who gets the credit. Null if the conversion is not attributed. */
+            /** @description The participant to whom the conversion is attributed. Null if there is none. */
             participant_id: string | null;
             /**
              * Format: date-time
@@ -4361,14 +4363,14 @@ export interface components {
              */
             created_at: string | null;
             /**
-             * @description Whether the conversion is attributed to a participant. This does not imply a
-             *     commission.
+             * @description Whether the conversion is attributed to a participant. Not every attributed
+             *     conversion earns a commission.
              */
             attributed: boolean;
             /** @description How the conversion was attributed, or why not. */
             attribution: components["schemas"]["ConversionAttribution"] | null;
             /**
-             * @description The commission that the participant earns. Null if there is none; then
+             * @description The commission that the participant earns. Null if there is none. In this case,
              *     `attribution.reason_code` gives the reason.
              */
             commission: components["schemas"]["ConversionCommission"] | null;
@@ -4381,7 +4383,7 @@ export interface components {
             fraud_score: number;
             /** @description The programme of the participant. Null if the conversion is not attributed. */
             program_id: string | null;
-            /** @description The participant who gets the credit. Null if the conversion is not attributed. */
+            /** @description The participant to whom the conversion is attributed. Null if there is none. */
             participant_id: string | null;
             /** @description The link of the click that attributed the conversion. Null if no click did. */
             link_id: string | null;
@@ -4634,8 +4636,9 @@ export interface components {
              */
             url: string;
             /**
-             * @description The events that the endpoint receives, 1 to 50: event names, `noun.*` for all
-             *     events of a noun, or `*` for all events. Duplicates are removed.
+             * @description The events that the endpoint receives, 1 to 50: event names, patterns such as
+             *     `commission.*` for all events about commissions, or `*` for all events. Duplicates
+             *     are removed.
              */
             subscriptions?: string[] | null;
             /** @description A description, at most 200 characters. */
@@ -4721,8 +4724,8 @@ export interface components {
             url: string;
             description: string | null;
             /**
-             * @description The events that the endpoint receives: event names, `noun.*` for all events of a
-             *     noun, or `*` for all events.
+             * @description The events that the endpoint receives: event names, patterns such as `commission.*`
+             *     for all events about commissions, or `*` for all events.
              */
             subscriptions: string[];
             /** @description Whether the endpoint receives events. */
@@ -4771,8 +4774,8 @@ export interface components {
             /** @description The id of the conversion. Null for a simulation. */
             conversion_id: string | null;
             /**
-             * @description Whether the conversion is attributed to a participant. This does not imply a
-             *     commission.
+             * @description Whether the conversion is attributed to a participant. Not every attributed
+             *     conversion earns a commission.
              */
             attributed: boolean;
             /**
@@ -5201,11 +5204,11 @@ export interface components {
              */
             flatAmountCents?: number | null;
         };
-        /** @description EventTypeInfo describes an event. */
+        /** @description EventTypeInfo describes an event type. */
         EventTypeInfo: {
             /** @description The name of the event, for example `commission.created`. */
             name: string;
-            /** @description A sentence that says when the event is sent. */
+            /** @description A sentence that says when events of this type are sent. */
             description: string;
         };
         /** @description FieldFault is one fault of a request field. */
@@ -5590,7 +5593,7 @@ export interface components {
             data: components["schemas"]["EventTypeInfo"][];
             /**
              * Format: int64
-             * @description The number of events.
+             * @description The number of event types.
              */
             total: number;
             /**
@@ -6102,7 +6105,7 @@ export interface components {
         ParticipantInvite: {
             id: string;
             programId: string;
-            /** @description The invited address. It is masked for viewers. */
+            /** @description The invited e-mail address. It is masked for viewers. */
             email: string;
             /** @description The group that the participant will join. Null if none was chosen. */
             groupId: string | null;
@@ -6622,7 +6625,7 @@ export interface components {
         };
         /**
          * @description PayoutDetail is a payout with its commissions. It has the fields of Payout, with the
-         *     same numbers, and some more.
+         *     same field numbers, and further fields.
          */
         PayoutDetail: {
             id: string;
@@ -6693,8 +6696,8 @@ export interface components {
             /** @description The commissions with their share of the payout, oldest first, at most 1,000. */
             commissions: components["schemas"]["PayoutCommission"][];
             /**
-             * @description A masked form of the account: an address such as `p***@example.com`, or the last
-             *     four characters of an account number. Null if the method has no account.
+             * @description A masked form of the account: an e-mail address such as `p***@example.com`, or the
+             *     last four characters of an account number. Null if the method has no account.
              */
             accountHint: string | null;
         };
@@ -6703,8 +6706,8 @@ export interface components {
             /** @enum {string|null} */
             method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external" | null;
             /**
-             * @description A masked form of the account: an address such as `p***@example.com`, or the last
-             *     four characters of an account number. Null if the method has no account.
+             * @description A masked form of the account: an e-mail address such as `p***@example.com`, or the
+             *     last four characters of an account number. Null if the method has no account.
              */
             accountHint: string | null;
             /** Format: date-time */
@@ -7028,9 +7031,9 @@ export interface components {
             /** @description The names of rules that will not run. */
             disabledRules?: string[] | null;
             /**
-             * @description Clicks from these countries make the rule `blocked_country` fire. ISO 3166-1
-             *     alpha-2 codes in upper case. The country of a click is known only if the collectors
-             *     have a country file and the visitor has not denied consent.
+             * @description Clicks from these countries make the rule `blocked_country` fire. ISO 3166-1 alpha-2
+             *     codes in upper case. The country of a click is known only if the collectors have a
+             *     file that maps IP addresses to countries, and the visitor has not denied consent.
              */
             blockedCountries?: string[] | null;
             /** @description The domains of coupon sites, which the rule `no_click_signals` uses. */
@@ -7338,14 +7341,14 @@ export interface components {
              */
             created_at: string | null;
             /**
-             * @description Whether the conversion is attributed to a participant. This does not imply a
-             *     commission.
+             * @description Whether the conversion is attributed to a participant. Not every attributed
+             *     conversion earns a commission.
              */
             attributed: boolean;
             /** @description How the conversion was attributed, or why not. */
             attribution: components["schemas"]["ConversionAttribution"] | null;
             /**
-             * @description The commission that the participant earns. Null if there is none; then
+             * @description The commission that the participant earns. Null if there is none. In this case,
              *     `attribution.reason_code` gives the reason.
              */
             commission: components["schemas"]["ConversionCommission"] | null;
@@ -7818,8 +7821,9 @@ export interface components {
         };
         UpdateWebhookRequest: {
             /**
-             * @description The events that the endpoint receives, 1 to 50: event names, `noun.*` for all
-             *     events of a noun, or `*` for all events. Duplicates are removed.
+             * @description The events that the endpoint receives, 1 to 50: event names, patterns such as
+             *     `commission.*` for all events about commissions, or `*` for all events. Duplicates
+             *     are removed.
              */
             subscriptions?: string[] | null;
             /** @description False disables the endpoint, true enables it. */
@@ -7847,7 +7851,7 @@ export interface components {
             originPolicy?: "observe" | "enforce" | null;
             /**
              * Format: email
-             * @description The address that receives all e-mail of test mode.
+             * @description The e-mail address to which all e-mail of test mode is sent.
              */
             testMailRedirect?: string | null;
         };
@@ -7906,8 +7910,8 @@ export interface components {
             url: string;
             description: string | null;
             /**
-             * @description The events that the endpoint receives: event names, `noun.*` for all events of a
-             *     noun, or `*` for all events.
+             * @description The events that the endpoint receives: event names, patterns such as `commission.*`
+             *     for all events about commissions, or `*` for all events.
              */
             subscriptions: string[];
             /** @description Whether the endpoint receives events. */
@@ -7966,8 +7970,8 @@ export interface components {
              */
             originPolicy: "observe" | "enforce" | null;
             /**
-             * @description The address that receives all e-mail of test mode. If it is null, e-mail of test
-             *     mode is not sent. The address is masked for viewers.
+             * @description The e-mail address to which all e-mail of test mode is sent. If it is null, e-mail of
+             *     test mode is not sent. The address is masked for viewers.
              */
             testMailRedirect: string | null;
             /** Format: date-time */
@@ -19042,7 +19046,7 @@ export interface operations {
                  *      - DELIVERY_STATUS_DELIVERED: The endpoint responded with 2xx.
                  *      - DELIVERY_STATUS_FAILED: The last attempt failed, and another attempt is scheduled.
                  *      - DELIVERY_STATUS_DEAD_LETTERED: No further attempt is scheduled: all attempts failed, the endpoint responded with
-                 *     410, or its address is not allowed.
+                 *     410, or its IP address is not allowed.
                  *      - DELIVERY_STATUS_CANCELED: The endpoint was disabled or deleted while the delivery was waiting.
                  */
                 status?: "pending" | "delivered" | "failed" | "dead_lettered" | "canceled";
@@ -19490,8 +19494,8 @@ export interface operations {
                 /** @description Only changes by this actor: the id of a user, the id of a key, or `system`. */
                 actor?: string;
                 /**
-                 * @description Only changes of this kind: a whole action (`program.update`), or all actions of a
-                 *     noun (`program.*`).
+                 * @description Only changes of this kind: a whole action (`program.update`), or all actions on one
+                 *     kind of record (`program.*`).
                  */
                 action?: string;
                 /** @description Only changes of this kind of record, for example `program`. */
@@ -19592,8 +19596,8 @@ export interface operations {
                 /** @description Only changes by this actor: the id of a user, the id of a key, or `system`. */
                 actor?: string;
                 /**
-                 * @description Only changes of this kind: a whole action (`program.update`), or all actions of a
-                 *     noun (`program.*`).
+                 * @description Only changes of this kind: a whole action (`program.update`), or all actions on one
+                 *     kind of record (`program.*`).
                  */
                 action?: string;
                 /** @description Only changes of this kind of record, for example `program`. */

@@ -406,7 +406,7 @@ func (x *ListDecisionsResponse) GetLimit() int32 {
 }
 
 // SimulateAttributionRequest has the fields of ReportConversionRequest, with the same
-// numbers.
+// field numbers.
 type SimulateAttributionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The kind of the conversion.
@@ -649,8 +649,8 @@ type Decision struct {
 	DecisionId *string `protobuf:"bytes,1,opt,name=decision_id,proto3,oneof" json:"decision_id,omitempty"`
 	// The id of the conversion. Null for a simulation.
 	ConversionId *string `protobuf:"bytes,2,opt,name=conversion_id,proto3,oneof" json:"conversion_id,omitempty"`
-	// Whether the conversion is attributed to a participant. This does not imply a
-	// commission.
+	// Whether the conversion is attributed to a participant. Not every attributed
+	// conversion earns a commission.
 	Attributed bool `protobuf:"varint,3,opt,name=attributed,proto3" json:"attributed,omitempty"`
 	// The signal that attributed the conversion: `click`, `promo_code`, `customer` or
 	// `manual`. Null if it is not attributed.
@@ -1609,8 +1609,9 @@ type AttributedClick struct {
 	// The conversions that were reported with the id of the click, oldest first, at most
 	// 100.
 	Conversions []*ClickConversion `protobuf:"bytes,23,rep,name=conversions,proto3" json:"conversions,omitempty"`
-	// The ISO 3166-1 alpha-2 code of the visitor's country. Null if the collector has no
-	// country file or the visitor denied consent.
+	// The ISO 3166-1 alpha-2 code of the visitor's country. Null if it is not known, for
+	// example because the collector has no file that maps IP addresses to countries, or the
+	// visitor denied consent.
 	Country *string `protobuf:"bytes,24,opt,name=country,proto3,oneof" json:"country,omitempty"`
 	// The visitor's region: the part of the ISO 3166-2 code after the dash. Null if it is
 	// not known.

@@ -2349,8 +2349,8 @@ func (x *CommissionListItem) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Commission is the full record of a commission. It has the fields of
-// CommissionListItem, with the same numbers, and some more.
+// Commission is the full record of a commission. It has the fields of CommissionListItem,
+// with the same field numbers, and further fields.
 type Commission struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`

@@ -42,11 +42,11 @@ const (
 // CommissionService lists, exports and reviews the commissions of the mode in the
 // header `X-Mode`.
 //
-// A commission begins as `pending`, or as `approved` if the programme has no hold period,
-// approves automatically and nothing needs review. A pending commission is approved or
-// rejected by a member, or approved automatically when its hold period ends. An approved
-// commission can still be rejected. It becomes `paid` when its payout is paid. A full
-// refund of the sale, which is the conversion that earned the commission, makes a
+// A commission begins as `pending`, or as `approved` if the programme has no hold period
+// and approves automatically, and nothing needs review. A pending commission is approved
+// or rejected by a member, or approved automatically when its hold period ends. An
+// approved commission can still be rejected. It becomes `paid` when its payout is paid. A
+// full refund of the sale, which is the conversion that earned the commission, makes a
 // pending, approved or paid commission `refunded`. `rejected` and `refunded` are final.
 //
 // Any member can read commissions. Owners, admins, managers and finance members can
@@ -308,11 +308,11 @@ func (c *commissionServiceClient) BulkRejectCommissions(ctx context.Context, in 
 // CommissionService lists, exports and reviews the commissions of the mode in the
 // header `X-Mode`.
 //
-// A commission begins as `pending`, or as `approved` if the programme has no hold period,
-// approves automatically and nothing needs review. A pending commission is approved or
-// rejected by a member, or approved automatically when its hold period ends. An approved
-// commission can still be rejected. It becomes `paid` when its payout is paid. A full
-// refund of the sale, which is the conversion that earned the commission, makes a
+// A commission begins as `pending`, or as `approved` if the programme has no hold period
+// and approves automatically, and nothing needs review. A pending commission is approved
+// or rejected by a member, or approved automatically when its hold period ends. An
+// approved commission can still be rejected. It becomes `paid` when its payout is paid. A
+// full refund of the sale, which is the conversion that earned the commission, makes a
 // pending, approved or paid commission `refunded`. `rejected` and `refunded` are final.
 //
 // Any member can read commissions. Owners, admins, managers and finance members can

@@ -567,12 +567,12 @@ type ReportConversionResponse struct {
 	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
 	// The time when the conversion was recorded.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,proto3" json:"created_at,omitempty"`
-	// Whether the conversion is attributed to a participant. This does not imply a
-	// commission.
+	// Whether the conversion is attributed to a participant. Not every attributed
+	// conversion earns a commission.
 	Attributed bool `protobuf:"varint,9,opt,name=attributed,proto3" json:"attributed,omitempty"`
 	// How the conversion was attributed, or why not.
 	Attribution *ConversionAttribution `protobuf:"bytes,10,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// The commission that the participant earns. Null if there is none; then
+	// The commission that the participant earns. Null if there is none. In this case,
 	// `attribution.reason_code` gives the reason.
 	Commission *ConversionCommission `protobuf:"bytes,11,opt,name=commission,proto3" json:"commission,omitempty"`
 	// The result of the fraud rules.
@@ -722,7 +722,7 @@ type ConversionAttribution struct {
 	PromoCode *string `protobuf:"bytes,5,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
 	// The programme of the participant. Null if the conversion is not attributed.
 	ProgramId *string `protobuf:"bytes,6,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
-	// The participant who gets the credit. Null if the conversion is not attributed.
+	// The participant to whom the conversion is attributed. Null if there is none.
 	ParticipantId *string `protobuf:"bytes,7,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
 	// The time when the collector received the click that decided. The attribution window
 	// begins at this time. Null if no click decided.
@@ -1834,12 +1834,12 @@ type ConversionListItem struct {
 	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
 	// The time when the conversion was recorded.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=created_at,proto3" json:"created_at,omitempty"`
-	// Whether the conversion is attributed to a participant. This does not imply a
-	// commission.
+	// Whether the conversion is attributed to a participant. Not every attributed
+	// conversion earns a commission.
 	Attributed bool `protobuf:"varint,17,opt,name=attributed,proto3" json:"attributed,omitempty"`
 	// How the conversion was attributed, or why not.
 	Attribution *ConversionAttribution `protobuf:"bytes,18,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// The commission that the participant earns. Null if there is none; then
+	// The commission that the participant earns. Null if there is none. In this case,
 	// `attribution.reason_code` gives the reason.
 	Commission *ConversionCommission `protobuf:"bytes,19,opt,name=commission,proto3" json:"commission,omitempty"`
 	// The result of the fraud rules.
@@ -1848,7 +1848,7 @@ type ConversionListItem struct {
 	FraudScore int32 `protobuf:"varint,21,opt,name=fraud_score,proto3" json:"fraud_score,omitempty"`
 	// The programme of the participant. Null if the conversion is not attributed.
 	ProgramId *string `protobuf:"bytes,22,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
-	// The participant who gets the credit. Null if the conversion is not attributed.
+	// The participant to whom the conversion is attributed. Null if there is none.
 	ParticipantId *string `protobuf:"bytes,23,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
 	// The link of the click that attributed the conversion. Null if no click did.
 	LinkId *string `protobuf:"bytes,24,opt,name=link_id,proto3,oneof" json:"link_id,omitempty"`
@@ -2116,8 +2116,8 @@ func (x *ConversionListItem) GetSubId() string {
 	return ""
 }
 
-// Conversion is the full record of a conversion. It has the fields of
-// ConversionListItem, with the same numbers, and some more.
+// Conversion is the full record of a conversion. It has the fields of ConversionListItem,
+// with the same field numbers, and further fields.
 type Conversion struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2148,12 +2148,12 @@ type Conversion struct {
 	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
 	// The time when the conversion was recorded.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=created_at,proto3" json:"created_at,omitempty"`
-	// Whether the conversion is attributed to a participant. This does not imply a
-	// commission.
+	// Whether the conversion is attributed to a participant. Not every attributed
+	// conversion earns a commission.
 	Attributed bool `protobuf:"varint,17,opt,name=attributed,proto3" json:"attributed,omitempty"`
 	// How the conversion was attributed, or why not.
 	Attribution *ConversionAttribution `protobuf:"bytes,18,opt,name=attribution,proto3" json:"attribution,omitempty"`
-	// The commission that the participant earns. Null if there is none; then
+	// The commission that the participant earns. Null if there is none. In this case,
 	// `attribution.reason_code` gives the reason.
 	Commission *ConversionCommission `protobuf:"bytes,19,opt,name=commission,proto3" json:"commission,omitempty"`
 	// The result of the fraud rules.
@@ -2162,7 +2162,7 @@ type Conversion struct {
 	FraudScore int32 `protobuf:"varint,21,opt,name=fraud_score,proto3" json:"fraud_score,omitempty"`
 	// The programme of the participant. Null if the conversion is not attributed.
 	ProgramId *string `protobuf:"bytes,22,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
-	// The participant who gets the credit. Null if the conversion is not attributed.
+	// The participant to whom the conversion is attributed. Null if there is none.
 	ParticipantId *string `protobuf:"bytes,23,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
 	// The link of the click that attributed the conversion. Null if no click did.
 	LinkId *string `protobuf:"bytes,24,opt,name=link_id,proto3,oneof" json:"link_id,omitempty"`

@@ -186,9 +186,9 @@ type PutFraudPolicyRequest struct {
 	Policy FraudPolicy `protobuf:"varint,2,opt,name=policy,proto3,enum=affiliate.v1.FraudPolicy" json:"policy,omitempty"`
 	// The names of rules that will not run.
 	DisabledRules []string `protobuf:"bytes,3,rep,name=disabled_rules,json=disabledRules,proto3" json:"disabled_rules,omitempty"`
-	// Clicks from these countries make the rule `blocked_country` fire. ISO 3166-1
-	// alpha-2 codes in upper case. The country of a click is known only if the collectors
-	// have a country file and the visitor has not denied consent.
+	// Clicks from these countries make the rule `blocked_country` fire. ISO 3166-1 alpha-2
+	// codes in upper case. The country of a click is known only if the collectors have a
+	// file that maps IP addresses to countries, and the visitor has not denied consent.
 	BlockedCountries []string `protobuf:"bytes,4,rep,name=blocked_countries,json=blockedCountries,proto3" json:"blocked_countries,omitempty"`
 	// The domains of coupon sites, which the rule `no_click_signals` uses.
 	CouponSites []string `protobuf:"bytes,5,rep,name=coupon_sites,json=couponSites,proto3" json:"coupon_sites,omitempty"`

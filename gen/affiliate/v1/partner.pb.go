@@ -1797,8 +1797,8 @@ func (x *SetPayoutMethodRequest) GetAccountHolder() string {
 type PayoutMethodDetails struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Method PayoutMethod           `protobuf:"varint,1,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
-	// A masked form of the account: an address such as `p***@example.com`, or the last
-	// four characters of an account number. Null if the method has no account.
+	// A masked form of the account: an e-mail address such as `p***@example.com`, or the
+	// last four characters of an account number. Null if the method has no account.
 	AccountHint   *string                `protobuf:"bytes,2,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields protoimpl.UnknownFields

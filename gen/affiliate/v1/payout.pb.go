@@ -1897,7 +1897,7 @@ func (x *Payout) GetUpdatedAt() *timestamppb.Timestamp {
 }
 
 // PayoutDetail is a payout with its commissions. It has the fields of Payout, with the
-// same numbers, and some more.
+// same field numbers, and further fields.
 type PayoutDetail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1939,8 +1939,8 @@ type PayoutDetail struct {
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// The commissions with their share of the payout, oldest first, at most 1,000.
 	Commissions []*PayoutCommission `protobuf:"bytes,50,rep,name=commissions,proto3" json:"commissions,omitempty"`
-	// A masked form of the account: an address such as `p***@example.com`, or the last
-	// four characters of an account number. Null if the method has no account.
+	// A masked form of the account: an e-mail address such as `p***@example.com`, or the
+	// last four characters of an account number. Null if the method has no account.
 	AccountHint   *string `protobuf:"bytes,51,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -149,7 +149,7 @@ const (
 	// The last attempt failed, and another attempt is scheduled.
 	DeliveryStatus_DELIVERY_STATUS_FAILED DeliveryStatus = 3
 	// No further attempt is scheduled: all attempts failed, the endpoint responded with
-	// 410, or its address is not allowed.
+	// 410, or its IP address is not allowed.
 	DeliveryStatus_DELIVERY_STATUS_DEAD_LETTERED DeliveryStatus = 4
 	// The endpoint was disabled or deleted while the delivery was waiting.
 	DeliveryStatus_DELIVERY_STATUS_CANCELED DeliveryStatus = 5
@@ -208,8 +208,8 @@ type Webhook struct {
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Url         string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	Description *string                `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// The events that the endpoint receives: event names, `noun.*` for all events of a
-	// noun, or `*` for all events.
+	// The events that the endpoint receives: event names, patterns such as `commission.*`
+	// for all events about commissions, or `*` for all events.
 	Subscriptions []string `protobuf:"bytes,4,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
 	// Whether the endpoint receives events.
 	Active bool `protobuf:"varint,5,opt,name=active,proto3" json:"active,omitempty"`
@@ -350,8 +350,8 @@ type CreatedWebhook struct {
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Url         string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	Description *string                `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// The events that the endpoint receives: event names, `noun.*` for all events of a
-	// noun, or `*` for all events.
+	// The events that the endpoint receives: event names, patterns such as `commission.*`
+	// for all events about commissions, or `*` for all events.
 	Subscriptions []string `protobuf:"bytes,4,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
 	// Whether the endpoint receives events.
 	Active bool `protobuf:"varint,5,opt,name=active,proto3" json:"active,omitempty"`
@@ -627,8 +627,9 @@ type CreateWebhookRequest struct {
 	// 443, or 1024 or higher. User information, fragments and unusual spellings of IP
 	// addresses are not accepted. The host must resolve to public addresses only.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// The events that the endpoint receives, 1 to 50: event names, `noun.*` for all
-	// events of a noun, or `*` for all events. Duplicates are removed.
+	// The events that the endpoint receives, 1 to 50: event names, patterns such as
+	// `commission.*` for all events about commissions, or `*` for all events. Duplicates
+	// are removed.
 	Subscriptions []string `protobuf:"bytes,2,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
 	// A description, at most 200 characters.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
@@ -755,8 +756,9 @@ type UpdateWebhookRequest struct {
 	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
 	// fields to change.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// The events that the endpoint receives, 1 to 50: event names, `noun.*` for all
-	// events of a noun, or `*` for all events. Duplicates are removed.
+	// The events that the endpoint receives, 1 to 50: event names, patterns such as
+	// `commission.*` for all events about commissions, or `*` for all events. Duplicates
+	// are removed.
 	Subscriptions []string `protobuf:"bytes,3,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
 	// False disables the endpoint, true enables it.
 	Active *bool `protobuf:"varint,4,opt,name=active,proto3,oneof" json:"active,omitempty"`
@@ -1849,7 +1851,7 @@ func (*ListEventTypesRequest) Descriptor() ([]byte, []int) {
 type ListEventTypesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*EventTypeInfo       `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// The number of events.
+	// The number of event types.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The page that was returned.
 	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
@@ -1917,12 +1919,12 @@ func (x *ListEventTypesResponse) GetLimit() int32 {
 	return 0
 }
 
-// EventTypeInfo describes an event.
+// EventTypeInfo describes an event type.
 type EventTypeInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the event, for example `commission.created`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// A sentence that says when the event is sent.
+	// A sentence that says when events of this type are sent.
 	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

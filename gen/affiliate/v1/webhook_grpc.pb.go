@@ -60,7 +60,7 @@ type WebhookServiceClient interface {
 	CreateWebhook(ctx context.Context, in *CreateWebhookRequest, opts ...grpc.CallOption) (*CreatedWebhook, error)
 	// GetWebhook returns one endpoint, without its signing secret.
 	GetWebhook(ctx context.Context, in *GetWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
-	// ListEventTypes returns the events that endpoints can subscribe to.
+	// ListEventTypes returns the event types that endpoints can subscribe to.
 	ListEventTypes(ctx context.Context, in *ListEventTypesRequest, opts ...grpc.CallOption) (*ListEventTypesResponse, error)
 	// UpdateWebhook changes the given fields of an endpoint. The URL cannot be changed.
 	// If the endpoint is disabled, its waiting deliveries are canceled. If it is enabled
@@ -250,7 +250,7 @@ type WebhookServiceServer interface {
 	CreateWebhook(context.Context, *CreateWebhookRequest) (*CreatedWebhook, error)
 	// GetWebhook returns one endpoint, without its signing secret.
 	GetWebhook(context.Context, *GetWebhookRequest) (*Webhook, error)
-	// ListEventTypes returns the events that endpoints can subscribe to.
+	// ListEventTypes returns the event types that endpoints can subscribe to.
 	ListEventTypes(context.Context, *ListEventTypesRequest) (*ListEventTypesResponse, error)
 	// UpdateWebhook changes the given fields of an endpoint. The URL cannot be changed.
 	// If the endpoint is disabled, its waiting deliveries are canceled. If it is enabled

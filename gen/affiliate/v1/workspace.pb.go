@@ -158,8 +158,8 @@ type Workspace struct {
 	// The policy for clicks from other origins: `observe` records and marks them,
 	// `enforce` rejects them.
 	OriginPolicy OriginPolicy `protobuf:"varint,7,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
-	// The address that receives all e-mail of test mode. If it is null, e-mail of test
-	// mode is not sent. The address is masked for viewers.
+	// The e-mail address to which all e-mail of test mode is sent. If it is null, e-mail of
+	// test mode is not sent. The address is masked for viewers.
 	TestMailRedirect *string                `protobuf:"bytes,8,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -312,7 +312,7 @@ type UpdateWorkspaceRequest struct {
 	// The policy for clicks from other origins: `observe` or `enforce`. With `enforce`,
 	// `allowedOrigins` must not be empty. Null sets `observe`.
 	OriginPolicy OriginPolicy `protobuf:"varint,6,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
-	// The address that receives all e-mail of test mode.
+	// The e-mail address to which all e-mail of test mode is sent.
 	TestMailRedirect *string `protobuf:"bytes,7,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1246,7 +1246,7 @@ type AuditEntry struct {
 	Before *structpb.Struct `protobuf:"bytes,8,opt,name=before,proto3" json:"before,omitempty"`
 	// The changed fields with their new values. Null if the record was deleted.
 	After *structpb.Struct `protobuf:"bytes,9,opt,name=after,proto3" json:"after,omitempty"`
-	// The network of the client's address, /24 for IPv4 and /48 for IPv6. Null for
+	// The network of the client's IP address, /24 for IPv4 and /48 for IPv6. Null for
 	// `system`.
 	IpPrefix *string `protobuf:"bytes,10,opt,name=ip_prefix,json=ipPrefix,proto3,oneof" json:"ip_prefix,omitempty"`
 	// The id of the request that made the change. Null if no request did.
@@ -1379,8 +1379,8 @@ type ListAuditLogRequest struct {
 	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	// Only changes by this actor: the id of a user, the id of a key, or `system`.
 	Actor *string `protobuf:"bytes,3,opt,name=actor,proto3,oneof" json:"actor,omitempty"`
-	// Only changes of this kind: a whole action (`program.update`), or all actions of a
-	// noun (`program.*`).
+	// Only changes of this kind: a whole action (`program.update`), or all actions on one
+	// kind of record (`program.*`).
 	Action *string `protobuf:"bytes,4,opt,name=action,proto3,oneof" json:"action,omitempty"`
 	// Only changes of this kind of record, for example `program`.
 	ResourceType *string `protobuf:"bytes,5,opt,name=resource_type,json=resourceType,proto3,oneof" json:"resource_type,omitempty"`
@@ -1568,8 +1568,8 @@ type ExportAuditLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only changes by this actor: the id of a user, the id of a key, or `system`.
 	Actor *string `protobuf:"bytes,1,opt,name=actor,proto3,oneof" json:"actor,omitempty"`
-	// Only changes of this kind: a whole action (`program.update`), or all actions of a
-	// noun (`program.*`).
+	// Only changes of this kind: a whole action (`program.update`), or all actions on one
+	// kind of record (`program.*`).
 	Action *string `protobuf:"bytes,2,opt,name=action,proto3,oneof" json:"action,omitempty"`
 	// Only changes of this kind of record, for example `program`.
 	ResourceType *string `protobuf:"bytes,3,opt,name=resource_type,json=resourceType,proto3,oneof" json:"resource_type,omitempty"`

@@ -92,7 +92,8 @@ type WorkspaceServiceClient interface {
 	//
 	// Errors:
 	//   - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
-	//   - FORBIDDEN: an admin invites a person as owner, or replaces such an invitation.
+	//   - FORBIDDEN: an admin invites a person as owner, or replaces an invitation to the
+	//     role owner.
 	CreateInvite(ctx context.Context, in *CreateInviteRequest, opts ...grpc.CallOption) (*CreatedInvite, error)
 	// RevokeInvite ends an invitation. Its token stops working.
 	//
@@ -352,7 +353,8 @@ type WorkspaceServiceServer interface {
 	//
 	// Errors:
 	//   - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
-	//   - FORBIDDEN: an admin invites a person as owner, or replaces such an invitation.
+	//   - FORBIDDEN: an admin invites a person as owner, or replaces an invitation to the
+	//     role owner.
 	CreateInvite(context.Context, *CreateInviteRequest) (*CreatedInvite, error)
 	// RevokeInvite ends an invitation. Its token stops working.
 	//

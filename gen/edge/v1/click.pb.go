@@ -182,12 +182,12 @@ type Click struct {
 	// The programme's attribution window at the time of the click, in days. 0 if the edge
 	// could not resolve the referral code.
 	AttributionWindowDays int32 `protobuf:"varint,27,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
-	// Whether the page's origin is not in the workspace's list. It can be true only if
-	// the workspace has the origin policy `observe`, because otherwise the edge rejects
-	// the click.
+	// Whether the page's origin is not in the workspace's list of allowed origins. It can
+	// be true only if the workspace has the origin policy `observe`, because otherwise the
+	// edge rejects the click.
 	ForeignOrigin bool `protobuf:"varint,28,opt,name=foreign_origin,json=foreignOrigin,proto3" json:"foreign_origin,omitempty"`
-	// The ISO 3166-1 alpha-2 code of the country, according to the edge's country file.
-	// Empty if it is not known or consent was denied.
+	// The ISO 3166-1 alpha-2 code of the country, according to the edge's country file,
+	// which maps IP addresses to countries. Empty if it is not known or consent was denied.
 	Country string `protobuf:"bytes,29,opt,name=country,proto3" json:"country,omitempty"`
 	// The part of the ISO 3166-2 code after the dash. Empty if it is not known or consent
 	// was denied.
