@@ -130,9 +130,9 @@ func (g *callGrouper[T]) nextGroup() []*call[T] {
 const maxParallelSingles = 8
 
 // runGroup processes a group. If the group fails without having changed anything, each
-// call is repeated on its own in the background, while the next group starts. A call
-// that cannot succeed, or that waits for a lock, therefore does not delay other calls.
-// Calls are not repeated if the database could not be reached.
+// call is repeated on its own in the background, while the next group starts. A call that
+// cannot succeed, or that waits for a lock, therefore does not delay other calls. Calls
+// are not repeated if no connection could be opened or if the time of the group was over.
 func (g *callGrouper[T]) runGroup(group []*call[T]) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
@@ -177,8 +177,8 @@ func (g *callGrouper[T]) runWork(ctx context.Context, pool *pgxpool.Pool, group 
 	return g.work(ctx, pool, group)
 }
 
-// reachedDatabase reports whether an error came from the database, rather than from the
-// connection or a timeout.
+// reachedDatabase reports whether the work got as far as the database. It returns false
+// if no connection could be opened or if a timeout ended the work.
 func reachedDatabase(err error) bool {
 	var connectErr *pgconn.ConnectError
 	return !errors.As(err, &connectErr) && !pgconn.Timeout(err)
@@ -195,9 +195,9 @@ const (
 // field for the result.
 type Lookups[T comparable] struct{ grouper callGrouper[T] }
 
-// NewLookups returns Lookups that call read for each group. read stores the result in
-// each look-up of the group and must have no other effect. It runs for one group at a
-// time.
+// NewLookups returns Lookups that call the function read for each group. read stores the
+// result in each look-up of the group and must have no other effect. It runs for one
+// group at a time.
 func NewLookups[T comparable](db *DB, read func(ctx context.Context, pool *pgxpool.Pool, group []T) error) *Lookups[T] {
 	return &Lookups[T]{callGrouper[T]{
 		maxCalls: maxLookups, maxGroups: 1, timeout: lookupTimeout, groupPool: db.groups, singlePool: db.pool,
@@ -207,7 +207,7 @@ func NewLookups[T comparable](db *DB, read func(ctx context.Context, pool *pgxpo
 	}}
 }
 
-// Do returns when the look-up has its result, or when the context ends. If the database
-// cannot be reached, all look-ups of the group fail. After any other error, each look-up
-// of the group is repeated on its own.
+// Do returns when the look-up has its result, or when the context ends. If no connection
+// can be opened or the time of the group is over, all look-ups of the group fail. After
+// any other error, each look-up of the group is repeated on its own.
 func (l *Lookups[T]) Do(ctx context.Context, lookup T) error { return l.grouper.do(ctx, lookup) }

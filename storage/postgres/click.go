@@ -95,11 +95,11 @@ func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []af
 	return s.enqueueAwaited(ctx, tx, clicks)
 }
 
-// pgUUID converts without going through text. The zero UUID becomes null.
+// pgUUID converts a UUID without formatting it as text. The zero UUID becomes null.
 func pgUUID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: u != uuid.Nil} }
 
-// mergeClicks stores the clicks that are not in the table yet. It returns the clicks
-// that it stored, but reads only the columns that the counts need.
+// mergeClicks stores the clicks that are not in the table yet. It returns the clicks that
+// it stored. They contain only the fields that the counts need.
 func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affiliate.Click, error) {
 	const stage = `create temporary table clicks_incoming (like clicks) on commit drop`
 	if _, err := tx.Exec(ctx, stage); err != nil {
@@ -196,7 +196,7 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 // uuids returns an empty slice with capacity for one UUID per key of m.
 func uuids[K comparable, V any](m map[K]V) []pgtype.UUID { return make([]pgtype.UUID, 0, len(m)) }
 
-// enqueueAwaited enqueues a job for each of these clicks that a conversion waits for.
+// enqueueAwaited enqueues a job for each of the given clicks that a conversion waits for.
 // It searches the index of awaited_clicks once per click.
 func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.Click) error {
 	const awaited = `
@@ -223,10 +223,9 @@ func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.C
 	return tx.Enqueue(ctx, jobs...)
 }
 
-// ResolveClicks finds the link of each click by the click's public key and referral
-// code. It returns one result per source, in the order of the sources. Unlike all other
-// statements about clicks, this statement does not filter by workspace and mode,
-// because the keys determine them.
+// ResolveClicks finds the link of each click by the click's public API key and referral
+// code. It returns one result per source, in the order of the sources. The statement has
+// no condition on workspace and mode, because the API keys determine them.
 func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSource) ([]affiliate.ClickResolution, error) {
 	const resolve = `
 		select k.workspace_id, k.mode, p.id, r.participant_id, l.id, p.attribution_window_days

@@ -208,9 +208,9 @@ func collectClicks(rows pgx.Rows, lookups []*clickLookup) error {
 	return err
 }
 
-// FindEarner returns the earner of a click that is not in the table yet: the same value
-// that FindClick returns for a stored click of the participant. It returns nil if the
-// programme has no such participant.
+// FindEarner returns the earner of a click that is not in the table yet. It is the same
+// earner that FindClick returns for a stored click of the participant. It returns nil if
+// the programme has no such participant.
 func (s *Store) FindEarner(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*affiliate.Earner, error) {
 	const find = `
 		select ` + earnerColumns + `

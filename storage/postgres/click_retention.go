@@ -83,11 +83,12 @@ type purgePosition struct {
 	N           int64 // rows in the batch
 }
 
-// PurgeClicks removes the visitor data (the hashes of the address and of the user agent,
-// and the address prefix) from all clicks before the given time. It processes the days in
-// order, oldest first, in batches of retentionBatch clicks. Each batch is a transaction.
-// PurgeClicks calls mayContinue before each batch and stops when the result is false. It
-// returns the number of purged clicks. It is safe to repeat the call.
+// PurgeClicks removes the visitor data (the hashes of the IP address and of the user
+// agent, and the prefix of the IP address) from all clicks before the given time. It
+// processes the days in order, oldest first, in batches of retentionBatch clicks. Each
+// batch is a transaction. PurgeClicks calls mayContinue before each batch and stops when
+// the result is false. It returns the number of purged clicks. It is safe to repeat the
+// call.
 //
 // PurgeClicks finds clicks by their address hash. A click has an address prefix only if
 // it has an address hash. A click whose address could not be parsed has only the user

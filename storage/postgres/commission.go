@@ -141,8 +141,8 @@ func (s *Store) Commission(
 	return commissionDetail(ctx, s.pool, scope, program, id)
 }
 
-// commissionDetail reads a commission and its history in a single statement, so that
-// both show the same instant.
+// commissionDetail reads a commission and its history in a single statement, so that both
+// come from the same snapshot.
 func commissionDetail(
 	ctx context.Context, q Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.CommissionDetail, error) {

@@ -19,7 +19,7 @@ import (
 // the statement reads all rows that match the filter. The total is a sum of counters.
 //
 // A search finds its rows through its own indexes (migration 0003). Its cost grows with
-// the number of matches. Its total stops at affiliate.MaxSearchTotal.
+// the number of matches. It counts at most affiliate.MaxSearchTotal + 1 matches.
 //
 // A page and its total are read in one snapshot.
 
@@ -92,10 +92,10 @@ func listCommissions(
 
 // startOfPage returns the number of rows that match the filter. It also returns a
 // narrowed filter and an offset: the page starts at this offset in the list of the
-// narrowed filter. If the list is ordered by creation, the list of the narrowed filter
-// starts with the day on which the page starts. Postgres therefore skips only rows of
-// this day. In any other case, the filter is not narrowed, and the offset is the offset
-// of the page.
+// narrowed filter. If the list is ordered by creation, has no condition on the
+// participant, and the page is not the first, the list of the narrowed filter starts with
+// the day on which the page starts. Postgres therefore skips only rows of this day. In
+// any other case, the filter is not narrowed, and the offset is the offset of the page.
 func startOfPage(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (narrowed affiliate.CommissionFilter, offset, total int64, err error) {
@@ -148,7 +148,7 @@ func searchCommissions(
 		return nil, 0, err
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so its end is the total.
+		// This is the last page, so the position of its last row is the total.
 		return items, page.Offset() + n, nil
 	}
 	total, err := countFound(ctx, tx, where)

@@ -44,8 +44,9 @@ func remaining(batch []*pendingReport) []*pendingReport {
 
 // recordBatch decides about conversions and stores them with their decisions,
 // commissions, events and everything else that follows. It uses one transaction. The
-// number of round trips does not depend on the number of conversions. No two reports of
-// a batch may have the same exclusive key (exclusiveKeys).
+// number of round trips does not depend on the number of conversions, except that a
+// conversion whose refund arrived first needs one more. No two reports of a batch may
+// have the same exclusive key (exclusiveKeys).
 //
 // If a report is refused, only this report fails; the others are recorded. An error
 // that recordBatch returns applies to the whole batch. If committing is false, nothing

@@ -12,12 +12,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of conversions, newest first. For each condition of a filter there is an index
-// that starts with the column of the condition and then has the order of the list. If a
-// filter has several conditions, Postgres uses the index of one of them. It skips the
-// rows before the page in the index, without reading the table. It then reads the rows of
-// the page by their primary keys. The total is counted in the same index and stops at
-// affiliate.MaxTotal.
+// Lists of conversions, newest first. For each condition of a filter, except the time,
+// there is an index on the column of the condition that also has the order of the list.
+// If a filter has several conditions, Postgres uses the index of one of them. It skips
+// the rows before the page in the index, without reading the table. It then reads the
+// rows of the page by their primary keys. The total is counted in the same index and
+// stops at affiliate.MaxTotal.
 //
 // A page and its total are read by two statements. A conversion that is recorded
 // between them is missing from the page but included in the total.
@@ -25,14 +25,14 @@ const (
 	whereConversions = `
 		from conversions c
 		where c.workspace_id = @workspace and c.mode = @mode`
-	conversionsFrom       = ` and c.created_at >= @from`
-	conversionsBefore     = ` and c.created_at < @before`
-	conversionsAttributed = ` and c.attributed = @attributed`
-	conversionsOfEvent    = ` and c.event_type = @event`
-	conversionsByExternal = ` and c.external_transaction_id = @external`
-	conversionsOfProgram  = ` and c.program_id = @program`
-	conversionsOfPartner  = ` and c.participant_id = @participant`
-	newestConversions     = `
+	conversionsFrom          = ` and c.created_at >= @from`
+	conversionsBefore        = ` and c.created_at < @before`
+	conversionsAttributed    = ` and c.attributed = @attributed`
+	conversionsOfEvent       = ` and c.event_type = @event`
+	conversionsByExternal    = ` and c.external_transaction_id = @external`
+	conversionsOfProgram     = ` and c.program_id = @program`
+	conversionsOfParticipant = ` and c.participant_id = @participant`
+	newestConversions        = `
 		order by c.created_at desc, c.id desc
 		limit @limit offset @offset`
 )
@@ -74,7 +74,7 @@ func conversionListSQL(filter affiliate.ConversionFilter) (page, count string) {
 		{filter.EventType != "", conversionsOfEvent},
 		{filter.ExternalTransactionID != "", conversionsByExternal},
 		{filter.Program != nil, conversionsOfProgram},
-		{filter.Participant != nil, conversionsOfPartner},
+		{filter.Participant != nil, conversionsOfParticipant},
 	} {
 		if term.given {
 			where.WriteString(term.sql)
@@ -110,7 +110,7 @@ func (s *Store) Conversions(
 		return nil, 0, fmt.Errorf("read conversions: %w", err)
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so its end is the total.
+		// This is the last page, so the position of its last row is the total.
 		return items, page.Offset() + n, nil
 	}
 	var total int64

@@ -11,9 +11,9 @@ import (
 )
 
 // insertConversions inserts the conversions whose external id does not exist yet and
-// returns their ids. Only this statement can exclude duplicates. If several
-// transactions insert the same external id at the same time, exactly one of them
-// succeeds.
+// returns their ids. Earlier checks find most duplicates, but only this statement finds
+// all. If several transactions insert the same external id at the same time, exactly one
+// of them succeeds.
 var insertConversions = rowsOf[newConversionRow](`
 	insert into conversions (%[1]s)
 	values %[2]s

@@ -26,9 +26,9 @@ type newCustomerRow struct {
 	CreatedAt   time.Time             `db:"created_at"`
 }
 
-// queueCustomers queues the statements that lock the customers of conversions, in a
+// queueCustomerLocks queues the statements that lock the customers of conversions, in a
 // fixed order.
-func queueCustomers(batch *pgx.Batch, all []*signals) {
+func queueCustomerLocks(batch *pgx.Batch, all []*signals) {
 	withCustomer := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.CustomerRef == nil })
 	slices.SortFunc(withCustomer, func(a, b *signals) int {
 		return cmp.Or(a.conversion.Scope.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.CustomerRef, *b.conversion.CustomerRef))
@@ -68,9 +68,9 @@ const findPayments = `
 	from customer_payments
 	where workspace_id = $1 and mode = $2 and ref = $3`
 
-// queueCustomer queues the statements that read the binding and the payments of a locked
+// queueCustomerReads queues the statements that read the binding and the payments of a locked
 // customer. The result is filled in when the batch is sent.
-func queueCustomer(batch *pgx.Batch, scope affiliate.Scope, ref string) *affiliate.FoundCustomer {
+func queueCustomerReads(batch *pgx.Batch, scope affiliate.Scope, ref string) *affiliate.FoundCustomer {
 	found := &affiliate.FoundCustomer{}
 	batch.Queue(findBinding, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
 		type bindingRow struct {
@@ -105,10 +105,10 @@ func queueBinding(batch *pgx.Batch, c affiliate.Conversion, binding affiliate.Bi
 		binding.BoundAt, binding.SignalAt, binding.WindowEndsAt)
 }
 
-// paymentsBefore counts the payments that a customer had made to each programme before
-// a conversion. It is used when a conversion is decided again. The number of the
-// conversion's own payment then does not depend on how the conversion was attributed
-// before.
+// paymentsBefore counts the payments that a customer had made to each programme before a
+// conversion. It is used when a conversion is decided again. The position of the
+// conversion's own payment among these payments (its recurring_index) then does not
+// depend on how the conversion was attributed before.
 const paymentsBefore = `
 	select program_id, count(*)::integer as count, min(occurred_at) as first_at
 	from conversions

@@ -6,9 +6,11 @@
 // Accounts and webhooks have their own sub-packages with their SQL, row mapping and
 // locking. Store holds the other aggregates.
 //
-// Guarantees: every statement on a workspace's rows filters by workspace and mode. A
-// refused call returns an *affiliate.Error, and any other failure is returned
-// unchanged. Events, jobs and audit records commit together with the change that causes
+// Guarantees: a statement for one workspace filters by the workspace, and by the mode
+// unless another condition determines the mode. Statements for partners, for look-ups by
+// a key, and for periodic jobs can cover all workspaces. A refused call returns an
+// *affiliate.Error. Any other failure is returned as the error of the driver, possibly
+// wrapped. Events, jobs and audit records commit together with the change that causes
 // them.
 //
 // If the connection is lost during COMMIT, it is unknown whether the transaction has
@@ -131,8 +133,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 // connect creates a pool whose connections have the given settings in addition to the
-// common ones. It opens no connection; the pool does this when it runs the first
-// statement.
+// settings that all pools share. It opens no connection; the pool does this when it runs
+// the first statement.
 func connect(ctx context.Context, url string, conns int32, settings map[string]string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -187,11 +189,11 @@ func (db *DB) Pool() *pgxpool.Pool { return db.pool }
 // transaction.
 func (db *DB) SendingPool() *pgxpool.Pool { return db.sender }
 
-// OnDeliveries registers a callback that runs after each commit. Its argument contains
-// the endpoints for which the transaction has created deliveries. The callback must not
-// block. It does not run for commits of other processes, so the webhook sender also
-// searches for new deliveries periodically. The callback must be set before the first
-// transaction.
+// OnDeliveries registers a callback that runs after each commit of a transaction that has
+// created deliveries or made them due. Its argument contains the endpoints of these
+// deliveries. The callback must not block. It does not run for commits of other
+// processes, so the webhook sender also searches for new deliveries periodically. The
+// callback must be set before the first transaction.
 func (db *DB) OnDeliveries(callback func([]affiliate.EndpointKey)) { db.onDeliveries = callback }
 
 // OnDirectoryChange registers a callback that runs after each commit that enqueued a

@@ -40,8 +40,8 @@ type decisionRow struct {
 	CustomerRef   *string
 }
 
-// storedTrace is a decision's trace. It also keeps the commission rules in the trace
-// exactly as they were stored, as JSON.
+// storedTrace is a decision's trace. It also keeps the JSON of the commission rules
+// exactly as it was stored in the trace.
 type storedTrace struct {
 	affiliate.Trace
 	ruleJSON json.RawMessage
@@ -121,7 +121,7 @@ func (s *Store) Decisions(
 		return nil, 0, fmt.Errorf("read decisions: %w", err)
 	}
 	if n := int64(len(decisions)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so its end is the total.
+		// This is the last page, so the position of its last row is the total.
 		return decisions, page.Offset() + n, nil
 	}
 	var total int64
@@ -163,9 +163,9 @@ func decisionConditions(scope affiliate.Scope, filter affiliate.DecisionFilter) 
 	return where
 }
 
-// decisionListSQL returns the statements for a page and for the total. After the
-// arguments of where, the first statement has two more: the size and the offset of the
-// page.
+// decisionListSQL returns the statements for a page and for the total. The arguments of
+// the first statement are those of where, then the size and the offset of the page. The
+// second statement has only those of where.
 func decisionListSQL(where conditions) (page, count string) {
 	const newest = ` order by d.decided_at desc, d.id desc`
 	page = `select ` + decisionColumns + ` from (

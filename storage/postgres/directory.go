@@ -8,10 +8,11 @@ import (
 )
 
 // These statements read the contents of the edge directory (package directory) from the
-// database. The statements of a rebuild read all workspaces and both modes, because all
-// workspaces and modes share one directory. The statements of a job read the part of one
-// workspace, programme or participant. They need no condition on the mode, because a
-// programme and a participant have only one mode.
+// database. All workspaces and both modes share one directory. When the whole directory
+// is rebuilt, the statements therefore read all workspaces and both modes. A job that
+// updates a part of the directory reads the keys or codes of one workspace, programme or
+// participant. Its statements need no condition on the mode: the keys of both modes are
+// read, and a programme or a participant has only one mode.
 
 // DirectoryVersion returns the next version number for writes to the edge directory.
 // The caller must get the number before it reads the data for the write. Otherwise
@@ -22,8 +23,8 @@ func (s *Store) DirectoryVersion(ctx context.Context) (int64, error) {
 	return version, err
 }
 
-// The subquery selects a page of keys first. Only these keys are joined with their
-// workspaces.
+// These two parts of a statement enclose a subquery that selects a page of keys. Only the
+// keys of the page are joined with their workspaces.
 const (
 	selectDirectoryKeys = `
 		select k.workspace_id, k.id, k.mode, k.name, k.public_text, k.prefix, k.last4, k.created_at, k.expires_at, k.revoked_at,
@@ -67,7 +68,7 @@ const publicKeysAfter = selectDirectoryKeys + `
 
 // PublicKeysAfter returns at most limit public keys of the deployment, including revoked
 // and expired keys. The result is ordered by workspace and id and starts after the given
-// key. If this is the zero key, the result starts with the first key.
+// key. If the given key is the zero value, the result starts with the first key.
 func (s *Store) PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error) {
 	return s.directoryKeys(ctx, publicKeysAfter, after.Scope.Workspace, after.ID, limit)
 }
@@ -86,11 +87,11 @@ func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([
 	})
 }
 
-// The first part of the statement selects a page of codes, and only these codes are
-// joined with other tables. With plain joins, Postgres could join and sort all remaining
-// codes for a single page. The second part reads the newest promo code of each
-// participant that can still be used. It reads this promo code only once, even if the
-// page has several referral codes of the participant.
+// The CTE page selects a page of referral codes, and only these codes are joined with
+// other tables. Without the CTE, Postgres could join and sort all referral codes after
+// the start of the page. The CTE offers reads one promo code of each participant: of the
+// promo codes that can still be used, the newest. It reads this promo code only once,
+// even if the page has several referral codes of the participant.
 const (
 	selectReferralTargets = `
 		with page as materialized (
@@ -185,9 +186,10 @@ func stillAllowed(domains []string, destination string) bool {
 	return ok && affiliate.AllowedHost(domains, host)
 }
 
-// ParticipantReferralTargets returns all referral codes of one participant. A participant
-// has few codes, because each code belongs to one of the participant's links. The result
-// includes a promo code only if it can be used at the given time.
+// ParticipantReferralTargets returns all referral codes of one participant. The result
+// has no pages, because a participant has few codes: the codes of its links and the
+// earlier codes of its default link. The result includes a promo code only if it can be
+// used at the given time.
 func (s *Store) ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, at time.Time) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, participantReferralTargets, at, workspace, participant)
 }
@@ -195,9 +197,9 @@ func (s *Store) ParticipantReferralTargets(ctx context.Context, workspace affili
 const participantReferralTargets = selectReferralTargets + `
 			where workspace_id = $2 and participant_id = $3` + joinLinks
 
-// Because of the condition on the mode, Postgres can read the codes in the order of the
-// primary key. This is the better plan if the programme has most of the workspace's
-// codes.
+// The programme determines the mode. The statement still has a condition on the mode, so
+// that Postgres can read the codes in the order of the primary key, which contains the
+// mode. This plan is fast if most codes of the workspace belong to the programme.
 const programReferralTargets = selectReferralTargets + `
 			where workspace_id = $2 and program_id = $3 and code > $4
 				and mode = (select mode from programs where workspace_id = $2 and id = $3)
@@ -217,8 +219,8 @@ const referralTargetsAfter = selectReferralTargets + `
 			limit $5` + joinLinks
 
 // ReferralTargetsAfter returns at most limit referral codes of the deployment. The result
-// is ordered by workspace, mode and code and starts after the given target. If this is
-// the zero target, the result starts with the first code.
+// is ordered by workspace, mode and code and starts after the given target. If the given
+// target is the zero value, the result starts with the first code.
 func (s *Store) ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, at time.Time, limit int) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, referralTargetsAfter, at, after.Scope.Workspace, after.Scope.Mode, after.Code, limit)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// selectEventsOfSubject reads the next events that contain personal data of a
-// participant. It locks the rows in the order of their ids, so that two concurrent
-// redactions of the same participant do not deadlock.
+// selectEventsOfSubject reads events that contain personal data of a participant,
+// starting after the id @after. It locks the rows in the order of their ids, so that two
+// concurrent redactions of the same participant do not deadlock.
 const selectEventsOfSubject = `
 	select id, day, body from events
 	where workspace_id = @workspace and mode = @mode and subject_id = @subject and id > @after

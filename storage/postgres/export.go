@@ -33,7 +33,7 @@ type exports struct {
 	running map[affiliate.WorkspaceID]int
 }
 
-// enter reserves an export slot. It returns false if none is free.
+// enter reserves an export slot. It returns false if no slot is free.
 func (e *exports) enter(workspace affiliate.WorkspaceID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,8 +67,8 @@ func Export[T any](
 	return func(yield func(T, error) bool) {
 		tx, end, err := db.beginExport(ctx, workspace)
 		if err != nil {
-			var none T
-			yield(none, err)
+			var zero T
+			yield(zero, err)
 			return
 		}
 		defer end()
@@ -103,7 +103,7 @@ func (db *DB) beginExport(ctx context.Context, workspace affiliate.WorkspaceID) 
 // before the last row, the connection is closed.
 func exportRows[T any](ctx context.Context, tx pgx.Tx, convert pgx.RowToFunc[T], sql string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		var none T
+		var zero T
 		ctx, cancel := context.WithCancel(ctx)
 		rows, _ := tx.Query(ctx, sql, args...)
 		defer rows.Close()
@@ -111,7 +111,7 @@ func exportRows[T any](ctx context.Context, tx pgx.Tx, convert pgx.RowToFunc[T],
 		for rows.Next() {
 			row, err := convert(rows)
 			if err != nil {
-				yield(none, fmt.Errorf("export rows: %w", err))
+				yield(zero, fmt.Errorf("export rows: %w", err))
 				return
 			}
 			if !yield(row, nil) {
@@ -119,7 +119,7 @@ func exportRows[T any](ctx context.Context, tx pgx.Tx, convert pgx.RowToFunc[T],
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(none, fmt.Errorf("export rows: %w", err))
+			yield(zero, fmt.Errorf("export rows: %w", err))
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// insertFraudEvent stores a fraud event after its decision was stored. It inserts
-// nothing if another decision is in force.
+// insertFraudEvent stores a fraud event after its decision was stored. It inserts nothing
+// if the conversion has another decision in force by then.
 const insertFraudEvent = `
 	insert into fraud_events (
 		workspace_id, id, mode, program_id, participant_id, conversion_id, commission_id, score, signals, action, status, created_at)

@@ -70,10 +70,10 @@ const findFraudFacts = `
 		) as c
 	) as recent`
 
-// countFromAddress counts, for each given click, the clicks from the same address in the
-// hour before the given click. The time of a click is the time in its id. $6 is the start
-// of the earliest of these hours and $7 is the end of the latest. Postgres uses these
-// bounds to select the partitions.
+// countFromAddress counts, for each given click, the clicks from the same IP address in
+// the hour before the given click, including this click. The time of a click is the time
+// in its id. $6 is the start of the earliest of these hours and $7 is the end of the
+// latest. Postgres uses these bounds to select the partitions.
 const countFromAddress = `
 	select t.n, c.clicks
 	from unnest($1::integer[], $2::uuid[], $3::text[], $4::bytea[], $5::timestamptz[]) as t (n, workspace_id, mode, ip_hash, clicked_at)
@@ -88,8 +88,9 @@ const countFromAddress = `
 		) as c
 	) as c`
 
-// queueFraudFacts queues the statements that read facts about the candidates for the
-// fraud rules. It queues nothing if no candidate's programme has fraud rules.
+// queueFraudFacts queues the statements that read the facts that the fraud rules need
+// about the candidates. It queues nothing if the programmes of all candidates have fraud
+// rules disabled.
 func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 	var query fraudQuery
 	for n, s := range all {
@@ -103,26 +104,26 @@ func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 	queueClicksFromAddress(batch, all)
 }
 
-// fraudQuery has the arguments of findFraudFacts. The slices from n to emails have one
-// element per candidate. An element of n is the index of the candidate's conversion.
+// fraudQuery has the arguments of findFraudFacts. The slices from n to emailHashes have
+// one element per candidate. An element of n is the index of the candidate's conversion.
 type fraudQuery struct {
-	n                  []int
-	workspaces         []affiliate.WorkspaceID
-	modes              []affiliate.Mode
-	participants       []affiliate.ParticipantID
-	programs           []affiliate.ProgramID
-	partners           []affiliate.UserID
-	reported, occurred []time.Time
-	customers          []*string
-	emails             [][]byte
-	networks, devices  buyerOrigins
+	n                      []int
+	workspaces             []affiliate.WorkspaceID
+	modes                  []affiliate.Mode
+	participants           []affiliate.ParticipantID
+	programs               []affiliate.ProgramID
+	partners               []affiliate.UserID
+	reportedAt, occurredAt []time.Time
+	customerRefs           []*string
+	emailHashes            [][]byte
+	networks, devices      buyerOrigins
 }
 
 func (q *fraudQuery) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"n": q.n, "workspaces": q.workspaces, "modes": q.modes,
 		"participants": q.participants, "programs": q.programs, "partners": q.partners,
-		"reported_at": q.reported, "occurred_at": q.occurred, "customer_refs": q.customers, "email_hashes": q.emails,
+		"reported_at": q.reportedAt, "occurred_at": q.occurredAt, "customer_refs": q.customerRefs, "email_hashes": q.emailHashes,
 		"network_n": q.networks.n, "network_prefixes": q.networks.prefixes, "network_window": fraud.NetworkWindow,
 		"device_n": q.devices.n, "device_prefixes": q.devices.prefixes, "device_agents": q.devices.agents, "device_window": fraud.DeviceWindow,
 		"max_in_hour": fraud.MaxConversionsInHour, "max_recent": fraud.RecentConversions,
@@ -136,26 +137,27 @@ func (q *fraudQuery) add(n int, s *signals) {
 	}
 	s.inputs.FraudFacts = map[affiliate.ParticipantID]fraud.Facts{}
 	for _, earner := range candidates {
-		s.inputs.FraudFacts[earner.Participant] = addressFacts(c, earner)
+		s.inputs.FraudFacts[earner.Participant] = emailFacts(c, earner)
 		q.n, q.workspaces, q.modes = append(q.n, n), append(q.workspaces, c.Scope.Workspace), append(q.modes, c.Scope.Mode)
 		q.participants, q.programs = append(q.participants, earner.Participant), append(q.programs, earner.Program)
 		q.partners = append(q.partners, earner.Partner)
-		q.reported, q.occurred = append(q.reported, c.CreatedAt), append(q.occurred, c.OccurredAt)
-		q.customers, q.emails = append(q.customers, c.CustomerRef), append(q.emails, c.CustomerEmailHash)
+		q.reportedAt, q.occurredAt = append(q.reportedAt, c.CreatedAt), append(q.occurredAt, c.OccurredAt)
+		q.customerRefs, q.emailHashes = append(q.customerRefs, c.CustomerRef), append(q.emailHashes, c.CustomerEmailHash)
 	}
 	q.addBuyer(n, c, s.inputs.FoundClick)
 }
 
-// addBuyer adds the networks and devices of the buyer, which are compared with those of
-// partners. They come from two sources: the merchant's report and the click.
+// addBuyer adds the networks and devices of the buyer. The statement compares them with
+// the networks and devices of the candidates' partners. They come from two sources: the
+// merchant's report and the click.
 func (q *fraudQuery) addBuyer(n int, c affiliate.Conversion, click *affiliate.FoundClick) {
 	q.addOrigin(n, c.Buyer.IPPrefix, c.Buyer.AgentHashes...)
 	if click == nil || click.Mode != c.Scope.Mode {
 		return
 	}
 	q.addOrigin(n, click.Traits.IPPrefix, click.Traits.UAHash)
-	// The merchant has not reported the buyer's address. The reported user agent is
-	// therefore combined with the network of the click.
+	// If the merchant has reported user agents of the buyer but no IP address, the
+	// reported user agents are combined with the network of the click.
 	if c.Buyer.IPPrefix == "" {
 		q.addOrigin(n, click.Traits.IPPrefix, c.Buyer.AgentHashes...)
 	}
@@ -185,7 +187,7 @@ func (o *buyerOrigins) add(n int, prefix string, agent []byte) {
 	o.n, o.prefixes, o.agents = append(o.n, n), append(o.prefixes, prefix), append(o.agents, agent)
 }
 
-// queueClicksFromAddress queues the statements that count the clicks from the address
+// queueClicksFromAddress queues the statements that count the clicks from the IP address
 // of each found click.
 func queueClicksFromAddress(batch *pgx.Batch, all []*signals) {
 	var withClick []int
@@ -245,8 +247,8 @@ func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 	return err
 }
 
-// addressFacts compares the email addresses of the buyer and the partner.
-func addressFacts(c affiliate.Conversion, earner affiliate.Earner) fraud.Facts {
+// emailFacts returns the facts about the email addresses of the buyer and the partner.
+func emailFacts(c affiliate.Conversion, earner affiliate.Earner) fraud.Facts {
 	var facts fraud.Facts
 	if _, domain, ok := affiliate.FoldEmail(earner.PartnerEmail); ok {
 		facts.PartnerDomain = domain

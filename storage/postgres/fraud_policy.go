@@ -7,8 +7,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// selectFraudPolicy reads a programme's fraud policy. A policy that was never changed
-// has the creation time of its programme.
+// selectFraudPolicy reads a programme's fraud policy. If the policy was never changed,
+// updated_at is the creation time of the programme.
 const selectFraudPolicy = `
 	select p.fraud_policy, p.fraud_settings, coalesce(p.fraud_updated_at, p.created_at) as updated_at
 	from programs p

@@ -35,9 +35,9 @@ const findRates = `
 		limit 8
 	) r`
 
-// queueRates queues a statement that reads the rates from the currency of the sale to
-// the currencies of the candidates' programmes. It queues nothing if all these
-// programmes use the currency of the sale.
+// queueRates queues a statement that reads the rates from the currency of the sale to the
+// currencies of the candidates' programmes. It queues nothing if all these programmes use
+// the currency of the sale, or if the event has no amount.
 func queueRates(batch *pgx.Batch, c affiliate.Conversion, in *affiliate.AttributionInputs) {
 	from, day := c.Sale.Paid.Currency, affiliate.FXDay(c.OccurredAt)
 	currencies := foreignCurrencies(from, in)
@@ -90,8 +90,8 @@ func foreignCurrencies(from string, in *affiliate.AttributionInputs) []string {
 // loadChunk is the maximum number of rates that one statement stores.
 const loadChunk = 10_000
 
-// upsertRates inserts new rates and updates changed ones. It does not touch a stored
-// rate with the same value.
+// upsertRates inserts new rates and updates stored rates whose value has changed. It does
+// not write a rate that is already stored with the same value.
 const upsertRates = `
 	insert into fx_rates as r (base, quote, date, rate, loaded_at)
 	select base, quote, date, rate, $1

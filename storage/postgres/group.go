@@ -232,8 +232,8 @@ func readGroup(
 	return one[0], err
 }
 
-// groupRefusal returns a refusal if err says that another group already has the name.
-// Otherwise it returns err.
+// groupRefusal returns a refusal if err is the unique violation of a name that another
+// group already has. Otherwise it returns err.
 func groupRefusal(err error) error {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation && pgErr.ConstraintName == "groups_name" {

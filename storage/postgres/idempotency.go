@@ -49,8 +49,8 @@ func (tx *Tx) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate
 	if claimed {
 		return nil, nil
 	}
-	// The statement has locked the row even if the key has expired, so the row still
-	// exists.
+	// The statement has locked the existing row although it has not changed it. The row
+	// therefore cannot be deleted as expired before it is read here.
 	return readResponse(ctx, tx, scope, key)
 }
 

@@ -19,10 +19,9 @@ const supersede = `
 		link_id = @link, recurring_index = @recurring_index, fraud_score = @fraud_score, fraud_signals = @fraud_signals, version = @version
 	where workspace_id = @workspace and mode = @mode and id = @conversion and decision_id = @supersedes`
 
-// LockAwaited locks a conversion whose click has arrived. It also reads the inputs of a
-// decision that must be read under locks. It returns the conversion as it is stored
-// now, because refunds or another decision may have changed it since the caller read
-// it.
+// LockAwaited locks a conversion whose click has arrived. It also reads those inputs of
+// the decision that must be read under locks. It returns the conversion as it is stored
+// now, because refunds or another decision may have changed it since the caller read it.
 func (tx *Tx) LockAwaited(
 	ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs,
 ) (affiliate.StoredConversion, affiliate.AttributionInputs, error) {

@@ -41,9 +41,9 @@ func ledgerConditions(where *conditions, filter affiliate.LedgerFilter) {
 	}
 }
 
-// ledgerListSQL returns the statements for a page and for the total. After the
-// arguments of where, the first statement has two more: the size and the offset of the
-// page.
+// ledgerListSQL returns the statements for a page and for the total. The arguments of the
+// first statement are those of where, then the size and the offset of the page. The
+// second statement has only those of where.
 func ledgerListSQL(where conditions) (page, count string) {
 	const newest = ` order by l.created_at desc, l.id desc`
 	page = `
@@ -69,7 +69,7 @@ func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate
 		return nil, 0, fmt.Errorf("read ledger: %w", err)
 	}
 	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so its end is the total.
+		// This is the last page, so the position of its last row is the total.
 		return entries, page.Offset() + n, nil
 	}
 	var total int64

@@ -12,8 +12,8 @@ import (
 )
 
 // insertLink stores a new link with a random short key and a row for its totals, and
-// adds it to the number of links. The link's code must already be reserved, in this
-// transaction or an earlier one.
+// increments the number of links. The link's code must already be reserved, in this or an
+// earlier transaction.
 func insertLink(ctx context.Context, tx *Tx, l affiliate.Link) (affiliate.Link, error) {
 	const insert = `
 		insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, sub_id,

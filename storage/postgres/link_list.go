@@ -92,10 +92,10 @@ func readLink(ctx context.Context, db Queryer, scope affiliate.Scope, program af
 	return row.link(), err
 }
 
-// Lists of links. For the list of a programme and for the list of a participant there
-// is an index that starts with the column of the condition and then has the order of
-// the list. The cost of such a page is its offset and its size, not the number of
-// links. A prefix search has its own index. Its cost is at most the number of matches.
+// Lists of links. One index has the order of the list of a programme, and another index
+// has the order of the list of a participant. The cost of a page of these lists is its
+// offset and its size, not the number of links. A prefix search has its own index. Its
+// cost is at most the number of matches.
 const (
 	whereLinks = `
 		from links l

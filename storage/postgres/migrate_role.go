@@ -21,8 +21,9 @@ const (
 )
 
 // prepareRole creates appRole, makes the migrating user a member of it and creates the
-// queue's schema. It skips a step if the result already exists. A user without
-// CREATEROLE can therefore migrate if an administrator has created the role.
+// queue's schema. It skips a step if the result already exists. A user without CREATEROLE
+// can therefore migrate if an administrator has created the role and granted it to the
+// user.
 //
 // The user must be a member of the role: only a member can make the role the owner of a
 // schema, and the service connects as this user and switches to the role.
@@ -47,7 +48,8 @@ func prepareRole(ctx context.Context, conn *pgx.Conn) error {
 		case err != nil:
 			return fmt.Errorf("role %s: %w", appRole, err)
 		}
-		// A superuser is a member of every role, so the membership is checked again.
+		// A superuser counts as a member of every role, also of the new role. The
+		// membership is therefore checked again, and the grant may not be necessary.
 		if err := conn.QueryRow(ctx, "select pg_has_role(current_user, $1, 'member')", appRole).Scan(&isMember); err != nil {
 			return fmt.Errorf("role %s: %w", appRole, err)
 		}

@@ -47,8 +47,8 @@ type participantInviteDetails struct {
 	Program      affiliate.ProgramID `json:"program_id"`
 	Group        *affiliate.GroupID  `json:"group_id"`
 	ReferralCode string              `json:"referral_code"`
-	// Replaces is the earlier invitation to the same address that the new invitation has
-	// ended. It is nil if there was no earlier invitation.
+	// Replaces is the earlier invitation to the same email address that the new
+	// invitation has ended. It is nil if there was no earlier invitation.
 	Replaces *affiliate.InviteID `json:"replaces,omitempty"`
 }
 

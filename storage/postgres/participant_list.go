@@ -249,7 +249,8 @@ func participantSearchSQL(filter affiliate.ParticipantFilter) string {
 	limit := fmt.Sprintf(` limit %d)`, affiliate.MaxSearchTotal+1)
 	kinds := []string{
 		`(select t.id from participants t` + where + ` and lower(t.partner_name) like lower(@pattern)` + limit,
-		// The subquery lists a participant once, even if several of its codes match.
+		// The condition with IN selects a participant only once, even if several of its
+		// codes match.
 		`(select t.id from participants t` + where + ` and t.id in (
 			select r.participant_id from referral_codes r
 			where r.workspace_id = @workspace and r.mode = @mode and r.program_id = @program and r.code like lower(@pattern))` + limit,

@@ -25,12 +25,12 @@ import (
 // reviewChunk is the maximum number of commissions in one chunk.
 const reviewChunk = 500
 
-// selectPendingOf reads the next pending commissions of a participant that have (or do
-// not have) a review reason, oldest first. It uses an index of pending commissions by
-// partner, because most commissions of a participant are not pending. It skips a
-// commission that the same move has already changed, because a member may have changed
-// the commission again since then. The code in the commission's history shows whether
-// the move has changed it.
+// selectPendingOf reads a participant's next pending commissions, oldest first. If
+// @flagged is true, it reads those with the review reason @review_reason, otherwise those
+// without it. It uses an index of pending commissions by partner, because most
+// commissions of a participant are not pending. It skips a commission that the same move
+// has already changed, because a member may have changed the commission again since then.
+// The code in the commission's history shows whether the move has changed it.
 const selectPendingOf = `
 	select c.created_at, c.id
 	from commissions c

@@ -52,7 +52,7 @@ func (s *Store) PartnerCommissions(
 		return nil, 0, fmt.Errorf("read partner's commissions: %w", err)
 	}
 	if n := int64(len(commissions)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so its end is the total.
+		// This is the last page, so the position of its last row is the total.
 		return commissions, page.Offset() + n, nil
 	}
 	var total int64
@@ -99,9 +99,9 @@ func (s *Store) partnerCommissionConditions(
 	return where, nil
 }
 
-// partnerCommissionsSQL returns the statements for a page and for the total. After the
-// arguments of where, the first statement has two more: the size and the offset of the
-// page.
+// partnerCommissionsSQL returns the statements for a page and for the total. The
+// arguments of the first statement are those of where, then the size and the offset of
+// the page. The second statement has only those of where.
 func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (page, count string) {
 	direction := " desc"
 	if order.Ascending {

@@ -11,10 +11,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A partner's call contains no workspace. The partner's own programmes are found by the
-// account and the mode. Public programmes are found by the column is_public. The data of
-// the partner's participation is then read only for the programmes of the page, whose
-// workspaces are known.
+// A partner's call contains no workspace. The partner's own programmes, in which the
+// partner takes part, are found by the account and the mode. Public programmes are found
+// by the column is_public. The data of the partner's participation is then read only for
+// the programmes of the page, whose workspaces are known.
 //
 // For the partner's own programmes, the cost of a page and of the total is the number
 // of the partner's participations, which is small. A page of public programmes is read

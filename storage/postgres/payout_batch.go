@@ -178,9 +178,9 @@ func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, bat
 	return nil
 }
 
-// ConfirmPayoutBatch confirms a draft batch. It first removes those commissions from
-// their payouts that are no longer payable, and computes amounts and adjustments again.
-// If the new amount of a payout cannot be paid, it cancels the payout. Errors: NOT_FOUND,
+// ConfirmPayoutBatch confirms a draft batch. It first removes commissions that are no
+// longer payable from their payouts, and computes amounts and adjustments again. If the
+// new amount of a payout cannot be paid, it cancels the payout. Errors: NOT_FOUND,
 // PAYOUT_STATE_INVALID.
 func (s *Store) ConfirmPayoutBatch(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
@@ -215,10 +215,10 @@ func (s *Store) ConfirmPayoutBatch(
 	return batch, err
 }
 
-// recheckPayouts moves payouts to the next status. It locks their participants and
-// commissions and then computes the amount of each payout again. It releases
-// commissions that are no longer payable, and cancels payouts whose new amount cannot
-// be paid.
+// recheckPayouts returns the changes that move payouts to the next status; the caller
+// stores them with movePayouts. recheckPayouts locks the participants and commissions of
+// the payouts and then computes the amount of each payout again. It releases commissions
+// that are no longer payable, and cancels payouts whose new amount cannot be paid.
 func recheckPayouts(
 	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, payouts []affiliate.Payout, move affiliate.PayoutMove, at time.Time, by affiliate.Actor,
 ) ([]affiliate.PayoutChange, error) {
@@ -298,12 +298,12 @@ func (s *Store) CancelPayoutBatch(
 		if oldStatus != affiliate.BatchDraft && oldStatus != affiliate.BatchConfirmed {
 			return batch.Refuse()
 		}
-		open, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft, affiliate.PayoutPending)
+		unsent, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft, affiliate.PayoutPending)
 		if err != nil {
 			return err
 		}
-		changes, payouts := make([]affiliate.PayoutChange, len(open)), make([]affiliate.PayoutID, len(open))
-		for i, p := range open {
+		changes, payouts := make([]affiliate.PayoutChange, len(unsent)), make([]affiliate.PayoutID, len(unsent))
+		for i, p := range unsent {
 			change, refusal := affiliate.PayoutTransition{Move: affiliate.MoveCancel, Actor: by, At: at}.Apply(p)
 			if refusal != nil {
 				return refusal

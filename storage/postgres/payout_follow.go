@@ -26,10 +26,11 @@ import (
 // commission. It is a serialization failure, so InTx starts this transaction again.
 var errConcurrentPayout = &pgconn.PgError{Code: codeSerializationFailure, Message: "the commission was added to a new payout"}
 
-// These statements find and lock the payouts that contain given approved commissions
-// and have not been sent, and the batches of these payouts. A statement starts after
-// the previous one has its locks. It therefore sees the changes for which the previous
-// statement has waited.
+// Both statements look for the unsent payouts (draft or pending) that contain at least
+// one of the given approved commissions. lockBatchesOf locks the batches of these
+// payouts, and lockPayoutsOf, which runs next, locks the payouts. If lockBatchesOf has
+// waited for another transaction, lockPayoutsOf therefore sees the changes of that
+// transaction.
 const (
 	lockBatchesOf = `
 		select b.id
@@ -51,17 +52,18 @@ const (
 		for no key update of p`
 )
 
-// openPayout is a locked payout that has not been sent yet.
-type openPayout struct {
+// unsentPayout is a locked payout that has not been sent yet.
+type unsentPayout struct {
 	ID     affiliate.PayoutID
 	Batch  affiliate.PayoutBatchID
 	Status affiliate.PayoutStatus
 }
 
-// lockCommissionsAndPayouts locks commissions in the same way as lockCommissions.
-// Before that, it locks the batches and the unsent payouts that contain the
-// commissions. Every change of a commission that may affect its payout must use this
-// function. It needs one round trip.
+// lockCommissionsAndPayouts locks commissions in the same way as lockCommissions. Before
+// that, it locks the batches and the unsent payouts that contain the commissions. Every
+// change of a commission that may affect its payout must use this function. It needs one
+// round trip, and one more for each commission whose payout has been sent already or is
+// new.
 func lockCommissionsAndPayouts(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
 ) ([]affiliate.LockedCommission, error) {
@@ -69,7 +71,7 @@ func lockCommissionsAndPayouts(
 		return nil, nil
 	}
 	var batches []affiliate.PayoutBatchID
-	var payouts []openPayout
+	var payouts []unsentPayout
 	var locked []affiliate.LockedCommission
 	batch := &pgx.Batch{}
 	batch.Queue(lockBatchesOf, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
@@ -77,7 +79,7 @@ func lockCommissionsAndPayouts(
 		return err
 	})
 	batch.Queue(lockPayoutsOf, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
-		payouts, err = pgx.CollectRows(rows, pgx.RowToStructByName[openPayout])
+		payouts, err = pgx.CollectRows(rows, pgx.RowToStructByName[unsentPayout])
 		return err
 	})
 	batch.Queue(lockCommissionsSQL, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
@@ -140,8 +142,9 @@ func updatePayouts(ctx context.Context, tx *Tx, changes ...affiliate.CommissionC
 	return nil
 }
 
-// remainingContent sums up the commissions of a payout, without those in $3. For the
-// commissions in $4, it uses the amounts in $5.
+// remainingContent sums up the commissions that stay in a payout: all its commissions
+// except the removed commissions ($3). For the commissions whose amount decreases ($4),
+// it uses the new amounts ($5).
 const remainingContent = `
 	select count(*) as commission_count, coalesce(sum(coalesce(t.amount_cents, h.amount_cents)), 0)::bigint as commission_cents,
 		min(coalesce(c.approved_at, c.created_at)) as period_start, max(coalesce(c.approved_at, c.created_at)) as period_end
@@ -150,8 +153,9 @@ const remainingContent = `
 	left join unnest($4::uuid[], $5::bigint[]) as t (id, amount_cents) on t.id = h.commission_id
 	where h.workspace_id = $1 and c.mode = $6 and h.payout_id = $2 and h.commission_id <> all($3)`
 
-// updatePayout changes one payout. The transaction must have locked the payout and its
-// batch.
+// updatePayout changes one payout according to the changes of its commissions. The
+// transaction must already have locked the payout and its batch; updatePayout reads them
+// again with lockPayout.
 func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []affiliate.CommissionChange) error {
 	scope, t := changes[0].After.Scope, changes[0].Transition
 	removed, lowered, amounts := []affiliate.CommissionID{}, []affiliate.CommissionID{}, []int64{}
@@ -167,12 +171,12 @@ func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []
 		return err
 	}
 	rows, _ := tx.Query(ctx, remainingContent, scope.Workspace, id, removed, lowered, amounts, scope.Mode)
-	left, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[affiliate.PayoutContent])
+	remaining, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[affiliate.PayoutContent])
 	if err != nil {
 		return fmt.Errorf("read the contents of a payout: %w", err)
 	}
-	left.PeriodStart, left.PeriodEnd = UTC(left.PeriodStart), UTC(left.PeriodEnd)
-	change, refusal := p.Follow(left, affiliate.System, t.At)
+	remaining.PeriodStart, remaining.PeriodEnd = UTC(remaining.PeriodStart), UTC(remaining.PeriodEnd)
+	change, refusal := p.Follow(remaining, affiliate.System, t.At)
 	if refusal != nil {
 		return refusal
 	}
@@ -189,8 +193,8 @@ func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []
 	return err
 }
 
-// updateContents removes some commissions from the list of a payout and updates the
-// amounts of others.
+// updateContents removes the commissions in removed from the list of a payout. It sets
+// the amounts of the commissions in lowered to the values in amounts.
 func updateContents(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutID, removed, lowered []affiliate.CommissionID, amounts []int64,
 ) error {

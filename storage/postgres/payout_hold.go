@@ -124,9 +124,10 @@ func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissi
 	})
 }
 
-// releaseCommissions removes locked commissions from their payouts. A commission that
-// is no longer approved keeps its payout_id, because it cannot be added to another
-// payout.
+// releaseCommissions clears payout_id of those locked commissions that are still
+// approved, so that they can be added to another payout. Any other commission keeps its
+// payout_id, because it cannot be added to another payout. The lists in
+// payout_commissions do not change.
 func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.PayoutCandidate, at time.Time) error {
 	const clearPayout = `
 		update commissions c set payout_id = null, updated_at = $3
@@ -143,7 +144,7 @@ func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, comm
 	})
 }
 
-// releaseAll removes all commissions from the given payouts.
+// releaseAll calls releaseCommissions for all commissions of the given payouts.
 func releaseAll(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, at time.Time) error {
 	held, err := lockForPayout(ctx, tx, lockAssigned, heldArgs(scope, payouts, at))
 	if err != nil {

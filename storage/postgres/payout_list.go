@@ -9,11 +9,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of payouts. All lists have the same order. Five indexes have this order: the
-// index of a mode, of a status, of a programme, of a participant and of a partner. A page
-// is read from one of these indexes, except a page of one batch, for which Postgres reads
-// all payouts of the batch. Postgres skips the rows that do not match the other
-// conditions of the filter. A total stops at affiliate.MaxTotal.
+// Lists of payouts. All lists have the same order: newest first. Five indexes have this
+// order: the index of a mode, of a status, of a programme, of a participant and of a
+// partner. A page is read from one of these indexes, except a page of one batch, for
+// which Postgres reads all payouts of the batch. Postgres skips the rows that do not
+// match the other conditions of the filter. A total stops at affiliate.MaxTotal.
 
 // payoutItemRow is a payout with the names of its programme and partner.
 type payoutItemRow struct {
@@ -47,9 +47,9 @@ func payoutConditions(where *conditions, filter affiliate.PayoutFilter) {
 	where.within("p.created_at", filter.Created)
 }
 
-// payoutListSQL returns the statements for a page and for the total. After the
-// arguments of where, the first statement has two more: the size and the offset of the
-// page.
+// payoutListSQL returns the statements for a page and for the total. The arguments of the
+// first statement are those of where, then the size and the offset of the page. The
+// second statement has only those of where.
 func payoutListSQL(where conditions) (page, count string) {
 	const newest = ` order by p.created_at desc, p.id desc`
 	page = `
@@ -74,7 +74,7 @@ func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID,
 		return nil, 0, fmt.Errorf("read payouts: %w", err)
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so its end is the total.
+		// This is the last page, so the position of its last row is the total.
 		return items, page.Offset() + n, nil
 	}
 	var total int64

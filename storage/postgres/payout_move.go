@@ -90,8 +90,8 @@ const payChunk = 1000
 // The actor of these changes is the system, not the user who marks the payout as paid.
 // The changes are stored with the given writer. The caller must call the writer's method
 // end at the end of the transaction. A commission that has been rejected or refunded
-// since the payout was sent does not change. Its ledger entry is a debt, which the next
-// payout subtracts.
+// since the payout was sent does not change. The ledger entry of the rejection or refund
+// is then a debt, which the next payout subtracts.
 func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, t affiliate.PayoutTransition, writer *commissionWriter) error {
 	const held = `
 		select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id`

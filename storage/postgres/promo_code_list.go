@@ -8,11 +8,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The conditions of a list of promo codes. For each condition there is an index that
-// starts with the condition's column. If a filter has two conditions, Postgres uses the
-// more selective index and skips the rows that do not match the other condition. The
-// index of a participant's codes does not contain the mode and the programme. It is
-// still enough for counting, because the participant determines both.
+// Lists of promo codes. For each condition of a filter there is an index that contains
+// the condition's column. If a filter has two conditions, Postgres uses the more
+// selective index and skips the rows that do not match the other condition. The index of
+// a participant's codes does not contain the mode and the programme. It is still enough
+// for counting, because the participant determines both.
 const (
 	wherePromoCodes = `
 		from promo_codes c

@@ -20,8 +20,8 @@ type Queryer interface {
 // NOT_FOUND if the query returned no row.
 func OneRow[T any](rows pgx.Rows, err error) (T, error) {
 	if err != nil {
-		var none T
-		return none, err
+		var zero T
+		return zero, err
 	}
 	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -39,8 +39,8 @@ func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) {
 		r, err := pgx.RowToStructByName[R](row)
 		if err != nil {
-			var none T
-			return none, err
+			var zero T
+			return zero, err
 		}
 		return convert(r), nil
 	})
@@ -48,7 +48,8 @@ func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error)
 
 // CountUpTo returns a statement that counts rows. from is a FROM clause and its
 // conditions. The statement stops after limit+1 rows. A result greater than limit
-// therefore means that there are more rows than limit.
+// therefore means that there are more rows than limit. The comments on functions that
+// return such a result say that the number stops at limit.
 func CountUpTo(limit int64, from string) string {
 	return fmt.Sprintf(`select count(*) from (select %s limit %d) counted`, from, limit+1)
 }

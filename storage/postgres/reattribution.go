@@ -95,7 +95,7 @@ func readCustomerAndRates(ctx context.Context, tx *Tx, a *affiliate.LockedAttrib
 	found := affiliate.AttributionInputs{Assigned: a.Assignee}
 	queueRates(batch, a.Conversion, &found)
 	if a.CustomerRef != nil {
-		a.Customer = queueCustomer(batch, a.Scope, *a.CustomerRef)
+		a.Customer = queueCustomerReads(batch, a.Scope, *a.CustomerRef)
 		queuePaymentsBefore(batch, a.Conversion, a.Customer)
 	}
 	if batch.Len() > 0 {
@@ -105,7 +105,8 @@ func readCustomerAndRates(ctx context.Context, tx *Tx, a *affiliate.LockedAttrib
 	}
 	a.Rates = found.Rates
 	if a.Customer != nil && a.RecurringIndex != nil && a.Program != nil {
-		// If the conversion stays in its programme, it keeps its payment number.
+		// If the conversion stays in its programme, it keeps its number among the
+		// customer's payments (recurring_index).
 		payments := a.Customer.Payments[*a.Program]
 		payments.Count = *a.RecurringIndex - 1
 		a.Customer.Payments[*a.Program] = payments

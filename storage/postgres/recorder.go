@@ -21,7 +21,7 @@ const (
 // decision, the commission that it earns, the events and everything else that follows.
 // The caller provides most inputs of the decision. RecordConversion itself reads those
 // that need locks: the promo code, the customer, refunds that arrived before the
-// conversion, and the facts for fraud rules and currencies.
+// conversion, the facts for the fraud rules, and the exchange rates.
 //
 // Conversions that are reported at the same time share a transaction, but each has its
 // own result. If a report fails, it is removed from its batch, and the others commit.

@@ -45,7 +45,7 @@ func useCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliat
 }
 
 // replaceCode makes p.ReferralCode the code of a locked participant and of the
-// participant's default link. The code can be one that the link had before.
+// participant's default link. The code can be an earlier code of the link.
 func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant, oldCode string) error {
 	// There is no condition on the mode, because a participant has only one mode.
 	const find = `select id from links where workspace_id = $1 and participant_id = $2 and is_default`

@@ -120,13 +120,14 @@ type refundedConversion struct {
 	affiliate.StoredConversion
 	decision   affiliate.Decision          // the decision in force
 	parked     []affiliate.Refund          // oldest first
-	commission *affiliate.LockedCommission // the commission of this decision, in any status; nil if there is none
+	commission *affiliate.LockedCommission // the commission of the decision in force, in any status; nil if it has none
 }
 
 // lockRefundedConversion locks the conversion of a sale, stores the new refund, and locks
 // the parked refunds, in this order. If refund is nil, there is no new refund. If the
-// conversion does not exist, lockRefundedConversion returns nil. It needs two round
-// trips. Errors: REFUND_DUPLICATE.
+// conversion does not exist, lockRefundedConversion returns nil. It needs one round trip,
+// and those of lockCommissionsAndPayouts if the conversion has a commission. Errors:
+// REFUND_DUPLICATE.
 func lockRefundedConversion(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, external string, refund *affiliate.Refund,
 ) (*refundedConversion, error) {

@@ -40,14 +40,15 @@ type signals struct {
 	newCustomer bool // this transaction inserted the customer
 }
 
-// lockSignals locks and reads the customers and promo codes of conversions, in one
-// round trip. The locks last until the transaction ends. To prevent deadlocks, every
-// transaction takes these locks before any other lock and in the same order: customers
-// before promo codes, each sorted by scope and name. No two of the conversions may have
-// the same customer or promo code.
+// lockSignals locks and reads the customers and promo codes of conversions, in one round
+// trip. The locks last until the transaction ends. To prevent deadlocks, every
+// transaction that decides about conversions takes these locks in the same order:
+// customers before promo codes, each sorted by scope and name. Before these locks it
+// takes only the locks on idempotency keys. No two of the conversions may have the same
+// customer or promo code.
 func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
-	queueCustomers(batch, all)
+	queueCustomerLocks(batch, all)
 	withCode := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.PromoCode == nil })
 	slices.SortFunc(withCode, func(a, b *signals) int {
 		return cmp.Or(a.conversion.Scope.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.PromoCode, *b.conversion.PromoCode))
@@ -57,7 +58,7 @@ func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
 	}
 	for _, s := range all {
 		if s.conversion.CustomerRef != nil {
-			s.inputs.Customer = queueCustomer(batch, s.conversion.Scope, *s.conversion.CustomerRef)
+			s.inputs.Customer = queueCustomerReads(batch, s.conversion.Scope, *s.conversion.CustomerRef)
 		}
 		if s.conversion.PromoCode != nil {
 			queuePromoCode(batch, s.conversion, &s.inputs)

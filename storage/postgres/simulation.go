@@ -17,7 +17,7 @@ func (s *Store) ReadSignals(ctx context.Context, c affiliate.Conversion, in affi
 	err := s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
 		if c.CustomerRef != nil {
-			result.inputs.Customer = queueCustomer(batch, c.Scope, *c.CustomerRef)
+			result.inputs.Customer = queueCustomerReads(batch, c.Scope, *c.CustomerRef)
 		}
 		if c.PromoCode != nil {
 			queuePromoCode(batch, c, &result.inputs)

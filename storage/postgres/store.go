@@ -1,8 +1,8 @@
 package postgres
 
-// Store has the methods of all aggregates except accounts and webhooks, which have
-// their own sub-packages. Each exported method is one transaction. Its methods are safe
-// for concurrent use.
+// Store has the methods of all aggregates except accounts and webhooks, which have their
+// own sub-packages. An exported method that writes uses one transaction, unless its
+// comment says otherwise. Its methods are safe for concurrent use.
 type Store struct {
 	*DB
 	recorder callGrouper[*pendingReport]

@@ -19,10 +19,10 @@ import (
 // effect.
 const maxTxAttempts = 4
 
-// Tx is one transaction. In addition to running statements, it can write events, jobs
-// and audit records, which commit together with the change that causes them. It can
-// also register callbacks that run after the commit. A Tx must not be used after its
-// function has returned, nor by two goroutines at the same time.
+// Tx is one transaction. In addition to running statements, it can write events, jobs and
+// audit records, which commit together with the change that causes them. It can also
+// register callbacks that run after the commit. A Tx must not be used after the function
+// fn of InTx has returned, nor by two goroutines at the same time.
 type Tx struct {
 	pgx.Tx
 	db          *DB

@@ -13,8 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// keyUseResolution is the precision of an API key's last_used_at. Therefore a key that is
-// used all the time causes at most one write per minute.
+// keyUseResolution is the precision of an API key's last_used_at. ActiveKey writes the
+// time of use only if the stored time is older than this. Therefore a key that is used
+// all the time causes at most one write per minute.
 const keyUseResolution = time.Minute
 
 const keyColumns = `
@@ -113,8 +114,9 @@ type keyLookup struct {
 }
 
 // ActiveKey returns the API key with the given digest if the key is active at the given
-// time, and stores the time of its use. The search covers all workspaces, because the key
-// determines the workspace. Look-ups that run at the same time share one round trip.
+// time, and stores the time of its use, rounded down to keyUseResolution. The search
+// covers all workspaces, because the key determines the workspace. Look-ups that run at
+// the same time share one round trip.
 func (s *Store) ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, found bool, err error) {
 	const touch = `
 		update api_keys set last_used_at = $3

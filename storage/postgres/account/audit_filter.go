@@ -12,9 +12,9 @@ import (
 
 // actorKnown and resourceKnown are statements that report whether an id is known. An id
 // is known if it belongs to a row of the workspace in this mode, or if an entry of the
-// audit log contains it. An id in the audit log stays known after its row was deleted.
-// The audit log is searched first, because most ids are found there with a single index
-// look-up.
+// audit log contains it. An id in the audit log therefore stays known after the row of
+// the actor or resource was deleted. The audit log is searched first, because most ids
+// are found there with a single index look-up.
 const (
 	actorKnown = `
 	select exists (

@@ -17,8 +17,9 @@ import (
 
 // Three indexes contain the audit log in the order of the lists, newest first: one by
 // workspace, one by actor and one by resource. Each of them also contains the columns
-// that Postgres needs to count the entries of such a list, with or without a condition on
-// the time. Other conditions of a filter are checked row by row.
+// that Postgres needs to count the entries of a workspace, an actor or a resource, with
+// or without a condition on the time. Other conditions of a filter are checked row by
+// row.
 
 // auditColumns selects an entry l and the current name of its actor. The actor is an id
 // or the word "system". Three kinds of actors have a name: members of the workspace,
@@ -134,7 +135,7 @@ func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affi
 		return nil, 0, fmt.Errorf("audit log: %w", err)
 	}
 	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so its end is the total.
+		// This is the last page, so the position of its last row is the total.
 		return entries, page.Offset() + n, nil
 	}
 	var total int64

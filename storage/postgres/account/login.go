@@ -17,8 +17,8 @@ func (s *Store) AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAtte
 }
 
 // OtherLoginFailures counts the failed login attempts after the given time that have the
-// same subject as the given attempt. It does not count this attempt itself. It also
-// returns the time of the last failure.
+// same subject (a hash of the account's kind and email address) as the given attempt. It
+// does not count this attempt itself. It also returns the time of the last failure.
 func (s *Store) OtherLoginFailures(ctx context.Context, attempt affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error) {
 	const query = `
 		select count(*), coalesce(max(failed_at), to_timestamp(0))

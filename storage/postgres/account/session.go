@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// InsertSession stores a session with its first refresh token.
-func (tx *Tx) InsertSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte) error {
+// InsertSession stores a session with the digest of its first refresh token.
+func (tx *Tx) InsertSession(ctx context.Context, session affiliate.Session, tokenDigest [sha256.Size]byte) error {
 	const insertSession = `
 		insert into sessions (id, user_id, created_at, idle_expires_at, expires_at)
 		values ($1, $2, $3, $4, $5)`
@@ -20,7 +20,7 @@ func (tx *Tx) InsertSession(ctx context.Context, session affiliate.Session, refr
 	if _, err := tx.Exec(ctx, insertSession, session.ID, session.User, session.CreatedAt, session.IdleExpiresAt, session.ExpiresAt); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, insertToken, refresh[:], session.ID, session.CreatedAt)
+	_, err := tx.Exec(ctx, insertToken, tokenDigest[:], session.ID, session.CreatedAt)
 	return err
 }
 
@@ -58,15 +58,16 @@ func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (t
 	return optional(rows, err, refreshTokenRow.token)
 }
 
-// RotateRefreshToken marks a refresh token of the session as used, stores the next
-// token and moves the end of the session's idle time to session.IdleExpiresAt.
-func (tx *Tx) RotateRefreshToken(ctx context.Context, session affiliate.Session, used, next [sha256.Size]byte, at time.Time) error {
+// RotateRefreshToken marks the refresh token with the digest usedDigest as used, stores a
+// new token with the digest nextDigest and moves the end of the session's idle time to
+// session.IdleExpiresAt.
+func (tx *Tx) RotateRefreshToken(ctx context.Context, session affiliate.Session, usedDigest, nextDigest [sha256.Size]byte, at time.Time) error {
 	const rotate = `
 		with used as (update refresh_tokens set used_at = @at where digest = @used),
 			extended as (update sessions set idle_expires_at = @idle_expires_at where id = @session)
 		insert into refresh_tokens (digest, session_id, created_at) values (@next, @session, @at)`
 	_, err := tx.Exec(ctx, rotate, pgx.NamedArgs{
-		"session": session.ID, "idle_expires_at": session.IdleExpiresAt, "used": used[:], "next": next[:], "at": at,
+		"session": session.ID, "idle_expires_at": session.IdleExpiresAt, "used": usedDigest[:], "next": nextDigest[:], "at": at,
 	})
 	return err
 }
@@ -98,8 +99,9 @@ func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]by
 }
 
 // ActiveSession returns the user of a session and the user's membership in a workspace.
-// It finds a session only if the session has neither expired nor been revoked. Every
-// request with an access token runs this query, so it finds the rows of all three
+// It finds a session only if the session has neither reached its expiry time nor been
+// revoked. It does not check the idle time; that is checked when a refresh token is used.
+// Every request with an access token runs this query, so it finds the rows of all three
 // tables by their keys.
 func (s *Store) ActiveSession(
 	ctx context.Context, id affiliate.SessionID, now time.Time,

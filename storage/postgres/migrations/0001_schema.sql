@@ -1,9 +1,9 @@
 -- +goose Up
 
--- The primary keys of all tables with rows of workspaces start with workspace_id, so
--- that the tables can be distributed by workspace later. No foreign key cascades: a
--- cascade ignores grants, and the append-only tables rely on grants. Times are UTC with
--- milliseconds. They are set by the service's clock, never by now().
+-- In all tables whose rows belong to workspaces, the primary key starts with
+-- workspace_id, so that the tables can be distributed by workspace later. No foreign key
+-- cascades: a cascade ignores grants, and the append-only tables rely on grants. Times
+-- are UTC with milliseconds. They are set by the service's clock, never by now().
 
 create table users (
   id                uuid primary key,
@@ -415,16 +415,17 @@ create index audit_log_by_age on audit_log (workspace_id, at desc, id desc);
 create sequence directory_version;
 
 -- +goose StatementBegin
--- Creates the missing daily partitions of clicks from first to last, both included.
--- Rows of these days that are in the default partition move into the new partitions.
+-- Creates the missing daily partitions of clicks for all days from the argument first to
+-- the argument last, both included. Rows of these days that are in the default partition
+-- move into the new partitions.
 create function ensure_click_partitions(first date, last date) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   day  date := first;
   name text;
   made integer := 0;
-  -- The schema of this function. The statement must look it up, because search_path is
-  -- fixed and does not contain it.
+  -- The schema that contains the tables. It is read from the catalogue, because
+  -- search_path is fixed and does not contain this schema.
   home text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                 where c.relname = 'clicks' and c.relkind = 'p' limit 1);
 begin

@@ -1,14 +1,15 @@
 -- +goose Up
 
--- Indexes for searching commissions by prefix, regardless of case. Each index has one
--- entry per row, so the cost of a search is its number of matches and does not depend
--- on the other rows of the workspace. For each index, an insert has to write one more
--- leaf page. Commission ids need no separate index: the ids with a prefix are a range
--- of the primary key.
+-- Indexes for searching commissions by prefix, regardless of case. Each index has an
+-- entry for every row, so the cost of a search is its number of matches and does not
+-- depend on the other rows of the workspace. For each index, an insert has to write one
+-- more leaf page. Commission ids need no separate index: the ids with a prefix are a
+-- range of the primary key.
 --
--- The index of promo codes also contains the rows without a code, many of which share
--- one entry. Without these rows, Postgres would have no statistics about them and would
--- expect two hundred times as many matches as there are.
+-- The index of promo codes also contains the rows without a code. They need little space,
+-- because Postgres stores equal values of many rows together. Without these rows,
+-- Postgres would have no statistics about them and would expect two hundred times as many
+-- matches as there are.
 create index commissions_by_external on commissions (workspace_id, mode, lower(external_transaction_id) text_pattern_ops);
 create index commissions_by_promo_code on commissions (workspace_id, mode, lower(promo_code) text_pattern_ops);
 

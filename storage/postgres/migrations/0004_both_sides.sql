@@ -66,7 +66,8 @@ alter table programs
   add column min_payout_cents  bigint not null default 0 check (min_payout_cents >= 0),
   add column payout_term_days  integer not null default 0 check (payout_term_days between 0 and 365),
   add column fraud_policy      text not null default 'flag' check (fraud_policy in ('off', 'observe', 'flag', 'block'));
--- Index of the programmes of all workspaces that every partner can find.
+-- Indexes of the public programmes, which every partner can find. They cover all
+-- workspaces.
 create index programs_public on programs (mode, created_at desc, id desc) where status = 'active' and is_public;
 create index programs_public_by_name on programs (mode, lower(name) text_pattern_ops) where status = 'active' and is_public;
 
@@ -200,9 +201,9 @@ create index promo_codes_by_participant on promo_codes (workspace_id, participan
 create index promo_codes_by_code on promo_codes (workspace_id, program_id, code text_pattern_ops);
 create index promo_codes_by_active on promo_codes (workspace_id, mode, program_id, active, created_at desc, id desc);
 
--- A merchant's customers that occur in reported conversions. The row is locked while a
--- conversion of the customer is decided. The customer's first attributed conversion
--- binds the customer to its participant.
+-- A merchant's customers that occur in reported conversions. The row is locked while the
+-- service decides to whom it attributes a conversion of the customer. The first
+-- attributed conversion binds the customer to the participant of this conversion.
 create table customers (
   workspace_id   uuid not null references workspaces (id),
   mode           text not null check (mode in ('test', 'live')),
@@ -218,7 +219,8 @@ create table customers (
   check ((program_id is null) = (participant_id is null) and (program_id is null) = (bound_at is null) and (program_id is null) = (signal_at is null))
 );
 
--- The number of attributed payments of a customer in each programme.
+-- The number of a customer's payments in each programme. A payment is an attributed
+-- conversion that counts for recurring commissions.
 create table customer_payments (
   workspace_id uuid not null,
   mode         text not null,

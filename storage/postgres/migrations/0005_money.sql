@@ -126,8 +126,9 @@ create index commissions_by_payout on commissions (workspace_id, payout_id) wher
 create index commissions_unpaid on commissions (workspace_id, mode, participant_id, currency)
   include (amount_cents, approved_at, hold_until, needs_review, dispute_status, program_id) where status = 'approved' and payout_id is null;
 
--- Reported refunds. A refund whose conversion is unknown is parked until expires_at.
--- amount_cents is set when the refund is applied and does not change after that.
+-- Reported refunds. A refund whose conversion is unknown is parked: it is stored without
+-- being applied until the conversion is reported, or until expires_at. amount_cents is
+-- set when the refund is applied and does not change after that.
 create table refunds (
   workspace_id            uuid not null,
   id                      uuid not null,
@@ -206,7 +207,7 @@ create index fraud_events_by_status on fraud_events (workspace_id, mode, status,
 create index fraud_events_by_program on fraud_events (workspace_id, mode, program_id, created_at desc, id desc);
 
 -- The networks and devices from which partners have used their accounts, kept for 30
--- days. No full address is stored. The user agent is stored as a hash. The key of this
+-- days. No full IP address is stored. The user agent is stored as a hash. The key of this
 -- hash changes every month.
 create table user_origins (
   user_id   uuid not null references users (id),
@@ -217,7 +218,7 @@ create table user_origins (
 );
 create index user_origins_by_age on user_origins (seen_at);
 
--- Indexes for the counts of fraud rules and for lists.
+-- Indexes for the numbers that fraud rules count, and for lists.
 create index conversions_by_participant_time on conversions (workspace_id, mode, participant_id, created_at desc, id desc) include (amount_cents, refunded_amount_cents);
 drop index conversions_by_participant;
 create index conversions_refunded on conversions (workspace_id, mode, participant_id) where status = 'refunded';
@@ -225,8 +226,8 @@ create index conversions_by_program on conversions (workspace_id, mode, program_
 create index conversions_by_attributed on conversions (workspace_id, mode, attributed, created_at desc, id desc);
 create index conversions_by_event_type on conversions (workspace_id, mode, event_type, created_at desc, id desc);
 create index conversions_by_click on conversions (workspace_id, click_id) where click_id is not null;
--- The index contains the programme. Otherwise Postgres could look for a customer's
--- payments by reading all payments of a programme.
+-- The new index by customer also contains the programme. Otherwise Postgres could look
+-- for a customer's payments by reading all payments of a programme.
 drop index conversions_by_customer;
 create index conversions_by_customer on conversions (workspace_id, mode, customer_ref, program_id) where customer_ref is not null;
 create index clicks_by_address on clicks (workspace_id, ip_hash, clicked_at) where ip_hash is not null;

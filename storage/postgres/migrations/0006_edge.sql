@@ -8,14 +8,15 @@
 -- them when it stores clicks and adds deltas to the totals. A transaction that reads one
 -- of the tables for a long time would make the migration wait, and all later transactions
 -- would wait for the migration. lock_timeout limits this wait. If the migration fails for
--- this reason, run it again. While cores of the previous release are running, they ignore
--- the numbers of unique clicks when they add deltas to the totals, so these numbers are
--- lost.
+-- this reason, run it again. While core processes of the previous release are running,
+-- they ignore the numbers of unique clicks when they add deltas to the totals, so these
+-- numbers are lost.
 set local lock_timeout = '5s';
 
 -- is_unique gets a check constraint instead of NOT NULL. The previous release stores
--- repeated clicks through a temporary table that copies the columns of this one. The
--- temporary table would copy NOT NULL but not the default, and its inserts would fail.
+-- repeated clicks through a temporary table that copies the columns of the table clicks.
+-- The temporary table would copy NOT NULL but not the default, and its inserts would
+-- fail.
 alter table clicks
   add column country       text,                -- ISO 3166-1 alpha-2
   add column region        text,                -- part of ISO 3166-2 after the hyphen

@@ -29,9 +29,10 @@ create table click_days (
 );
 create index click_days_by_day on click_days (workspace_id, mode, day);
 
--- The progress of a day that is summed up in pieces. All clicks in blocks before this
--- block of the day's table have been deleted, except clicks that were changed after
--- that. The number only tells the function where to continue.
+-- The progress of a day that is summed up in pieces. The clicks in all blocks before the
+-- given block of the day's partition have been replaced by sums and deleted. A click that
+-- was updated after that is an exception, because the update can move it into one of
+-- these blocks. The function roll_clicks continues at the given block.
 create table click_rolls (
   day_table text primary key,
   block     bigint not null
@@ -40,13 +41,13 @@ create table click_rolls (
 create index click_dead_letters_by_age on click_dead_letters (created_at);
 
 -- +goose StatementBegin
--- Replaces the clicks of the oldest day by sums in click_days and
--- drops the day's partition. If no partition is old enough, the function replaces old
--- clicks of the default partition, at most the number in the argument most. If a day's
--- partition has more blocks than the argument blocks, each call processes one piece of
--- this size and deletes the clicks of the piece. The call that processes the last piece
--- drops the partition. The function returns the number of replaced clicks, or null if
--- there is nothing to do or another session is doing it.
+-- Replaces the clicks of the oldest day by sums in click_days and drops the day's
+-- partition. If no partition is old enough, the function replaces old clicks of the
+-- default partition; the argument most limits their number. If a day's partition has more
+-- blocks than the argument blocks, each call processes one piece of this size and deletes
+-- the clicks of the piece. The call that processes the last piece drops the partition.
+-- The function returns the number of replaced clicks, or null if there is nothing to do
+-- or another session is doing it.
 --
 -- The caller cannot choose which days are old enough. These are the days that ended at
 -- least 13 months ago by the database's clock. A click is deleted in the transaction
@@ -60,8 +61,8 @@ create function roll_clicks(most integer, blocks integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
   kept   timestamptz := date_trunc('day', now() at time zone 'UTC' - interval '13 months') at time zone 'UTC';
-  -- The schema of this function. The statement must look it up, because search_path is
-  -- fixed and does not contain it.
+  -- The schema that contains the tables. It is read from the catalogue, because
+  -- search_path is fixed and does not contain this schema.
   home   text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                   where c.relname = 'clicks' and c.relkind = 'p' and pg_get_userbyid(c.relowner) = current_user limit 1);
   oldest text;

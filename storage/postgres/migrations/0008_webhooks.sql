@@ -44,8 +44,8 @@ create table webhook_endpoints (
   previous_secret      bytea,                   -- encrypted; deliveries are also signed with it until previous_until
   previous_until       timestamptz,
   -- Incremented each time the endpoint is disabled. Deliveries of an earlier epoch are
-  -- not sent any more. Therefore it is not necessary to change the deliveries when the
-  -- endpoint is disabled, and the number of deliveries does not matter.
+  -- not sent any more. The transaction that disables the endpoint therefore changes no
+  -- deliveries, however many are waiting.
   epoch                integer not null default 1,
   created_at           timestamptz not null,
   updated_at           timestamptz not null,
@@ -100,11 +100,12 @@ language sql immutable strict parallel safe as $$
 $$;
 
 -- +goose StatementBegin
--- Creates the missing weekly partitions of events and deliveries for all days from
--- first to last, both included. Rows of these weeks that are in the default partition
--- move into the new partitions. If another transaction locks the default partition for
--- a long time, as a dump does, the function fails with lock_not_available. If it waited
--- instead, all later transactions would have to wait too.
+-- Creates the missing weekly partitions of events and deliveries for all days from the
+-- argument first to the argument last, both included. Rows of these weeks that are in the
+-- default partition move into the new partitions. If another transaction locks the
+-- default partition for a long time, as a dump does, the function fails with
+-- lock_not_available. If it waited instead, all later transactions would have to wait
+-- too.
 create function ensure_event_partitions(first date, last date) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
@@ -112,8 +113,8 @@ declare
   week   date;
   name   text;
   made   integer := 0;
-  -- The schema of this function. The statement must look it up, because search_path is
-  -- fixed and does not contain it.
+  -- The schema that contains the tables. It is read from the catalogue, because
+  -- search_path is fixed and does not contain this schema.
   home   text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                   where c.relname = 'webhook_deliveries' and c.relkind = 'p' limit 1);
 begin
@@ -142,14 +143,15 @@ end $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Drops the weekly partitions of one of the two tables that ended
--- at least 34 days ago. The API returns events and deliveries for 30 days. A delivery
--- that is recovered on the last of these days can take four more days. From the default
--- partition the function deletes rows that are equally old, at most the number in the
--- argument most. The database's clock decides what is old enough, not the caller. The
--- function returns the number of dropped partitions and deleted rows. Dropping a
--- partition needs an exclusive lock on the table for a moment. If the lock is not
--- available within one second, the function fails with lock_not_available.
+-- Drops old weekly partitions of the table that the argument parent names: events or
+-- webhook_deliveries. A partition is old if its week ended at least 34 days ago. The API
+-- returns events and deliveries for 30 days. A delivery that is recovered on the last of
+-- these days can take four more days. From the default partition the function deletes
+-- rows that are equally old; the argument most limits their number. The database's clock
+-- decides what is old enough, not the caller. The function returns the number of dropped
+-- partitions and deleted rows. Dropping a partition needs an exclusive lock on the table
+-- for a moment. If the lock is not available within one second, the function fails with
+-- lock_not_available.
 create function drop_old_events(parent text, most integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare

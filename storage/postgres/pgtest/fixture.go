@@ -80,11 +80,11 @@ func (f *Fixture) Plan(sql string, args ...any) string {
 	return f.PlanWith("", sql, args...)
 }
 
-// PlanWith returns the query plan of a statement in a transaction that runs the statement
-// settings first. settings changes planner settings.
-func (f *Fixture) PlanWith(settings, sql string, args ...any) (plan string) {
+// PlanWith returns the query plan of the statement sql. It first runs the statement
+// setSQL, which changes planner settings, in the same transaction.
+func (f *Fixture) PlanWith(setSQL, sql string, args ...any) (plan string) {
 	f.Helper()
-	f.inTx(settings, func(tx pgx.Tx) error {
+	f.inTx(setSQL, func(tx pgx.Tx) error {
 		lines, err := texts(f.Context(), tx, "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 		if err != nil {
 			return fmt.Errorf("explain %s: %w", sql, err)
@@ -95,14 +95,14 @@ func (f *Fixture) PlanWith(settings, sql string, args ...any) (plan string) {
 	return plan
 }
 
-// inTx runs the statement settings and the function run in one transaction.
-func (f *Fixture) inTx(settings string, run func(pgx.Tx) error) {
+// inTx runs the statement setSQL and then the function fn, in one transaction.
+func (f *Fixture) inTx(setSQL string, fn func(pgx.Tx) error) {
 	f.Helper()
 	err := pgx.BeginFunc(f.Context(), f.SQL, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(f.Context(), settings); err != nil {
+		if _, err := tx.Exec(f.Context(), setSQL); err != nil {
 			return err
 		}
-		return run(tx)
+		return fn(tx)
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -118,12 +118,12 @@ func (f *Fixture) Count(sql string, args ...any) (n int) {
 	return n
 }
 
-// WantCount reports an error if a query does not select the number want. what describes
-// the rows that the query counts.
-func (f *Fixture) WantCount(want int, what, sql string, args ...any) {
+// WantCount reports an error if the number that a query selects differs from wantCount.
+// description names the rows that the query counts.
+func (f *Fixture) WantCount(wantCount int, description, sql string, args ...any) {
 	f.Helper()
-	if got := f.Count(sql, args...); got != want {
-		f.Errorf("%s: got %d, want %d", what, got, want)
+	if got := f.Count(sql, args...); got != wantCount {
+		f.Errorf("%s: got %d, want %d", description, got, wantCount)
 	}
 }
 
@@ -138,11 +138,11 @@ func (f *Fixture) Texts(sql string, args ...any) []string {
 	return texts
 }
 
-// Insert inserts one row into a table. The row has the columns of all the given values.
-// If several of them contain the same column, the last of them is used.
-func (f *Fixture) Insert(table string, values ...Row) {
+// Insert inserts one row into a table. The inserted row combines all given rows. If
+// several of these contain the same column, the value in the last of them is used.
+func (f *Fixture) Insert(table string, rows ...Row) {
 	f.Helper()
-	row := merged(values...)
+	row := merged(rows...)
 	columns := slices.Sorted(maps.Keys(row))
 	places, args := make([]string, len(columns)), make([]any, len(columns))
 	for i, column := range columns {
@@ -151,12 +151,12 @@ func (f *Fixture) Insert(table string, values ...Row) {
 	f.Exec("insert into "+table+" ("+strings.Join(columns, ", ")+") values ("+strings.Join(places, ", ")+")", args...)
 }
 
-func merged(values ...Row) Row {
-	row := Row{}
-	for _, v := range values {
-		maps.Copy(row, v)
+func merged(rows ...Row) Row {
+	combined := Row{}
+	for _, row := range rows {
+		maps.Copy(combined, row)
 	}
-	return row
+	return combined
 }
 
 // StartWorkers starts the job workers of config and stops them when the test ends. Jobs
@@ -194,10 +194,10 @@ func ReasonOf(t testing.TB, err error) affiliate.Reason {
 	return ""
 }
 
-// RequireRefusal ends the test unless err has the error code reason. fields are the
-// expected fields of the first violations in err. If an element of fields is empty, the
-// violation at its position may have any field or may be missing. RequireRefusal returns
-// the metadata of the error.
+// RequireRefusal ends the test unless the error code of err is the given reason. fields
+// are the expected fields of the first violations in err. If an element of fields is
+// empty, the violation at its position may have any field or may be missing.
+// RequireRefusal returns the metadata of the error.
 func RequireRefusal(t testing.TB, err error, reason affiliate.Reason, fields ...string) map[string]string {
 	t.Helper()
 	var refusal *affiliate.Error

@@ -18,8 +18,9 @@ type Participant struct {
 }
 
 // NewParticipant makes a partner an approved participant in a programme. It inserts the
-// same rows as an application: the participant, its totals, its default link and
-// referral code, and the counts of the lists that contain it.
+// same rows as the service does when a partner applies to the programme: the participant,
+// its totals, its default link and referral code, and the counts of the lists that
+// contain it.
 func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID, changes ...Row) Participant {
 	f.Helper()
 	now := f.Now()
@@ -55,8 +56,8 @@ func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.Progra
 	return p
 }
 
-// NewLink creates a link of a participant to https://shop.example/, through the store.
-// The functions in change modify the link before it is stored.
+// NewLink creates a participant's link that leads to https://shop.example/. It uses the
+// store. The functions in change modify the link before it is stored.
 func (f *Fixture) NewLink(p Participant, code string, change ...func(*affiliate.Link)) affiliate.Link {
 	f.Helper()
 	now, page := f.Now().UTC().Truncate(time.Millisecond), "https://shop.example/"
@@ -72,8 +73,8 @@ func (f *Fixture) NewLink(p Participant, code string, change ...func(*affiliate.
 	return created
 }
 
-// NewPromoCode creates an active promo code of a participant, through the store. Its
-// discount is 10 percent. The functions in change modify the promo code before it is
+// NewPromoCode creates an active promo code of a participant, with a discount of 10
+// percent. It uses the store. The functions in change modify the promo code before it is
 // stored.
 func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*affiliate.PromoCode)) affiliate.PromoCode {
 	f.Helper()

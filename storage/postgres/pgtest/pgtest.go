@@ -87,8 +87,8 @@ func New(t testing.TB) string {
 	return database
 }
 
-// templates caches the names of the templates that this test binary has found complete
-// or has created, by server.
+// templates caches, for each server, the name of the template that this test binary has
+// found complete or has created.
 var templates struct {
 	sync.Mutex
 	complete map[string]string
@@ -160,10 +160,9 @@ func createTemplate(ctx context.Context, server, name string) (err error) {
 	return nil
 }
 
-// adminConns holds the idle connections to the database that the server's URL names, by
-// server.
-// They stay open until the test binary ends, because opening a connection costs
-// Postgres about as much as copying a database.
+// adminConns holds, for each server, idle connections to the database that the server's
+// URL names. They stay open until the test binary ends, because opening a connection
+// costs Postgres about as much as copying a database.
 var adminConns struct {
 	sync.Mutex
 	idle map[string][]*pgx.Conn

@@ -16,20 +16,21 @@ type Shop struct {
 }
 
 // NewShop creates a workspace and its owner, and a programme in the given mode. The
-// values in program replace default values of the programme's columns.
-func (f *Fixture) NewShop(mode affiliate.Mode, program ...Row) *Shop {
+// values in changes replace default values of the programme's columns.
+func (f *Fixture) NewShop(mode affiliate.Mode, changes ...Row) *Shop {
 	f.Helper()
 	s := &Shop{Fixture: f, Scope: affiliate.Scope{Workspace: f.NewWorkspace(), Mode: mode}}
 	s.Owner = f.NewMember(s.Scope.Workspace, affiliate.RoleOwner)
-	s.Program = f.NewProgram(s.Scope, program...)
+	s.Program = f.NewProgram(s.Scope, changes...)
 	return s
 }
 
-// InOtherMode returns the same workspace in the other mode, with a new programme there.
-func (s *Shop) InOtherMode(program ...Row) *Shop {
+// InOtherMode returns the same workspace in the other mode, with a new programme in that
+// mode.
+func (s *Shop) InOtherMode(changes ...Row) *Shop {
 	s.Helper()
 	other := &Shop{Fixture: s.Fixture, Scope: affiliate.Scope{Workspace: s.Scope.Workspace, Mode: s.Scope.Mode.Other()}, Owner: s.Owner}
-	other.Program = s.NewProgram(other.Scope, program...)
+	other.Program = s.NewProgram(other.Scope, changes...)
 	return other
 }
 
@@ -71,8 +72,8 @@ func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.Pr
 	return id
 }
 
-// NewEndpoint inserts an active webhook endpoint that receives all events. changes change
-// its columns.
+// NewEndpoint inserts an active webhook endpoint that receives all events. The values in
+// changes replace default values of the endpoint's columns.
 func (f *Fixture) NewEndpoint(scope affiliate.Scope, changes ...Row) affiliate.EndpointID {
 	f.Helper()
 	id := affiliate.NewID[affiliate.Endpoint](f.Now())
@@ -114,7 +115,7 @@ func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 	return id
 }
 
-// NewGroup creates a group of a programme, with the store. Its rate is 10 percent.
+// NewGroup creates a group of a programme, with a rate of 10 percent. It uses the store.
 func (f *Fixture) NewGroup(scope affiliate.Scope, program affiliate.ProgramID, name string, change ...func(*affiliate.Group)) affiliate.Group {
 	f.Helper()
 	now := f.Now().UTC().Truncate(time.Millisecond)

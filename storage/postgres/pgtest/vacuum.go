@@ -28,8 +28,8 @@ type Database interface {
 
 // VacuumAnalyze prepares tables for EXPLAIN. It vacuums and analyzes them, and repeats
 // the vacuum until all their pages are marked as visible to all transactions. Without
-// table names it processes all tables of the application. The name of a partitioned
-// table includes its partitions.
+// table names it processes all tables of the database except those of Postgres itself.
+// The name of a partitioned table includes its partitions.
 //
 // The planner chooses an index-only scan only if enough pages have this mark. A single
 // VACUUM is not enough, because it does not mark these pages:
@@ -51,8 +51,8 @@ func VacuumAnalyze(t testing.TB, db Database, tables ...string) {
 	}
 }
 
-// VacuumAnalyze prepares tables of the fixture's database for EXPLAIN. Without names it
-// processes all tables.
+// VacuumAnalyze prepares tables of the fixture's database for EXPLAIN. Without table
+// names it processes all tables, as the function VacuumAnalyze does.
 func (f *Fixture) VacuumAnalyze(tables ...string) {
 	f.Helper()
 	VacuumAnalyze(f.TB, f.SQL, tables...)

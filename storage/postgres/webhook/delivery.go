@@ -14,8 +14,10 @@ import (
 )
 
 // The table of deliveries has one partition per week. The day in a delivery's id
-// determines the partition. Every statement has a condition on the day, so that
-// Postgres skips the other partitions.
+// determines the partition. Statements that know the ids of deliveries, or the lowest id,
+// have a condition on the day, so that Postgres skips the other partitions. Statements
+// that search for due or waiting deliveries use the index of these deliveries in each
+// partition.
 
 const deliveryColumns = `
 	d.id, d.endpoint_id, d.event_id, d.event_type, d.epoch, d.status, d.due_at, d.attempt_count, d.http_status_code,
@@ -174,7 +176,7 @@ func (s *Store) Deliveries(
 		return nil, 0, fmt.Errorf("deliveries: %w", err)
 	}
 	if n := int64(len(deliveries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so its end is the total.
+		// This is the last page, so the position of its last row is the total.
 		return deliveries, page.Offset() + n, nil
 	}
 	var total int64
@@ -259,8 +261,8 @@ const updateDelivery = `
 	set status = @status, tier = @tier, extra = @extra, epoch = @epoch, due_at = @due_at, completed_at = @completed_at
 	where` + whereDelivery
 
-// UpdateDelivery stores the state of a locked delivery. If the delivery is due at some
-// time, the sender is notified after the commit.
+// UpdateDelivery stores the state of a locked delivery. If the delivery has a due time,
+// the sender is notified after the commit.
 func (tx *Tx) UpdateDelivery(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, d webhook.LockedDelivery) error {
 	args := deliveryArgs(scope, endpoint, d.ID)
 	args["status"], args["tier"], args["extra"] = d.State.Status, d.State.ScheduledAttempts, d.State.RequestedAttempts

@@ -52,7 +52,7 @@ const (
 		select ` + endpointColumns + `
 		from webhook_endpoints e
 		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint and e.deleted_at is null`
-	selectDeletedEndpoint = `
+	selectEndpointOrDeleted = `
 		select ` + endpointColumns + `
 		from webhook_endpoints e
 		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint`
@@ -135,16 +135,16 @@ func (tx *Tx) CountEndpoints(ctx context.Context, scope affiliate.Scope) (int, e
 	return countEndpoints(ctx, tx, scope)
 }
 
-// InsertEndpoint stores a new endpoint. sealed is the encrypted signing secret of the
+// InsertEndpoint stores a new endpoint. encryptedSecret is the signing secret of the
 // endpoint.
-func (tx *Tx) InsertEndpoint(ctx context.Context, e affiliate.Endpoint, sealed []byte) error {
+func (tx *Tx) InsertEndpoint(ctx context.Context, e affiliate.Endpoint, encryptedSecret []byte) error {
 	const insert = `
 		insert into webhook_endpoints (workspace_id, id, mode, url, description, subscriptions, active, disabled_reason,
 			epoch, secret, created_at, updated_at, version)
 		values (@workspace, @endpoint, @mode, @url, @description, @subscriptions, @active, @disabled_reason,
 			@epoch, @secret, @created_at, @updated_at, @version)`
 	args := changeArgs(e)
-	args["url"], args["secret"], args["created_at"] = e.URL, sealed, e.CreatedAt
+	args["url"], args["secret"], args["created_at"] = e.URL, encryptedSecret, e.CreatedAt
 	_, err := tx.Exec(ctx, insert, args)
 	return err
 }
@@ -168,7 +168,7 @@ func (tx *Tx) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.
 // EndpointOrDeleted returns an endpoint, even if it is deleted. Errors:
 // WEBHOOK_NOT_FOUND.
 func (tx *Tx) EndpointOrDeleted(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
-	return readEndpoint(ctx, tx, selectDeletedEndpoint, scope, id)
+	return readEndpoint(ctx, tx, selectEndpointOrDeleted, scope, id)
 }
 
 // LockEndpoint locks an endpoint and returns it. Errors: WEBHOOK_NOT_FOUND.
@@ -204,14 +204,14 @@ func (tx *Tx) DeleteEndpoint(ctx context.Context, e affiliate.Endpoint) error {
 // ReplaceSecret stores a new encrypted signing secret of a locked endpoint. The
 // previous secret stays valid until keptUntil. If keptUntil is nil, the previous secret
 // is deleted.
-func (tx *Tx) ReplaceSecret(ctx context.Context, e affiliate.Endpoint, sealed []byte, keptUntil *time.Time) error {
+func (tx *Tx) ReplaceSecret(ctx context.Context, e affiliate.Endpoint, encryptedSecret []byte, keptUntil *time.Time) error {
 	const replace = `
 		update webhook_endpoints
 		set previous_secret = case when @until::timestamptz is null then null else secret end, previous_until = @until,
 			secret = @secret, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @endpoint`
 	args := changeArgs(e)
-	args["until"], args["secret"] = keptUntil, sealed
+	args["until"], args["secret"] = keptUntil, encryptedSecret
 	_, err := tx.Exec(ctx, replace, args)
 	return err
 }

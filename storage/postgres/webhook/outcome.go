@@ -14,7 +14,7 @@ import (
 )
 
 // keptAttempts is the maximum number of attempts that are stored with a delivery. If a
-// delivery already has this number, a new attempt replaces the oldest one.
+// delivery already has this number, a new attempt replaces the oldest attempt.
 const keptAttempts = 50
 
 // applyOutcomes stores the outcomes of attempts. It updates a delivery only if its

@@ -74,10 +74,11 @@ func (s *Store) Unclaimed(ctx context.Context, now time.Time, limit int) ([]affi
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
 }
 
-// targets selects endpoints, and dueDeliveries selects the due deliveries of these
-// endpoints. Both statements read only those entries of the index webhook_deliveries_due
-// that they return. Their cost therefore does not depend on the number of waiting
-// deliveries. They skip deliveries of earlier epochs, which are canceled.
+// targets selects endpoints and the due time of the next delivery of each endpoint that
+// is not due yet. dueDeliveries selects the due deliveries of these endpoints. Of the
+// index webhook_deliveries_due, both statements read only the entries whose data they
+// return. Their cost therefore does not depend on the number of waiting deliveries. They
+// skip deliveries of earlier epochs, which are canceled.
 const (
 	targets = `
 		select e.workspace_id, e.id, e.url, e.secret, e.previous_secret, e.previous_until, e.consecutive_failures, e.last_delivery_at,

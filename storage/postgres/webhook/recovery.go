@@ -12,11 +12,12 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Recovery and cancellation process the deliveries of an endpoint in blocks, one
-// block in each transaction. A processed delivery no longer matches the condition of the
+// Recovery and cancellation process the deliveries of an endpoint in blocks, one block in
+// each transaction. A processed delivery no longer matches the condition of the
 // statement, so a job that runs twice does not process the delivery twice. The endpoint
-// is not locked. If its epoch ends while a block is being processed, the block's
-// deliveries still have the ended epoch and are never sent.
+// is not locked. The endpoint has an epoch, a number that increases each time the
+// endpoint is disabled. If this happens while a block is being processed, the block's
+// deliveries still have the earlier epoch and are never sent.
 
 // recoverable is the condition for the deliveries of a recovery. It selects a delivery
 // if the delivery had one of the requested statuses when the recovery was requested.
@@ -141,10 +142,10 @@ const (
 )
 
 // CancelBlock cancels at most limit waiting deliveries of an endpoint that belong to an
-// earlier epoch than the given epoch. endedAt becomes their completion time. It returns
-// the number of canceled deliveries. If the number is less than limit, no such deliveries
-// are left except those that other transactions have locked. CancelRemaining cancels
-// these later.
+// earlier epoch than the given epoch. endedAt becomes the completion time of those that
+// were pending or failed. It returns the number of canceled deliveries. If the number is
+// less than limit, no such deliveries are left except those that other transactions have
+// locked. CancelRemaining cancels these later.
 func (tx *Tx) CancelBlock(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int,
 ) (int, error) {

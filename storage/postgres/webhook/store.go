@@ -2,11 +2,11 @@
 // deliveries. Package postgres inserts events and their deliveries, in the transaction
 // that causes the event.
 //
-// The package contains SQL, row mapping and locking. Its callers decide the next state
-// of a delivery, the time of the next attempt and whether an endpoint is disabled.
-// Every statement has conditions on workspace and mode, except the statements of the
-// sender. The sender serves the endpoints of all workspaces and selects endpoints by
-// their keys.
+// The package contains SQL, row mapping and locking. Its callers decide the next state of
+// a delivery, the time of the next attempt and whether an endpoint is disabled. The
+// statements for API calls have conditions on workspace and mode, unless the endpoint was
+// already found in its mode. The statements of the sender and of periodic jobs have no
+// such conditions, because they serve the endpoints of all workspaces.
 package webhook
 
 import (
