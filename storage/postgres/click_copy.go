@@ -153,9 +153,9 @@ const (
 	// pgEpoch is 2000-01-01 in Unix microseconds. Postgres stores an instant as the
 	// number of microseconds since then.
 	pgEpoch = 946_684_800_000_000
-	// An instant is sent unchanged if it is less than maxUnixSeconds (about 278,000
-	// years) before or after 1970. Otherwise invalidMicros is sent. Postgres rejects
-	// this number as invalid data. The next larger number would mean infinity.
+	// appendTime sends an instant unchanged if it is less than maxUnixSeconds (about
+	// 278,000 years) before or after 1970. Otherwise it sends invalidMicros. Postgres
+	// rejects this number as invalid data. The next larger number would mean infinity.
 	maxUnixSeconds = 1 << 43
 	invalidMicros  = math.MaxInt64 - 1
 )

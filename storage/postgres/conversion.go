@@ -131,10 +131,11 @@ func (r *pendingReport) decide() {
 	r.decision, r.commission, r.err = r.Decide(r.inputs)
 }
 
-// selectDuplicates returns the reports whose external id is already recorded. It
-// searches the index once per report. Because of the order by clause, the planner can
-// choose only one index. Without the clause, several indexes look equally good while
-// the table is small, and connections keep the plan that they have made.
+// selectDuplicates returns the conversion ids of the given reports whose external id is
+// already recorded. It searches the index once per report. Because of the order by
+// clause, the planner can choose only one index. Without the clause, several indexes look
+// equally good while the table is small, and connections keep the plan that they have
+// made.
 const selectDuplicates = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)

@@ -13,10 +13,10 @@ import (
 )
 
 // Lists of conversions, newest first. For each condition of a filter, except the time,
-// there is an index on the column of the condition that also has the order of the list.
-// If a filter has several conditions, Postgres uses the index of one of them. It skips
-// the rows before the page in the index, without reading the table. It then reads the
-// rows of the page by their primary keys. The total is counted in the same index and
+// there is an index that contains the column of the condition and has the order of the
+// list. If a filter has several conditions, Postgres uses the index of one of them. It
+// skips the rows before the page in the index, without reading the table. It then reads
+// the rows of the page by their primary keys. The total is counted in the same index and
 // stops at affiliate.MaxTotal.
 //
 // A page and its total are read by two statements. A conversion that is recorded

@@ -68,8 +68,8 @@ const findPayments = `
 	from customer_payments
 	where workspace_id = $1 and mode = $2 and ref = $3`
 
-// queueCustomerReads queues the statements that read the binding and the payments of a locked
-// customer. The result is filled in when the batch is sent.
+// queueCustomerReads queues the statements that read the binding and the payments of a
+// locked customer. The result is filled in when the batch is sent.
 func queueCustomerReads(batch *pgx.Batch, scope affiliate.Scope, ref string) *affiliate.FoundCustomer {
 	found := &affiliate.FoundCustomer{}
 	batch.Queue(findBinding, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {

@@ -163,9 +163,9 @@ func decisionConditions(scope affiliate.Scope, filter affiliate.DecisionFilter) 
 	return where
 }
 
-// decisionListSQL returns the statements for a page and for the total. The arguments of
-// the first statement are those of where, then the size and the offset of the page. The
-// second statement has only those of where.
+// decisionListSQL returns the statements for a page and for the total. The statement for
+// a page takes the arguments of where, and then the size and the offset of the page. The
+// statement for the total takes only the arguments of where.
 func decisionListSQL(where conditions) (page, count string) {
 	const newest = ` order by d.decided_at desc, d.id desc`
 	page = `select ` + decisionColumns + ` from (

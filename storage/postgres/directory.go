@@ -87,11 +87,11 @@ func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([
 	})
 }
 
-// The CTE page selects a page of referral codes, and only these codes are joined with
-// other tables. Without the CTE, Postgres could join and sort all referral codes after
-// the start of the page. The CTE offers reads one promo code of each participant: of the
-// promo codes that can still be used, the newest. It reads this promo code only once,
-// even if the page has several referral codes of the participant.
+// The CTE named page selects a page of referral codes, and only these codes are joined
+// with other tables. Without the CTE, Postgres could join and sort all referral codes
+// after the start of the page. The CTE named offers reads one promo code of each
+// participant: of the promo codes that can still be used, the newest. It reads this promo
+// code only once, even if the page has several referral codes of the participant.
 const (
 	selectReferralTargets = `
 		with page as materialized (

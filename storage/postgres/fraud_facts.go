@@ -89,8 +89,8 @@ const countFromAddress = `
 	) as c`
 
 // queueFraudFacts queues the statements that read the facts that the fraud rules need
-// about the candidates. It queues nothing if the programmes of all candidates have fraud
-// rules disabled.
+// about the candidates. It queues nothing if there are no candidates. A participant is
+// not a candidate if the fraud rules of the programme are disabled.
 func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 	var query fraudQuery
 	for n, s := range all {
@@ -148,8 +148,8 @@ func (q *fraudQuery) add(n int, s *signals) {
 }
 
 // addBuyer adds the networks and devices of the buyer. The statement compares them with
-// the networks and devices of the candidates' partners. They come from two sources: the
-// merchant's report and the click.
+// the networks and devices of the candidates' partners. The buyer's networks and devices
+// come from two sources: the merchant's report and the click.
 func (q *fraudQuery) addBuyer(n int, c affiliate.Conversion, click *affiliate.FoundClick) {
 	q.addOrigin(n, c.Buyer.IPPrefix, c.Buyer.AgentHashes...)
 	if click == nil || click.Mode != c.Scope.Mode {

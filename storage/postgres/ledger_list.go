@@ -41,9 +41,9 @@ func ledgerConditions(where *conditions, filter affiliate.LedgerFilter) {
 	}
 }
 
-// ledgerListSQL returns the statements for a page and for the total. The arguments of the
-// first statement are those of where, then the size and the offset of the page. The
-// second statement has only those of where.
+// ledgerListSQL returns the statements for a page and for the total. The statement for a
+// page takes the arguments of where, and then the size and the offset of the page. The
+// statement for the total takes only the arguments of where.
 func ledgerListSQL(where conditions) (page, count string) {
 	const newest = ` order by l.created_at desc, l.id desc`
 	page = `

@@ -239,7 +239,7 @@ func (s *Store) UpdateLink(
 func (s *Store) DeleteLink(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, at time.Time, by affiliate.Actor,
 ) error {
-	const end = `
+	const markDeleted = `
 		update links set deleted_at = $4, version = version + 1, updated_at = $4
 		where workspace_id = $1 and mode = $2 and id = $3 and deleted_at is null`
 	return s.InTx(ctx, func(tx *Tx) error {
@@ -253,7 +253,7 @@ func (s *Store) DeleteLink(
 		if err := l.CheckDelete(); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, end, scope.Workspace, scope.Mode, id, at); err != nil {
+		if _, err := tx.Exec(ctx, markDeleted, scope.Workspace, scope.Mode, id, at); err != nil {
 			return err
 		}
 		change := countChange{What: linkCount, ID: id.UUID, N: -1}

@@ -41,16 +41,16 @@ func Migrate(ctx context.Context, url string) error {
 
 	// A separate connection keeps the lock during the whole run, so that concurrent
 	// migrations of one database run one after the other.
-	guard, err := pgx.Connect(ctx, url)
+	lockConn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer func() { _ = guard.Close(ctx) }()
-	if _, err := guard.Exec(ctx, `select pg_advisory_lock(7305804402567017330)`); err != nil {
+	defer func() { _ = lockConn.Close(ctx) }()
+	if _, err := lockConn.Exec(ctx, `select pg_advisory_lock(7305804402567017330)`); err != nil {
 		return fmt.Errorf("migration lock: %w", err)
 	}
 
-	if err := prepareRole(ctx, guard); err != nil {
+	if err := prepareRole(ctx, lockConn); err != nil {
 		return err
 	}
 	if err := migrateTables(ctx, pool); err != nil {

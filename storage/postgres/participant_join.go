@@ -48,18 +48,17 @@ const endInviteByEmail = `
 	where workspace_id = $1 and mode = $2 and program_id = $3 and email = $4 and ended_at is null`
 
 // AcceptParticipantInvite makes a partner an approved participant of the programme to
-// which the invitation belongs. Any partner with the token can accept, even with
-// another email address than the invited one. If several calls use the same token,
-// exactly one succeeds. If a call is refused, the invitation stays open. Errors:
-// NOT_FOUND, VALIDATION_ERROR for the terms, APPLICATION_DUPLICATE,
-// REFERRAL_CODE_TAKEN.
+// which the invitation belongs. Any partner with the token can accept, even with another
+// email address than the invited one. If several calls use the same token, exactly one
+// succeeds. If a call is refused, the invitation stays open. Errors: NOT_FOUND,
+// VALIDATION_ERROR for the terms, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 func (s *Store) AcceptParticipantInvite(
 	ctx context.Context, digest [sha256.Size]byte, mode affiliate.Mode, partner affiliate.UserID, acceptTerms bool, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
 	// A partner's call contains no workspace; the token determines it. A second call
 	// with the same token waits for the lock on this row. When it gets the lock, it
 	// finds no open invitation.
-	const use = `
+	const endInvite = `
 		update participant_invites i
 		set ended_at = $3
 		where i.digest = $1 and i.mode = $2 and i.ended_at is null and i.expires_at > $3
@@ -71,7 +70,7 @@ func (s *Store) AcceptParticipantInvite(
 		for share`
 	var p affiliate.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
-		row, err := OneRow[participantInviteRow](tx.Query(ctx, use, digest[:], mode, at))
+		row, err := OneRow[participantInviteRow](tx.Query(ctx, endInvite, digest[:], mode, at))
 		if err != nil {
 			return err
 		}

@@ -247,7 +247,7 @@ func (s *Store) searchParticipants(ctx context.Context, filter affiliate.Partici
 func participantSearchSQL(filter affiliate.ParticipantFilter) string {
 	where := whereParticipants(filter)
 	limit := fmt.Sprintf(` limit %d)`, affiliate.MaxSearchTotal+1)
-	kinds := []string{
+	searches := []string{
 		`(select t.id from participants t` + where + ` and lower(t.partner_name) like lower(@pattern)` + limit,
 		// The condition with IN selects a participant only once, even if several of its
 		// codes match.
@@ -256,12 +256,12 @@ func participantSearchSQL(filter affiliate.ParticipantFilter) string {
 			where r.workspace_id = @workspace and r.mode = @mode and r.program_id = @program and r.code like lower(@pattern))` + limit,
 	}
 	if !filter.HideEmails {
-		kinds = append(kinds, `(select t.id from participants t`+where+` and lower(t.partner_email) like lower(@pattern)`+limit)
+		searches = append(searches, `(select t.id from participants t`+where+` and lower(t.partner_email) like lower(@pattern)`+limit)
 	}
 	if _, _, ok := idRange(filter.Search); ok {
-		kinds = append(kinds, `(select t.id from participants t`+where+` and t.id between @first and @last`+limit)
+		searches = append(searches, `(select t.id from participants t`+where+` and t.id between @first and @last`+limit)
 	}
-	return strings.Join(kinds, ` union `)
+	return strings.Join(searches, ` union `)
 }
 
 // The group determines the programme and the mode, so Postgres can count with an index

@@ -100,8 +100,8 @@ func (s *Store) partnerCommissionConditions(
 }
 
 // partnerCommissionsSQL returns the statements for a page and for the total. The
-// arguments of the first statement are those of where, then the size and the offset of
-// the page. The second statement has only those of where.
+// statement for a page takes the arguments of where, and then the size and the offset of
+// the page. The statement for the total takes only the arguments of where.
 func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (page, count string) {
 	direction := " desc"
 	if order.Ascending {

@@ -229,7 +229,7 @@ func recheckPayouts(
 	if err := lockParticipants(ctx, tx, batch.Scope, participants); err != nil {
 		return nil, err
 	}
-	held, err := lockForPayout(ctx, tx, lockAssigned, heldArgs(batch.Scope, ids, batch.Cutoff))
+	held, err := lockForPayout(ctx, tx, lockAssigned, payoutCommissionArgs(batch.Scope, ids, batch.Cutoff))
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func UnassignedArgs(scope affiliate.Scope, participants []affiliate.ParticipantI
 
 // HeldArgs returns the arguments of LockAssignedSQL and LockReleasedSQL.
 func HeldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time) pgx.NamedArgs {
-	return heldArgs(scope, payouts, cutoff)
+	return payoutCommissionArgs(scope, payouts, cutoff)
 }
 
 // PayoutListSQL returns the statements for a page of payouts and for the total. If

@@ -17,7 +17,7 @@ import (
 // column, so that their other columns do not change until the transaction ends.
 // payout_follow.go describes how payouts change with their commissions.
 
-const heldColumns = `
+const candidateColumns = `
 	c.id, c.participant_id as participant, c.currency, c.payout_id as payout, c.amount_cents,
 	coalesce(c.approved_at, c.created_at) as approved_at, c.status = 'approved' and ` + payableCondition + ` as payable`
 
@@ -25,7 +25,7 @@ const (
 	// lockUnassigned locks those payable commissions of participants that are in no
 	// payout.
 	lockUnassigned = `
-		select ` + heldColumns + `
+		select ` + candidateColumns + `
 		from commissions c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
 		where c.workspace_id = @workspace and c.mode = @mode and c.participant_id = any(@participants)
@@ -34,7 +34,7 @@ const (
 		for update of c`
 	// lockAssigned locks the commissions in the given payouts, in any status.
 	lockAssigned = `
-		select ` + heldColumns + `
+		select ` + candidateColumns + `
 		from commissions c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
 		where c.workspace_id = @workspace and c.mode = @mode and c.payout_id = any(@payouts)
@@ -43,7 +43,7 @@ const (
 	// lockReleased locks those payable commissions that were released from one of the
 	// given payouts and are in no payout now.
 	lockReleased = `
-		select ` + heldColumns + `
+		select ` + candidateColumns + `
 		from payout_commissions l
 		join commissions c on c.workspace_id = l.workspace_id and c.id = l.commission_id
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
@@ -146,14 +146,14 @@ func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, comm
 
 // releaseAll calls releaseCommissions for all commissions of the given payouts.
 func releaseAll(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, at time.Time) error {
-	held, err := lockForPayout(ctx, tx, lockAssigned, heldArgs(scope, payouts, at))
+	held, err := lockForPayout(ctx, tx, lockAssigned, payoutCommissionArgs(scope, payouts, at))
 	if err != nil {
 		return err
 	}
 	return releaseCommissions(ctx, tx, scope, held, at)
 }
 
-func heldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time) pgx.NamedArgs {
+func payoutCommissionArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time) pgx.NamedArgs {
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "payouts": payouts, "cutoff": cutoff}
 }
 

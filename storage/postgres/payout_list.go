@@ -47,9 +47,9 @@ func payoutConditions(where *conditions, filter affiliate.PayoutFilter) {
 	where.within("p.created_at", filter.Created)
 }
 
-// payoutListSQL returns the statements for a page and for the total. The arguments of the
-// first statement are those of where, then the size and the offset of the page. The
-// second statement has only those of where.
+// payoutListSQL returns the statements for a page and for the total. The statement for a
+// page takes the arguments of where, and then the size and the offset of the page. The
+// statement for the total takes only the arguments of where.
 func payoutListSQL(where conditions) (page, count string) {
 	const newest = ` order by p.created_at desc, p.id desc`
 	page = `

@@ -142,7 +142,7 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 	if err := lockParticipants(ctx, tx, p.Scope, participants); err != nil {
 		return change, err
 	}
-	released, err := lockForPayout(ctx, tx, lockReleased, heldArgs(p.Scope, []affiliate.PayoutID{p.ID}, at))
+	released, err := lockForPayout(ctx, tx, lockReleased, payoutCommissionArgs(p.Scope, []affiliate.PayoutID{p.ID}, at))
 	if err != nil {
 		return change, err
 	}

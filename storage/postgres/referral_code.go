@@ -14,33 +14,34 @@ import (
 // from the partner's name.
 func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, requested string) (string, error) {
 	if requested != "" {
-		return requested, useCode(ctx, tx, p, link, requested)
+		return requested, reserveAndSetCode(ctx, tx, p, link, requested)
 	}
 	taken := affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
 	for code := range affiliate.ReferralCodes(p.PartnerName) {
-		if err := useCode(ctx, tx, p, link, code); !errors.Is(err, taken) {
+		if err := reserveAndSetCode(ctx, tx, p, link, code); !errors.Is(err, taken) {
 			return code, err
 		}
 	}
 	panic("postgres: affiliate.ReferralCodes must not end")
 }
 
-// useCode reserves a free code and makes it the participant's code. The previous code
-// stays reserved and still leads to the default link. The primary key of referral_codes
-// makes sure that no two participants have the same code. Errors: REFERRAL_CODE_TAKEN.
-func useCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, code string) error {
+// reserveAndSetCode reserves a free code and makes it the participant's code. The
+// previous code stays reserved and still leads to the default link. The primary key of
+// referral_codes makes sure that no two participants have the same code. Errors:
+// REFERRAL_CODE_TAKEN.
+func reserveAndSetCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, code string) error {
 	const (
 		reserve = `
 			insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 			values ($1, $2, $3, $4, $5, $6, $7)
 			on conflict (workspace_id, mode, code) do nothing`
-		use = `update participants set referral_code = $4 where workspace_id = $1 and mode = $2 and id = $3`
+		setCode = `update participants set referral_code = $4 where workspace_id = $1 and mode = $2 and id = $3`
 	)
 	tag, err := tx.Exec(ctx, reserve, p.Scope.Workspace, p.Scope.Mode, code, p.Program, p.ID, link, p.UpdatedAt)
 	if err := refuseIfNone(tag, err, affiliate.ReasonReferralCodeTaken); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, use, p.Scope.Workspace, p.Scope.Mode, p.ID, code)
+	_, err = tx.Exec(ctx, setCode, p.Scope.Workspace, p.Scope.Mode, p.ID, code)
 	return err
 }
 
@@ -49,7 +50,7 @@ func useCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliat
 func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant, oldCode string) error {
 	// There is no condition on the mode, because a participant has only one mode.
 	const find = `select id from links where workspace_id = $1 and participant_id = $2 and is_default`
-	const useEarlier = `
+	const setEarlierCode = `
 		update participants t
 		set referral_code = r.code
 		from referral_codes r
@@ -59,10 +60,10 @@ func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant
 	if err := tx.QueryRow(ctx, find, p.Scope.Workspace, p.ID).Scan(&link); err != nil {
 		return err
 	}
-	err := useCode(ctx, tx, p, link, p.ReferralCode)
+	err := reserveAndSetCode(ctx, tx, p, link, p.ReferralCode)
 	if taken := affiliate.Refuse(affiliate.ReasonReferralCodeTaken); errors.Is(err, taken) {
 		var tag pgconn.CommandTag
-		tag, err = tx.Exec(ctx, useEarlier, p.Scope.Workspace, p.Scope.Mode, p.ID, p.ReferralCode, link)
+		tag, err = tx.Exec(ctx, setEarlierCode, p.Scope.Workspace, p.Scope.Mode, p.ID, p.ReferralCode, link)
 		err = refuseIfNone(tag, err, affiliate.ReasonReferralCodeTaken)
 	}
 	if err != nil {

@@ -59,8 +59,8 @@ const updateRefunded = `
 	update conversions set refunded_amount_cents = $4, status = $5, version = $6
 	where workspace_id = $1 and mode = $2 and id = $3`
 
-// selectParkedFor returns the conversions that have parked refunds. It searches the
-// index once per conversion.
+// selectParkedFor returns the ids of the given conversions that have parked refunds. It
+// searches the index once per conversion.
 const selectParkedFor = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)

@@ -57,8 +57,8 @@ create table refresh_tokens (
 );
 create index refresh_tokens_by_session on refresh_tokens (session_id);
 
--- Failed logins for an email address, even if no account has the address. They are kept
--- for 15 minutes.
+-- Failed logins for an email address. An address is included even if no account has it.
+-- They are kept for 15 minutes.
 create table login_failures (
   id        uuid primary key,
   subject   bytea not null,                     -- HMAC of kind and address

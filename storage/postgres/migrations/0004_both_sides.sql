@@ -220,7 +220,7 @@ create table customers (
 );
 
 -- The number of a customer's payments in each programme. A payment is an attributed
--- conversion that counts for recurring commissions.
+-- purchase or renewal.
 create table customer_payments (
   workspace_id uuid not null,
   mode         text not null,

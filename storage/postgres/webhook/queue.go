@@ -75,8 +75,8 @@ func (s *Store) Unclaimed(ctx context.Context, now time.Time, limit int) ([]affi
 }
 
 // targets selects endpoints and the due time of the next delivery of each endpoint that
-// is not due yet. dueDeliveries selects the due deliveries of these endpoints. Of the
-// index webhook_deliveries_due, both statements read only the entries whose data they
+// is not due yet. dueDeliveries selects the due deliveries of these endpoints. Both
+// statements read only those entries of the index webhook_deliveries_due whose data they
 // return. Their cost therefore does not depend on the number of waiting deliveries. They
 // skip deliveries of earlier epochs, which are canceled.
 const (
@@ -123,8 +123,8 @@ func (r targetRow) target() webhook.Target {
 	}
 }
 
-// Due returns due deliveries, ordered by due time, and their endpoints. It leaves out
-// endpoints that are not active or not leased to the sender.
+// Due returns the earliest due deliveries of the endpoints in reads, and these endpoints.
+// It leaves out endpoints that are not active or not leased to the sender.
 func (s *Store) Due(
 	ctx context.Context, sender affiliate.SenderID, reads []webhook.ReadRequest, now time.Time,
 ) (found []webhook.Target, due []webhook.DueDelivery, err error) {
