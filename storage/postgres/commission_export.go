@@ -35,7 +35,7 @@ func commissionExportSQL(where conditions, order affiliate.CommissionOrder) stri
 
 // exportPlan makes Postgres read the rows from an index in the requested order and look
 // up the names row by row. Without these settings, Postgres sometimes chooses a scan of
-// all workspaces' rows, or sorts a million rows before it sends the first one. A search
+// all workspaces' rows, or sorts a million rows before it sends the first row. A search
 // does not use exportPlan, because it finds few rows, which are sorted quickly.
 const exportPlan = `set local enable_sort = off; set local enable_seqscan = off`
 

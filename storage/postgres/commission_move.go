@@ -49,8 +49,8 @@ func firstLocked(found []affiliate.LockedCommission, err error, program affiliat
 }
 
 // lockCommissions locks commissions in the order of their ids. A transaction locks all
-// its commissions in one call, so that two transactions cannot deadlock. The result
-// leaves out ids that do not exist.
+// its commissions in one call, or in several calls with ascending ids, so that two
+// transactions cannot deadlock. The result leaves out ids that do not exist.
 func lockCommissions(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
 ) ([]affiliate.LockedCommission, error) {

@@ -15,9 +15,9 @@ const (
 	codeDeadlock             = "40P01"
 )
 
-// uniqueRefusals maps the unique indexes that a caller's values can violate to the
-// reason of the refusal. A violation of any other index is an internal error.
-// Statements with ON CONFLICT never report a violation.
+// uniqueRefusals maps the unique indexes that a caller's values can violate to the reason
+// of the refusal. A violation of any other index is an internal error. A statement with
+// ON CONFLICT does not report violations of the index that the clause names.
 var uniqueRefusals = map[string]affiliate.Reason{
 	"users_kind_email_key": affiliate.ReasonEmailTaken,
 	"programs_slug":        affiliate.ReasonSlugTaken,

@@ -48,10 +48,10 @@ const endInviteByEmail = `
 	where workspace_id = $1 and mode = $2 and program_id = $3 and email = $4 and ended_at is null`
 
 // AcceptParticipantInvite makes a partner an approved participant of the programme to
-// which the invitation belongs. Any partner with the token can accept, even with another
-// email address than the invited one. If several calls use the same token, exactly one
-// succeeds. If a call is refused, the invitation stays open. Errors: NOT_FOUND,
-// VALIDATION_ERROR for the terms, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+// which the invitation belongs. Any partner with the token can accept, even if the
+// partner's email address is not the invited address. If several calls use the same
+// token, exactly one succeeds. If a call is refused, the invitation stays open. Errors:
+// NOT_FOUND, VALIDATION_ERROR for the terms, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 func (s *Store) AcceptParticipantInvite(
 	ctx context.Context, digest [sha256.Size]byte, mode affiliate.Mode, partner affiliate.UserID, acceptTerms bool, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {

@@ -11,7 +11,8 @@ import (
 )
 
 // payoutColumns are the fields of affiliate.Payout, selected from payouts p. The
-// workspace is missing because every statement gets the workspace as an argument.
+// workspace is missing: a merchant's statements get the workspace as an argument, and
+// partners do not receive it.
 const payoutColumns = `
 	p.id, p.mode, p.batch_id as batch, p.program_id as program, p.participant_id as participant, p.partner_id as partner,
 	p.amount_cents, p.currency, p.commission_count, p.adjustment_cents, p.status, p.method, p.reference, p.failure_reason,

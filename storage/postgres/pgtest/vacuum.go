@@ -43,7 +43,7 @@ type Database interface {
 //   - pages with dead rows, if these are few and INDEX_CLEANUP is not ON
 //
 // The first three conditions end after some time. VacuumAnalyze sets INDEX_CLEANUP ON
-// because of the last one.
+// because of the fourth condition.
 func VacuumAnalyze(t testing.TB, db Database, tables ...string) {
 	t.Helper()
 	if err := vacuumAnalyze(t.Context(), db, vacuumTimeout, tables); err != nil {

@@ -19,14 +19,14 @@ import (
 // endpoint is disabled. If this happens while a block is being processed, the block's
 // deliveries still have the earlier epoch and are never sent.
 
-// recoverable is the condition for the deliveries of a recovery. It selects a delivery
-// if the delivery had one of the requested statuses when the recovery was requested.
-// The status is the one that the API shows (see deliveryRow.delivery). The last part of
-// the condition checks that the delivery already had this status at that time: a
+// recoverable is the condition for the deliveries of a recovery. It selects a delivery if
+// the delivery had one of the requested statuses when the recovery was requested. These
+// statuses are the statuses that the API shows (see deliveryRow.delivery). The last part
+// of the condition checks that the delivery already had this status at that time: a
 // pending delivery was already due, a failed delivery had already started its last
 // attempt, and any other delivery was already completed. A delivery that the job has
-// restarted no longer matches this condition, so it is not selected again. Because of
-// the list of stored statuses, Postgres can use the index by status.
+// restarted no longer matches this condition, so it is not selected again. Because of the
+// list of stored statuses, Postgres can use the index by status.
 const recoverable = `
 	d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint
 	and d.id >= @first and d.id < @until and d.day >= @first_day and d.day <= @until_day
