@@ -16,17 +16,18 @@ import (
 //	free        an approved commission that is in no payout
 //	paid        a paid commission in a paid payout
 //	rejected    a commission that was rejected after its approval
-//	flagged     a pending commission in dollars, because no exchange rate is known
-//	unearned    a conversion without a participant and without a commission
-//	draft       the payout of the commission approved
-//	settled     the payout of the commission paid
+//	flagged     a commission in US dollars, which is pending because no exchange rate
+//	            is known
+//	unattributed    a conversion without a participant and without a commission
+//	draftPayout the draft payout that contains the commission approved
+//	paidPayout  the paid payout that contains the commission paid
 type checkFixture struct {
 	*sales
 	click affiliate.ClickID
 
 	approved, free, paid, rejected, flagged affiliate.Commission
-	unearned                                affiliate.ConversionID
-	draft, settled                          affiliate.PayoutID
+	unattributed                            affiliate.ConversionID
+	draftPayout, paidPayout                 affiliate.PayoutID
 }
 
 func newCheckFixture(t *testing.T) *checkFixture {
@@ -39,12 +40,12 @@ func newCheckFixture(t *testing.T) *checkFixture {
 
 	b.approved, b.free, b.paid = b.sale("approved", 1_000, "EUR"), b.sale("free", 2_000, "EUR"), b.sale("paid", 3_000, "EUR")
 	b.rejected, b.flagged = b.sale("rejected", 4_000, "EUR"), b.sale("flagged", 5_000, "USD")
-	b.unearned = b.reportSale("unearned", affiliate.NewID[affiliate.Click](noon), 6_000, "EUR").Conversion.ID
+	b.unattributed = b.reportSale("unattributed", affiliate.NewID[affiliate.Click](noon), 6_000, "EUR").Conversion.ID
 
-	b.draft, b.settled = b.payout("draft", b.approved, 0), b.payout("paid", b.paid, -50)
-	b.MoveCommission(b.paid, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: noon, Payout: &b.settled})
+	b.draftPayout, b.paidPayout = b.payout("draft", b.approved, 0), b.payout("paid", b.paid, -50)
+	b.MoveCommission(b.paid, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: noon, Payout: &b.paidPayout})
 	b.MoveCommission(b.rejected, affiliate.CommissionTransition{Move: affiliate.MoveReject})
-	b.entry(b.settled, "payout", b.paid.AmountCents-50, -1)
+	b.entry(b.paidPayout, "payout", b.paid.AmountCents-50, -1)
 	b.entry(affiliate.PayoutID{}, "bonus", 25, 1)
 
 	b.Insert("refunds", pgtest.Row{
@@ -111,7 +112,7 @@ func (b *checkFixture) entry(payout affiliate.PayoutID, kind string, cents, sign
 	})
 }
 
-// check calls CheckAccounts and returns the results by the names of the checks.
+// check calls CheckAccounts and returns the results by the name of the check.
 func (b *checkFixture) check(now func() time.Time) map[string]affiliate.CheckResult {
 	b.Helper()
 	results, err := b.Store.CheckAccounts(b.Context(), now)
@@ -162,8 +163,8 @@ func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
 		},
 		"an entry of an unknown commission": {
 			"commission_ledger",
-			[]string{`update ledger_entries set commission_id = '{unearned}' where type = 'bonus'`},
-			[]string{"commission {unearned}: the ledger has 25 EUR for participant {participant}, which has no such commission"},
+			[]string{`update ledger_entries set commission_id = '{unattributed}' where type = 'bonus'`},
+			[]string{"commission {unattributed}: the ledger has 25 EUR for participant {participant}, which has no such commission"},
 		},
 		"entries of a pending commission": {
 			"commission_ledger",
@@ -189,52 +190,52 @@ func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
 				`update ledger_entries set amount_cents = amount_cents - 1 where type = 'payout'`,
 				`update ledger_entries set amount_cents = amount_cents + 1 where type = 'bonus'`,
 			},
-			[]string{"payout {settled}: the ledger has -251 EUR for participant {participant}, expected -250"},
+			[]string{"payout {paidPayout}: the ledger has -251 EUR for participant {participant}, expected -250"},
 		},
-		"an entry of a draft": {
+		"an entry of a draft payout": {
 			"payout_ledger",
-			[]string{`update ledger_entries set payout_id = '{draft}' where type = 'bonus'`},
-			[]string{"payout {draft}: the ledger has 25 EUR for participant {participant}, expected 0"},
+			[]string{`update ledger_entries set payout_id = '{draftPayout}' where type = 'bonus'`},
+			[]string{"payout {draftPayout}: the ledger has 25 EUR for participant {participant}, expected 0"},
 		},
 		"a pending commission in a payout": {
 			"commission_payout",
-			[]string{`update commissions set payout_id = '{draft}' where id = '{flagged}'`},
-			[]string{"commission {flagged} refers to payout {draft}, which is not a payout of its participant in its currency"},
+			[]string{`update commissions set payout_id = '{draftPayout}' where id = '{flagged}'`},
+			[]string{"commission {flagged} refers to payout {draftPayout}, which is not a payout of its participant in its currency"},
 		},
-		"paid without a payout": {
+		"a paid commission without a payout": {
 			"commission_payout",
 			[]string{`update commissions set payout_id = null where id = '{paid}'`},
 			[]string{"commission {paid} is paid but refers to no payout"},
 		},
-		"approved in a paid payout": {
+		"an approved commission in a paid payout": {
 			"commission_payout",
-			[]string{`update commissions set payout_id = '{settled}' where id = '{free}'`},
-			[]string{"commission {free} is approved and refers to payout {settled}, which is paid"},
+			[]string{`update commissions set payout_id = '{paidPayout}' where id = '{free}'`},
+			[]string{"commission {free} is approved and refers to payout {paidPayout}, which is paid"},
 		},
-		"approved in a canceled payout": {
+		"an approved commission in a canceled payout": {
 			"commission_payout",
-			[]string{`update payouts set status = 'canceled' where id = '{draft}'`},
-			[]string{"commission {approved} is approved and refers to payout {draft}, which is canceled"},
+			[]string{`update payouts set status = 'canceled' where id = '{draftPayout}'`},
+			[]string{"commission {approved} is approved and refers to payout {draftPayout}, which is canceled"},
 		},
-		"in a payout that does not list it": {
+		"a commission in a payout that does not list it": {
 			"commission_payout",
-			[]string{`update commissions set payout_id = '{draft}' where id = '{free}'`},
-			[]string{"commission {free} refers to payout {draft}, which does not list it"},
+			[]string{`update commissions set payout_id = '{draftPayout}' where id = '{free}'`},
+			[]string{"commission {free} refers to payout {draftPayout}, which does not list it"},
 		},
-		"listed, but without a payout": {
+		"a listed commission without a payout": {
 			"payout_commission",
 			[]string{`update commissions set payout_id = null where id = '{approved}'`},
-			[]string{"payout {draft} is draft and lists the approved commission {approved}, which refers to no payout"},
+			[]string{"payout {draftPayout} is draft and lists the approved commission {approved}, which refers to no payout"},
 		},
 		"a payout's amount": {
 			"payout_amount",
-			[]string{`update payouts set adjustment_cents = 1 where id = '{draft}'`},
-			[]string{"payout {draft} has the amount 100 EUR for 1 commissions; it lists 1 commissions with a sum of 100 and an adjustment of 1"},
+			[]string{`update payouts set adjustment_cents = 1 where id = '{draftPayout}'`},
+			[]string{"payout {draftPayout} has the amount 100 EUR for 1 commissions; it lists 1 commissions with a sum of 100 and an adjustment of 1"},
 		},
-		"a payout's length": {
+		"a payout's number of commissions": {
 			"payout_amount",
-			[]string{`update payouts set commission_count = 2 where id = '{settled}'`},
-			[]string{"payout {settled} has the amount 250 EUR for 2 commissions; it lists 1 commissions with a sum of 300 and an adjustment of -50"},
+			[]string{`update payouts set commission_count = 2 where id = '{paidPayout}'`},
+			[]string{"payout {paidPayout} has the amount 250 EUR for 2 commissions; it lists 1 commissions with a sum of 300 and an adjustment of -50"},
 		},
 		"a counter": {
 			"commission_counts",
@@ -261,7 +262,7 @@ func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
 			[]string{`update commissions set version = 3 where id = '{paid}'`},
 			[]string{"commission {paid} is paid with 300 EUR in version 3, but its history ends with paid and 300 in version 2"},
 		},
-		"no history": {
+		"a commission without a history": {
 			"commission_history",
 			[]string{`delete from commission_history where commission_id = '{free}'`},
 			[]string{"commission {free} is approved with 200 EUR in version 1, but has no history"},
@@ -273,22 +274,22 @@ func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
 		},
 		"a conversion without its decision": {
 			"conversion_decision",
-			[]string{`update conversions set decision_id = gen_random_uuid() where id = '{unearned}'`},
-			[]string{"conversion {unearned} refers to decision ", "which is not one of its decisions"},
+			[]string{`update conversions set decision_id = gen_random_uuid() where id = '{unattributed}'`},
+			[]string{"conversion {unattributed} refers to decision ", "which is not one of its decisions"},
 		},
 		"a superseded decision": {
 			"conversion_decision",
 			[]string{`
 				insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, reason_code, explanation, engine_version, trace, supersedes, decided_at)
-				select workspace_id, gen_random_uuid(), id, mode, false, 'CLICK_UNKNOWN', '', '2', '{}', decision_id, created_at from conversions where id = '{unearned}'`},
-			[]string{"conversion {unearned} refers to decision ", "which was superseded"},
+				select workspace_id, gen_random_uuid(), id, mode, false, 'CLICK_UNKNOWN', '', '2', '{}', decision_id, created_at from conversions where id = '{unattributed}'`},
+			[]string{"conversion {unattributed} refers to decision ", "which was superseded"},
 		},
 		"a reason code that differs from the decision's": {
 			"conversion_decision",
-			[]string{`update conversions set reason_code = 'CLICK_EXPIRED' where id = '{unearned}'`},
-			[]string{"conversion {unearned} has CLICK_EXPIRED and no participant, its decision ", " has CLICK_UNKNOWN and no participant"},
+			[]string{`update conversions set reason_code = 'CLICK_EXPIRED' where id = '{unattributed}'`},
+			[]string{"conversion {unattributed} has CLICK_EXPIRED and no participant, its decision ", " has CLICK_UNKNOWN and no participant"},
 		},
-		"refunds": {
+		"a sum of refunds": {
 			"refunds",
 			[]string{`update refunds set amount_cents = 101`},
 			[]string{": the refunded amount is 100, its refunds sum to 101"},
@@ -308,7 +309,7 @@ func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
 			[]string{`update stats_deltas set commission_cents = commission_cents + 3 where id = (select id from stats_deltas where currency = 'EUR' limit 1)`},
 			[]string{"participant {participant}: the totals are 5 conversions and 603 EUR, expected 5 and 600"},
 		},
-		"the length of a list": {
+		"a counter of a list": {
 			"list_counts",
 			[]string{`update list_counts set n = n + 1 where what = 'promo_codes'`},
 			[]string{"workspace {workspace}, live: programme {program}: the counters have 2 promo_codes, the tables have 1"},
@@ -324,7 +325,7 @@ func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
 			b := newCheckFixture(t)
 			ids := strings.NewReplacer(
 				"{approved}", b.approved.ID.String(), "{free}", b.free.ID.String(), "{paid}", b.paid.ID.String(), "{flagged}", b.flagged.ID.String(),
-				"{unearned}", b.unearned.String(), "{draft}", b.draft.String(), "{settled}", b.settled.String(), "{workspace}", b.Scope.Workspace.String(),
+				"{unattributed}", b.unattributed.String(), "{draftPayout}", b.draftPayout.String(), "{paidPayout}", b.paidPayout.String(), "{workspace}", b.Scope.Workspace.String(),
 				"{participant}", b.participant.ID.String(), "{program}", b.Program.String(), "{month}", b.Now().Format("2006-01"))
 			for _, sql := range tc.corrupt {
 				b.Exec(ids.Replace(sql))
@@ -412,6 +413,8 @@ func TestCheckAccounts_ReadsOneSnapshot(t *testing.T) {
 		}
 	}()
 	clockReads := 0
+	// CheckAccounts calls now while its snapshot is open. The sale that now records shows
+	// that a writer can commit at this time.
 	now := func() time.Time {
 		if clockReads++; clockReads == 1 {
 			b.sale("during the snapshot", 1_000, "EUR")

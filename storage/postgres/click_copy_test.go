@@ -62,7 +62,7 @@ func columnsOf(c affiliate.Click) map[string]any {
 func clicksOfEveryKind() map[string]affiliate.Click {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	earlier := now.Add(-time.Hour)
-	everything := affiliate.Click{
+	complete := affiliate.Click{
 		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](now), Mode: affiliate.ModeTest},
 		Program: affiliate.NewID[affiliate.Program](now), Participant: affiliate.NewID[affiliate.Participant](now), Link: affiliate.NewID[affiliate.Link](now),
 		ReferralCode: "änna", ClickedAt: now.Add(time.Microsecond), ReceivedAt: now.Add(2 * time.Microsecond), ExpiresAt: now.Add(3 * time.Microsecond),
@@ -72,17 +72,17 @@ func clicksOfEveryKind() map[string]affiliate.Click {
 		IPHash: []byte{0, 0xff}, IPPrefix: "203.0.113.0/24", UAHash: []byte{1}, IsBot: true, BotReason: "agent",
 		Country: "DE", Region: "BE", Device: "desktop", Browser: "Firefox", OS: "Linux", PaidPlatform: "google", Unique: true, ForeignOrigin: true,
 	}
-	nothing := affiliate.Click{
-		Scope: everything.Scope, Program: everything.Program, Participant: everything.Participant,
+	minimal := affiliate.Click{
+		Scope: complete.Scope, Program: complete.Program, Participant: complete.Participant,
 		ClickedAt: now, ReceivedAt: now, ExpiresAt: now, CreatedAt: now, IPHash: []byte{}, UAHash: []byte{},
 	}
 	// These values do not fit into one COPY message, so they are sent in parts.
-	long := everything
+	long := complete
 	long.SubID, long.LandingURL, long.IPHash = strings.Repeat("ß", 100_000), strings.Repeat("x", 70_000), nil
-	old, far := nothing, nothing
+	old, far := minimal, minimal
 	old.ReceivedAt, old.ExpiresAt = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
 	far.ReceivedAt, far.ExpiresAt = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(250_000, 1, 1, 0, 0, 0, 0, time.UTC)
-	clicks := map[string]affiliate.Click{"everything": everything, "nothing": nothing, "long": long, "old": old, "far": far}
+	clicks := map[string]affiliate.Click{"complete": complete, "minimal": minimal, "long": long, "old": old, "far": far}
 	for name, c := range clicks {
 		c.ID = affiliate.NewID[affiliate.Click](now)
 		clicks[name] = c

@@ -43,7 +43,7 @@ func clickCounts(f *pgtest.Fixture) map[clickCountKey]clickTotals {
 		c.hour = c.hour.UTC()
 		counts[c] = n
 		if other != 0 || currency != "" {
-			f.Errorf("the deltas of %+v have other numbers with the sum %d and the currency %q, want 0 and no currency", c, other, currency)
+			f.Errorf("the columns of %+v that do not count clicks have the sum %d and the currency %q, want 0 and no currency", c, other, currency)
 		}
 		return nil
 	})
@@ -94,7 +94,7 @@ func mixedClicks(n int) []affiliate.Click {
 		if i%4 == 0 {
 			c.IsBot, c.BotReason = true, "agent"
 		}
-		// the first and the last instant of two hours
+		// the first and the last millisecond of each of two hours
 		c.ReceivedAt = midnight.Add([]time.Duration{0, time.Hour - time.Millisecond, time.Hour, 2*time.Hour - time.Millisecond}[i%4])
 	}
 	return clicks
@@ -192,8 +192,8 @@ func TestStoreClicks_StoresAndCountsTogether(t *testing.T) {
 func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	today := time.Now()
-	if made, err := f.Store.EnsureClickPartitions(t.Context(), today.AddDate(0, 0, -1), today.AddDate(0, 0, 2)); err != nil || made == 0 {
-		t.Fatalf("EnsureClickPartitions made %d partitions, %v, want more than 0", made, err)
+	if created, err := f.Store.EnsureClickPartitions(t.Context(), today.AddDate(0, 0, -1), today.AddDate(0, 0, 2)); err != nil || created == 0 {
+		t.Fatalf("EnsureClickPartitions created %d partitions, %v, want more than 0", created, err)
 	}
 	missing := f.Texts(`
 		select i.inhrelid::regclass || '.' || c.attname
@@ -218,15 +218,16 @@ func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 	}
 	for _, click := range clicks {
 		_, err := f.SQL.Exec(t.Context(), `update clicks set is_unique = null where id = $1`, click.ID)
-		var refused *pgconn.PgError
-		if !errors.As(err, &refused) || refused.Code != "23514" {
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || pgErr.Code != "23514" {
 			t.Errorf("setting is_unique to null returned %v, want the error code 23514", err)
 		}
 	}
 }
 
-// The previous release must be able to store and merge clicks with the current schema,
-// although it does not fill the columns of the newer release.
+// The previous release copies clicks into a temporary table and merges them into the
+// table clicks. Its statements must work with the current schema, although they do not
+// fill the columns that are new in this release.
 func TestStoreClicks_StatementsOfPreviousReleaseWork(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 1)

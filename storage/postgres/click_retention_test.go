@@ -28,7 +28,7 @@ func newRetentionFixture(t *testing.T) retentionFixture {
 }
 
 // insertClicks inserts n clicks of a day. Their times are distributed over the day, and
-// each visitor has three clicks. The clicks belong to two workspaces and both modes. Some
+// each visitor has three clicks. The clicks belong to two workspaces and group modes. Some
 // come from bots, and some have no IP address.
 func (f retentionFixture) insertClicks(day time.Time, n int) {
 	f.Helper()
@@ -68,10 +68,10 @@ func (f retentionFixture) purge(before time.Time, batches int) (purged int64) {
 const allBatches = 1000
 
 // countIdentifiable returns the number of clicks that still have data about their visitor
-// and that match the condition where.
-func (f retentionFixture) countIdentifiable(where string, args ...any) int {
+// and that match the SQL condition.
+func (f retentionFixture) countIdentifiable(condition string, args ...any) int {
 	f.Helper()
-	return f.Count(`select count(*) from clicks where (ip_hash is not null or ip_prefix is not null or ua_hash is not null) and `+where, args...)
+	return f.Count(`select count(*) from clicks where (ip_hash is not null or ip_prefix is not null or ua_hash is not null) and `+condition, args...)
 }
 
 func TestPurgeClicks_RemovesVisitorData(t *testing.T) {
@@ -134,11 +134,11 @@ func TestPurgeClicks_ConcurrentRunsSkipLockedRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	var purged [2]int64
-	var both sync.WaitGroup
+	var group sync.WaitGroup
 	for i := range purged {
-		both.Go(func() { purged[i] = f.purge(day.AddDate(0, 0, 1), allBatches) })
+		group.Go(func() { purged[i] = f.purge(day.AddDate(0, 0, 1), allBatches) })
 	}
-	both.Wait()
+	group.Wait()
 	// A purge skips the batch that the other purge has locked, so clicks may remain.
 	pgtest.Eventually(t, "only the locked click has visitor data", func() bool {
 		purged[0] += f.purge(day.AddDate(0, 0, 1), allBatches)
@@ -155,11 +155,12 @@ func TestPurgeClicks_ConcurrentRunsSkipLockedRows(t *testing.T) {
 	}
 }
 
-// sums returns the numbers of clicks in the table or query from, grouped by the columns
-// by. Each line has the columns and the sums of one group.
-func (f retentionFixture) sums(by, from string) []string {
+// sums returns the numbers of clicks in source, which is a table or a query in
+// parentheses. It groups them by the given columns. Each line has the columns and the
+// sums of one group.
+func (f retentionFixture) sums(columns, source string) []string {
 	f.Helper()
-	return f.Texts(`select concat_ws('|', ` + by + `, sum(clicks), sum(unique_clicks), sum(bot_clicks)) from ` + from + ` group by ` + by + ` order by 1`)
+	return f.Texts(`select concat_ws('|', ` + columns + `, sum(clicks), sum(unique_clicks), sum(bot_clicks)) from ` + source + ` group by ` + columns + ` order by 1`)
 }
 
 const (
@@ -171,18 +172,18 @@ const (
 )
 
 // roll calls RollClicks. clicks is the number of clicks that it has moved to click_days.
-// did is false if there was nothing to do.
-func (f retentionFixture) roll() (clicks int64, did bool) {
+// foundWork is false if there was nothing to do.
+func (f retentionFixture) roll() (clicks int64, foundWork bool) {
 	f.Helper()
-	clicks, did, err := f.Store.RollClicks(f.Context())
+	clicks, foundWork, err := f.Store.RollClicks(f.Context())
 	if err != nil {
 		f.Fatal(err)
 	}
-	return clicks, did
+	return clicks, foundWork
 }
 
 // expiredDay returns the day that is n days before the last expired day. A day has
-// expired if it ended at least 13 months ago.
+// expired if it ended at least 13 months ago. If n is negative, the day has not expired.
 func expiredDay(n int) time.Time {
 	now := time.Now().UTC().AddDate(0, -13, 0)
 	return time.Date(now.Year(), now.Month(), now.Day()-1-n, 0, 0, 0, 0, time.UTC)
@@ -208,18 +209,18 @@ func TestRollClicks_SumsUpAndDropsExpiredDays(t *testing.T) {
 	want := f.sums(allColumns, clickSums+` where clicked_at < '`+expiredDay(-1).Format(time.DateOnly)+` 00:00+00'`)
 
 	for i, n := range []int64{0, 300, 301, 302} {
-		if clicks, did := f.roll(); !did || clicks != n {
-			t.Errorf("call %d of RollClicks returned %d clicks, %t, want %d, true", i, clicks, did, n)
+		if clicks, foundWork := f.roll(); !foundWork || clicks != n {
+			t.Errorf("call %d of RollClicks returned %d clicks, %t, want %d, true", i, clicks, foundWork, n)
 		}
 	}
 	for range 2 {
-		if clicks, did := f.roll(); did {
+		if clicks, foundWork := f.roll(); foundWork {
 			t.Errorf("RollClicks processed %d clicks that are younger than 13 months", clicks)
 		}
 	}
 	equalTexts(t, "sums", f.sums(allColumns, "click_days"), want)
 	if n := f.Count(`select count(*) from click_days where others`); n != 0 {
-		t.Errorf("click_days has %d rows with others, want 0", n)
+		t.Errorf("click_days has %d rows in which others is true, want 0", n)
 	}
 	if n := f.Count(`select count(*) from clicks`); n != 303+304 {
 		t.Errorf("%d clicks remain, want %d", n, 303+304)
@@ -235,11 +236,11 @@ func TestRollClicks_SumsUpClicksOfDefaultPartition(t *testing.T) {
 	f.insertClicks(expiredDay(-2), 50)
 	want := f.sums(allColumns, clickSums+` where clicked_at < '`+expiredDay(-1).Format(time.DateOnly)+` 00:00+00'`)
 	for _, n := range []int64{postgres.RetentionBatch, 5600 - postgres.RetentionBatch} {
-		if clicks, did := f.roll(); !did || clicks != n {
-			t.Errorf("RollClicks returned %d clicks, %t, want %d, true", clicks, did, n)
+		if clicks, foundWork := f.roll(); !foundWork || clicks != n {
+			t.Errorf("RollClicks returned %d clicks, %t, want %d, true", clicks, foundWork, n)
 		}
 	}
-	if clicks, did := f.roll(); did || f.Count(`select count(*) from clicks`) != 50 {
+	if clicks, foundWork := f.roll(); foundWork || f.Count(`select count(*) from clicks`) != 50 {
 		t.Errorf("RollClicks processed %d clicks, want 0, because the remaining 50 clicks are younger than 13 months", clicks)
 	}
 	equalTexts(t, "sums", f.sums(allColumns, "click_days"), want)
@@ -257,9 +258,9 @@ func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
 	large := "clicks_" + expiredDay(1).Format("20060102")
 	piece := func() int64 {
 		t.Helper()
-		clicks, did, err := f.Store.RollPiece(t.Context(), 20)
-		if err != nil || !did {
-			t.Fatalf("RollPiece returned %t, %v, want true", did, err)
+		clicks, foundWork, err := f.Store.RollPiece(t.Context(), 20)
+		if err != nil || !foundWork {
+			t.Fatalf("RollPiece returned %t, %v, want true", foundWork, err)
 		}
 		if n := f.Count(`select (select count(*) from clicks) + (select sum(clicks + bot_clicks) from click_days)`); n != 2010 {
 			t.Fatalf("clicks and click_days have %d clicks in total, want 2010", n)
@@ -298,7 +299,8 @@ func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
 }
 
 // A link must have at most 200 rows per day in click_days, even if visitors send
-// arbitrary values.
+// arbitrary values. RollClicks sums up all rarer combinations of values in one row, in
+// which others is true.
 func TestRollClicks_LimitsRowsPerLinkAndDay(t *testing.T) {
 	f := newRetentionFixture(t)
 	f.partition(expiredDay(0))
@@ -307,7 +309,7 @@ func TestRollClicks_LimitsRowsPerLinkAndDay(t *testing.T) {
 	f.Exec(`update clicks set utm_campaign = 'one of many' where link_id = md5('link3')::uuid and sub_id ~ '3$' and clicked_at < $1`, expiredDay(0).Add(3*time.Hour))
 	byLink := f.sums(scopeColumns, clickSums)
 	frequent := f.sums(allColumns, clickSums+` where utm_campaign = 'one of many'`)
-	if _, did := f.roll(); !did {
+	if _, foundWork := f.roll(); !foundWork {
 		t.Fatal("RollClicks had nothing to do")
 	}
 	equalTexts(t, "sums", f.sums(scopeColumns, "click_days"), byLink)
@@ -316,7 +318,7 @@ func TestRollClicks_LimitsRowsPerLinkAndDay(t *testing.T) {
 		t.Errorf("the largest number of rows per link and day is %d, want 200", most)
 	}
 	if n := f.Count(`select count(*) from click_days where others and num_nulls(country, device, browser, referrer_domain, utm_source, utm_campaign) < 6`); n != 0 {
-		t.Errorf("%d rows with others have a value, want 0", n)
+		t.Errorf("%d rows in which others is true have a value, want 0", n)
 	}
 }
 
@@ -328,9 +330,9 @@ func TestRollClicks_ConcurrentCallsCountOnce(t *testing.T) {
 	}
 	want := f.sums(allColumns, clickSums)
 	var rolled [2]int64
-	var both sync.WaitGroup
+	var group sync.WaitGroup
 	for i := range rolled {
-		both.Go(func() {
+		group.Go(func() {
 			for f.Count(`select count(*) from clicks`) > 0 {
 				n, _, err := f.Store.RollClicks(t.Context())
 				if err != nil {
@@ -341,7 +343,7 @@ func TestRollClicks_ConcurrentCallsCountOnce(t *testing.T) {
 			}
 		})
 	}
-	both.Wait()
+	group.Wait()
 	if rolled[0]+rolled[1] != 3000 {
 		t.Errorf("the two callers processed %v clicks, want 3000 in total", rolled)
 	}
@@ -362,10 +364,10 @@ func TestRollClicks_FailsWhileTableIsInUse(t *testing.T) {
 	if _, err := reader.Exec(t.Context(), `select from clicks limit 1`); err != nil {
 		t.Fatal(err)
 	}
-	_, did, err := f.Store.RollClicks(t.Context())
+	_, foundWork, err := f.Store.RollClicks(t.Context())
 	pgErr := new(pgconn.PgError)
-	if did || !errors.As(err, &pgErr) || pgErr.Code != "55P03" {
-		t.Errorf("RollClicks returned %t, %v, want false and the error code 55P03", did, err)
+	if foundWork || !errors.As(err, &pgErr) || pgErr.Code != "55P03" {
+		t.Errorf("RollClicks returned %t, %v, want false and the error code 55P03", foundWork, err)
 	}
 	if clicks, days := f.Count(`select count(*) from clicks`), f.Count(`select count(*) from click_days`); clicks != 100 || days != 0 {
 		t.Errorf("clicks has %d rows and click_days has %d, want 100 and 0", clicks, days)
@@ -373,8 +375,8 @@ func TestRollClicks_FailsWhileTableIsInUse(t *testing.T) {
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, did := f.roll(); !did || n != 100 {
-		t.Errorf("the later call returned %d clicks, %t, want 100, true", n, did)
+	if n, foundWork := f.roll(); !foundWork || n != 100 {
+		t.Errorf("the later call returned %d clicks, %t, want 100, true", n, foundWork)
 	}
 }
 
@@ -384,14 +386,14 @@ func TestRollClicks_ServiceRoleCannotDropOtherDays(t *testing.T) {
 	f := newRetentionFixture(t)
 	f.partition(expiredDay(0), expiredDay(-1))
 	f.insertClicks(expiredDay(-1), 10)
-	sql := asService(t, f.URL)
+	conn := asService(t, f.URL)
 	for _, forbidden := range []string{
 		`drop table clicks_` + expiredDay(0).Format("20060102"), `drop table clicks`,
 		`alter table clicks detach partition clicks_` + expiredDay(-1).Format("20060102"),
 		`insert into click_days select * from click_days`, `delete from click_days`, `update click_days set clicks = 0`,
 		`insert into click_rolls values ('clicks_20200101', 0)`, `delete from clicks_default`, `update clicks_default set is_bot = false`,
 	} {
-		if _, err := sql.Exec(t.Context(), forbidden); err == nil {
+		if _, err := conn.Exec(t.Context(), forbidden); err == nil {
 			t.Errorf("the service's role was allowed to run %s", forbidden)
 		}
 	}
@@ -402,12 +404,12 @@ func TestRollClicks_ServiceRoleCannotDropOtherDays(t *testing.T) {
 		`create temporary table click_days (x integer)`, `set timezone = 'Pacific/Kiritimati'`,
 		`set search_path = pg_temp, public`,
 	} {
-		if _, err := sql.Exec(t.Context(), setup); err != nil {
+		if _, err := conn.Exec(t.Context(), setup); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 3 {
-		if _, err := sql.Exec(t.Context(), `select public.roll_clicks(1000000, 1000000)`); err != nil {
+		if _, err := conn.Exec(t.Context(), `select public.roll_clicks(1000000, 1000000)`); err != nil {
 			t.Fatal(err)
 		}
 	}

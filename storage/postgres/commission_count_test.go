@@ -16,12 +16,13 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// randomPeriod returns a period with random bounds in the given number of days before
-// around. A bound is an arbitrary instant, an instant at or next to midnight, the start
-// of a month, or missing.
-func randomPeriod(r *rand.Rand, around time.Time, days int) affiliate.Period {
+// randomPeriod returns a period with random bounds. Each bound is derived from a random
+// instant in the given number of days that end at latest. The bound is this instant, the
+// midnight before it, a millisecond before or after this midnight, the start of its month,
+// or missing.
+func randomPeriod(r *rand.Rand, latest time.Time, days int) affiliate.Period {
 	bound := func() *time.Time {
-		at := around.Add(-time.Duration(r.Int64N(int64(days) * 24 * int64(time.Hour)))).Truncate(time.Millisecond)
+		at := latest.Add(-time.Duration(r.Int64N(int64(days) * 24 * int64(time.Hour)))).Truncate(time.Millisecond)
 		switch r.IntN(5) {
 		case 0:
 			return nil
@@ -42,9 +43,11 @@ func randomPeriod(r *rand.Rand, around time.Time, days int) affiliate.Period {
 }
 
 // A period is divided into spans. The grain of a span is the unit by which the counters
-// count it: a month, a day or, for the empty grain, single rows. The spans must be
-// consecutive and cover the whole period. Each span must begin and end at boundaries of
-// its grain. At each end of the period, single rows must count for less than a day.
+// count it: a month, a day or, for the empty grain, single rows. The grain "ever" is only
+// for a period without bounds. The spans must be consecutive and cover the whole period.
+// Each span must begin and end at boundaries of its grain. A span of single rows must be
+// the first or the last span and shorter than a day. If it is the only span, it must be
+// shorter than two days.
 func TestSpansOf_CoverPeriodWithoutGaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	equal := func(a, b *time.Time) bool { return a == nil && b == nil || a != nil && b != nil && a.Equal(*b) }

@@ -16,14 +16,15 @@ const SelectDue = selectDue
 const LockCommissionsSQL = lockCommissionsSQL
 
 // UpdateCommissionsSQL returns the statement that updates commissions, and its arguments.
-// It updates the maximum number of rows that one statement can have.
+// The statement updates maxRows rows, which is the maximum for one statement.
 func UpdateCommissionsSQL(before, after affiliate.Commission) (sql string, args []any) {
 	batch := &pgx.Batch{}
 	updateCommissions.queue(batch, slices.Repeat([]commissionUpdateRow{updatedCommission(before, after)}, maxRows)...)
 	return batch.QueuedQueries[0].SQL, batch.QueuedQueries[0].Arguments
 }
 
-// CommissionSQL contains the statements for a filter and their arguments.
+// CommissionSQL contains the statements that read commissions with a filter, and their
+// arguments.
 type CommissionSQL struct {
 	Page, Total, Stats, Export                 string
 	PageArgs, TotalArgs, StatsArgs, ExportArgs []any
@@ -75,5 +76,6 @@ func SpansOf(p affiliate.Period) []CountSpan {
 	return spans
 }
 
-// ExportPlan is the statement with the planner settings of an export's transaction.
+// ExportPlan is the SQL statement that sets the planner settings in the transaction of an
+// export.
 const ExportPlan = exportPlan

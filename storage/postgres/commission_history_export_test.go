@@ -8,8 +8,8 @@ import (
 
 // MoveTogether makes several moves in one transaction, as payouts and refunds do. It
 // locks all commissions with one statement and applies all changes together. All moves
-// must be of one scope. A commission can move more than once. If a move fails, none is
-// made.
+// must be of one scope. A commission can move more than once. If one move fails, no
+// move is made.
 func (s *Store) MoveTogether(ctx context.Context, moves ...affiliate.CommissionTransition) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		ids := make([]affiliate.CommissionID, len(moves))

@@ -18,16 +18,17 @@ import (
 )
 
 // newApproved creates a commission that the owner has approved.
-func (f *fixture) newApproved(of pgtest.Participant) affiliate.Commission {
+func (f *fixture) newApproved(p pgtest.Participant) affiliate.Commission {
 	f.Helper()
-	c := f.newDue(of)
+	c := f.newDue(p)
 	if err := f.move(c, affiliate.CommissionTransition{Move: affiliate.MoveApprove}); err != nil {
 		f.Fatal(err)
 	}
 	return c
 }
 
-// moveFunc returns a function that makes a move. changes change the transition.
+// moveFunc returns a function that makes a move of a commission. The functions in changes
+// modify the transition before the move.
 func (f *fixture) moveFunc(c affiliate.Commission, move affiliate.CommissionMove, changes ...func(*affiliate.CommissionTransition)) func() error {
 	step := affiliate.CommissionTransition{Move: move, RefundReason: affiliate.RefundedSale}
 	for _, change := range changes {
@@ -38,14 +39,14 @@ func (f *fixture) moveFunc(c affiliate.Commission, move affiliate.CommissionMove
 
 func fullRefund(t *affiliate.CommissionTransition) { t.Full = true }
 
-// refundLeaving returns a change that makes a move a partial refund. The given amount of
-// the commission remains.
+// refundLeaving returns a function that makes a transition a partial refund, after which
+// the given amount of the commission remains.
 func refundLeaving(cents int64) func(*affiliate.CommissionTransition) {
 	return func(t *affiliate.CommissionTransition) { t.AmountCents = cents }
 }
 
-// race starts n goroutines for each call, all at the same time. It returns for each call
-// how often each reason occurred. The reason of a success is "".
+// race starts n goroutines for each call, all at the same time. For each call, it returns
+// how many goroutines got each reason. The reason of a success is "".
 func (f *fixture) race(n int, calls ...func() error) []map[affiliate.Reason]int {
 	f.Helper()
 	start, errs := make(chan struct{}), make([][]error, len(calls))
@@ -72,18 +73,18 @@ func (f *fixture) race(n int, calls ...func() error) []map[affiliate.Reason]int 
 }
 
 // checkOneWinner fails the test if more than one call succeeded, or if a call failed for
-// a reason that is not in refused. It reports whether exactly one call succeeded.
-func checkOneWinner(t *testing.T, what string, outcomes map[affiliate.Reason]int, refused ...affiliate.Reason) bool {
+// a reason that is not in allowed. It reports whether exactly one call succeeded.
+func checkOneWinner(t *testing.T, what string, outcomes map[affiliate.Reason]int, allowed ...affiliate.Reason) bool {
 	t.Helper()
 	all, expected := 0, outcomes[""]
 	for _, n := range outcomes {
 		all += n
 	}
-	for _, reason := range refused {
+	for _, reason := range allowed {
 		expected += outcomes[reason]
 	}
 	if outcomes[""] > 1 || expected != all {
-		t.Errorf("%s: the outcomes are %v, want at most one success and the reasons %v for the other calls", what, outcomes, refused)
+		t.Errorf("%s: the outcomes are %v, want at most one success and the reasons %v for the other calls", what, outcomes, allowed)
 	}
 	return outcomes[""] == 1
 }
@@ -131,13 +132,13 @@ func (f *fixture) checkPath(c affiliate.Commission) string {
 	return strings.Join(path, " ")
 }
 
-// pathTo returns the statuses of a commission that ends with the status end.
+// pathTo returns the statuses of a commission whose last status is lastStatus.
 // approvedFirst reports whether the commission was approved before it got this status.
-func pathTo(end string, approvedFirst bool) string {
+func pathTo(lastStatus string, approvedFirst bool) string {
 	if approvedFirst {
-		return "pending approved " + end
+		return "pending approved " + lastStatus
 	}
-	return "pending " + end
+	return "pending " + lastStatus
 }
 
 func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
@@ -147,17 +148,17 @@ func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
 		terminal               = affiliate.ReasonCommissionTerminal
 	)
 	f := newFixture(t)
-	of := f.Join("Jane")
+	p := f.Join("Jane")
 	held := func(c *affiliate.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) }
 	for range 5 {
-		c := f.newDue(of)
+		c := f.newDue(p)
 		o := f.race(50, f.moveFunc(c, affiliate.MoveApprove), f.moveFunc(c, affiliate.MoveReject))
 		first := checkOneWinner(t, "approve", o[0], notPending)
 		if path := f.checkPath(c); !checkOneWinner(t, "reject", o[1], terminal) || path != pathTo("rejected", first) {
 			t.Errorf("approvals and rejections at the same time: the statuses are %q, want %q", path, pathTo("rejected", first))
 		}
 
-		c = f.newDue(of, held)
+		c = f.newDue(p, held)
 		o = f.race(8, f.moveFunc(c, affiliate.MoveOverride), f.moveFunc(c, affiliate.MoveReject), f.moveFunc(c, affiliate.MoveApprove))
 		first = checkOneWinner(t, "override", o[0], notPending)
 		if checkOneWinner(t, "approve during the hold", o[2], holdActive, notPending) {
@@ -167,29 +168,30 @@ func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
 			t.Errorf("overrides and rejections at the same time: the statuses are %q, want %q", path, pathTo("rejected", first))
 		}
 
-		c = f.newDue(of)
+		c = f.newDue(p)
 		o = f.race(5, f.moveFunc(c, affiliate.MoveApprove), f.moveFunc(c, affiliate.MoveRefund, fullRefund))
 		first = checkOneWinner(t, "approve", o[0], notPending)
 		if path := f.checkPath(c); !checkOneWinner(t, "refund", o[1], terminal) || path != pathTo("refunded", first) {
 			t.Errorf("approvals and refunds at the same time: the statuses are %q, want %q", path, pathTo("refunded", first))
 		}
 
-		c = f.newDue(of)
-		swept := make(chan affiliate.ApprovalCounts, 2)
+		c = f.newDue(p)
+		// A sweep is one call of ApproveDue, which approves all commissions that are due.
+		sweeps := make(chan affiliate.ApprovalCounts, 2)
 		o = f.race(2, f.moveFunc(c, affiliate.MoveApprove), func() error {
 			sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 10)
-			swept <- sweep
+			sweeps <- sweep
 			return err
 		})
-		one, other := <-swept, <-swept
-		if first = checkOneWinner(t, "approve", o[0], notPending); first == (one.Approved+other.Approved == 1) || one.Failed+other.Failed > 0 {
-			t.Errorf("approvals by users and sweeps at the same time: approved by a user %t, results of the sweeps %+v and %+v, want one approval and no failure", first, one, other)
+		sweep1, sweep2 := <-sweeps, <-sweeps
+		if first = checkOneWinner(t, "approve", o[0], notPending); first == (sweep1.Approved+sweep2.Approved == 1) || sweep1.Failed+sweep2.Failed > 0 {
+			t.Errorf("approvals by users and sweeps at the same time: approved by a user %t, results of the sweeps %+v and %+v, want one approval and no failure", first, sweep1, sweep2)
 		}
 		if path := f.checkPath(c); path != "pending approved" {
 			t.Errorf("approvals by users and sweeps at the same time: the statuses are %q, want pending approved", path)
 		}
 
-		c = f.newDue(of, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"x"} })
+		c = f.newDue(p, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"x"} })
 		o = f.race(10, f.moveFunc(c, affiliate.MoveClearReview), f.moveFunc(c, affiliate.MoveApprove))
 		moves := 1
 		if checkOneWinner(t, "clear the flag", o[0], notPending, affiliate.ReasonCommissionNotFlagged) {
@@ -206,11 +208,11 @@ func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
 
 func TestMove_RefundsRacingPayments(t *testing.T) {
 	f := newFixture(t)
-	of := f.Join("Jane")
+	p := f.Join("Jane")
 	payout := affiliate.NewID[affiliate.Payout](f.Now())
 	pay := func(t *affiliate.CommissionTransition) { t.Payout, t.PaidAt = &payout, f.Now() }
 	for range 6 {
-		c := f.newApproved(of)
+		c := f.newApproved(p)
 		o := f.race(5, f.moveFunc(c, affiliate.MovePay, pay), f.moveFunc(c, affiliate.MoveRefund, fullRefund), f.moveFunc(c, affiliate.MoveReject))
 		paid, refunded := checkOneWinner(t, "pay", o[0], affiliate.ReasonCommissionTerminal), checkOneWinner(t, "refund", o[1], affiliate.ReasonCommissionTerminal)
 		rejected := checkOneWinner(t, "reject", o[2], affiliate.ReasonCommissionTerminal)
@@ -229,7 +231,7 @@ func TestMove_RefundsRacingPayments(t *testing.T) {
 		// A refund contains the amount that remains, not the amount that is taken back.
 		// The result must be the smallest remaining amount, in whatever order the refunds
 		// are processed.
-		c = f.newApproved(of)
+		c = f.newApproved(p)
 		for i, outcome := range f.race(1, f.moveFunc(c, affiliate.MoveRefund, refundLeaving(150)), f.moveFunc(c, affiliate.MoveRefund, refundLeaving(90)),
 			f.moveFunc(c, affiliate.MoveRefund, refundLeaving(20)), f.moveFunc(c, affiliate.MovePay, pay)) {
 			if !checkOneWinner(t, "partial refunds and a payment", outcome) {
@@ -295,7 +297,7 @@ func TestMove_OverlappingSelectionsDoNotDeadlock(t *testing.T) {
 	}
 	o := f.race(4, oneByOne(affiliate.MoveApprove, affiliate.ReasonCommissionNotPending), oneByOne(affiliate.MoveReject, affiliate.ReasonCommissionTerminal), atOnce)
 	if o[0][""] != 4 || o[1][""] != 4 || o[2][""]+o[2][affiliate.ReasonCommissionTerminal] != 4 {
-		t.Errorf("the outcomes of the three calls are %v, want successes, and for the last call also the reason %s", o, affiliate.ReasonCommissionTerminal)
+		t.Errorf("the outcomes of the three calls are %v, want only successes, or for the third call also the reason %s", o, affiliate.ReasonCommissionTerminal)
 	}
 	close(moves)
 	count := map[madeMove]int{}

@@ -19,7 +19,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// modelFixture is a shop with an endpoint that receives all events. For each
+// modelFixture is a shop with a webhook endpoint that receives all events. For each
 // commission, it has the state that the model in package commissiontest predicts.
 type modelFixture struct {
 	*fixture
@@ -30,11 +30,11 @@ type modelFixture struct {
 // rows that belong to the commission.
 type modelCommission struct {
 	affiliate.Commission
-	history []string // "version: from → to, amount, actor, reason"
-	entries []string // type and cents
-	events  []string // "version: name"
-	audited []string // actions in the audit log
-	earned  int64    // earnings of the partner in cents
+	history       []string // "version: from → to, amount, actor, reason"
+	entries       []string // type and cents
+	events        []string // "version: name"
+	auditActions  []string // actions of the entries in the audit log
+	earningsCents int64    // earnings of the partner
 }
 
 func newModelFixture(t *testing.T) *modelFixture {
@@ -45,14 +45,14 @@ func newModelFixture(t *testing.T) *modelFixture {
 }
 
 // create creates a commission with the given status, amounts and times.
-func (f *modelFixture) create(initial affiliate.Commission, of pgtest.Participant) *modelCommission {
+func (f *modelFixture) create(initial affiliate.Commission, p pgtest.Participant) *modelCommission {
 	f.Helper()
-	c := f.NewCommission(of, func(c *affiliate.Commission) {
+	c := f.NewCommission(p, func(c *affiliate.Commission) {
 		initial.ID, initial.Conversion, initial.Decision, initial.ExternalTransactionID = c.ID, c.Conversion, c.Decision, c.ExternalTransactionID
 		initial.Scope, initial.Program, initial.Participant, initial.Partner = c.Scope, c.Program, c.Participant, c.Partner
 		*c = initial
 	})
-	stored := &modelCommission{Commission: c, earned: commissiontest.EarnedCents(c)}
+	stored := &modelCommission{Commission: c, earningsCents: commissiontest.EarnedCents(c)}
 	stored.history = append(stored.history, fmt.Sprintf("1: → %s, %d, system, ", c.Status, c.AmountCents))
 	if cents := commissiontest.LedgerCents(c); cents != 0 {
 		stored.entries = append(stored.entries, fmt.Sprintf("commission_approved %d", cents))
@@ -76,18 +76,18 @@ func (c *modelCommission) apply(step affiliate.CommissionTransition) affiliate.R
 	if out.Refusal != "" {
 		return out.Refusal
 	}
-	c.earned += commissiontest.EarnedCents(out.After) - commissiontest.EarnedCents(c.Commission)
-	why := ""
+	c.earningsCents += commissiontest.EarnedCents(out.After) - commissiontest.EarnedCents(c.Commission)
+	reason := ""
 	if note := cmp.Or(step.Note, step.Reason); note != nil {
-		why = *note
+		reason = *note
 	}
-	c.history = append(c.history, fmt.Sprintf("%d: %s → %s, %d, %s, %s", out.After.Version, c.Status, out.After.Status, out.After.AmountCents, step.Actor, why))
+	c.history = append(c.history, fmt.Sprintf("%d: %s → %s, %d, %s, %s", out.After.Version, c.Status, out.After.Status, out.After.AmountCents, step.Actor, reason))
 	c.events = append(c.events, fmt.Sprintf("%d: %s", out.After.Version, out.Event))
 	if out.EntryCents != 0 {
 		c.entries = append(c.entries, fmt.Sprintf("%s %d", out.Entry, out.EntryCents))
 	}
 	if step.Actor != affiliate.System {
-		c.audited = append(c.audited, "commission."+string(step.Move))
+		c.auditActions = append(c.auditActions, "commission."+string(step.Move))
 	}
 	c.Commission = out.After
 	return ""
@@ -102,7 +102,7 @@ func (f *modelFixture) check() {
 		f.checkOne(c)
 		account := c.Participant.String() + " " + c.Currency
 		balances[account] += commissiontest.LedgerCents(c.Commission)
-		deltas[account] += c.earned
+		deltas[account] += c.earningsCents
 		for grain, starts := range map[string]string{"ever": "0001-01-01", "month": c.CreatedAt.Format("2006-01") + "-01", "day": c.CreatedAt.Format(time.DateOnly)} {
 			group := fmt.Sprintf("%s %s %s %v %s", grain, starts, c.Status, c.NeedsReview, c.Currency)
 			counts[group] = [2]int64{counts[group][0] + 1, counts[group][1] + c.AmountCents}
@@ -147,7 +147,7 @@ func (f *modelFixture) checkOne(c *modelCommission) {
 		select (b.body #>> '{data,object,version}') || ': ' || type
 		from events e, lateral (select convert_from(e.body, 'utf8')::jsonb as body) b
 		where workspace_id = $1 and mode = $2 and b.body #>> '{data,object,id}' = $3`, c.Scope.Workspace, c.Scope.Mode, c.ID.String()))
-	checkSameElements(f, "audit log", c.audited, f.AuditActions("commission", c.ID.String()))
+	checkSameElements(f, "audit log", c.auditActions, f.AuditActions("commission", c.ID.String()))
 }
 
 // checkSameElements checks that two lists have the same elements, in any order.
@@ -201,12 +201,12 @@ func TestMove_FollowsModel(t *testing.T) {
 	t.Logf("seed %d", seed)
 	refused := map[affiliate.Reason]int{}
 	for n := range 40 {
-		drawn := commissiontest.Scenarios(25).Example(seed + n)
-		of := participants[n%2]
-		c := f.create(drawn.Initial, of)
-		for _, step := range drawn.Steps {
+		scenario := commissiontest.Scenarios(25).Example(seed + n)
+		p := participants[n%2]
+		c := f.create(scenario.Initial, p)
+		for _, step := range scenario.Steps {
 			if step.Move == affiliate.MoveAutoApprove {
-				f.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, of.ID, step.ParticipantStatus, step.ParticipantErased, f.Now())
+				f.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, p.ID, step.ParticipantStatus, step.ParticipantErased, f.Now())
 			}
 			detail, err := commissionservice.Move(t.Context(), stores.Commission(f.Store), c.transition(step))
 			want := c.apply(step)
@@ -240,8 +240,8 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 		var group []*modelCommission
 		var steps [][]affiliate.CommissionTransition
 		for i := range 3 {
-			drawn := commissiontest.Scenarios(8).Example(seed + 3*n + i)
-			group, steps = append(group, f.create(drawn.Initial, participants[i%2])), append(steps, drawn.Steps)
+			scenario := commissiontest.Scenarios(8).Example(seed + 3*n + i)
+			group, steps = append(group, f.create(scenario.Initial, participants[i%2])), append(steps, scenario.Steps)
 		}
 		for round := range 8 {
 			var moves []affiliate.CommissionTransition
@@ -254,15 +254,15 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 				step := steps[i][round]
 				step.ParticipantStatus, step.ParticipantErased = affiliate.ParticipantApproved, false
 				moves = append(moves, c.transition(step))
-				if again := commissiontest.Scenarios(1).Example(random.IntN(1 << 30)).Steps; len(again) > 0 {
-					again[0].At, again[0].ParticipantStatus, again[0].ParticipantErased = step.At, affiliate.ParticipantApproved, false
-					moves = append(moves, c.transition(again[0]))
+				if extraSteps := commissiontest.Scenarios(1).Example(random.IntN(1 << 30)).Steps; len(extraSteps) > 0 {
+					extraSteps[0].At, extraSteps[0].ParticipantStatus, extraSteps[0].ParticipantErased = step.At, affiliate.ParticipantApproved, false
+					moves = append(moves, c.transition(extraSteps[0]))
 				}
 			}
 			random.Shuffle(len(moves), func(i, j int) { moves[i], moves[j] = moves[j], moves[i] })
 			// Leave out most of the moves that would be refused, because one refused move
 			// rolls back the whole transaction.
-			legal := moves[:0:0]
+			chosen := moves[:0:0]
 			for _, move := range moves {
 				c, ok := after[move.Commission]
 				if !ok {
@@ -272,24 +272,24 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 				if reason != "" && random.IntN(8) > 0 {
 					continue
 				}
-				legal = append(legal, move)
+				chosen = append(chosen, move)
 				if refused = reason; refused != "" {
 					break
 				}
 				after[move.Commission] = c
 			}
-			if len(legal) == 0 {
+			if len(chosen) == 0 {
 				continue
 			}
-			err := f.Store.MoveTogether(t.Context(), legal...)
+			err := f.Store.MoveTogether(t.Context(), chosen...)
 			if reason := pgtest.ReasonOf(t, err); reason != refused {
-				t.Fatalf("MoveTogether(%+v) returned the reason %q, want %q", legal, reason, refused)
+				t.Fatalf("MoveTogether(%+v) returned the reason %q, want %q", chosen, reason, refused)
 			}
 			if refused != "" {
 				rolledBack++
 				continue
 			}
-			moved += len(legal)
+			moved += len(chosen)
 			for id, c := range after {
 				*f.all[id] = c
 			}
@@ -303,7 +303,7 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 
 // clone returns a copy of c. Appending to the slices of the copy does not change c.
 func clone(c modelCommission) modelCommission {
-	c.history, c.entries, c.events, c.audited = slices.Clip(c.history), slices.Clip(c.entries), slices.Clip(c.events), slices.Clip(c.audited)
+	c.history, c.entries, c.events, c.auditActions = slices.Clip(c.history), slices.Clip(c.entries), slices.Clip(c.events), slices.Clip(c.auditActions)
 	return c
 }
 
@@ -313,24 +313,25 @@ func clone(c modelCommission) modelCommission {
 func TestCommission_AndItsHistoryAreFromOneSnapshot(t *testing.T) {
 	f := newFixture(t)
 	c := f.NewCommission(f.Join("Jane"))
-	// The store has one connection. Its statements are prepared before the table is
-	// locked.
+	// The store has one connection. The first call prepares the statements. Otherwise the
+	// second call would wait for the table lock when it prepares them, before it has read
+	// the commission.
 	store := f.Store.WithTracer(t, f.URL, nil)
 	if _, err := store.Commission(t.Context(), c.Scope, c.Program, c.ID); err != nil {
 		t.Fatal(err)
 	}
-	type read struct {
+	type readResult struct {
 		detail affiliate.CommissionDetail
 		err    error
 	}
-	results := make(chan read, 1)
+	results := make(chan readResult, 1)
 	err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), `lock table commission_history in access exclusive mode`); err != nil {
 			return err
 		}
 		go func() {
 			detail, err := store.Commission(t.Context(), c.Scope, c.Program, c.ID)
-			results <- read{detail, err}
+			results <- readResult{detail, err}
 		}()
 		awaitLock(f.Fixture)
 		if _, err := tx.Exec(t.Context(), `update commissions set status = 'rejected', version = 2 where id = $1`, c.ID); err != nil {

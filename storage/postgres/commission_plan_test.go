@@ -84,18 +84,19 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 	first := affiliate.Page{Number: 1, Size: 20}
 	scans := scansOf("commissions", "commission_counts")
 	participant := anyParticipant(f.Shop).ID
+	// If a plan contains a bitmap scan, it must also sort the rows.
 	sortingScans := append([]string{"Bitmap"}, scans...)
 	counts := []string{"commission_counts_pkey"}
 
 	for _, c := range []struct {
-		name   string
-		filter affiliate.CommissionFilter
-		order  affiliate.CommissionOrder
-		page   affiliate.Page
-		has    []string // texts that the plan of the page must contain
-		hasNot []string // texts that the plan of the page must not contain
-		total  []string // texts that the plan of the total must contain
-		stats  []string // texts that the plan of the stats must contain
+		name      string
+		filter    affiliate.CommissionFilter
+		order     affiliate.CommissionOrder
+		page      affiliate.Page
+		required  []string // texts that the plan of the page must contain
+		forbidden []string // texts that the plan of the page must not contain
+		total     []string // texts that the plan of the total must contain
+		stats     []string // texts that the plan of the stats must contain
 	}{
 		{
 			"default",
@@ -200,7 +201,7 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkPlan(t, c.name, f.Plan(sql.Page, sql.PageArgs...), c.has, c.hasNot)
+		checkPlan(t, c.name, f.Plan(sql.Page, sql.PageArgs...), c.required, c.forbidden)
 		checkPlan(t, c.name+", total", f.Plan(sql.Total, sql.TotalArgs...), c.total, scans)
 		checkPlan(t, c.name+", stats", f.Plan(sql.Stats, sql.StatsArgs...), c.stats, scans)
 		if c.filter.Search != "" {
@@ -213,7 +214,8 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		checkPlan(t, c.name+", export", f.PlanWith(postgres.ExportPlan, sql.Export, sql.ExportArgs...), nil, scans)
 	}
 
-	// A deep page must skip fewer rows than a day has.
+	// The statement for a deep page starts at the right day, so it must skip fewer rows than
+	// a day has. The fixture has one commission per minute.
 	sql, err := f.Store.CommissionSQL(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
 	if offset, ok := sql.PageArgs[len(sql.PageArgs)-1].(int64); err != nil || !ok || offset >= 24*60 {
 		t.Errorf("a deep page skips %d rows, %v, want fewer than %d", offset, err, 24*60)
@@ -279,8 +281,8 @@ func checkPendingPlans(t *testing.T, f *fixture) {
 			"after": f.Now().AddDate(0, -1, 0), "after_id": affiliate.CommissionID{}, "since": f.Now(),
 			"code": "participant_suspended", "limit": postgres.ReviewChunk,
 		})
-		// A chunk must start where the previous chunk ended, without reading the earlier
-		// rows again.
+		// The statement reads one chunk of the pending commissions. It must start where the
+		// previous chunk ended, without reading the earlier rows again.
 		checkPlan(t, mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
 	}
 }

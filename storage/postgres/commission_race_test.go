@@ -130,13 +130,13 @@ func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 		}
 	}
 	f.checkTotals()
-	var now []affiliate.Commission
+	var current []affiliate.Commission
 	for _, c := range all {
 		detail, err := f.Store.Commission(t.Context(), f.Scope, f.Program, c.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		now = append(now, detail.Commission)
+		current = append(current, detail.Commission)
 	}
-	f.checkStats("after all moves", affiliate.CommissionFilter{}, now)
+	f.checkStats("after all moves", affiliate.CommissionFilter{}, current)
 }

@@ -30,18 +30,18 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 		c.Version = 7
 	})
 	// Check that every field is set. Otherwise the test would not detect a field that is
-	// neither written nor read.
+	// neither written nor stored.
 	v := reflect.ValueOf(written)
 	for i := range v.NumField() {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "FlatCents" {
 			t.Errorf("the test does not set the field %s", name)
 		}
 	}
-	read, err := f.Store.Commission(t.Context(), f.Scope, f.Program, written.ID)
+	stored, err := f.Store.Commission(t.Context(), f.Scope, f.Program, written.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := read.Commission
+	got := stored.Commission
 	gv := reflect.ValueOf(&got).Elem()
 	for i := range gv.NumField() {
 		switch at := gv.Field(i).Interface().(type) {
@@ -55,14 +55,14 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 			t.Errorf("the field %s is %v, want %v", gv.Type().Field(i).Name, gv.Field(i).Interface(), want)
 		}
 	}
-	if read.ProgramName != "P" || read.PartnerName != "Paula" || read.PartnerEmail != "jane-"+p.Partner.String()+"@example.com" {
-		t.Errorf("the names and the address are %q, %q and %q, want P, Paula and the partner's address", read.ProgramName, read.PartnerName, read.PartnerEmail)
+	if stored.ProgramName != "P" || stored.PartnerName != "Paula" || stored.PartnerEmail != "jane-"+p.Partner.String()+"@example.com" {
+		t.Errorf("the names and the e-mail address are %q, %q and %q, want P, Paula and the partner's e-mail address", stored.ProgramName, stored.PartnerName, stored.PartnerEmail)
 	}
-	if a := read.Attribution; a.Method == nil || *a.Method != "click" || a.ReasonCode != "CLICK_MATCHED" || a.Explanation != "A click." || a.ClickedAt == nil || a.ExpiresAt != nil {
+	if a := stored.Attribution; a.Method == nil || *a.Method != "click" || a.ReasonCode != "CLICK_MATCHED" || a.Explanation != "A click." || a.ClickedAt == nil || a.ExpiresAt != nil {
 		t.Errorf("the attribution is %+v, want the method click with a click time and no expiry", a)
 	}
-	if len(read.History) != 1 || read.History[0].From != nil || read.History[0].To != affiliate.CommissionPending || read.History[0].Actor != "system" {
-		t.Errorf("the history is %+v, want one entry to pending by the system", read.History)
+	if len(stored.History) != 1 || stored.History[0].From != nil || stored.History[0].To != affiliate.CommissionPending || stored.History[0].Actor != "system" {
+		t.Errorf("the history is %+v, want one entry to pending by the system", stored.History)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestApproveDue_AgreesWithDueForApproval(t *testing.T) {
 		t.Errorf("the audit log has %d entries of automatic approvals, want 0", n)
 	}
 	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), total); err != nil || sweep != (affiliate.ApprovalCounts{}) {
-		t.Errorf("a second sweep returned %+v, %v, want no approvals", sweep, err)
+		t.Errorf("a second call of ApproveDue returned %+v, %v, want no approvals", sweep, err)
 	}
 }
 
@@ -157,46 +157,46 @@ func TestApproveDue_IsLimitedAndContinuesAfterFailures(t *testing.T) {
 	for i, want := range []affiliate.ApprovalCounts{{Approved: 3, Failed: 4}, {Approved: 3, Failed: 4}, {Approved: 2, Failed: 4}, {Failed: 4}} {
 		got, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 3)
 		if err != nil || got.FirstFailure == nil {
-			t.Fatalf("sweep %d returned %+v, %v, want a first failure", i, got, err)
+			t.Fatalf("call %d of ApproveDue returned %+v, %v, want a first failure", i, got, err)
 		}
 		if got.FirstFailure = nil; got != want {
-			t.Errorf("sweep %d returned %+v, want %+v", i, got, want)
+			t.Errorf("call %d of ApproveDue returned %+v, want %+v", i, got, want)
 		}
 	}
 	if n := f.Count(`select count(*) from commissions where status = 'pending'`); n != 4 {
 		t.Errorf("%d commissions are still pending, want the 4 that fail", n)
 	}
 	if n := f.Count(`select count(*) from events where type = 'commission.approved'`); n != 8 {
-		t.Errorf("%d events commission.approved were created, want 8, because rolled back moves have no event", n)
+		t.Errorf("%d events commission.approved were created, want 8, one for each approved commission", n)
 	}
 }
 
-func TestApproveDue_ParallelSweepsApproveOnce(t *testing.T) {
+func TestApproveDue_ParallelCallsApproveOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.NewEndpoint(f.Scope)
 	p := f.Join("Paula")
-	const rows, sweeps = 150, 6
+	const rows, calls = 150, 6
 	for range rows {
 		f.newDue(p)
 	}
 	var group sync.WaitGroup
 	var lock sync.Mutex
 	approved := 0
-	for range sweeps {
+	for range calls {
 		group.Go(func() {
 			sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 1000)
 			lock.Lock()
 			defer lock.Unlock()
 			approved += sweep.Approved
 			if err != nil || sweep.Failed > 0 {
-				t.Errorf("a sweep returned %+v, %v, want no failure", sweep, err)
+				t.Errorf("a call of ApproveDue returned %+v, %v, want no failure", sweep, err)
 			}
 		})
 	}
 	group.Wait()
 	if approved != rows {
-		t.Errorf("the sweeps approved %d commissions in total, want %d", approved, rows)
+		t.Errorf("the calls of ApproveDue approved %d commissions in total, want %d", approved, rows)
 	}
 	for _, sql := range []string{
 		`select count(*) from commissions where status = 'approved' and version = 2`,
@@ -224,13 +224,13 @@ func TestApproveDue_SkipsLockedCommissions(t *testing.T) {
 	}
 	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 10)
 	if err != nil || sweep.Approved != 1 || sweep.Skipped != 1 {
-		t.Errorf("with one locked commission, a sweep returned %+v, %v, want one approved and one skipped", sweep, err)
+		t.Errorf("with one locked commission, ApproveDue returned %+v, %v, want one approved and one skipped", sweep, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 10); err != nil || sweep.Approved != 1 {
-		t.Errorf("after the lock was released, a sweep returned %+v, %v, want one approved", sweep, err)
+		t.Errorf("after the lock was released, ApproveDue returned %+v, %v, want one approved", sweep, err)
 	}
 }
 

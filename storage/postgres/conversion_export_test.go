@@ -10,18 +10,18 @@ import (
 
 // Statements whose query plans the tests check.
 const (
-	SelectClicksSQL    = selectClicks
-	StoredAwaitedSQL   = selectStoredAwaited
-	LockPromoCodeSQL   = lockPromoCode
-	FindPromoCodeSQL   = findPromoCode
-	FindBindingSQL     = findBinding
-	FindPaymentsSQL    = findPayments
-	RecountPaymentsSQL = recountPayments
-	FindEarnedSQL      = findActiveCommission
-	FindParticipantSQL = findParticipant
+	SelectClicksSQL         = selectClicks
+	StoredAwaitedSQL        = selectStoredAwaited
+	LockPromoCodeSQL        = lockPromoCode
+	FindPromoCodeSQL        = findPromoCode
+	FindBindingSQL          = findBinding
+	FindPaymentsSQL         = findPayments
+	RecountPaymentsSQL      = recountPayments
+	FindActiveCommissionSQL = findActiveCommission
+	FindParticipantSQL      = findParticipant
 )
 
-// RecordConcurrency is the number of batches that are recorded at the same time.
+// RecordConcurrency is the maximum number of batches that are recorded at the same time.
 const RecordConcurrency = recordConcurrency
 
 // RunningBatches returns the number of batches that are being recorded.
@@ -48,7 +48,8 @@ func (s *Store) WithTracer(t *testing.T, url string, tracer pgx.QueryTracer) *St
 	})
 }
 
-// WithDialer returns a store for the database at url that opens connections with dial.
+// WithDialer returns a store for the database at url that opens connections with the
+// function dial.
 func (s *Store) WithDialer(t *testing.T, url string, dial pgconn.DialFunc) *Store {
 	t.Helper()
 	return s.with(t, url, func(config *pgxpool.Config) { config.ConnConfig.DialFunc = dial })

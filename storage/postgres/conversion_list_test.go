@@ -23,9 +23,9 @@ type conversionFixture struct {
 	participants []affiliate.ParticipantID
 }
 
-// newConversionFixture stores rows conversions in the fixture's scope and a third as many
-// in each other scope. The newest conversion is at noon. Each following conversion is
-// older by step. One in 20 conversions is not attributed, and one in 10 is a lead.
+// newConversionFixture stores conversions. Their number is rows in the fixture's scope and
+// a third of rows in each of three other scopes. The newest conversion is at noon. Each
+// following conversion is older by the duration step. One in 20 conversions is not attributed, and one in 10 is a lead.
 func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversionFixture {
 	t.Helper()
 	f := &conversionFixture{fixture: newFixture(t)}
@@ -143,31 +143,32 @@ func TestConversions_ReturnEachRowOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	oneOf := func(n int) bool { return random.IntN(n) == 0 }
+	// oneIn returns true in one of n cases.
+	oneIn := func(n int) bool { return random.IntN(n) == 0 }
 	for range 60 {
 		var filter affiliate.ConversionFilter
-		if oneOf(3) {
-			yes := oneOf(2)
-			filter.Attributed = &yes
+		if oneIn(3) {
+			attributed := oneIn(2)
+			filter.Attributed = &attributed
 		}
-		if oneOf(3) {
+		if oneIn(3) {
 			filter.EventType = []affiliate.EventType{affiliate.Lead, affiliate.Purchase, affiliate.Trial}[random.IntN(3)]
 		}
-		if oneOf(4) {
+		if oneIn(4) {
 			filter.Program = &f.programs[random.IntN(2)]
 		}
-		if oneOf(4) {
+		if oneIn(4) {
 			filter.Participant = &f.participants[random.IntN(20)]
 		}
-		if oneOf(3) {
+		if oneIn(3) {
 			from := noon.Add(-time.Duration(random.IntN(8)) * time.Hour)
 			filter.Created.From = &from
 		}
-		if oneOf(3) {
+		if oneIn(3) {
 			before := noon.Add(-time.Duration(random.IntN(8)) * time.Hour)
 			filter.Created.Before = &before
 		}
-		if oneOf(10) {
+		if oneIn(10) {
 			filter.ExternalTransactionID = fmt.Sprintf("order-%d", random.IntN(310))
 		}
 		var want []affiliate.ConversionID

@@ -23,8 +23,8 @@ type sales struct {
 	participant pgtest.Participant
 }
 
-// newSales creates a shop whose clicks have a partition per day. program changes the
-// columns of its programme.
+// newSales creates a shop whose clicks have a partition per day. The rows in program
+// replace columns of its programme.
 func newSales(t *testing.T, program ...pgtest.Row) *sales {
 	t.Helper()
 	f := newFixture(t, append([]pgtest.Row{{
@@ -48,7 +48,8 @@ func (s *sales) click(receivedAt time.Time) affiliate.ClickID {
 	return s.NewClick(s.participant, receivedClick(receivedAt)).ID
 }
 
-// receivedClick returns a change that makes a click one of the given instant.
+// receivedClick returns a function that changes a click, so that it was received at the
+// given instant.
 func receivedClick(at time.Time) func(*affiliate.Click) {
 	return func(c *affiliate.Click) {
 		c.ID = affiliate.NewID[affiliate.Click](at)
@@ -69,8 +70,8 @@ func (s *sales) record(external string, click affiliate.ClickID) error {
 	return err
 }
 
-// decideAt returns a function Decide for a conversion. It decides in the same way as the
-// service, at the given time.
+// decideAt returns the function that decides about a conversion. The function decides in
+// the same way as the service, at the given time.
 func decideAt(c affiliate.Conversion, at time.Time) affiliate.DecideFunc {
 	return func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		d := affiliate.Attribute(in)
@@ -146,8 +147,8 @@ func nilOr[T any](found *T, err error) (any, error) {
 	return found, err
 }
 
-// The custom and the generic plans of both look-ups must read only one partition of
-// clicks, with an index of this partition.
+// Two statements look up clicks by their ids. The custom and the generic plans of both
+// statements must read only one partition of clicks, with an index of this partition.
 func TestFindClick_ReadsOnePartitionByIndex(t *testing.T) {
 	s := newSales(t)
 	for day := range 5 {
@@ -178,7 +179,7 @@ func TestFindClick_ReadsOnePartitionByIndex(t *testing.T) {
 }
 
 // executedPlans runs a statement as the service, with a custom and with a generic plan.
-// It returns the two plans by mode. args are the arguments as SQL literals.
+// It returns the two plans by plan_cache_mode. args are the arguments as SQL literals.
 func (f *fixture) executedPlans(sql, args string) map[string]string {
 	f.Helper()
 	conn, plans := asService(f, f.URL), map[string]string{}

@@ -61,7 +61,7 @@ func TestReferralTargets_ArePaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, after = range page {
-			if _, twice := seen[after.Code]; twice {
+			if _, found := seen[after.Code]; found {
 				t.Errorf("the pages contain the code %s twice", after.Code)
 			}
 			seen[after.Code] = after
@@ -77,8 +77,8 @@ func TestReferralTargets_ArePaged(t *testing.T) {
 			t.Errorf("the target of code %s is %+v, want the stored link without a discount", code, target)
 		}
 	}
-	ofProgram := 0
-	for after := ""; ; ofProgram++ {
+	programCodes := 0
+	for after := ""; ; programCodes++ {
 		page, err := f.Store.ProgramReferralTargets(t.Context(), f.Scope.Workspace, paused, f.Now(), after, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -90,8 +90,8 @@ func TestReferralTargets_ArePaged(t *testing.T) {
 			t.Errorf("ProgramReferralTargets returned %+v, want %+v", page[0], seen[after])
 		}
 	}
-	if own := f.targets(last); ofProgram != 3 || len(own) != 2 || !reflect.DeepEqual(own["f"], seen["f"]) {
-		t.Errorf("the programme has %d codes, want 3; the participant has the codes %v, want 2", ofProgram, own)
+	if own := f.targets(last); programCodes != 3 || len(own) != 2 || !reflect.DeepEqual(own["f"], seen["f"]) {
+		t.Errorf("the programme has %d codes, want 3; the participant has the codes %v, want 2", programCodes, own)
 	}
 	foreign := affiliate.NewID[affiliate.Workspace](f.Now())
 	if own, err := f.Store.ParticipantReferralTargets(t.Context(), foreign, last.ID, f.Now()); err != nil || len(own) != 0 {
@@ -203,26 +203,27 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 	f := newFixture(t, directoryProgram)
 	f.Exec(`update workspaces set allowed_origins = '{https://shop.example,https://*.shop.example}', origin_policy = 'enforce' where id = $1`, f.Scope.Workspace)
 	other := f.NewWorkspace()
-	ended, rolled := f.Now().Add(time.Hour), f.Now().Add(2*time.Hour)
-	// ends contains the times after which a key is not valid. nil means never.
-	type ends struct{ revoked, expires *time.Time }
-	endsOf := map[string]ends{}
-	insertKey := func(workspace affiliate.WorkspaceID, of ends) {
+	revokedAt, expiresAt := f.Now().Add(time.Hour), f.Now().Add(2*time.Hour)
+	// keyEnd contains the times at which a key was revoked and at which it expires. nil
+	// means never.
+	type keyEnd struct{ revoked, expires *time.Time }
+	endsOf := map[string]keyEnd{}
+	insertKey := func(workspace affiliate.WorkspaceID, end keyEnd) {
 		key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
 		digest := key.Digest()
-		endsOf[key.Reveal()] = of
+		endsOf[key.Reveal()] = end
 		f.Insert("api_keys", pgtest.Row{
 			"workspace_id": workspace, "id": affiliate.NewID[affiliate.APIKey](f.Now()), "mode": "test", "kind": "public", "name": "p",
 			"digest": digest[:], "public_text": key.Reveal(), "prefix": key.Prefix(), "last4": key.Last4(), "created_at": f.Now(),
-			"revoked_at": of.revoked, "expires_at": of.expires,
+			"revoked_at": end.revoked, "expires_at": end.expires,
 		})
 	}
-	insertKey(f.Scope.Workspace, ends{revoked: &ended})
-	insertKey(f.Scope.Workspace, ends{expires: &rolled})
+	insertKey(f.Scope.Workspace, keyEnd{revoked: &revokedAt})
+	insertKey(f.Scope.Workspace, keyEnd{expires: &expiresAt})
 	for range 3 {
-		insertKey(f.Scope.Workspace, ends{})
+		insertKey(f.Scope.Workspace, keyEnd{})
 	}
-	insertKey(other, ends{})
+	insertKey(other, keyEnd{})
 	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest)
 	digest := secret.Digest()
 	f.Exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at) values ($1, $2, 'test', 'secret', 's', $3, '', '', $4)`,
@@ -231,13 +232,13 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 	check := func(keys []affiliate.PublicKeyTarget, n int) {
 		t.Helper()
 		for _, key := range keys {
-			of, known := endsOf[key.PublicText]
+			end, known := endsOf[key.PublicText]
 			inWorkspace := key.Scope.Workspace == f.Scope.Workspace
 			if !known || key.Kind != affiliate.PublicKey || key.Scope.Mode != affiliate.ModeTest || key.EnforceOrigins != inWorkspace ||
 				inWorkspace && !slices.Equal(key.AllowedOrigins, []string{"https://shop.example", "https://*.shop.example"}) || !inWorkspace && len(key.AllowedOrigins) > 0 ||
-				(of.revoked == nil) != (key.RevokedAt == nil) || (of.expires == nil) != (key.ExpiresAt == nil) ||
-				key.Active(ended) != (of.revoked == nil) || key.Active(rolled) != (of == ends{}) {
-				t.Errorf("the key is %+v, want the stored key with %+v and the origins of its workspace", key, of)
+				(end.revoked == nil) != (key.RevokedAt == nil) || (end.expires == nil) != (key.ExpiresAt == nil) ||
+				key.Active(revokedAt) != (end.revoked == nil) || key.Active(expiresAt) != (end == keyEnd{}) {
+				t.Errorf("the key is %+v, want the stored key with %+v and the origins of its workspace", key, end)
 			}
 		}
 		if len(keys) != n {

@@ -13,15 +13,15 @@ const (
 	RedactionBatch           = redactionBatch
 )
 
-// RedactEventsThen redacts events and then calls the function then in the same
-// transaction.
+// RedactEventsThen redacts events in a transaction and then calls beforeCommit. The
+// transaction commits if beforeCommit returns nil.
 func (s *Store) RedactEventsThen(
-	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string, then func() error,
+	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string, beforeCommit func() error,
 ) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		if _, err := redactEvents(ctx, tx, scope, participant, pseudonym); err != nil {
 			return err
 		}
-		return then()
+		return beforeCommit()
 	})
 }

@@ -189,13 +189,14 @@ func TestRedactEvents_WorksInBatches(t *testing.T) {
 	}
 }
 
-// A transaction that creates an event about a participant locks a row. The redaction must
-// wait for this lock, so that it also rewrites the new event.
+// A transaction that creates an event about a participant locks a row: the row of the
+// participant, or the row of a promo code that it deletes. The redaction must wait for
+// this lock, so that it also rewrites the new event.
 func TestRedactEvents_WaitsForConcurrentEvents(t *testing.T) {
 	t.Parallel()
 	for name, lock := range map[string]string{
-		"of the participant":         `select from participants where id = $1 for no key update`,
-		"of a promo code's deletion": `delete from promo_codes where participant_id = $1`,
+		"lock of the participant":  `select from participants where id = $1 for no key update`,
+		"deletion of a promo code": `delete from promo_codes where participant_id = $1`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

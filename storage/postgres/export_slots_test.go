@@ -20,9 +20,9 @@ func exportText(t *testing.T, store *postgres.Store, workspace affiliate.Workspa
 	return postgres.Export(t.Context(), store.DB, workspace, pgx.RowTo[string], sql)
 }
 
-// An export uses a slot until its reader has finished. A workspace may run two exports at
-// the same time, and the process eight. Therefore slow readers must not use all
-// connections of the pool. A finished export must free its slot.
+// A slot is the permission to run an export. An export uses one slot until its reader has
+// finished. A workspace has two slots, and the process has eight. Therefore slow readers
+// cannot use all connections of the pool. A finished export must free its slot.
 func TestExport_LimitsConcurrentExports(t *testing.T) {
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 12})
 	if err != nil {

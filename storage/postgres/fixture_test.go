@@ -18,7 +18,7 @@ type fixture struct {
 	clock *pgtest.Clock
 }
 
-// newFixture creates a shop. program changes the columns of its programme.
+// newFixture creates a shop. The rows in program replace columns of its programme.
 func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(noon)
@@ -29,7 +29,7 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 func by(user affiliate.UserID) affiliate.Actor { return affiliate.Actor{User: &user} }
 
 // newDue creates a pending commission that was created an hour ago and that is due for
-// approval. change changes it before it is stored.
+// approval. The functions in change modify it before it is stored.
 func (f *fixture) newDue(p pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.Commission {
 	f.Helper()
 	due := func(c *affiliate.Commission) {
@@ -39,26 +39,26 @@ func (f *fixture) newDue(p pgtest.Participant, change ...func(*affiliate.Commiss
 	return f.NewCommission(p, append([]func(*affiliate.Commission){due}, change...)...)
 }
 
-// checkPlan checks that a query plan contains all texts of has and none of hasNot. It
-// compares them with the plan on one line, so that a text can be a node followed by its
-// child.
-func checkPlan(t testing.TB, what, plan string, has, hasNot []string) {
+// checkPlan checks that a query plan contains all texts in required and no text in
+// forbidden. It puts the plan on one line first, so that a text can contain a node and its
+// child node.
+func checkPlan(t testing.TB, what, plan string, required, forbidden []string) {
 	t.Helper()
 	flat := inOneLine(plan)
-	for _, part := range has {
+	for _, part := range required {
 		if !strings.Contains(flat, part) {
 			t.Errorf("%s: the plan does not contain %q\n%s", what, part, plan)
 		}
 	}
-	for _, part := range hasNot {
+	for _, part := range forbidden {
 		if strings.Contains(flat, part) {
 			t.Errorf("%s: the plan contains %q\n%s", what, part, plan)
 		}
 	}
 }
 
-// scansOf returns the texts of plans that scan one of the tables completely. The empty
-// name stands for any table.
+// scansOf returns a text for each table. A plan that contains this text scans the whole
+// table. The text for an empty name matches a scan of any table.
 func scansOf(tables ...string) []string {
 	scans := make([]string, len(tables))
 	for i, table := range tables {
@@ -78,7 +78,7 @@ func awaitLock(f *pgtest.Fixture) {
 	})
 }
 
-// joinMany makes n new partners approved participants in the programme of a shop. Their
+// joinMany adds n new partners as approved participants to the programme of a shop. Their
 // names are Jane 1, Jane 2 and so on. They have no links and no totals.
 func joinMany(s *pgtest.Shop, n int) {
 	s.Helper()

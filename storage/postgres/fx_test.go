@@ -73,7 +73,7 @@ func TestRecordConversion_UsesRateOfItsDay(t *testing.T) {
 		c := affiliate.Conversion{OccurredAt: b.Now(), Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: currency}}}
 		rates, statements, err := b.Store.ForeignRates(t.Context(), c, in)
 		if err != nil || statements != want.statements || rates["EUR"].Rate != want.rate || (want.rate == "") != (len(rates) == 0) {
-			t.Errorf("ForeignRates for %q returned %+v with %d statements, %v, want the rate %q with %d", currency, rates, statements, err, want.rate, want.statements)
+			t.Errorf("ForeignRates for %q returned %+v with %d statements, %v, want the rate %q with %d statements", currency, rates, statements, err, want.rate, want.statements)
 		}
 	}
 	in.Customer = nil

@@ -6,8 +6,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A total counts at most affiliate.MaxTotal+1 entries. Pages with later entries can still
-// be read.
+// The statement for a total counts at most affiliate.MaxTotal+1 entries. Pages with later
+// entries can still be read. On the last page, the total is exact, because the store
+// computes it from the page.
 func TestLedger_TotalIsLimited(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Jane")

@@ -37,7 +37,7 @@ func fillWithLinks(s *pgtest.Shop, n int) {
 		s.Scope.Workspace, s.Program, s.Scope.Mode, s.Now())
 }
 
-// checkLinkPlan checks that the plan contains the text index and no scan of a whole
+// checkLinkPlan checks that the plan contains the text in index and no scan of a whole
 // table. If sorted is true, the plan must read the page in the order of the index.
 func (f *fixture) checkLinkPlan(what, sql string, args pgx.NamedArgs, index string, sorted bool) {
 	f.Helper()

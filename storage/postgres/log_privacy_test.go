@@ -100,7 +100,7 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 		t.Errorf("the audit log has %d entries of the acceptance, want 1", n)
 	}
 	if found := f.Texts(`select l::text from audit_log l where l::text ilike '%secret%' or coalesce(after, '{}') ? 'partner_name'`); len(found) != 0 {
-		t.Errorf("the audit log contains names or addresses of partners: %s", found)
+		t.Errorf("the audit log contains names or e-mail addresses of partners: %s", found)
 	}
 }
 

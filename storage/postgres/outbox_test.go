@@ -21,16 +21,16 @@ func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 		scope   affiliate.Scope
 		columns pgtest.Row
 	}{
-		"all":               {f.Scope, nil},
-		"a group":           {f.Scope, pgtest.Row{"subscriptions": []string{"payout.*"}}},
-		"the name":          {f.Scope, pgtest.Row{"subscriptions": []string{"link.created", "payout.paid"}}},
-		"three times":       {f.Scope, pgtest.Row{"subscriptions": []string{"*", "payout.*", "payout.paid"}}},
-		"other names":       {f.Scope, pgtest.Row{"subscriptions": []string{"commission.*", "payout.failed", "promo_code.*"}}},
-		"disabled":          {f.Scope, pgtest.Row{"active": false, "epoch": 2}},
-		"enabled again":     {f.Scope, pgtest.Row{"epoch": 2}},
-		"deleted":           {f.Scope, pgtest.Row{"active": false, "epoch": 2, "deleted_at": f.Now()}},
-		"another mode":      {f.InOtherMode().Scope, nil},
-		"another workspace": {f.NewShop(affiliate.ModeLive).Scope, nil},
+		"all events":              {f.Scope, nil},
+		"a group of events":       {f.Scope, pgtest.Row{"subscriptions": []string{"payout.*"}}},
+		"the name of the event":   {f.Scope, pgtest.Row{"subscriptions": []string{"link.created", "payout.paid"}}},
+		"three matching patterns": {f.Scope, pgtest.Row{"subscriptions": []string{"*", "payout.*", "payout.paid"}}},
+		"other events":            {f.Scope, pgtest.Row{"subscriptions": []string{"commission.*", "payout.failed", "promo_code.*"}}},
+		"disabled":                {f.Scope, pgtest.Row{"active": false, "epoch": 2}},
+		"enabled again":           {f.Scope, pgtest.Row{"epoch": 2}},
+		"deleted":                 {f.Scope, pgtest.Row{"active": false, "epoch": 2, "deleted_at": f.Now()}},
+		"another mode":            {f.InOtherMode().Scope, nil},
+		"another workspace":       {f.NewShop(affiliate.ModeLive).Scope, nil},
 	} {
 		endpoints[name] = affiliate.EndpointKey{Workspace: tc.scope.Workspace, ID: f.NewEndpoint(tc.scope, tc.columns)}
 	}
@@ -41,7 +41,7 @@ func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 	if err := f.Store.Publish(t.Context(), succeed, event); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"a group", "all", "enabled again", "the name", "three times"}
+	want := []string{"a group of events", "all events", "enabled again", "the name of the event", "three matching patterns"}
 	var got []string
 	for name, e := range endpoints {
 		n := f.Count(`
@@ -142,9 +142,9 @@ func TestDeliveryID_HasTheTimeOfItsEvent(t *testing.T) {
 	if again := id(event, endpoint); again != one {
 		t.Errorf("two calls of delivery_id returned %s and %s, want the same id", one, again)
 	}
-	others := []affiliate.DeliveryID{one, id(affiliate.NewID[affiliate.Event](at), endpoint), id(event, affiliate.NewID[affiliate.Endpoint](f.Now()))}
-	if others[0] == others[1] || others[0] == others[2] || others[1] == others[2] {
-		t.Errorf("the delivery ids %v are not all different", others)
+	ids := []affiliate.DeliveryID{one, id(affiliate.NewID[affiliate.Event](at), endpoint), id(event, affiliate.NewID[affiliate.Endpoint](f.Now()))}
+	if ids[0] == ids[1] || ids[0] == ids[2] || ids[1] == ids[2] {
+		t.Errorf("the delivery ids %v are not all different", ids)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Statements whose query plans the tests check, and the page size of the lists.
+// A statement whose query plan a test checks, and the page size of the lists.
 const (
 	ListInvitesSQL      = listParticipantInvites
 	participantPageSize = 20

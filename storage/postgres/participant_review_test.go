@@ -46,7 +46,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	pending := f.newDue(p)
 	flagged := f.newDue(p, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
 	approved := f.newDue(p, func(c *affiliate.Commission) { c.Status = affiliate.CommissionApproved })
-	others := f.newDue(other)
+	unrelated := f.newDue(other)
 
 	check := func(when string, want map[affiliate.CommissionID]reviewState) {
 		t.Helper()
@@ -63,7 +63,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	suspended := []string{"participant_suspended"}
 	check("suspended", map[affiliate.CommissionID]reviewState{
 		pending.ID: {suspended, true, 2}, flagged.ID: {[]string{"fx_rate_missing", "participant_suspended"}, true, 2},
-		approved.ID: {[]string{}, false, 1}, others.ID: {[]string{}, false, 1},
+		approved.ID: {[]string{}, false, 1}, unrelated.ID: {[]string{}, false, 1},
 	})
 	if n := f.Count(`select count(*) from events where type = 'commission.review_required' and convert_from(body, 'utf8')::jsonb #>> '{data,object,version}' = '2'`); n != 2 {
 		t.Errorf("%d events commission.review_required of version 2 were created, want 2", n)
@@ -73,7 +73,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	}
 	check("reinstated", map[affiliate.CommissionID]reviewState{
 		pending.ID: {[]string{}, false, 3}, flagged.ID: {[]string{"fx_rate_missing"}, true, 3},
-		approved.ID: {[]string{}, false, 1}, others.ID: {[]string{}, false, 1},
+		approved.ID: {[]string{}, false, 1}, unrelated.ID: {[]string{}, false, 1},
 	})
 	if n := f.Count(`select count(*) from events where type = 'commission.updated'`); n != 2 {
 		t.Errorf("%d events commission.updated were created, want 2", n)
@@ -88,9 +88,9 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	}
 }
 
-// copies inserts n copies of a commission with their history and counts. Three copies
-// each have the same creation time.
-func (f *fixture) copies(of affiliate.Commission, n int) {
+// insertCopies inserts n copies of a commission with their history and counts. Up to three
+// copies have the same creation time.
+func (f *fixture) insertCopies(original affiliate.Commission, n int) {
 	f.Helper()
 	f.ExecWithoutForeignKeys(`
 		insert into commissions
@@ -98,7 +98,7 @@ func (f *fixture) copies(of affiliate.Commission, n int) {
 		from commissions c, generate_series(1, $2::integer) n,
 			jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(), 'decision_id', gen_random_uuid(),
 				'external_transaction_id', 'copy-' || n, 'created_at', c.created_at + n / 3 * interval '1 second')) copy
-		where c.id = $1`, of.ID, n)
+		where c.id = $1`, original.ID, n)
 	f.Exec(`
 		insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
 		select workspace_id, id, 1, created_at, 'system', status, amount_cents from commissions where external_transaction_id like 'copy-%'`)
@@ -151,8 +151,9 @@ func (f *fixture) checkReview(when string, flagged, requiredEvents, updatedEvent
 	f.checkTotals()
 }
 
-// A suspension must flag one chunk of commissions at once and enqueue a job. Each job
-// must flag one more chunk. Commissions that are not flagged yet must not be approved
+// A suspension must flag one chunk of commissions (postgres.ReviewChunk) at once and
+// enqueue a job. Each job must flag one more chunk and enqueue the next job if commissions
+// remain. Commissions that are not flagged yet must not be approved
 // automatically.
 func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	t.Parallel()
@@ -161,7 +162,7 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	f.NewEndpoint(f.Scope)
 	p := f.Join("Paula")
 	oldest := f.newDue(p)
-	f.copies(oldest, n-1)
+	f.insertCopies(oldest, n-1)
 
 	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
 		t.Fatal(err)
@@ -200,8 +201,8 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	if jobs := f.reviewJobs(); len(jobs) != 0 {
 		t.Errorf("jobs that had nothing to do enqueued the jobs %+v, want none", jobs)
 	}
-	if by := f.Count(`select count(distinct actor) from commission_history where seq = 2 and reason = 'The partner was suspended.'`); by != 1 {
-		t.Errorf("%d actors have flagged commissions, want 1", by)
+	if actors := f.Count(`select count(distinct actor) from commission_history where seq = 2 and reason = 'The partner was suspended.'`); actors != 1 {
+		t.Errorf("%d actors have flagged commissions, want 1", actors)
 	}
 
 	if err := f.moveParticipant(p.ID, affiliate.ReinstateParticipant); err != nil {
@@ -225,7 +226,7 @@ func TestReinstate_BeforeTheJobsOfTheSuspension(t *testing.T) {
 	f := newFixture(t)
 	f.NewEndpoint(f.Scope)
 	p := f.Join("Paula")
-	f.copies(f.newDue(p), n-1)
+	f.insertCopies(f.newDue(p), n-1)
 	for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
 		if err := f.moveParticipant(p.ID, move); err != nil {
 			t.Fatal(err)
@@ -245,7 +246,7 @@ func TestSuspend_FlagsCommissionWithTheSameNote(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.Join("Paula")
-	f.copies(f.newDue(p), postgres.ReviewChunk)
+	f.insertCopies(f.newDue(p), postgres.ReviewChunk)
 	f.Exec(`update commissions set created_at = created_at - interval '1 day'`)
 	newest := f.newDue(p, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
 	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
@@ -268,21 +269,21 @@ func TestSuspend_JobsOfAnEarlierSuspensionDoNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.Join("Paula")
-	f.copies(f.newDue(p), 2*postgres.ReviewChunk)
+	f.insertCopies(f.newDue(p), 2*postgres.ReviewChunk)
 	for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
 		if err := f.moveParticipant(p.ID, move); err != nil {
 			t.Fatal(err)
 		}
 	}
-	before := f.reviewJobs()
+	earlierJobs := f.reviewJobs()
 	f.clock.Advance(time.Second)
 	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
 	flagged := f.Count(`select count(*) from commissions where needs_review`)
-	f.work(before...)
-	if n := f.Count(`select count(*) from commissions where needs_review`); len(before) == 0 || n != flagged {
-		t.Errorf("%d jobs of the earlier suspension flagged %d more commissions, want at least one job and 0", len(before), n-flagged)
+	f.work(earlierJobs...)
+	if n := f.Count(`select count(*) from commissions where needs_review`); len(earlierJobs) == 0 || n != flagged {
+		t.Errorf("%d jobs of the earlier suspension flagged %d more commissions, want at least one job and 0", len(earlierJobs), n-flagged)
 	}
 }
 
@@ -293,7 +294,7 @@ func TestSuspend_FewCommissionsNeedNoJob(t *testing.T) {
 	f := newFixture(t)
 	f.NewEndpoint(f.Scope)
 	p := f.Join("Paula")
-	f.copies(f.newDue(p), postgres.ReviewChunk-2)
+	f.insertCopies(f.newDue(p), postgres.ReviewChunk-2)
 	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// checkStatsPlan checks that the plan contains all texts of has and no scan of a table
-// that grows with the number of partners or with their activity. It may scan other
-// tables, because they are small.
-func (f *fixture) checkStatsPlan(what, plan string, has ...string) {
+// checkStatsPlan checks that the plan contains all texts in required and no scan of a
+// table that grows with the number of partners or with their activity. The plan may scan
+// other tables, because they are small.
+func (f *fixture) checkStatsPlan(what, plan string, required ...string) {
 	f.Helper()
-	checkPlan(f, what, plan, has,
+	checkPlan(f, what, plan, required,
 		scansOf("participants", "participant_totals", "links", "link_totals", "commissions", "stats_hours", "stats_deltas"))
 }
 
@@ -38,8 +38,8 @@ func newPartnerPlanFixture(t *testing.T) (f *statsFixture, partner pgtest.Partic
 	f.Exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', slot, 1 from participants, generate_series(0, 3) slot`)
 	f.Exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
-	// Each participant has four commissions. The participant that the tests query has
-	// 8,000.
+	// Each participant gets four commissions. The participant that the tests query gets
+	// 8,000 more.
 	for _, tc := range []struct{ rows, step, where string }{
 		{"4", "1 hour", "true"}, {"8000", "1 minute", "t.id = '" + partner.ID.String() + "'"},
 	} {
@@ -170,7 +170,8 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 }
 
 // A partner changes their name while the store creates participants of this partner. In
-// the end, all participants must have the new name. Both transactions lock the account.
+// the end, all participants must have the new name. Both transactions lock the
+// partner's row in the table users.
 func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 	f := newFixture(t)
 	partner, programs := f.NewPartner("Zero"), make([]affiliate.ProgramID, 30)

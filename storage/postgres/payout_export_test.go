@@ -30,8 +30,8 @@ var CountBatchesSQL = countBatches
 const PayChunk = payChunk
 
 // DueArgs returns the arguments of SelectPayoutsDueSQL.
-func DueArgs(of affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
-	return dueArgs(of, participants)
+func DueArgs(selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
+	return dueArgs(selection, participants)
 }
 
 // UnassignedArgs returns the arguments of LockUnassignedSQL.

@@ -59,7 +59,8 @@ func (f *fixture) checkConsistency() {
 	}
 }
 
-// MovePayout must pay all commissions of a payout, also if they need several chunks.
+// MovePayout must pay all commissions of a payout, even if it needs several statements,
+// each for one chunk of postgres.PayChunk commissions.
 // Commissions that were rejected before the payment must stay rejected, at any position
 // in a chunk. The last chunk of this test has only a rejected commission.
 func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
@@ -135,15 +136,15 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 // remaining participants.
 func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 	t.Parallel()
-	const participants, each = 2, affiliate.MaxBatchCommissions/2 + 1
+	const participants, perParticipant = 2, affiliate.MaxBatchCommissions/2 + 1
 	f := newFixture(t)
-	fillWithCommissions(f.Shop, participants, each, 0)
+	fillWithCommissions(f.Shop, participants, perParticipant, 0)
 	for range participants {
 		if batch := f.batch(); batch.Counts[affiliate.PayoutDraft] != 1 {
 			t.Errorf("the batch is %+v, want one payout", batch)
 		}
 	}
-	if n := f.Count(`select count(*) from payouts where commission_count = $1`, each); n != participants {
+	if n := f.Count(`select count(*) from payouts where commission_count = $1`, perParticipant); n != participants {
 		t.Errorf("%d payouts contain all commissions of their participant, want %d", n, participants)
 	}
 	if n := f.Count(`select count(*) from commissions where payout_id is null`); n != 0 {

@@ -10,7 +10,7 @@ import (
 
 // fillWithCommissions adds the given number of participants to the programme of a shop.
 // Each participant has the given numbers of approved and of paid commissions.
-func fillWithCommissions(s *pgtest.Shop, participants, commissions, paid int) {
+func fillWithCommissions(s *pgtest.Shop, participants, approved, paid int) {
 	s.Helper()
 	joinMany(s, participants)
 	s.Exec(`insert into payout_methods (user_id, method, updated_at) select partner_id, 'manual', $2 from participants where program_id = $1`, s.Program, s.Now())
@@ -22,7 +22,7 @@ func fillWithCommissions(s *pgtest.Shop, participants, commissions, paid int) {
 		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
 			'o', case when n > $3 then 'paid' else 'approved' end, 'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', false, '{}', 'none',
 			$2::timestamptz - n * interval '1 minute', '{}', 1, $2::timestamptz - n * interval '1 minute', $2
-		from participants t, generate_series(1, $3::integer + $4::integer) n where t.workspace_id = $1`, s.Scope.Workspace, s.Now(), commissions, paid)
+		from participants t, generate_series(1, $3::integer + $4::integer) n where t.workspace_id = $1`, s.Scope.Workspace, s.Now(), approved, paid)
 	s.Exec(`
 		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, commission_id, created_by, created_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, partner_id, 'commission_approved', amount_cents, currency, id, 'system', approved_at
@@ -89,14 +89,14 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	of := affiliate.PayoutSelection{Scope: f.Scope, Cutoff: f.Now()}
-	check := func(what, explained string, want ...string) {
+	selection := affiliate.PayoutSelection{Scope: f.Scope, Cutoff: f.Now()}
+	check := func(what, plan string, want ...string) {
 		t.Helper()
-		checkPlan(t, what, explained, want, scansOf("commissions", "payouts", "ledger_entries", "payout_commissions"))
+		checkPlan(t, what, plan, want, scansOf("commissions", "payouts", "ledger_entries", "payout_commissions"))
 	}
-	check("amounts due to all participants", f.Plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, nil)),
+	check("amounts due to all participants", f.Plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(selection, nil)),
 		"commissions_payable", "commissions_unpaid", "payouts_by_status")
-	check("amounts due to one participant", f.Plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, []affiliate.ParticipantID{participant})),
+	check("amounts due to one participant", f.Plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(selection, []affiliate.ParticipantID{participant})),
 		"commissions_payable", "commissions_unpaid", "ledger_balances_pkey")
 	check("unassigned commissions", f.Plan(postgres.LockUnassignedSQL, postgres.UnassignedArgs(f.Scope, []affiliate.ParticipantID{participant}, f.Now())), "commissions_unpaid")
 	check("assigned commissions", f.Plan(postgres.LockAssignedSQL, postgres.HeldArgs(f.Scope, payouts[:1], f.Now())), "commissions_by_payout")
@@ -117,15 +117,15 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 		index   string // index that the plan of the page must use
 		total   string // text that the plan of the total must contain
 	}{
-		"payouts":        {index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_"},
-		"of a status":    {filter: affiliate.PayoutFilter{Status: affiliate.PayoutDraft}, index: "payouts_by_status", total: "Limit -> Index Only Scan using payouts_by_status"},
-		"of a programme": {filter: affiliate.PayoutFilter{Program: &f.Program}, index: "payouts_by_", total: "Limit -> Index Only Scan using payouts_by_program"},
-		"of a period":    {filter: affiliate.PayoutFilter{Created: affiliate.Period{From: &day}}, index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_age"},
+		"payouts":                {index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_"},
+		"payouts of a status":    {filter: affiliate.PayoutFilter{Status: affiliate.PayoutDraft}, index: "payouts_by_status", total: "Limit -> Index Only Scan using payouts_by_status"},
+		"payouts of a programme": {filter: affiliate.PayoutFilter{Program: &f.Program}, index: "payouts_by_", total: "Limit -> Index Only Scan using payouts_by_program"},
+		"payouts of a period":    {filter: affiliate.PayoutFilter{Created: affiliate.Period{From: &day}}, index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_age"},
 		// The indexes of the following lists do not contain all columns of the condition,
 		// so the plan of the total has a filter.
-		"of a participant": {filter: affiliate.PayoutFilter{Participant: &participant}, index: "payouts_by_participant", total: "payouts_by_participant"},
-		"of a batch":       {filter: affiliate.PayoutFilter{Batch: &affiliate.PayoutBatchID{}}, index: "payouts_by_batch", total: "payouts_by_batch"},
-		"of a partner":     {partner: partner, index: "payouts_by_partner", total: "payouts_by_partner"},
+		"payouts of a participant": {filter: affiliate.PayoutFilter{Participant: &participant}, index: "payouts_by_participant", total: "payouts_by_participant"},
+		"payouts of a batch":       {filter: affiliate.PayoutFilter{Batch: &affiliate.PayoutBatchID{}}, index: "payouts_by_batch", total: "payouts_by_batch"},
+		"payouts of a partner":     {partner: partner, index: "payouts_by_partner", total: "payouts_by_partner"},
 	} {
 		page, count, args := postgres.PayoutListSQL(f.Scope, c.partner, c.filter)
 		check(what, f.Plan(page, append(args, 20, 0)...), "Limit", c.index)
@@ -140,7 +140,7 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 }
 
 // The store processes the payouts, commissions and events of a large batch in several
-// chunks. It must create, confirm and send all of them.
+// chunks. No chunk may be missing after the batch was created, confirmed and sent.
 func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

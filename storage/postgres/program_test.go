@@ -50,18 +50,18 @@ func TestProgramLists_UseIndexes(t *testing.T) {
 	copyProgram(test, 3000)
 	f.VacuumAnalyze()
 
-	list, count, all := postgres.ProgramListSQL(f.Scope, affiliate.ProgramFilter{})
-	found, foundCount, named := postgres.ProgramListSQL(test.Scope, affiliate.ProgramFilter{Search: "Rare"})
+	listSQL, countSQL, listArgs := postgres.ProgramListSQL(f.Scope, affiliate.ProgramFilter{})
+	searchSQL, searchCountSQL, searchArgs := postgres.ProgramListSQL(test.Scope, affiliate.ProgramFilter{Search: "Rare"})
 	for name, tc := range map[string]struct {
 		sql    string
 		args   []any
 		index  string
 		sorted bool // the index has the order of the list, so the plan must not sort
 	}{
-		"programmes":                         {list, []any{all}, "programs_by_age", true},
-		"number of programmes":               {count, []any{all}, "Index Only Scan using programs_", false},
-		"programmes by name":                 {found, []any{named}, "programs_by_name", false},
-		"number of programmes by name":       {foundCount, []any{named}, "programs_by_name", false},
+		"programmes":                         {listSQL, []any{listArgs}, "programs_by_age", true},
+		"number of programmes":               {countSQL, []any{listArgs}, "Index Only Scan using programs_", false},
+		"programmes by name":                 {searchSQL, []any{searchArgs}, "programs_by_name", false},
+		"number of programmes by name":       {searchCountSQL, []any{searchArgs}, "programs_by_name", false},
 		"all codes, page by page":            {postgres.TargetsAfterSQL, []any{f.Now(), f.Scope.Workspace, f.Scope.Mode, "0", 100}, "referral_codes_pkey", false},
 		"codes of a programme, page by page": {postgres.ProgramTargetsSQL, []any{f.Now(), f.Scope.Workspace, small, "0", 100}, "referral_codes_by_program", false},
 		"all keys, page by page":             {postgres.PublicKeysAfterSQL, []any{f.Scope.Workspace, affiliate.APIKeyID{}, 100}, "api_keys_pkey", true},
@@ -86,9 +86,9 @@ func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
 		}
 		want++
 	}
-	for _, to := range []affiliate.ProgramStatus{affiliate.ProgramPaused, affiliate.ProgramActive} {
+	for _, status := range []affiliate.ProgramStatus{affiliate.ProgramPaused, affiliate.ProgramActive} {
 		want++
-		got, err := f.Store.MoveProgram(t.Context(), f.Scope, f.Program, to, f.Now(), by(f.Owner))
+		got, err := f.Store.MoveProgram(t.Context(), f.Scope, f.Program, status, f.Now(), by(f.Owner))
 		if err != nil || got.Version != want {
 			t.Fatalf("MoveProgram returned the version %d, %v, want %d", got.Version, err, want)
 		}
@@ -105,7 +105,7 @@ func TestPrograms_ChangeAndAuditEntryCommitTogether(t *testing.T) {
 	if _, err := f.Store.UpdateProgram(t.Context(), f.Scope, f.Program, affiliate.ProgramPatch{Name: affiliate.Set("Q")}, f.Now(), by(f.Owner)); err == nil {
 		t.Error("UpdateProgram succeeded without an audit log")
 	}
-	if read, err := f.Store.Program(t.Context(), f.Scope, f.Program); err != nil || read.Status != affiliate.ProgramActive || read.Name != "P" {
-		t.Errorf("after the failed changes, the programme is %v, %v, want the active programme P", read, err)
+	if program, err := f.Store.Program(t.Context(), f.Scope, f.Program); err != nil || program.Status != affiliate.ProgramActive || program.Name != "P" {
+		t.Errorf("after the failed changes, the programme is %v, %v, want the active programme P", program, err)
 	}
 }

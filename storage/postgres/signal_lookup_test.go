@@ -75,7 +75,7 @@ func TestSignalLookups_UseIndexes(t *testing.T) {
 		"binding":     {postgres.FindBindingSQL, fmt.Sprintf("'%s', 'live', 'ref-%s'", s.Scope.Workspace, participant), append([]string{"customers_pkey"}, earner...)},
 		"payments":    {postgres.FindPaymentsSQL, fmt.Sprintf("'%s', 'live', 'ref-%s'", s.Scope.Workspace, participant), []string{"customer_payments_pkey"}},
 		"recount":     {postgres.RecountPaymentsSQL, fmt.Sprintf("'%s', 'test', 'ref-%s', '{%s}'", s.Scope.Workspace, participant, s.Program), []string{"conversions_by_customer"}},
-		"earned":      {postgres.FindEarnedSQL, fmt.Sprintf("'%s', 'live', '%s'", s.Scope.Workspace, conversion), []string{"conversions_pkey", "commissions_decision"}},
+		"earned":      {postgres.FindActiveCommissionSQL, fmt.Sprintf("'%s', 'live', '%s'", s.Scope.Workspace, conversion), []string{"conversions_pkey", "commissions_decision"}},
 		"participant": {postgres.FindParticipantSQL, fmt.Sprintf("'%s', 'live', '%s'", s.Scope.Workspace, participant), earner},
 	} {
 		for mode, plan := range s.executedPlans(tc.sql, tc.args) {
