@@ -28,7 +28,7 @@ func newRetentionFixture(t *testing.T) retentionFixture {
 }
 
 // insertClicks inserts n clicks of a day. Their times are distributed over the day, and
-// each visitor has three clicks. The clicks belong to two workspaces and group modes. Some
+// each visitor has three clicks. The clicks belong to two workspaces and both modes. Some
 // come from bots, and some have no IP address.
 func (f retentionFixture) insertClicks(day time.Time, n int) {
 	f.Helper()

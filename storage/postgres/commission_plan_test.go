@@ -214,8 +214,8 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		checkPlan(t, c.name+", export", f.PlanWith(postgres.ExportPlan, sql.Export, sql.ExportArgs...), nil, scans)
 	}
 
-	// The statement for a deep page starts at the right day, so it must skip fewer rows than
-	// a day has. The fixture has one commission per minute.
+	// The statement for a deep page starts at the right day, so it must skip fewer rows
+	// than a day has. The fixture has one commission per minute.
 	sql, err := f.Store.CommissionSQL(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
 	if offset, ok := sql.PageArgs[len(sql.PageArgs)-1].(int64); err != nil || !ok || offset >= 24*60 {
 		t.Errorf("a deep page skips %d rows, %v, want fewer than %d", offset, err, 24*60)
@@ -281,8 +281,8 @@ func checkPendingPlans(t *testing.T, f *fixture) {
 			"after": f.Now().AddDate(0, -1, 0), "after_id": affiliate.CommissionID{}, "since": f.Now(),
 			"code": "participant_suspended", "limit": postgres.ReviewChunk,
 		})
-		// The statement reads one chunk of the pending commissions. It must start where the
-		// previous chunk ended, without reading the earlier rows again.
+		// The statement reads one chunk of the pending commissions. It must start where
+		// the previous chunk ended, without reading the earlier rows again.
 		checkPlan(t, mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
 	}
 }

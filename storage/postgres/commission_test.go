@@ -30,7 +30,7 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 		c.Version = 7
 	})
 	// Check that every field is set. Otherwise the test would not detect a field that is
-	// neither written nor stored.
+	// neither written nor read.
 	v := reflect.ValueOf(written)
 	for i := range v.NumField() {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "FlatCents" {

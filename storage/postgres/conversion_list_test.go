@@ -23,9 +23,10 @@ type conversionFixture struct {
 	participants []affiliate.ParticipantID
 }
 
-// newConversionFixture stores conversions. Their number is rows in the fixture's scope and
-// a third of rows in each of three other scopes. The newest conversion is at noon. Each
-// following conversion is older by the duration step. One in 20 conversions is not attributed, and one in 10 is a lead.
+// newConversionFixture stores conversions. Their number is rows in the fixture's scope
+// and a third of rows in each of three other scopes. The newest conversion is at noon.
+// Each following conversion is older by the duration step. One in 20 conversions is not
+// attributed, and one in 10 is a lead.
 func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversionFixture {
 	t.Helper()
 	f := &conversionFixture{fixture: newFixture(t)}

@@ -49,8 +49,8 @@ func (s *sales) manyDecisions(other affiliate.ProgramID) {
 	s.VacuumAnalyze("attribution_decisions", "conversions")
 }
 
-// checkDecisionPlan checks that the plan contains all texts in required, but neither a scan
-// of a whole table nor a join that reads a whole table.
+// checkDecisionPlan checks that the plan contains all texts in required, but neither a
+// scan of a whole table nor a join that reads a whole table.
 func checkDecisionPlan(t *testing.T, what, plan string, required ...string) {
 	t.Helper()
 	checkPlan(t, what, plan, required, append(scansOf("attribution_decisions", "conversions"), "Hash Join", "Merge Join"))

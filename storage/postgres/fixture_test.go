@@ -40,8 +40,8 @@ func (f *fixture) newDue(p pgtest.Participant, change ...func(*affiliate.Commiss
 }
 
 // checkPlan checks that a query plan contains all texts in required and no text in
-// forbidden. It puts the plan on one line first, so that a text can contain a node and its
-// child node.
+// forbidden. It puts the plan on one line first, so that a text can contain a node and
+// its child node.
 func checkPlan(t testing.TB, what, plan string, required, forbidden []string) {
 	t.Helper()
 	flat := inOneLine(plan)

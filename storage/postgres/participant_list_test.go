@@ -44,8 +44,8 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 		select workspace_id, id, 'EUR', 0, 1 from participants`)
 	f.VacuumAnalyze()
 
-	// index contains the text that the plan must contain for the descending order, and the
-	// text for the ascending order.
+	// index contains the text that the plan must contain for the descending order, and
+	// the text for the ascending order.
 	index := map[affiliate.ParticipantSort][2]string{
 		affiliate.ParticipantsByAge:         {"Scan using participants_by_age on", "Scan Backward using participants_by_age on"},
 		affiliate.ParticipantsByName:        {"Scan Backward using participants_by_name on", "Scan using participants_by_name on"},

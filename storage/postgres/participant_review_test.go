@@ -88,8 +88,8 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	}
 }
 
-// insertCopies inserts n copies of a commission with their history and counts. Up to three
-// copies have the same creation time.
+// insertCopies inserts n copies of a commission with their history and counts. Up to
+// three copies have the same creation time.
 func (f *fixture) insertCopies(original affiliate.Commission, n int) {
 	f.Helper()
 	f.ExecWithoutForeignKeys(`
@@ -152,8 +152,8 @@ func (f *fixture) checkReview(when string, flagged, requiredEvents, updatedEvent
 }
 
 // A suspension must flag one chunk of commissions (postgres.ReviewChunk) at once and
-// enqueue a job. Each job must flag one more chunk and enqueue the next job if commissions
-// remain. Commissions that are not flagged yet must not be approved
+// enqueue a job. Each job must flag one more chunk and enqueue the next job if
+// commissions remain. Commissions that are not flagged yet must not be approved
 // automatically.
 func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	t.Parallel()

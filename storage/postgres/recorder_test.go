@@ -19,8 +19,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// report returns the report of a purchase of 1.00 EUR. click can be zero. change
-// changes the purchase.
+// report returns the report of a purchase of 1.00 EUR. click can be zero. The functions
+// in change modify the purchase.
 func (s *sales) report(external string, click affiliate.ClickID, change ...func(*affiliate.Conversion)) affiliate.Report {
 	s.Helper()
 	c := affiliate.Conversion{
@@ -45,15 +45,16 @@ func (s *sales) report(external string, click affiliate.ClickID, change ...func(
 	return affiliate.Report{Conversion: c, Inputs: in, Decide: decideAt(c, noon)}
 }
 
-// byCustomer returns a change that adds a customer reference to a conversion.
+// byCustomer returns a function that adds a customer reference to a conversion.
 func byCustomer(ref string) func(*affiliate.Conversion) {
 	return func(c *affiliate.Conversion) { c.CustomerRef = &ref }
 }
 
-// recordTogether records reports while the maximum number of batches is being recorded.
-// Therefore the reports wait and are then recorded in one batch, which is one
-// transaction. Two reports with the same external id, customer, promo code or idempotency
-// key are not in the same batch. recordTogether returns the errors of the reports.
+// recordTogether records reports in one batch, which is one transaction. It first starts
+// the maximum number of other batches and blocks them with a lock, so that the reports
+// wait for the next batch. Two reports with the same external id, customer, promo code or
+// idempotency key are not in the same batch. recordTogether returns the errors of the
+// reports.
 func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Report) []error {
 	s.Helper()
 	holder, err := s.SQL.Begin(s.Context())
@@ -137,6 +138,8 @@ func TestRecordConversion_ConcurrentReportsShareATransaction(t *testing.T) {
 	again := s.report("order-29", click)
 
 	errs := s.recordTogether(s.Store, append(reports, refused, broken, keyed, duplicate, again, refusedAgain)...)
+	// errs[30] to errs[35] belong to refused, broken, keyed, duplicate, again and
+	// refusedAgain.
 	for i, err := range errs[:29] {
 		if err != nil {
 			t.Errorf("the report of %s returned %v", externals[i], err)
@@ -297,13 +300,14 @@ func TestRecordConversion_OnlyReportsThatNeedALockWaitForIt(t *testing.T) {
 	}
 }
 
-// brokenNetwork is a network that closes one connection, when a client sends text for the
-// first time. It closes the connection before the server receives the text. If afterSend
-// is true, it closes the connection when the server responds to the text.
+// brokenNetwork is a network that closes one connection: the first connection on which a
+// client sends a message that contains text. If afterSend is false, the server does not
+// receive this message. If afterSend is true, the server receives the message, and the
+// network closes the connection when the server responds.
 type brokenNetwork struct {
 	text      string
 	afterSend bool
-	done      atomic.Bool  // the connection has been closed
+	done      atomic.Bool  // a message with text was sent; all later messages are forwarded
 	begins    atomic.Int32 // number of transactions that have begun
 }
 
@@ -314,8 +318,8 @@ func (c *brokenNetwork) dial(ctx context.Context, network, address string) (net.
 
 type brokenConn struct {
 	net.Conn
-	network *brokenNetwork
-	silent  bool // close the connection when the server responds
+	network     *brokenNetwork
+	closeOnRead bool // close the connection when the server responds
 }
 
 func (c *brokenConn) Write(b []byte) (int, error) {
@@ -329,13 +333,13 @@ func (c *brokenConn) Write(b []byte) (int, error) {
 		_ = c.Close()
 		return 0, net.ErrClosed
 	}
-	c.silent = true
+	c.closeOnRead = true
 	return c.Conn.Write(b)
 }
 
 func (c *brokenConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if c.silent {
+	if c.closeOnRead {
 		_ = c.Close()
 		return 0, net.ErrClosed
 	}
@@ -461,15 +465,15 @@ func TestRecordConversion_CanceledReportIsNotRecorded(t *testing.T) {
 func TestRecordConversion_TwoProcessesDoNotDeadlock(t *testing.T) {
 	s := newSales(t)
 	click := s.click(noon.Add(-time.Hour))
-	twin, err := postgres.Open(t.Context(), postgres.Config{URL: s.URL, MaxConns: 4})
+	otherStore, err := postgres.Open(t.Context(), postgres.Config{URL: s.URL, MaxConns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer twin.Close()
+	defer otherStore.Close()
 	const orders = 60
 	var recorded, refused, replayed atomic.Int32
 	var all sync.WaitGroup
-	for _, store := range []*postgres.Store{s.Store, twin} {
+	for _, store := range []*postgres.Store{s.Store, otherStore} {
 		for range 2 {
 			for _, i := range rand.Perm(orders) {
 				r := s.report(fmt.Sprint("order-", i), click, byCustomer(fmt.Sprint("customer-", (i*7)%9)))

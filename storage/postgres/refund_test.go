@@ -44,18 +44,18 @@ func TestRefundStatements_UseIndexes(t *testing.T) {
 		from generate_series(1, 20000) n`, s.Scope.Workspace, s.Scope.Mode, noon)
 	s.VacuumAnalyze()
 	key := fmt.Sprintf("'%s', 'live', ", s.Scope.Workspace)
-	about := fmt.Sprintf(`'{%s}', '{live}', '{order-10}', '{%s}'`, s.Scope.Workspace, s.Scope.Workspace)
+	reportArgs := fmt.Sprintf(`'{%s}', '{live}', '{order-10}', '{%s}'`, s.Scope.Workspace, s.Scope.Workspace)
 	at := noon.Add(time.Hour).Format(time.RFC3339)
 	for name, tc := range map[string]struct {
 		sql, args string
 		want      []string
 	}{
-		"wait":    {postgres.SelectParkedForSQL, about, []string{`Index Only Scan using refunds_parked on refunds`}},
-		"known":   {postgres.SelectDuplicatesSQL, about, []string{`Index Only Scan using conversions_external on conversions`}},
-		"lock":    {postgres.LockParkedSQL, key + `'order-10', '00000000-0000-0000-0000-000000000000', 100`, []string{`Index Scan using refunds_parked on refunds`}},
-		"sale":    {postgres.LockSaleSQL, key + `'order-10'`, []string{`Index Scan using conversions_external on conversions`}},
-		"page":    {postgres.PageParkedSQL, key + `'order-3', 100`, []string{`Index Only Scan using refunds_parked on refunds`, `using conversions_external on conversions`}},
-		"expired": {postgres.DropExpiredRefundsSQL, `'` + at + `', 100`, []string{`Index Scan using refunds_parked_by_expiry on refunds`, `Index Scan using refunds_pkey on refunds`}},
+		"sales with parked refunds":         {postgres.SelectParkedForSQL, reportArgs, []string{`Index Only Scan using refunds_parked on refunds`}},
+		"recorded sales":                    {postgres.SelectDuplicatesSQL, reportArgs, []string{`Index Only Scan using conversions_external on conversions`}},
+		"lock of parked refunds":            {postgres.LockParkedSQL, key + `'order-10', '00000000-0000-0000-0000-000000000000', 100`, []string{`Index Scan using refunds_parked on refunds`}},
+		"lock of a sale":                    {postgres.LockSaleSQL, key + `'order-10'`, []string{`Index Scan using conversions_external on conversions`}},
+		"page of sales with parked refunds": {postgres.PageParkedSQL, key + `'order-3', 100`, []string{`Index Only Scan using refunds_parked on refunds`, `using conversions_external on conversions`}},
+		"expired refunds":                   {postgres.DropExpiredRefundsSQL, `'` + at + `', 100`, []string{`Index Scan using refunds_parked_by_expiry on refunds`, `Index Scan using refunds_pkey on refunds`}},
 	} {
 		for mode, plan := range s.executedPlans(tc.sql, tc.args) {
 			checkPlan(t, name+", "+mode, plan, tc.want, scansOf("refunds", "conversions"))
@@ -84,11 +84,11 @@ func TestSalesWithParkedRefunds_ReadsAllPages(t *testing.T) {
 	found := map[string]int{}
 	var cursor affiliate.ParkedSale
 	for pages := 1; ; pages++ {
-		known, next, err := s.Store.SalesWithParkedRefunds(t.Context(), cursor, 10)
+		page, next, err := s.Store.SalesWithParkedRefunds(t.Context(), cursor, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, sale := range known {
+		for _, sale := range page {
 			if sale.Workspace != s.Scope.Workspace || sale.Mode != s.Scope.Mode {
 				t.Errorf("SalesWithParkedRefunds returned %+v, want a sale in the scope %v", sale, s.Scope)
 			}
@@ -133,10 +133,12 @@ func TestDropExpiredRefunds_RespectsLimit(t *testing.T) {
 // ApplyParkedRefunds must apply the remaining refunds.
 func TestApplyParkedRefunds_WorksInBatches(t *testing.T) {
 	s := newSales(t)
-	one := int64(1)
+	cent := int64(1)
+	// The sale has 100 cents, and each refund except the last has 1 cent. Therefore only
+	// the first 100 refunds change the sale.
 	for i := range 120 {
 		refund := s.refundOf("order-1", fmt.Sprint("refund-", i))
-		refund.RequestedCents, refund.CreatedAt = &one, noon.Add(time.Duration(i)*time.Millisecond)
+		refund.RequestedCents, refund.CreatedAt = &cent, noon.Add(time.Duration(i)*time.Millisecond)
 		if i == 119 {
 			refund.RequestedCents = nil
 		}

@@ -31,9 +31,9 @@ var (
 	tableNames = regexp.MustCompile(`(?i)\b(?:from|join|into|update)\s+([a-z_]+)\b`)
 )
 
-// scoped contains the tables whose rows belong to a workspace. The value reports whether
-// a row also belongs to one mode.
-var scoped = map[string]bool{
+// scopedTables contains the tables whose rows belong to a workspace. The value reports
+// whether a row also belongs to one mode.
+var scopedTables = map[string]bool{
 	"conditions": true, // see statementsIn
 	"api_keys":   true, "programs": true, "participants": true, "participant_invites": true, "referral_codes": true, "links": true, "promo_codes": true,
 	"customers": true, "customer_payments": true, "clicks": true, "clicks_default": true, "click_days": true, "awaited_clicks": true, "conversions": true, "attribution_decisions": true,
@@ -51,8 +51,8 @@ func TestStatements_MentionWorkspaceAndMode(t *testing.T) {
 	for _, s := range parseStatements(t) {
 		var workspace, mode bool
 		for _, match := range tableNames.FindAllStringSubmatch(s.text, -1) {
-			ofMode, ok := scoped[strings.ToLower(match[1])]
-			workspace, mode = workspace || ok, mode || ofMode
+			hasMode, ok := scopedTables[strings.ToLower(match[1])]
+			workspace, mode = workspace || ok, mode || hasMode
 		}
 		lacks := workspace && !strings.Contains(s.text, "workspace") || mode && !regexp.MustCompile(`\bmode\b`).MatchString(s.text)
 		switch reason, excepted := unscoped[s.name]; {
@@ -219,8 +219,8 @@ func (s source) statementsIn(decl ast.Decl, prefix string) []statement {
 
 // localValues returns the expressions from which the text of each local variable is
 // built: the values that are assigned to the variable, and the texts that are written to
-// it if it is a strings.Builder. It leaves out statements inside of if, for and switch,
-// because the function may not run them.
+// it if it is a strings.Builder. It leaves out the bodies of if, for and switch, because
+// the function may not run them.
 func localValues(fn *ast.FuncDecl) map[string][]ast.Expr {
 	values := map[string][]ast.Expr{}
 	for _, node := range fn.Body.List {
@@ -340,15 +340,15 @@ var unscoped = map[string]string{
 	"webhook/package.updateHealth":      "endpoints that the transaction has locked, named by workspace and id",
 	"webhook/page.result":               "the conditions name workspace and endpoint, see newListQuery",
 	"webhook/count.result":              "the conditions name workspace and endpoint, see newListQuery",
-	"webhook/package.cancelRemaining":   "upkeep, of all workspaces",
-	"package.dropExpiredRefunds":        "upkeep, of all workspaces",
-	"package.purgeDay":                  "upkeep, of all workspaces",
-	"package.purgeStray":                "upkeep, of all workspaces",
-	"StrayClicks.query":                 "upkeep, of all workspaces",
-	"ArrivedClicks.page":                "the sweep covers all workspaces",
-	"DropExpiredAwaited.drop":           "the sweep covers all workspaces",
+	"webhook/package.cancelRemaining":   "periodic maintenance of all workspaces",
+	"package.dropExpiredRefunds":        "periodic maintenance of all workspaces",
+	"package.purgeDay":                  "periodic maintenance of all workspaces",
+	"package.purgeStray":                "periodic maintenance of all workspaces",
+	"StrayClicks.query":                 "periodic maintenance of all workspaces",
+	"ArrivedClicks.page":                "the periodic job covers all workspaces",
+	"DropExpiredAwaited.drop":           "the periodic job covers all workspaces",
 	"countAndEnqueue.anyAwaited":        "checks whether any conversion waits, in any workspace",
-	"package.selectStoredAwaited":       "the sweep covers all workspaces; joined by workspace and id",
+	"package.selectStoredAwaited":       "the periodic job covers all workspaces; joined by workspace and id",
 	"enqueueAwaited.awaited":            "clicks of all workspaces, joined by workspace and id",
 	"UpdatePartnerProfile.rename":       "a partner has one name in all workspaces",
 	"package.countInGroup":              "the group belongs to a programme that was read with its mode",

@@ -10,8 +10,8 @@ import (
 )
 
 // newSearchFixture stores n programmes and n participants. Each participant has a link, a
-// promo code and a commission. All rows of a table have the same prefix, so that a search
-// can match all of them.
+// promo code and a commission. The searched texts of all rows of a table begin with the
+// same prefix, so that a search can match all rows.
 func newSearchFixture(t *testing.T, n int) *fixture {
 	t.Helper()
 	f := newFixture(t)
@@ -44,8 +44,8 @@ func idsOf[T any](items []T, id func(T) fmt.Stringer) []string {
 	return ids
 }
 
-// The total of each search counts at most affiliate.MaxSearchTotal+1 matches. Pages with
-// later matches can still be read, in the order of the list.
+// The statement that counts the matches of a search stops at affiliate.MaxSearchTotal+1.
+// Pages with later matches can still be read, in the order of the list.
 func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 	t.Parallel()
 	const matches, size = affiliate.MaxSearchTotal + 150, 100
@@ -140,12 +140,12 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 				t.Errorf("CommissionStats of the search %q returned %+v, want a capped count of %d", search, got, affiliate.MaxSearchTotal)
 			}
 		}
-		exact := `update commissions set external_transaction_id = 'exact' where id in (select id from commissions where external_transaction_id <> 'exact' limit $1)`
-		f.Exec(exact, affiliate.MaxSearchTotal)
+		setExact := `update commissions set external_transaction_id = 'exact' where id in (select id from commissions where external_transaction_id <> 'exact' limit $1)`
+		f.Exec(setExact, affiliate.MaxSearchTotal)
 		if got := stats("exact"); got.Capped || got.Count != affiliate.MaxSearchTotal {
 			t.Errorf("CommissionStats with as many matches as the limit returned %+v, want the count %d, not capped", got, affiliate.MaxSearchTotal)
 		}
-		f.Exec(exact, 1)
+		f.Exec(setExact, 1)
 		if got := stats("exact"); !got.Capped || got.Count != affiliate.MaxSearchTotal {
 			t.Errorf("CommissionStats with one match more than the limit returned %+v, want the count %d, capped", got, affiliate.MaxSearchTotal)
 		}

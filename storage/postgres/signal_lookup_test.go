@@ -70,13 +70,13 @@ func TestSignalLookups_UseIndexes(t *testing.T) {
 		sql, args string
 		indexes   []string
 	}{
-		"lock_code":   {postgres.LockPromoCodeSQL, fmt.Sprintf("'%s', 'live', 'code-%s'", s.Scope.Workspace, participant), []string{"promo_codes_code"}},
-		"find_code":   {postgres.FindPromoCodeSQL, fmt.Sprintf("'%s', 'live', 'code-%s'", s.Scope.Workspace, participant), append([]string{"promo_codes_code"}, earner...)},
-		"binding":     {postgres.FindBindingSQL, fmt.Sprintf("'%s', 'live', 'ref-%s'", s.Scope.Workspace, participant), append([]string{"customers_pkey"}, earner...)},
-		"payments":    {postgres.FindPaymentsSQL, fmt.Sprintf("'%s', 'live', 'ref-%s'", s.Scope.Workspace, participant), []string{"customer_payments_pkey"}},
-		"recount":     {postgres.RecountPaymentsSQL, fmt.Sprintf("'%s', 'test', 'ref-%s', '{%s}'", s.Scope.Workspace, participant, s.Program), []string{"conversions_by_customer"}},
-		"earned":      {postgres.FindActiveCommissionSQL, fmt.Sprintf("'%s', 'live', '%s'", s.Scope.Workspace, conversion), []string{"conversions_pkey", "commissions_decision"}},
-		"participant": {postgres.FindParticipantSQL, fmt.Sprintf("'%s', 'live', '%s'", s.Scope.Workspace, participant), earner},
+		"lock of a promo code": {postgres.LockPromoCodeSQL, fmt.Sprintf("'%s', 'live', 'code-%s'", s.Scope.Workspace, participant), []string{"promo_codes_code"}},
+		"promo code":           {postgres.FindPromoCodeSQL, fmt.Sprintf("'%s', 'live', 'code-%s'", s.Scope.Workspace, participant), append([]string{"promo_codes_code"}, earner...)},
+		"customer binding":     {postgres.FindBindingSQL, fmt.Sprintf("'%s', 'live', 'ref-%s'", s.Scope.Workspace, participant), append([]string{"customers_pkey"}, earner...)},
+		"number of payments":   {postgres.FindPaymentsSQL, fmt.Sprintf("'%s', 'live', 'ref-%s'", s.Scope.Workspace, participant), []string{"customer_payments_pkey"}},
+		"recount of payments":  {postgres.RecountPaymentsSQL, fmt.Sprintf("'%s', 'test', 'ref-%s', '{%s}'", s.Scope.Workspace, participant, s.Program), []string{"conversions_by_customer"}},
+		"active commission":    {postgres.FindActiveCommissionSQL, fmt.Sprintf("'%s', 'live', '%s'", s.Scope.Workspace, conversion), []string{"conversions_pkey", "commissions_decision"}},
+		"participant":          {postgres.FindParticipantSQL, fmt.Sprintf("'%s', 'live', '%s'", s.Scope.Workspace, participant), earner},
 	} {
 		for mode, plan := range s.executedPlans(tc.sql, tc.args) {
 			checkPlan(t, name+", "+mode, plan, tc.indexes, scansOf(""))
@@ -94,15 +94,16 @@ func TestFindClick_ReadsPriorTotalsForTiersOnly(t *testing.T) {
 	for tiers, want := range map[string]bool{``: false, ` || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`: true} {
 		s.Exec(`update programs set rules = rules - 'tiers'` + tiers)
 		for mode, plan := range s.executedPlans(postgres.SelectClicksSQL, args) {
-			if read := regexp.MustCompile(`on stats_deltas d \(actual`).MatchString(plan); read != want {
-				t.Errorf("%s: with the tiers %q, the plan reads stats_deltas: %t, want %t\n%s", mode, tiers, read, want, plan)
+			if found := regexp.MustCompile(`on stats_deltas d \(actual`).MatchString(plan); found != want {
+				t.Errorf("%s: with the tiers %q, the plan reads stats_deltas: %t, want %t\n%s", mode, tiers, found, want, plan)
 			}
 		}
 	}
 }
 
 // A transaction that has waited for the lock of a promo code must decide with the data
-// from after the wait, because the previous transaction may have changed the data.
+// from after the wait, because the transaction that held the lock may have changed the
+// data.
 func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 	s := newSales(t)
 	s.Exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":1,"rate_bps":4000}]}'`)
@@ -150,8 +151,8 @@ func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 	}
 }
 
-// If a decision redeems a promo code that has reached its maximum of redemptions, the
-// store must return an internal error and roll back the transaction.
+// If a decision redeems a promo code that has reached its maximum number of redemptions,
+// the store must return an internal error and roll back the transaction.
 func TestRecordConversion_RedemptionLimitIsEnforced(t *testing.T) {
 	s := newSales(t)
 	code := s.NewPromoCode(s.participant, "spring10", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(1)) })
@@ -173,8 +174,8 @@ func TestRecordConversion_RedemptionLimitIsEnforced(t *testing.T) {
 	}
 }
 
-// A conversion without a customer and without a promo code needs no round trip for their
-// locks.
+// The store locks the customer and the promo code of a conversion in one round trip. For
+// a conversion without a customer and without a promo code, it must omit this round trip.
 func TestRecordConversion_LimitsRoundTrips(t *testing.T) {
 	s := newSales(t)
 	click := s.click(noon.Add(-time.Hour))
@@ -184,7 +185,7 @@ func TestRecordConversion_LimitsRoundTrips(t *testing.T) {
 		change  []func(*affiliate.Conversion)
 		batches int
 	}{
-		{nil, 4}, // the click, the facts, the conversion, and its effects
+		{nil, 4}, // one each for the click, the facts, the conversion and its effects
 		{[]func(*affiliate.Conversion){byCustomer("ann")}, 5},
 	} {
 		counter.batches = 0

@@ -17,16 +17,18 @@ import (
 )
 
 // statsFixture is a database with programmes in EUR and their participants. Each
-// participant has its own link. The table truth has the expected values: tests insert
-// each delta into stats_deltas and into truth.
+// participant has its own link. A delta is a row of stats_deltas: a change of the totals
+// that FoldStats has not yet added to the totals. Tests insert each delta into
+// stats_deltas and into the table truth. From truth, which FoldStats does not read, they
+// compute the expected totals.
 type statsFixture struct {
 	*fixture
 	participants []pgtest.Participant
 }
 
 // newStatsFixture creates the given number of workspaces with one programme each. The
-// given number of partners takes part in all programmes. Nothing has totals, so folding
-// must create them.
+// given number of partners takes part in all programmes. The tables of totals are empty,
+// so FoldStats must create their rows.
 func newStatsFixture(t *testing.T, workspaces, participants int) *statsFixture {
 	t.Helper()
 	f := &statsFixture{fixture: newFixture(t)}
@@ -103,8 +105,8 @@ func (f *statsFixture) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.S
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// differences compares the sums of the totals and the deltas with the expected values, in
-// one snapshot. It returns the number of sums that differ.
+// differences is a query that adds the deltas to the totals and compares the sums with
+// the expected values, in one snapshot. It returns the number of sums that differ.
 const differences = `
 	with hours as (
 		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(unique_clicks) as unique_clicks, sum(signups) as signups,
@@ -154,7 +156,7 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	if n := f.Count(`select count(*) from participant_totals`); n != 0 {
 		t.Fatal("the test needs missing totals, which folding must create")
 	}
-	const writers, transactions, folders = 6, 80, 4
+	const writers, transactions, folds = 6, 80, 4
 	rolledBack := errors.New("rolled back")
 	var writing, others sync.WaitGroup
 	var folded atomic.Int64
@@ -196,7 +198,7 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 			}
 		})
 	}
-	for range folders {
+	for range folds {
 		repeat(func() {
 			n, err := f.Store.FoldStats(t.Context(), 1+rand.IntN(40))
 			if err != nil {
@@ -258,7 +260,7 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 // would report a deadlock as an error.
 func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
 	f := newStatsFixture(t, 2, 60)
-	const rounds, folders = 4, 4
+	const rounds, folds = 4, 4
 	for round := range rounds {
 		// In every second round, the deltas have no links. Then the calls wait for the
 		// rows of participants and not for the rows of links.
@@ -267,7 +269,7 @@ func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
 			from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id, generate_series(1, 30)`, f.Now(), round%2 == 0)
 		f.Exec(`insert into truth select * from stats_deltas`)
 		var wg sync.WaitGroup
-		for range folders {
+		for range folds {
 			wg.Go(func() {
 				for folded := int64(1); folded > 0; {
 					var err error
@@ -334,12 +336,12 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
 	f := newStatsFixture(t, 1, 2)
 	remaining, deleted := f.participants[0], f.participants[1]
-	of := func(p pgtest.Participant, link *affiliate.LinkID) affiliate.StatsDelta {
+	deltaOf := func(p pgtest.Participant, link *affiliate.LinkID) affiliate.StatsDelta {
 		return affiliate.StatsDelta{Scope: p.Scope, Program: p.Program, Participant: p.ID, Link: link, At: f.Now(), Clicks: 1}
 	}
-	noLink := affiliate.NewID[affiliate.Link](f.Now())
+	unknownLink := affiliate.NewID[affiliate.Link](f.Now())
 	err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
-		return postgres.AddDeltas(t.Context(), tx, of(remaining, &remaining.Link), of(remaining, &noLink), of(deleted, &deleted.Link))
+		return postgres.AddDeltas(t.Context(), tx, deltaOf(remaining, &remaining.Link), deltaOf(remaining, &unknownLink), deltaOf(deleted, &deleted.Link))
 	})
 	if err != nil {
 		t.Fatal(err)

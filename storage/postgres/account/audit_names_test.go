@@ -9,7 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// insertEntry adds an entry for an action of actor to the audit log.
+// insertEntry adds an entry to the audit log and returns its id. actor is the id of the
+// user or API key that made the change, or "system".
 func (f *fixture) insertEntry(mode *affiliate.Mode, actor string) affiliate.AuditID {
 	f.Helper()
 	id := affiliate.NewID[affiliate.AuditEntry](f.Now())
@@ -75,7 +76,7 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 		t.Fatalf("AuditLog returned %d entries, %v, want %d", len(entries), err, len(want))
 	}
 	for _, entry := range entries {
-		check("listed", entry)
+		check("list", entry)
 	}
 	exported := 0
 	for entry, err := range f.accounts.ExportAuditLog(t.Context(), f.Scope, affiliate.AuditFilter{}) {
@@ -83,7 +84,7 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 			t.Fatal(err)
 		}
 		exported++
-		check("exported", entry)
+		check("export", entry)
 	}
 	if exported != len(want) {
 		t.Errorf("exported %d of %d entries", exported, len(want))

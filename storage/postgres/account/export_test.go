@@ -20,8 +20,9 @@ var (
 	CountMembersSQL = countMembers
 )
 
-// AuditSQL returns the statements for an audit log filter and their arguments.
-func AuditSQL(scope affiliate.Scope, filter affiliate.AuditFilter, limit int) (page, count, all string, args pgx.NamedArgs) {
+// AuditSQL returns the statements that read a page, count the entries and export the
+// entries of the audit log with a filter. It also returns their arguments.
+func AuditSQL(scope affiliate.Scope, filter affiliate.AuditFilter, limit int) (page, count, export string, args pgx.NamedArgs) {
 	query := newAuditQuery(scope, filter)
 	query.args["limit"], query.args["offset"] = limit, 0
 	return query.page, query.count, query.all, query.args

@@ -9,8 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// Tests of services need this: NewParticipant must insert the same rows as a real
-// application.
+// NewParticipant must insert the same rows as Store.Apply, which the service calls when a
+// partner applies to a programme. Otherwise, tests of services would start from a state
+// that the service cannot reach.
 func TestNewParticipant_InsertsSameRowsAsApplication(t *testing.T) {
 	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	f := pgtest.Open(t, func() time.Time { return now })
@@ -41,9 +42,9 @@ func TestNewParticipant_InsertsSameRowsAsApplication(t *testing.T) {
 	}
 }
 
-// The accounts checks compare totals, counts and the ledger with the rows that they sum
-// up. They must hold for the data of the fixture, otherwise tests of services start from a
-// state that the service cannot reach.
+// CheckAccounts compares totals, counts and the ledger with the rows from which they are
+// computed. It must find no violations in the data of the fixture. Otherwise, tests of
+// services would start from a state that the service cannot reach.
 func TestFixture_CreatesConsistentData(t *testing.T) {
 	shop := pgtest.Open(t, time.Now).NewShop(affiliate.ModeLive)
 	pat := shop.Join("Pat")

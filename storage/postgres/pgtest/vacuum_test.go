@@ -11,7 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// countNotVisible counts the pages that are not marked as visible to all transactions.
+// countNotVisible counts the pages of the tables of createTables that are not marked as
+// visible to all transactions.
 const countNotVisible = `select coalesce(sum(relpages - relallvisible), 0) from pg_class where relname in ('plain', 'monday', 'tuesday')`
 
 // createTables creates a plain table and a partitioned table, with many pages each.
@@ -31,8 +32,8 @@ func createTables(t *testing.T, conn *pgx.Conn) {
 	}
 }
 
-// openSnapshot opens a transaction with a snapshot in another session. While it is open,
-// newer rows are not visible to all transactions.
+// openSnapshot opens a transaction with a snapshot in another session. While the
+// transaction is open, newer rows are not visible to all transactions.
 func openSnapshot(t *testing.T, url string) pgx.Tx {
 	t.Helper()
 	tx, err := connect(t, url).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
@@ -56,7 +57,8 @@ func TestVacuumAnalyze_WaitsForOpenSnapshots(t *testing.T) {
 			createTables(t, conn)
 			closed := make(chan error, 1)
 			go func() {
-				// vacuum_count increases when a vacuum ends.
+				// Wait until the first vacuum has ended, which increases vacuum_count.
+				// Then check that it has not marked all pages, and close the snapshot.
 				vacuums, err := 0, error(nil)
 				for vacuums == 0 && err == nil {
 					err = observer.QueryRow(t.Context(), `select vacuum_count from pg_stat_user_tables where relname = 'plain'`).Scan(&vacuums)
@@ -66,7 +68,7 @@ func TestVacuumAnalyze_WaitsForOpenSnapshots(t *testing.T) {
 					err = observer.QueryRow(t.Context(), countNotVisible).Scan(&pages)
 				}
 				if err == nil && pages == 0 {
-					err = errors.New("a vacuum marked pages although a snapshot was open")
+					err = errors.New("a vacuum marked all pages although a snapshot was open")
 				}
 				closed <- errors.Join(err, tx.Rollback(t.Context()))
 			}()
@@ -75,7 +77,7 @@ func TestVacuumAnalyze_WaitsForOpenSnapshots(t *testing.T) {
 				t.Error(err)
 			}
 			if n := count(t, conn, countNotVisible); n != 0 {
-				t.Errorf("%d pages are not visible to all", n)
+				t.Errorf("%d pages are not marked as visible to all transactions, want 0", n)
 			}
 			if n := count(t, conn, `select count(*) from pg_stats where tablename in ('plain', 'days', 'monday')`); n != 5 {
 				t.Errorf("%d columns have statistics, want 5", n)
@@ -84,7 +86,9 @@ func TestVacuumAnalyze_WaitsForOpenSnapshots(t *testing.T) {
 	}
 }
 
-// A VACUUM without INDEX_CLEANUP ON does not remove dead rows if they are few.
+// A VACUUM without INDEX_CLEANUP ON does not remove dead rows if they are few. Their
+// pages are then not marked as visible. VacuumAnalyze must mark these pages
+// too.
 func TestVacuumAnalyze_RemovesFewDeadRows(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, pgtest.New(t))
@@ -96,7 +100,7 @@ func TestVacuumAnalyze_RemovesFewDeadRows(t *testing.T) {
 	}
 	pgtest.VacuumAnalyze(t, conn, "plain", "days")
 	if n := count(t, conn, countNotVisible); n != 0 {
-		t.Errorf("%d pages are not visible to all", n)
+		t.Errorf("%d pages are not marked as visible to all transactions, want 0", n)
 	}
 }
 
@@ -111,7 +115,7 @@ func TestVacuumAnalyze_WaitsForAsynchronousCommits(t *testing.T) {
 	createTables(t, conn)
 	pgtest.VacuumAnalyze(t, conn, "plain", "days")
 	if n := count(t, conn, countNotVisible); n != 0 {
-		t.Errorf("%d pages are not visible to all", n)
+		t.Errorf("%d pages are not marked as visible to all transactions, want 0", n)
 	}
 }
 
@@ -124,6 +128,6 @@ func TestVacuumAnalyze_TimeoutErrorListsOpenTransactions(t *testing.T) {
 	createTables(t, conn)
 	err := pgtest.VacuumAnalyzeWithin(t.Context(), conn, 10*time.Millisecond, []string{"plain"})
 	if err == nil || !strings.Contains(err.Error(), "pages of plain") || !strings.Contains(err.Error(), "holds a snapshot") {
-		t.Errorf("got %v", err)
+		t.Errorf("VacuumAnalyzeWithin returned %v, want an error with the pages of plain and the open transaction", err)
 	}
 }

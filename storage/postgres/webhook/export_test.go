@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// The statements whose query plans the tests check.
+// Statements whose query plans the tests check, and planner settings.
 const (
 	SelectDeliverySQL   = selectDelivery
 	LockDeliverySQL     = lockDelivery
@@ -25,8 +25,8 @@ const (
 	ApplyOutcomesSQL    = applyOutcomes
 )
 
-// DeliveryListSQL returns the statements for a page of deliveries and for their number,
-// and the arguments of both.
+// DeliveryListSQL returns the statements for a page of deliveries and for the
+// total, and the arguments of both.
 func DeliveryListSQL(
 	scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter,
 ) (page, count string, args pgx.NamedArgs) {

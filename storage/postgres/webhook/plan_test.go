@@ -11,7 +11,7 @@ import (
 )
 
 // Every statement on deliveries must use an index, and only the indexes of partitions
-// that can contain its rows.
+// that can contain rows of the result.
 func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	t.Parallel()
 	f := newQueueAt(t, time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
@@ -36,7 +36,9 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 		due      = "_workspace_id_endpoint_id_epoch_"
 	)
 	weeks := []string{thisWeek, "webhook_deliveries_20260309", "webhook_deliveries_20260302", "webhook_deliveries_default"}
-	check := func(what, explained string, nodes, indexes []string, index string) {
+	// check checks that a plan contains the given nodes, and that it uses the index with
+	// the given suffix in the given partitions, but in no other partition.
+	check := func(what, explained string, nodes, partitions []string, index string) {
 		t.Helper()
 		plan := strings.Join(strings.Fields(explained), " ")
 		for _, node := range nodes {
@@ -45,9 +47,9 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 			}
 		}
 		for _, week := range weeks {
-			needed := slices.Contains(indexes, week)
+			needed := slices.Contains(partitions, week)
 			if used := strings.Contains(plan, "using "+week+index) || strings.Contains(plan, "on "+week+index); used != needed {
-				t.Errorf("%s: whether the plan uses the index %s%s: got %t, want %t\n%s", what, week, index, used, needed, explained)
+				t.Errorf("%s: the plan uses the index %s%s: %t, want %t\n%s", what, week, index, used, needed, explained)
 			}
 			if strings.Contains(plan, week) && !needed {
 				t.Errorf("%s: the plan reads the partition %s, which it does not need\n%s", what, week, explained)
@@ -102,11 +104,11 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	check("cancel a block", f.PlanWith(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), nil, weeks, pkey)
 }
 
-// fillDeliveries inserts n deliveries to an endpoint. The first delivery was created at
-// now, and each following delivery is older by step. A hundredth of the deliveries is
-// dead-lettered, a hundredth is pending, a hundredth is failed, and the others are
-// delivered.
-func (q *queue) fillDeliveries(scope affiliate.Scope, endpoint affiliate.EndpointID, n int, now time.Time, step time.Duration) {
+// fillDeliveries inserts n deliveries to an endpoint. newest is the creation time of the
+// first delivery. Each following delivery is older by the duration step. A hundredth of
+// the deliveries is dead-lettered, a hundredth is pending, a hundredth is failed, and the
+// others are delivered.
+func (q *queue) fillDeliveries(scope affiliate.Scope, endpoint affiliate.EndpointID, n int, newest time.Time, step time.Duration) {
 	q.Helper()
 	q.Exec(`
 		insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, status, due_at, created_at, completed_at)
@@ -117,5 +119,5 @@ func (q *queue) fillDeliveries(scope affiliate.Scope, endpoint affiliate.Endpoin
 		cross join lateral (select $5::timestamptz - n * $6::interval as at) a
 		cross join lateral (
 			select (lpad(to_hex((extract(epoch from a.at) * 1000)::bigint), 12, '0') || '7' || substr(md5($2::uuid::text || n), 1, 3) || '8' || substr(md5($2::uuid::text || n), 4, 15))::uuid as id
-		) u`, scope.Workspace, endpoint, scope.Mode, n, now, step)
+		) u`, scope.Workspace, endpoint, scope.Mode, n, newest, step)
 }

@@ -31,15 +31,16 @@ func newQueue(t *testing.T) *queue {
 	return q
 }
 
-// newQueueAt returns a queue with the given time and without partitions.
+// newQueueAt returns a queue whose clock always shows the given time. It creates no
+// partitions for deliveries.
 func newQueueAt(t *testing.T, now time.Time) *queue {
 	t.Helper()
 	shop := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
 	return &queue{shop, webhook.NewStore(shop.Store.DB), affiliate.SenderID{UUID: uuid.New()}}
 }
 
-// endpoint inserts an endpoint with waiting deliveries. One delivery became due in each
-// of the last minutes, the last one a minute ago.
+// endpoint inserts an endpoint with the given number of waiting deliveries. The newest
+// delivery became due a minute ago, and each earlier delivery one minute before the next.
 func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
 	q.Helper()
 	key := affiliate.EndpointKey{Workspace: q.Scope.Workspace, ID: q.NewEndpoint(q.Scope, pgtest.Row{"secret": "sealed"})}
@@ -222,7 +223,7 @@ func TestCancelRemaining_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 		t.Errorf("%d deliveries are canceled, want 4", n)
 	}
 	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is null and status = 'delivered'`, disabled.ID); n != 1 {
-		t.Errorf("%d deliveries have the status delivered, want 1, because a retry of it was canceled", n)
+		t.Errorf("%d deliveries have the status delivered, want 1 (the delivery whose requested retry was canceled)", n)
 	}
 	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is not null and status = 'pending'`, active.ID); n != 5 {
 		t.Errorf("%d deliveries of the active endpoint are pending, want 5", n)
