@@ -12,15 +12,15 @@ import (
 
 // checkFixture is a workspace with at least one row for every check of CheckAccounts:
 //
-//	approved    an approved commission in a draft payout
-//	free        an approved commission that is in no payout
-//	paid        a paid commission in a paid payout
-//	rejected    a commission that was rejected after its approval
-//	flagged     a commission in US dollars, which is pending because no exchange rate
-//	            is known
-//	unattributed    a conversion without a participant and without a commission
-//	draftPayout the draft payout that contains the commission approved
-//	paidPayout  the paid payout that contains the commission paid
+//	approved      an approved commission in a draft payout
+//	free          an approved commission that is in no payout
+//	paid          a paid commission in a paid payout
+//	rejected      a commission that was rejected after its approval
+//	flagged       a commission in US dollars, which is pending because no exchange
+//	              rate is known
+//	unattributed  a conversion without a participant and without a commission
+//	draftPayout   the draft payout that contains the commission approved
+//	paidPayout    the paid payout that contains the commission paid
 type checkFixture struct {
 	*sales
 	click affiliate.ClickID

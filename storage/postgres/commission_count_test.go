@@ -17,12 +17,12 @@ import (
 )
 
 // randomPeriod returns a period with random bounds. Each bound is derived from a random
-// instant in the given number of days that end at latest. The bound is this instant, the
-// midnight before it, a millisecond before or after this midnight, the start of its
-// month, or missing.
-func randomPeriod(r *rand.Rand, latest time.Time, days int) affiliate.Period {
+// instant, which is in the given number of days before the time end. The bound is this
+// instant, the midnight before it, a millisecond before or after this midnight, the start
+// of its month, or missing.
+func randomPeriod(r *rand.Rand, end time.Time, days int) affiliate.Period {
 	bound := func() *time.Time {
-		at := latest.Add(-time.Duration(r.Int64N(int64(days) * 24 * int64(time.Hour)))).Truncate(time.Millisecond)
+		at := end.Add(-time.Duration(r.Int64N(int64(days) * 24 * int64(time.Hour)))).Truncate(time.Millisecond)
 		switch r.IntN(5) {
 		case 0:
 			return nil

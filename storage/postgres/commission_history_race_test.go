@@ -176,7 +176,7 @@ func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
 		}
 
 		c = f.newDue(p)
-		// A sweep is one call of ApproveDue, which approves all commissions that are due.
+		// A sweep is one call of ApproveDue, which approves commissions that are due.
 		sweeps := make(chan affiliate.ApprovalCounts, 2)
 		o = f.race(2, f.moveFunc(c, affiliate.MoveApprove), func() error {
 			sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 10)

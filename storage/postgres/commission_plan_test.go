@@ -214,8 +214,9 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		checkPlan(t, c.name+", export", f.PlanWith(postgres.ExportPlan, sql.Export, sql.ExportArgs...), nil, scans)
 	}
 
-	// The statement for a deep page starts at the right day, so it must skip fewer rows
-	// than a day has. The fixture has one commission per minute.
+	// With the counters, the store finds the day on which a deep page starts. Therefore
+	// the statement must skip fewer rows than one day has. The fixture has one commission
+	// per minute.
 	sql, err := f.Store.CommissionSQL(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
 	if offset, ok := sql.PageArgs[len(sql.PageArgs)-1].(int64); err != nil || !ok || offset >= 24*60 {
 		t.Errorf("a deep page skips %d rows, %v, want fewer than %d", offset, err, 24*60)

@@ -23,10 +23,10 @@ type conversionFixture struct {
 	participants []affiliate.ParticipantID
 }
 
-// newConversionFixture stores conversions. Their number is rows in the fixture's scope
-// and a third of rows in each of three other scopes. The newest conversion is at noon.
-// Each following conversion is older by the duration step. One in 20 conversions is not
-// attributed, and one in 10 is a lead.
+// newConversionFixture stores conversions: the given number of rows in the fixture's
+// scope and a third of this number in each of three other scopes. The newest conversion
+// is at noon. Each following conversion is older by the duration step. One in 20
+// conversions is not attributed, and one in 10 is a lead.
 func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversionFixture {
 	t.Helper()
 	f := &conversionFixture{fixture: newFixture(t)}
@@ -80,7 +80,7 @@ func TestConversions_ReadIndexes(t *testing.T) {
 	for name, c := range map[string]struct {
 		filter affiliate.ConversionFilter
 		page   affiliate.Page
-		index  string
+		index  string // index that the plan of the page must use
 	}{
 		"all":            {affiliate.ConversionFilter{}, newest, "conversions_by_age"},
 		"a later page":   {affiliate.ConversionFilter{}, deep, "conversions_by_age"},
@@ -144,7 +144,7 @@ func TestConversions_ReturnEachRowOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// oneIn returns true in one of n cases.
+	// oneIn returns true with the probability 1/n.
 	oneIn := func(n int) bool { return random.IntN(n) == 0 }
 	for range 60 {
 		var filter affiliate.ConversionFilter

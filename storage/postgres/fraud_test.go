@@ -16,9 +16,9 @@ import (
 )
 
 // manyFacts stores so many rows that a scan of a table is more expensive than the use of
-// an index: conversions with customers, origins (networks and browsers) of all
-// users, 5,000 conversions of one
-// participant, and clicks of several days from a few IP addresses.
+// an index: conversions with customers, origins (IP networks and user agents) of all
+// users, 5,000 conversions of one participant, and clicks of several days from a few IP
+// addresses.
 func (s *sales) manyFacts() {
 	s.Helper()
 	s.manySignals()

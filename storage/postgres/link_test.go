@@ -76,8 +76,8 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 	page := affiliate.Page{Number: 3, Size: 20}
 	for name, tc := range map[string]struct {
 		filter affiliate.LinkFilter
-		index  string
-		sorted bool
+		index  string // text that the plan of the page must contain
+		sorted bool   // the plan must read the page in the order of the index
 	}{
 		"links":                                {affiliate.LinkFilter{}, "links_by_age", true},
 		"links of a participant":               {affiliate.LinkFilter{Participant: &p.ID}, "links_by_participant", false},
@@ -97,9 +97,9 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		filter affiliate.PromoCodeFilter
-		index  string
-		sorted bool
-		total  string
+		index  string // text that the plan of the page must contain
+		sorted bool   // the plan must read the page in the order of the index
+		total  string // text that the plan of the total must contain; empty if not checked
 	}{
 		"promo codes":                    {affiliate.PromoCodeFilter{}, "promo_codes_by_age", true, ""},
 		"promo codes of a participant":   {affiliate.PromoCodeFilter{Participant: &p.ID}, "promo_codes_by_participant", false, "Index Only Scan using promo_codes_by_participant"},

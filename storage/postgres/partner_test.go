@@ -87,8 +87,8 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 		name   string
 		filter affiliate.PartnerCommissionFilter
 		order  affiliate.CommissionOrder
-		page   string
-		count  string
+		page   string // text that the plan of the page must contain
+		count  string // text that the plan of the total must contain
 	}{
 		{
 			"all",

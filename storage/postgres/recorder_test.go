@@ -346,9 +346,9 @@ func (c *brokenConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// If the connection breaks before COMMIT is sent, the store must record the reports of
-// the batch again. If the connection breaks later, it is unknown whether the batch was
-// committed, so the store must not repeat anything.
+// If the connection breaks before COMMIT is sent, the store must record each report of
+// the batch again, in its own transaction. If the connection breaks later, it is unknown
+// whether the batch was committed, so the store must not repeat anything.
 func TestRecordConversion_ConnectionLoss(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

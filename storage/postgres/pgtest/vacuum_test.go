@@ -87,8 +87,8 @@ func TestVacuumAnalyze_WaitsForOpenSnapshots(t *testing.T) {
 }
 
 // A VACUUM without INDEX_CLEANUP ON does not remove dead rows if they are few. Their
-// pages are then not marked as visible. VacuumAnalyze must mark these pages
-// too.
+// pages are then not marked as visible. VacuumAnalyze must mark these
+// pages too.
 func TestVacuumAnalyze_RemovesFewDeadRows(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, pgtest.New(t))

@@ -25,8 +25,8 @@ const (
 	ApplyOutcomesSQL    = applyOutcomes
 )
 
-// DeliveryListSQL returns the statements for a page of deliveries and for the
-// total, and the arguments of both.
+// DeliveryListSQL returns the statements for a page of deliveries and for the total,
+// and the arguments of both.
 func DeliveryListSQL(
 	scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter,
 ) (page, count string, args pgx.NamedArgs) {
