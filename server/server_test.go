@@ -40,7 +40,7 @@ func TestChainOrder(t *testing.T) {
 	for _, l := range (&pipeline{}).chain() {
 		got = append(got, l.name)
 		if l.reason == "" {
-			t.Errorf("the interceptor %s has no reason for its position", l.name)
+			t.Errorf("the interceptor %s does not state the reason for its position", l.name)
 		}
 	}
 	if !slices.Equal(got, want) {
@@ -255,7 +255,7 @@ func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 		t.Errorf("verify of a token of the old key: %v", err)
 	}
 	if both.signingKid != "new" || len(both.Public()) != 2 {
-		t.Errorf("the signing key is %q of %d public keys, want new of 2", both.signingKid, len(both.Public()))
+		t.Errorf(`the signing key is %q and there are %d public keys, want "new" and 2`, both.signingKid, len(both.Public()))
 	}
 	for _, list := range []string{"", "k1", "k1:xx", "k1:" + base64.StdEncoding.EncodeToString([]byte("short")), "a:" + seed('a') + ",a:" + seed('b')} {
 		if _, err := ParseTokenKeys(list, time.Now); err == nil {
@@ -375,7 +375,7 @@ func TestLimit_ZoneAndSubject(t *testing.T) {
 }
 
 func TestPolicy_AuthoriseFollowsTheRoleMatrix(t *testing.T) {
-	// Each letter is an action in letters.
+	// Each letter stands for an action. The map letters names the action.
 	allowedActions := map[affiliate.Role]string{
 		affiliate.RoleOwner: "rpvk", affiliate.RoleAdmin: "rpvk", affiliate.RoleManager: "rpv",
 		affiliate.RoleFinance: "rv", affiliate.RoleDeveloper: "rk", affiliate.RoleViewer: "r",

@@ -28,8 +28,8 @@ func (f *fixture) find(external string) *affiliatev1.Decision {
 	return d
 }
 
-// decisionForDashboard returns the decision in force as the call of the dashboard,
-// GetConversionAttribution, shows it.
+// decisionForDashboard returns the decision in force about a conversion, as
+// GetConversionAttribution shows it. This is the call that the dashboard uses.
 func (f *fixture) decisionForDashboard(conversion string) *affiliatev1.Decision {
 	f.Helper()
 	d, err := f.service.GetConversionAttribution(f.asViewer(), &affiliatev1.GetConversionAttributionRequest{ConversionId: conversion})

@@ -45,7 +45,7 @@ func newFixtureWithCommissions(t *testing.T) (f *fixture, second affiliate.Progr
 func (f *fixture) createCommissions(n int, second affiliate.ProgramID) {
 	f.Helper()
 	join := func(program affiliate.ProgramID, name, email string) pgtest.Participant {
-		email += f.Program.String() + "@example.com" // addresses are unique
+		email += f.Program.String() + "@example.com" // email addresses must be unique
 		return f.NewParticipant(f.Scope, program, f.NewPartner(name, pgtest.Row{"email": email}))
 	}
 	participants := []pgtest.Participant{

@@ -219,7 +219,7 @@ func TestBulkApprove_ParallelRequestsApproveEachCommissionOnce(t *testing.T) {
 	}
 	for _, c := range commissions {
 		if n := approvals[c.ID.String()]; n != 1 {
-			t.Errorf("%d requests approved a commission, want 1", n)
+			t.Errorf("a commission was approved by %d requests, want 1", n)
 		}
 		f.requireStatuses(c, "pending approved")
 	}

@@ -83,7 +83,7 @@ func TestStats_SumOneCurrency(t *testing.T) {
 	}
 	got = f.stats(&affiliatev1.GetCommissionStatsRequest{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED})
 	if got.TotalCount != 1 || got.TotalAmountCents != 100 || got.NeedsReviewCount != 0 {
-		t.Errorf("after a rejection the statistics of rejected commissions are %v, want 1 commission of 100 cents and no review", got)
+		t.Errorf("after a rejection the statistics of rejected commissions are %v, want 1 commission of 100 cents that needs no review", got)
 	}
 }
 

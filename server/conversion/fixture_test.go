@@ -404,13 +404,13 @@ type observedStore struct {
 	conversion.Store
 	clickQueries    atomic.Int64
 	afterClickQuery func()       // nil if the test does not use it
-	failInDecision  atomic.Int64 // the next reports, up to this number, fail in their transaction
+	failInDecision  atomic.Int64 // number of further reports that fail in their transaction
 	panics          atomic.Bool  // RecordConversion panics
 
 	// See breakAfter.
 	broken    atomic.Bool    // reports fail if remaining is 0
 	remaining atomic.Int64   // number of reports that still succeed
-	recording sync.WaitGroup // these reports, until they are recorded
+	recording sync.WaitGroup // waits until these reports are recorded
 }
 
 func (s *observedStore) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
@@ -453,7 +453,7 @@ func (s *observedStore) RecordConversion(ctx context.Context, r affiliate.Report
 	return s.Store.RecordConversion(ctx, r)
 }
 
-// clickStream is a click stream. Its tail is its newest part, with clicks that may not be
+// clickStream is a click stream in memory. Its tail is its newest part, with clicks that may not be
 // in the database yet. A test sets the tail. If a click is not in the tail, Find returns
 // err.
 type clickStream struct {

@@ -70,13 +70,13 @@ func (f *fixture) wantSignals(r *affiliatev1.ReportConversionResponse, want ...s
 }
 
 func TestFraud_ComparesBuyerWithPartner(t *testing.T) {
-	type account struct {
+	type accountUse struct {
 		network, agent string
 		ago            time.Duration
 	}
 	for name, tc := range map[string]struct {
-		account               *account // last use of the partner's account
-		email, address, agent string   // of the buyer
+		lastUse               *accountUse // last use of the partner's account
+		email, address, agent string      // of the buyer
 		signals               []string
 	}{
 		"buyer without data":            {},
@@ -85,28 +85,28 @@ func TestFraud_ComparesBuyerWithPartner(t *testing.T) {
 		"email in another domain":       {email: "ann@elsewhere.example"},
 		"disposable email":              {email: "x@mailinator.com", signals: []string{"disposable_email"}},
 		"network of the partner": {
-			account: &account{network: partnerNetwork, ago: time.Hour}, address: buyerAddress, signals: []string{"same_ip_prefix_as_partner"},
+			lastUse: &accountUse{network: partnerNetwork, ago: time.Hour}, address: buyerAddress, signals: []string{"same_ip_prefix_as_partner"},
 		},
-		"network of the partner 25 hours ago": {account: &account{network: partnerNetwork, ago: 25 * time.Hour}, address: buyerAddress},
+		"network of the partner 25 hours ago": {lastUse: &accountUse{network: partnerNetwork, ago: 25 * time.Hour}, address: buyerAddress},
 		"device of the partner 20 days ago": {
-			account: &account{partnerNetwork, browser, 20 * day}, address: buyerAddress, agent: browser,
+			lastUse: &accountUse{partnerNetwork, browser, 20 * day}, address: buyerAddress, agent: browser,
 			signals: []string{"same_device_as_partner"},
 		},
 		"device and network of the partner": {
-			account: &account{partnerNetwork, browser, time.Hour}, address: buyerAddress, agent: browser,
+			lastUse: &accountUse{partnerNetwork, browser, time.Hour}, address: buyerAddress, agent: browser,
 			signals: []string{"same_device_as_partner", "same_ip_prefix_as_partner"},
 		},
 		"browser of the partner in another network": {
-			account: &account{otherNetwork, browser, time.Hour}, address: buyerAddress, agent: browser,
+			lastUse: &accountUse{otherNetwork, browser, time.Hour}, address: buyerAddress, agent: browser,
 		},
 		"another browser 2 days ago": {
-			account: &account{partnerNetwork, "Other/1", 2 * day}, address: buyerAddress, agent: browser,
+			lastUse: &accountUse{partnerNetwork, "Other/1", 2 * day}, address: buyerAddress, agent: browser,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, withPolicy(affiliate.FraudObserve))
-			if tc.account != nil {
-				f.useAccount(tc.account.network, tc.account.agent, tc.account.ago)
+			if tc.lastUse != nil {
+				f.useAccount(tc.lastUse.network, tc.lastUse.agent, tc.lastUse.ago)
 			}
 			r := f.mustReport(withBuyer(purchase("order-1", f.olderClick(f.pat).ID), tc.email, tc.address, tc.agent))
 			f.wantSignals(r, tc.signals...)
@@ -129,10 +129,10 @@ func TestFraud_ComparesClickWithPartner(t *testing.T) {
 	f.wantSignals(f.mustReport(purchase("order-1", click.ID)), "same_device_as_partner", "same_ip_prefix_as_partner")
 }
 
-// The 100th click of one address within an hour is not suspicious, but the 101st click
+// The 100th click of one IP address within an hour is not suspicious, but the 101st click
 // is. Clicks in the other mode do not count. Clicks that follow the click of the
 // conversion do not count either.
-func TestFraud_CountsClicksOfOneAddress(t *testing.T) {
+func TestFraud_CountsClicksOfOneIPAddress(t *testing.T) {
 	f := newFixture(t, withPolicy(affiliate.FraudObserve))
 	lia := f.InOtherMode(rules()).Join("Lia")
 	clicks := func(n int, p pgtest.Participant, ago time.Duration) (last affiliate.Click) {
@@ -174,7 +174,8 @@ func TestFraud_DetectsCustomersOfAnotherPartner(t *testing.T) {
 		"same email address": {"Ann+2@elsewhere.example", "", []string{"duplicate_customer"}},
 		"same customer id":   {"", "customer-1", []string{"duplicate_customer"}},
 	} {
-		// The click is newer than the one that bound the customer, so it wins.
+		// The click is newer than the one that bound the customer, so the purchase is
+		// attributed to it.
 		r := withBuyer(purchase("order of a "+name, f.olderClick(other).ID), tc.email, "", "")
 		if tc.customer != "" {
 			r.CustomerId = &tc.customer

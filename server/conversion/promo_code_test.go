@@ -54,7 +54,8 @@ func TestPromoCode_PrecedenceOfProgramme(t *testing.T) {
 			}
 			f.wantRows(1, `commissions where participant_id = $1 and (promo_code is not null) = $2 and (click_id is not null) = not $2`,
 				winner.ID, tc.codeWins)
-			// The order redeems the promo code, even if it is attributed to its click.
+			// The order redeems the promo code, even if the order is attributed to
+			// its click.
 			f.wantRows(1, `promo_codes where redemptions = 1 and version = 1`)
 			f.wantRows(audits, `audit_log`)
 			if got := f.CountJobs("sync_directory") - jobs; got != 0 {
@@ -116,7 +117,7 @@ func TestPromoCode_ParallelConversionsRespectMaxRedemptions(t *testing.T) {
 					}
 					counter.Add(1)
 					if got := r.GetCommission() != nil; got != earns || r.GetAttributed() != earns {
-						t.Errorf("%v: attributed is %t and it earns %t, want %t", r, r.GetAttributed(), got, earns)
+						t.Errorf("%v: attributed is %t and there is a commission: %t, want %t for both", r, r.GetAttributed(), got, earns)
 					}
 					return nil
 				})

@@ -18,8 +18,8 @@ const (
 	parked  = affiliatev1.RefundStatus_REFUND_STATUS_PARKED
 )
 
-// refund refunds a part of the conversion with the external id sale, or the rest if cents
-// is 0. external is the external id of the refund. The second result is the HTTP status
+// refund refunds the amount cents of a conversion, or all that is left if cents is 0. sale
+// is the external id of the conversion, and external is the external id of the refund. The second result is the HTTP status
 // that the service sets.
 func (f *fixture) refund(sale, external string, cents int64) (*affiliatev1.Refund, string, error) {
 	req := &affiliatev1.RefundConversionRequest{ExternalTransactionId: sale, ExternalRefundId: external}
@@ -47,8 +47,9 @@ func (f *fixture) sweepRefunds() {
 	}
 }
 
-// reportHidingRefunds hides all refunds while it calls report. The conversions that
-// report records therefore do not apply their parked refunds. The same happens if the
+// reportHidingRefunds hides all refunds while it calls the function report. A refund that
+// arrives before its conversion is parked, and the report of the conversion normally
+// applies it. The hidden refunds stay parked. The same happens if the
 // transactions of a refund and of its conversion run in parallel and do not see each
 // other's rows.
 func (f *fixture) reportHidingRefunds(report func()) {
@@ -59,8 +60,8 @@ func (f *fixture) reportHidingRefunds(report func()) {
 }
 
 // wantRefunded compares the refunded amount (cents) and the status of a conversion, and
-// the amount of its commission (earns). It also checks that the refunds of the conversion
-// add up.
+// the amount of its commission (earns). It also checks that the sum of the refunds is
+// the refunded amount.
 func (f *fixture) wantRefunded(sale string, cents int64, status affiliate.ConversionStatus, earns int64) {
 	f.Helper()
 	f.wantRows(1, `conversions c where external_transaction_id = $1 and refunded_amount_cents = $2 and status = $3
@@ -95,7 +96,7 @@ func TestRefund_PartialLowersCommission(t *testing.T) {
 		"program_id": f.Program.String(), "participant_id": f.pat.ID.String(),
 	})
 	if len(previous) != 1 || previous["refunded_amount_cents"] != 0.0 {
-		t.Errorf("the previous attributes in conversion.refunded are %v, want only refunded_amount_cents of 0", previous)
+		t.Errorf("the previous attributes in conversion.refunded are %v, want only refunded_amount_cents with the value 0", previous)
 	}
 	attribution, _ := object["attribution"].(map[string]any)
 	f.wantAttributes("attribution in conversion.refunded", attribution, pgtest.Row{
@@ -258,7 +259,8 @@ func TestRefund_ParallelRefundsNeverExceedSale(t *testing.T) {
 			return err
 		})
 	}
-	// Each id is sent twice. 33 refunds fit, and 100 cents are left.
+	// Each external id is sent twice. The sale of 10,000 cents has room for 33 refunds of
+	// 300 cents, and 100 cents are left.
 	calls.want(map[string]int{"refund": 33, "refund REFUND_EXCEEDS_AMOUNT": 34, "refund REFUND_DUPLICATE": 33})
 	f.wantRefunded("order-1", 9_900, affiliate.ConversionPartiallyRefunded, 30)
 	f.wantRows(33, `refunds where conversion_id is not null and amount_cents = 300`)
@@ -377,7 +379,7 @@ func TestRefund_ParallelToConversion(t *testing.T) {
 		calls.want(want)
 	}
 	if a, p := countApplied.Load(), countParked.Load(); a+p != refunds || a < sales || p == 0 {
-		t.Errorf("%d refunds were applied at once and %d were parked, want at least %d and at least 1, and %d in all", a, p, sales, refunds)
+		t.Errorf("%d refunds were applied immediately and %d were parked, want at least %d and at least 1, and %d in all", a, p, sales, refunds)
 	}
 	calls := f.parallelCalls()
 	for range 3 {

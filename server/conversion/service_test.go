@@ -90,7 +90,7 @@ func TestReport_ReturnsEachReasonCode(t *testing.T) {
 		reason     string
 		attributed bool
 		earns      bool
-		awaits     int // clicks that the conversion waits for
+		awaits     int // number of clicks that the conversion waits for
 	}{
 		"click":                       {click: newClick(), reason: "CLICK_MATCHED", attributed: true, earns: true},
 		"unknown click":               {click: f.unknownClick(), reason: "CLICK_UNKNOWN", awaits: 1},

@@ -54,7 +54,7 @@ func TestSend_SignatureIsValidForTheReferenceLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := verifier.Verify(r.body, r.request.Header); (err == nil) != (i < 2) {
-			t.Errorf("secret %d is verified with the error %v, want a valid signature: %v", i, err, i < 2)
+			t.Errorf("the verification with secret %d returned the error %v, want success: %v", i, err, i < 2)
 		}
 	}
 	if string(r.body) != string(req.Body) {
@@ -236,11 +236,11 @@ func TestSend_ChecksAddressesInTheURL(t *testing.T) {
 		change []func(*webhook.ClientConfig)
 		want   domain.Outcome
 	}{
-		"allowed":          {"127.0.0.1", []func(*webhook.ClientConfig){allowLoopback}, domain.Outcome{StatusCode: 204}},
-		"allowed, as IPv6": {"::ffff:127.0.0.1", []func(*webhook.ClientConfig){allowLoopback}, domain.Outcome{StatusCode: 204}},
-		"refused":          {"127.0.0.1", nil, domain.FailureOutcome(domain.BlockedAddress)},
-		"refused, as IPv6": {"::ffff:127.0.0.1", nil, domain.FailureOutcome(domain.BlockedAddress)},
-		"refused, any":     {"0.0.0.0", nil, domain.FailureOutcome(domain.BlockedAddress)},
+		"allowed":                      {"127.0.0.1", []func(*webhook.ClientConfig){allowLoopback}, domain.Outcome{StatusCode: 204}},
+		"allowed, IPv4-mapped":         {"::ffff:127.0.0.1", []func(*webhook.ClientConfig){allowLoopback}, domain.Outcome{StatusCode: 204}},
+		"refused":                      {"127.0.0.1", nil, domain.FailureOutcome(domain.BlockedAddress)},
+		"refused, IPv4-mapped":         {"::ffff:127.0.0.1", nil, domain.FailureOutcome(domain.BlockedAddress)},
+		"refused, unspecified address": {"0.0.0.0", nil, domain.FailureOutcome(domain.BlockedAddress)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := r.connections()

@@ -167,8 +167,8 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 	if _, err := f.Store.EnsureEventPartitions(t.Context(), f.Now().AddDate(0, 0, -7), f.Now()); err != nil {
 		t.Fatal(err)
 	}
-	// The deliveries are in three partitions: the default partition and those of two
-	// weeks.
+	// The deliveries are in three partitions: the default partition and the partitions
+	// of two weeks.
 	var ids []affiliate.DeliveryID // newest first
 	var events []affiliate.EventID
 	for _, age := range []time.Duration{0, time.Minute, 4 * 24 * time.Hour, 8 * 24 * time.Hour, 12 * 24 * time.Hour, 16 * 24 * time.Hour} {
@@ -198,7 +198,7 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 		{"a status without deliveries", monthAgo, affiliate.DeliveryFilter{Status: &canceled}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 		{"an event", monthAgo, affiliate.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, ids[2:3], 1},
 		{"an event and a status", monthAgo, affiliate.DeliveryFilter{Event: &events[2], Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
-		{"an older event", f.Now(), affiliate.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"an event before since", f.Now(), affiliate.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 	} {
 		list, total, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, tc.since, tc.filter, tc.page)
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 var (
 	public  = netip.MustParseAddr("8.8.8.8")
 	public6 = netip.MustParseAddr("2606:4700::1111")
-	mapped  = netip.MustParseAddr("::ffff:127.0.0.1") // loopback as an IPv6 address
+	mapped  = netip.MustParseAddr("::ffff:127.0.0.1") // 127.0.0.1 as an IPv4-mapped IPv6 address
 )
 
 func withNameServer(s *nameServer) func(*webhook.ClientConfig) {
@@ -29,14 +29,14 @@ func withNameServer(s *nameServer) func(*webhook.ClientConfig) {
 func TestSend_DialsNothingIfOneAddressIsNotAllowed(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
 	for name, addresses := range map[string]nameResponses{
-		"loopback":                  answerWith(loopback),
-		"public and loopback":       answerWith(public, loopback),
-		"loopback and public":       answerWith(loopback, public),
-		"IPv6 loopback":             answerWith(netip.IPv6Loopback()),
-		"loopback as IPv6":          answerWith(mapped),
-		"public, loopback as IPv6":  answerWith(public, mapped),
-		"public IPv6, metadata":     answerWith(public6, netip.MustParseAddr("169.254.169.254")),
-		"public, metadata is fifth": answerWith(public, public6, netip.MustParseAddr("8.8.4.4"), netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("169.254.169.254")),
+		"loopback":                     answerWith(loopback),
+		"public and loopback":          answerWith(public, loopback),
+		"loopback and public":          answerWith(loopback, public),
+		"IPv6 loopback":                answerWith(netip.IPv6Loopback()),
+		"IPv4-mapped loopback":         answerWith(mapped),
+		"public, IPv4-mapped loopback": answerWith(public, mapped),
+		"public IPv6, metadata":        answerWith(public6, netip.MustParseAddr("169.254.169.254")),
+		"public, metadata is fifth":    answerWith(public, public6, netip.MustParseAddr("8.8.4.4"), netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("169.254.169.254")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, withNameServer(startNameServer(t, addresses)))
@@ -129,9 +129,9 @@ func TestSend_TriesUpToFourAddresses(t *testing.T) {
 	}
 }
 
-// The first of two addresses drops all packets. The client waits for it only half of the
-// time for dialling, so there is time for the second address. The test sets a short time
-// for dialling.
+// The first of two addresses drops all packets. The client waits for the first address only
+// half of the time for dialling, so there is time for the second address. The test sets a
+// short time for dialling.
 func TestSend_TriesTheNextAddressAfterATimeout(t *testing.T) {
 	dropping := netip.MustParseAddr("127.0.0.2")
 	r := respondWithText(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -153,7 +153,8 @@ func TestSend_TriesTheNextAddressAfterATimeout(t *testing.T) {
 }
 
 // listenWithoutAccept listens at an address without accepting connections. It fills the
-// system's queue of connections. The system then drops the packets of new connections.
+// listen backlog, which is the kernel's queue of connections that are not accepted yet.
+// The kernel then drops the packets of new connections.
 func listenWithoutAccept(t *testing.T, address netip.AddrPort) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -174,7 +175,7 @@ func listenWithoutAccept(t *testing.T, address netip.AddrPort) {
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 	}
-	t.Fatal("the system's queue of connections is not full after 16 connections")
+	t.Fatal("the listen backlog is not full after 16 connections")
 }
 
 func TestSendAndCheck_NameThatDoesNotResolve(t *testing.T) {
@@ -218,12 +219,12 @@ func TestCheck_ChecksEveryAddress(t *testing.T) {
 		"public, a high port":                 {answerWith(public), 8443, nil, none},
 		"loopback":                            {answerWith(loopback), 443, nil, private},
 		"public and private":                  {answerWith(public, allowedPrivate), 443, nil, private},
-		"loopback as IPv6":                    {answerWith(mapped), 443, nil, private},
+		"IPv4-mapped loopback":                {answerWith(mapped), 443, nil, private},
 		"unique local IPv6":                   {answerWith(public, netip.MustParseAddr("fd00::1")), 443, nil, private},
 		"private, allowed":                    {answerWith(allowedPrivate), 443, allowOne, none},
 		"private, one allowed":                {answerWith(allowedPrivate, otherPrivate), 443, allowOne, private},
 		"restricted port, allowed":            {answerWith(allowedPrivate), restricted, allowOne, none},
-		"restricted port, one allowed":        {answerWith(allowedPrivate, otherPrivate), restricted, allowOne, affiliate.ReasonValidation},
+		"restricted port, one of two allowed": {answerWith(allowedPrivate, otherPrivate), restricted, allowOne, affiliate.ReasonValidation},
 		"restricted port, public not allowed": {answerWith(public), restricted, allowOne, affiliate.ReasonValidation},
 		"restricted port, unknown name":       {answerWith(), restricted, allowOne, affiliate.ReasonWebhookURLUnresolvable},
 	} {

@@ -204,7 +204,8 @@ func TestUpdateWebhook(t *testing.T) {
 	}
 }
 
-// An endpoint that the service has disabled keeps its reason when a user disables it.
+// If a user disables an endpoint that the service has already disabled, the endpoint
+// keeps the reason that the service stored.
 func TestUpdateWebhook_KeepsTheDisabledReason(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
@@ -239,7 +240,7 @@ func TestDeleteWebhook_DeletesTheSecrets(t *testing.T) {
 		select count(*) from webhook_endpoints
 		where deleted_at = $1 and not active and epoch = 2 and secret is null and previous_secret is null and previous_until is null
 			and sender is null and sender_until is null`, f.Now()); n != 1 {
-		t.Errorf("%d rows are deleted endpoints without a secret and a lease, want 1", n)
+		t.Errorf("%d deleted endpoints have neither secrets nor a lease, want 1", n)
 	}
 	if n := f.CountJobs("cancel_deliveries"); n != 1 {
 		t.Errorf("there are %d cancel jobs, want 1", n)

@@ -275,9 +275,9 @@ func (f *fixture) setStatus(e affiliate.Endpoint, status affiliate.DeliveryStatu
 	}
 }
 
-// stateOf returns the stored state of a delivery as text. tier is the number of attempts
-// in the current schedule, and extra is the number of attempts that retries have added
-// and that were not made yet.
+// stateOf returns the stored state of a delivery as text. tier is the number of
+// attempts that were made in the current schedule. extra is the number of attempts that
+// retries have added and that were not made yet.
 func (f *fixture) stateOf(e affiliate.Endpoint, id affiliate.DeliveryID) string {
 	f.Helper()
 	var d domain.LockedDelivery
@@ -304,12 +304,12 @@ func (f *fixture) retry(e affiliate.Endpoint, id affiliate.DeliveryID) (*affilia
 
 // cancelBlock runs one block of the cancel job, with a clock that is one hour ahead. A
 // block is one transaction, which changes at most limit deliveries. The block must cancel
-// want deliveries.
-func (f *fixture) cancelBlock(e affiliate.Endpoint, limit, want int) {
+// exactly wantCanceled deliveries.
+func (f *fixture) cancelBlock(e affiliate.Endpoint, limit, wantCanceled int) {
 	f.Helper()
 	n, err := webhook.CancelBlock(f.Context(), f.serviceStore(), f.oneHourLater, e.CancelDeliveries(), limit)
-	if err != nil || n != want {
-		f.Fatalf("a block of the cancel job canceled %d deliveries, error %v, want %d", n, err, want)
+	if err != nil || n != wantCanceled {
+		f.Fatalf("a block of the cancel job canceled %d deliveries, error %v, want %d", n, err, wantCanceled)
 	}
 }
 

@@ -81,9 +81,9 @@ func TestSend_RejectsEndlessHeader(t *testing.T) {
 // attempts in flight is limited.
 func TestSend_ClosesConnectionWithSlowBody(t *testing.T) {
 	for name, header := range map[string]string{
-		"with a length": "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
-		"chunked":       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n",
-		"until closed":  "HTTP/1.1 200 OK\r\n\r\n",
+		"with a length":    "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
+		"chunked":          "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n",
+		"without a length": "HTTP/1.1 200 OK\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			stopped := make(chan struct{})
@@ -112,7 +112,7 @@ func TestSend_BodyDoesNotChangeTheOutcome(t *testing.T) {
 			checkOutcome(t, sendOnce(t, respondWithText(t, text)), okOutcome)
 		})
 	}
-	t.Run("reset", func(t *testing.T) {
+	t.Run("truncated body after an error status", func(t *testing.T) {
 		r := respondWith(t, func(_ *http.Request, c net.Conn) bool {
 			_, _ = io.WriteString(c, "HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Length: 9\r\n\r\nhalf")
 			return false

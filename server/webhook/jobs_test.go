@@ -17,13 +17,13 @@ func TestRunBlocks(t *testing.T) {
 		wantCalls  int
 		wantSnooze bool
 	}{
-		"nothing to do":                 {time.Hour, []int{0}, nil, 1, false},
-		"less than a block":             {time.Hour, []int{jobBlockSize - 1}, nil, 1, false},
-		"until a block is not full":     {time.Hour, []int{jobBlockSize, jobBlockSize, 7}, nil, 3, false},
-		"exactly full":                  {time.Hour, []int{jobBlockSize, 0}, nil, 2, false},
-		"until the time is over":        {0, []int{jobBlockSize, jobBlockSize}, nil, 1, true},
-		"time is over, nothing remains": {0, []int{3}, nil, 1, false},
-		"until a block fails":           {time.Hour, []int{jobBlockSize, 0}, failure, 2, false},
+		"nothing to do":                          {time.Hour, []int{0}, nil, 1, false},
+		"less than a block":                      {time.Hour, []int{jobBlockSize - 1}, nil, 1, false},
+		"until a block is not full":              {time.Hour, []int{jobBlockSize, jobBlockSize, 7}, nil, 3, false},
+		"the last block with deliveries is full": {time.Hour, []int{jobBlockSize, 0}, nil, 2, false},
+		"until the time is over":                 {0, []int{jobBlockSize, jobBlockSize}, nil, 1, true},
+		"time is over, nothing remains":          {0, []int{3}, nil, 1, false},
+		"until a block fails":                    {time.Hour, []int{jobBlockSize, 0}, failure, 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -36,7 +36,7 @@ func TestRunBlocks(t *testing.T) {
 			})
 			var snooze *river.JobSnoozeError
 			if got := errors.As(err, &snooze); got != tc.wantSnooze || !got && !errors.Is(err, tc.err) {
-				t.Errorf("runBlocks returned the error %v, want %v, or another run: %v", err, tc.err, tc.wantSnooze)
+				t.Errorf("runBlocks returned the error %v, want %v; want a request for another run instead: %v", err, tc.err, tc.wantSnooze)
 			}
 			if calls != tc.wantCalls {
 				t.Errorf("runBlocks ran %d blocks, want %d", calls, tc.wantCalls)

@@ -255,9 +255,9 @@ func (r *receiver) close() {
 	r.running.Wait()
 }
 
-// connections returns the number of connections until now. Connections are accepted in
-// the order in which they were made. connections therefore makes another connection,
-// waits until it is accepted, and counts the connections before it.
+// connections returns the number of connections until now. To count also connections that
+// are not accepted yet, it makes another connection and waits until this connection is
+// accepted. Connections are accepted in the order in which they were made.
 func (r *receiver) connections() int {
 	r.t.Helper()
 	mark, err := net.Dial("tcp", r.listener.Addr().String())

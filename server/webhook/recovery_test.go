@@ -100,18 +100,18 @@ func (f *fixture) newRecovery(e affiliate.Endpoint, statuses ...affiliate.Delive
 
 // recoverBlock runs one block of a recovery job, with a clock that is one hour ahead. A
 // block is one transaction, which changes at most limit deliveries. The block must
-// recover want deliveries.
-func (f *fixture) recoverBlock(job affiliate.RecoverDeliveries, limit, want int) {
+// recover exactly wantRecovered deliveries.
+func (f *fixture) recoverBlock(job affiliate.RecoverDeliveries, limit, wantRecovered int) {
 	f.Helper()
 	n, err := webhook.RecoverBlock(f.Context(), f.serviceStore(), f.oneHourLater, job, limit)
-	if err != nil || n != want {
-		f.Fatalf("a block of the recovery job recovered %d deliveries, error %v, want %d", n, err, want)
+	if err != nil || n != wantRecovered {
+		f.Fatalf("a block of the recovery job recovered %d deliveries, error %v, want %d", n, err, wantRecovered)
 	}
 }
 
 // requestRecovery calls RecoverDeliveries with the endpoint, times and statuses of job.
-// The request must select want deliveries.
-func (f *fixture) requestRecovery(job affiliate.RecoverDeliveries, want int) {
+// The request must select exactly wantQueued deliveries.
+func (f *fixture) requestRecovery(job affiliate.RecoverDeliveries, wantQueued int) {
 	f.Helper()
 	req := &affiliatev1.RecoverDeliveriesRequest{
 		WebhookId: job.Endpoint.String(), Since: timestamppb.New(job.Since), Until: timestamppb.New(job.Until),
@@ -120,13 +120,13 @@ func (f *fixture) requestRecovery(job affiliate.RecoverDeliveries, want int) {
 		req.Statuses = append(req.Statuses, server.EnumValue[affiliatev1.DeliveryStatus](status))
 	}
 	res, err := f.service.RecoverDeliveries(f.asOwner(), req)
-	if err != nil || res.GetQueued() != int64(want) {
-		f.Fatalf("RecoverDeliveries returned %v, error %v, want %d queued deliveries", res, err, want)
+	if err != nil || res.GetQueued() != int64(wantQueued) {
+		f.Fatalf("RecoverDeliveries returned %v, error %v, want %d queued deliveries", res, err, wantQueued)
 	}
 }
 
 // restarted is the state of a delivery whose schedule was started again (see stateOf).
-// The parameter is the epoch of the endpoint.
+// The verb %d stands for the epoch of the endpoint.
 const restarted = "pending tier 0 extra 0 epoch %d due 13:00 completed -"
 
 // A recovery gives the selected deliveries a new schedule. It changes no other delivery.

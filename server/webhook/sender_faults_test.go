@@ -14,8 +14,8 @@ import (
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// slowQueue is a queue whose reads take 1.2 s on the clock. This is longer than the
-// sender keeps deliveries after a read.
+// slowQueue is a queue whose reads take 1.2 s on the clock. This is longer than the one
+// second for which the sender may use deliveries after a read.
 type slowQueue struct {
 	webhook.Queue
 	clock *pgtest.Clock
@@ -41,7 +41,7 @@ func TestSender_DeliversWithSlowReads(t *testing.T) {
 // failingQueue is a queue whose first transactions commit but return an error.
 type failingQueue struct {
 	webhook.Queue
-	failures atomic.Int64 // the next transactions, up to this number, return an error
+	failures atomic.Int64 // number of further transactions that return an error
 }
 
 func (q *failingQueue) InTx(ctx context.Context, fn func(tx webhook.QueueTx) error) error {
@@ -165,6 +165,8 @@ func TestSender_ServesEndpointThatIsEnabledAgainAfterGone(t *testing.T) {
 	r.awaitDelivered(2)
 }
 
+// A slot is the permission for one attempt in flight. The sender has a limited number of
+// slots for all workspaces.
 func TestSender_SlowWorkspaceLeavesSlotsToOthers(t *testing.T) {
 	f := newSenderFixture(t)
 	const slots = 4 * domain.InFlight
@@ -227,8 +229,8 @@ func TestSender_HangingEndpointsLeaveSlotsToAHealthyOne(t *testing.T) {
 				other.publish(events)
 			}
 			f.setHealth(affiliate.EndpointHealth{ConsecutiveFailures: tc.failures}, subscribersOf(hanging)...)
-			// There are only as many slots as the hanging endpoints would use with ten
-			// attempts each.
+			// A slot is the permission for one attempt in flight. There are only as many slots
+			// as the hanging endpoints would use with ten attempts each.
 			sender := f.startSenderWith(f.queue, workspaces*endpoints*domain.InFlight)
 			sender.wake(subscribersOf(hanging)...)
 			for _, h := range hanging {

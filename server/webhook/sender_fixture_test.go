@@ -48,7 +48,8 @@ func newSenderFixture(t *testing.T) *senderFixture {
 	return &senderFixture{shop, clock, store, stores.WebhookQueue(store), newKeys(t, "a", 0), x509.NewCertPool()}
 }
 
-// inNewWorkspace returns a fixture whose shop is in a new workspace. The rest is shared.
+// inNewWorkspace returns a fixture whose shop is in a new workspace. All other fields
+// are those of f.
 func (f *senderFixture) inNewWorkspace() *senderFixture {
 	f.Helper()
 	other := *f
@@ -223,7 +224,7 @@ type blockingSubscriber struct {
 	*subscriber
 	block   atomic.Bool  // new requests are blocked
 	blocked atomic.Int64 // number of requests that were blocked
-	release func()       // ends the blocking of these and all later requests
+	release func()       // lets the blocked requests and all later requests continue
 }
 
 // newBlockingSubscriber starts a blockingSubscriber. The response to requests that were
@@ -299,7 +300,7 @@ func (r *subscriber) setActive(active bool) {
 }
 
 // replaceSecret stores an encrypted secret. The previous secret also signs until
-// previousUntil, or not at all if that is nil.
+// previousUntil, or not at all if previousUntil is nil.
 func (r *subscriber) replaceSecret(sealed []byte, previousUntil *time.Time) {
 	r.f.Helper()
 	r.f.inTx(func(tx *webhookpg.Tx) error {
@@ -344,7 +345,8 @@ func (r *subscriber) changeDeliveries(change func(d domain.LockedDelivery) domai
 	})
 }
 
-// leaveOneAttempt makes the next attempt of all deliveries to the endpoint the last one.
+// leaveOneAttempt changes all deliveries to the endpoint so that the next attempt of each
+// delivery is its last attempt.
 func (r *subscriber) leaveOneAttempt() {
 	r.f.Helper()
 	r.changeDeliveries(func(d domain.LockedDelivery) domain.LockedDelivery {
@@ -390,8 +392,8 @@ func (f *senderFixture) startSenderWith(queue webhook.Queue, maxInFlight int) *r
 func (s *runningSender) wake(subscribers ...*subscriber) { s.Wake(keysOf(subscribers...)) }
 
 // deliverFirst delivers one event to each of the subscribers. The sender makes only few
-// attempts at the same time to an endpoint without a known outcome. After deliverFirst it
-// makes up to domain.InFlight attempts at the same time.
+// attempts at the same time to an endpoint without a known outcome. After deliverFirst,
+// the sender makes up to domain.InFlight attempts at the same time to each subscriber.
 func (f *senderFixture) deliverFirst(sender *runningSender, subscribers ...*subscriber) {
 	f.Helper()
 	f.publish(1)

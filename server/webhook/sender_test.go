@@ -147,7 +147,7 @@ func TestSender_FailingForFiveDaysDisablesTheEndpoint(t *testing.T) {
 		wantCancelJobs int
 	}{
 		{"five days and twenty dead letters", 5*24*time.Hour + time.Minute, 19, true, 20, 1},
-		{"five days and nineteen", 5*24*time.Hour + time.Minute, 18, false, 19, 0},
+		{"five days and nineteen dead letters", 5*24*time.Hour + time.Minute, 18, false, 19, 0},
 		{"less than five days", 5*24*time.Hour - time.Minute, 40, false, 41, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestSender_TwoProcessesSendEachDeliveryOnce(t *testing.T) {
 	publishAndWake := func() {
 		for range 10 {
 			want += len(f.publish(20))
-			// The endpoints that a process wakes can be served by the other process.
+			// A process can be woken for endpoints that the other process serves.
 			first.wake(subscribers[:2]...)
 			second.wake(subscribers[1:]...)
 		}
@@ -337,9 +337,9 @@ func TestSender_TakesOverEndpointsOfACrashedProcess(t *testing.T) {
 	}
 	queue := &recordingQueue{Queue: f.queue}
 	f.startSenderWith(queue, 1000).wake(r)
-	// A sender claims an endpoint twice after a wakeup. After that, only a search can
-	// find the endpoint.
-	pgtest.Eventually(t, "the sender has claimed the endpoint twice and has searched", func() bool {
+	// After a wakeup, a sender tries twice to claim the endpoint. After that, only a
+	// search can find the endpoint.
+	pgtest.Eventually(t, "the sender has tried twice to claim the endpoint and has searched", func() bool {
 		results := queue.resultsSoFar()
 		return results.claims >= 2 && results.searches >= 1
 	})
@@ -392,7 +392,8 @@ func TestSender_FindsDeliveriesOfLateCommits(t *testing.T) {
 	f.publish(10)
 	sender.wake(r)
 	r.awaitDelivered(10)
-	// Another delivery keeps the endpoint busy. Otherwise, the sender would release it.
+	// Another delivery keeps the endpoint busy. Otherwise, the sender would release the
+	// endpoint.
 	f.clock.Advance(9 * time.Second)
 	f.publish(1)
 	sender.wake(r)
@@ -428,7 +429,7 @@ func TestSender_SignsWithBothSecretsForADayAfterRotation(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := verifier.VerifyIgnoringTimestamp(requests[n-1].body, requests[n-1].header); (err == nil) != tc.want {
-				t.Errorf("request %d: the %s secret is verified with the error %v, want a valid signature: %v", n, tc.name, err, tc.want)
+				t.Errorf("request %d: the verification with the %s secret returned the error %v, want success: %v", n, tc.name, err, tc.want)
 			}
 		}
 	}
