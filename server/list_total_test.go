@@ -18,44 +18,44 @@ import (
 	"github.com/tributary-hq/tributary/server/workspace"
 )
 
-// counted is the number of rows that the stores below report. It is larger than every
+// storedCount is the number of rows that the stores below report. It is larger than every
 // bound of a total.
-const counted = affiliate.MaxTotal + 1
+const storedCount = affiliate.MaxTotal + 1
 
 type commissionStore struct{ commission.Store }
 
 func (commissionStore) Commissions(context.Context, affiliate.Scope, affiliate.CommissionFilter, affiliate.CommissionOrder, affiliate.Page) ([]affiliate.CommissionItem, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 type linkStore struct{ link.Store }
 
 func (linkStore) Links(context.Context, affiliate.Scope, affiliate.ProgramID, affiliate.LinkFilter, affiliate.Page) ([]affiliate.Link, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 func (linkStore) PartnerLinks(context.Context, affiliate.UserID, affiliate.Mode, *affiliate.ProgramID, affiliate.Page) ([]affiliate.Link, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 type promoCodeStore struct{ promocode.Store }
 
 func (promoCodeStore) PromoCodes(context.Context, affiliate.Scope, affiliate.ProgramID, affiliate.PromoCodeFilter, affiliate.Page) ([]affiliate.PromoCode, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 func (promoCodeStore) PartnerPromoCodes(context.Context, affiliate.UserID, affiliate.Mode, *affiliate.ProgramID, affiliate.Page) ([]affiliate.PromoCode, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 type programStore struct{ program.Store }
 
 func (programStore) ListPrograms(context.Context, affiliate.Scope, affiliate.ProgramFilter, affiliate.Page) ([]affiliate.Program, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 func (programStore) ListGroups(context.Context, affiliate.Scope, affiliate.ProgramID, affiliate.Page) ([]affiliate.Group, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 type participantStore struct{ participant.Store }
@@ -63,21 +63,21 @@ type participantStore struct{ participant.Store }
 func (participantStore) ListParticipants(
 	context.Context, affiliate.Scope, affiliate.ProgramID, affiliate.ParticipantFilter, affiliate.ParticipantOrder, affiliate.Page,
 ) ([]affiliate.Participant, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 func (participantStore) ListParticipantInvites(context.Context, affiliate.Scope, affiliate.ProgramID, time.Time, affiliate.Page) ([]affiliate.ParticipantInvite, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 type workspaceStore struct{ workspace.Store }
 
 func (workspaceStore) Members(context.Context, affiliate.WorkspaceID, affiliate.Page) ([]affiliate.TeamMember, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 func (workspaceStore) OpenInvites(context.Context, affiliate.WorkspaceID, time.Time, affiliate.Page) ([]affiliate.MemberInvite, int64, error) {
-	return nil, counted, nil
+	return nil, storedCount, nil
 }
 
 // totalOf returns a function that calls a list method and returns the response's total.
@@ -109,7 +109,7 @@ func TestLists_CapTheirTotals(t *testing.T) {
 		groupID       = new(affiliate.NewID[affiliate.Group](at).String())
 		search        = new("a")
 	)
-	const exact, capped, cappedSearch = counted, affiliate.MaxTotal, affiliate.MaxSearchTotal
+	const exact, capped, cappedSearch = storedCount, affiliate.MaxTotal, affiliate.MaxSearchTotal
 	for name, tc := range map[string]struct {
 		total func(context.Context) (int64, error)
 		want  int64

@@ -97,7 +97,7 @@ func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	}
 }
 
-// The redirect is the address that receives all e-mail of test mode.
+// The redirect is the email address that receives all e-mail of test mode.
 func TestSession_MasksMailRedirectForViewers(t *testing.T) {
 	f := newFixture(t)
 	shop := f.team(f.merchant("owner@shop.example"))

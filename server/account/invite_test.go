@@ -184,7 +184,8 @@ func TestAcceptInvite_ReusesAccountOfRemovedMember(t *testing.T) {
 	f.Exec(`update sessions set revoked_at = null where user_id = $1`, ada.User.Id)
 	_, err = f.refresh(ada.RefreshToken)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonRefreshTokenInvalid)
-	// If the removed user accepts another invitation, such a session must end.
+	// If the removed user accepts another invitation, the session that was not revoked
+	// must end.
 	var stale affiliate.SessionID
 	if err := f.SQL.QueryRow(t.Context(), `update sessions set revoked_at = null where user_id = $1 returning id`, ada.User.Id).Scan(&stale); err != nil {
 		t.Fatal(err)

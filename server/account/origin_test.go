@@ -46,7 +46,8 @@ func callFrom(t *testing.T, address, agent string) context.Context {
 	return metadata.NewOutgoingContext(t.Context(), md)
 }
 
-// origins returns the stored origins of partners as text, oldest first.
+// origins returns the stored origins of partners as text, oldest first. An origin is the
+// network and the browser from which a partner has called the API.
 func (f *fixture) origins() []string {
 	f.Helper()
 	return f.Texts(`

@@ -41,7 +41,8 @@ func (f *fixture) as(role affiliate.Role) context.Context {
 
 func (f *fixture) asOwner() context.Context { return f.as(affiliate.RoleOwner) }
 
-// joinWithEmail makes a new partner with an email address a participant.
+// joinWithEmail creates a partner with the email address and a participant for this
+// partner.
 func (f *fixture) joinWithEmail(name, email string) pgtest.Participant {
 	f.Helper()
 	return f.NewParticipant(f.Scope, f.Program, f.NewPartner(name, pgtest.Row{"email": email}))

@@ -23,9 +23,9 @@ import (
 	"github.com/tributary-hq/tributary/server/commission"
 )
 
-// operation is the input of one call in the history. At is the time on the clock of the
-// process that makes the transition. The clocks of processes differ, so the times need
-// not be in the order of the transitions, which the database determines.
+// operation is the input of one call in the history of calls that the test records. At is the time on the clock of the
+// process that makes the transition. The database determines the order of the
+// transitions. The clocks of processes differ, so the times need not be in this order.
 type operation struct {
 	Commission affiliate.CommissionID
 	Move       affiliate.CommissionMove // empty for a read
@@ -39,7 +39,7 @@ type result struct {
 	Status      affiliatev1.CommissionStatus
 	NeedsReview bool
 	Entries     int  // number of history entries
-	Approved    bool // only for a sweep: it approved this commission
+	Approved    bool // only for a sweep: whether the sweep approved this commission
 }
 
 func (o operation) transition() affiliate.CommissionTransition {
@@ -120,15 +120,15 @@ func (r *recorder) record(client int, in operation, call func() result) {
 	})
 }
 
-// do makes the call to a service whose clock shows in.At.
-func (r *recorder) do(t *testing.T, in operation) result {
+// do makes the call that op describes. The clock of the called service shows op.At.
+func (r *recorder) do(t *testing.T, op operation) result {
 	t.Helper()
 	atTime := *r.fixture
-	atTime.service = commission.New(stores.Commission(r.Store), func() time.Time { return in.At })
-	requests := atTime.on(affiliate.Commission{ID: in.Commission, Program: r.Program})
+	atTime.service = commission.New(stores.Commission(r.Store), func() time.Time { return op.At })
+	requests := atTime.on(affiliate.Commission{ID: op.Commission, Program: r.Program})
 	var got *affiliatev1.Commission
 	var err error
-	switch in.Move {
+	switch op.Move {
 	case affiliate.MoveApprove:
 		got, err = requests.approve()
 	case affiliate.MoveOverride:
@@ -138,8 +138,8 @@ func (r *recorder) do(t *testing.T, in operation) result {
 	case affiliate.MoveClearReview:
 		got, err = requests.clearReview(nil)
 	case affiliate.MoveFlag:
-		flag := in.transition()
-		flag.Scope, flag.Program, flag.Commission = r.Scope, r.Program, in.Commission
+		flag := op.transition()
+		flag.Scope, flag.Program, flag.Commission = r.Scope, r.Program, op.Commission
 		var detail affiliate.CommissionDetail
 		if detail, err = commission.Move(t.Context(), stores.Commission(r.Store), flag); err == nil {
 			return resultOf(detail.Commission)
@@ -152,7 +152,7 @@ func (r *recorder) do(t *testing.T, in operation) result {
 		return result{Refused: refusal.Reason}
 	}
 	if err != nil {
-		t.Errorf("%s: %v", cmp.Or(in.Move, "read"), err)
+		t.Errorf("%s: %v", cmp.Or(op.Move, "read"), err)
 		return result{}
 	}
 	return result{Status: got.GetStatus(), NeedsReview: got.GetNeedsReview(), Entries: len(got.GetHistory())}
@@ -160,7 +160,7 @@ func (r *recorder) do(t *testing.T, in operation) result {
 
 // recordSweep approves the commissions that are due and adds the sweep to the history of
 // every commission. Each sweep has a different time, so that settleSweeps can find the
-// commissions that it approved.
+// commissions that each sweep approved.
 func (r *recorder) recordSweep(t *testing.T, client int, ids []affiliate.CommissionID) {
 	t.Helper()
 	at := r.holdEnd.Add(time.Duration(r.sweeps.Add(1)) * time.Millisecond)
@@ -178,7 +178,7 @@ func (r *recorder) recordSweep(t *testing.T, client int, ids []affiliate.Commiss
 	}
 }
 
-// settleSweeps completes the history after all calls: it reads from the database which
+// settleSweeps completes the history when all calls have ended: it reads from the database which
 // commissions each sweep approved.
 func (r *recorder) settleSweeps(t *testing.T) {
 	t.Helper()

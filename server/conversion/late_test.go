@@ -55,7 +55,7 @@ func TestReport_AwaitsClickThatIsNotInTail(t *testing.T) {
 	for name, prepare := range map[string]func(*fixture, affiliate.Click){
 		"empty tail":             func(*fixture, affiliate.Click) {},
 		"Redis is not available": func(f *fixture, _ affiliate.Click) { f.stream.err = errors.New("connection refused") },
-		// The collector did not know the key or the code of this click.
+		// The collector did not know the API key or the referral code of this click.
 		"unresolved click": func(f *fixture, c affiliate.Click) {
 			f.stream.tail = []affiliate.Click{{ID: c.ID, ReceivedAt: c.ReceivedAt}}
 		},

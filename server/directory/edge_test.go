@@ -109,8 +109,9 @@ func TestSync_ReachesCollectors(t *testing.T) {
 		return send(t, http.MethodGet, base+"/r/"+key, "")
 	}
 	exec := func(sql string, args ...any) func() { return func() { f.Exec(sql, args...) } }
-	// change calls apply, which changes the database. Then it writes the change to the
-	// directory with job, and waits until visible returns true.
+	// change calls the function apply, which changes the database. Then it runs the job,
+	// which writes the change to the directory, and waits until the function visible
+	// returns true.
 	change := func(awaited string, apply func(), job affiliate.SyncDirectory, visible func() bool) {
 		t.Helper()
 		apply()
@@ -193,8 +194,9 @@ func (s hangingSource) DirectoryVersion(ctx context.Context) (int64, error) {
 	return 0, ctx.Err()
 }
 
-// After a call that timed out, SyncNow returns at once for a while. A request that makes
-// many changes therefore waits for a hanging database only once.
+// After a call that timed out, SyncNow does not call the database for a while and returns
+// immediately. A request that makes many changes therefore waits for a hanging database
+// only once.
 func TestSyncNow_DoesNotWaitForAHangingDatabase(t *testing.T) {
 	f := newFixture(t)
 	calls, clock, cfg := 0, pgtest.NewClock(f.Now()), config()

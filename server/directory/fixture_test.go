@@ -46,7 +46,7 @@ func newFixtureIn(t *testing.T, redisURL string) *fixture {
 	return &fixture{shop, client, edge.NewWriter(client)}
 }
 
-// join makes a partner a participant with the code jane.
+// join creates a partner and a participant with the referral code jane.
 func (f *fixture) join() pgtest.Participant {
 	f.Helper()
 	return f.Join("Jane", pgtest.Row{"referral_code": "jane"})

@@ -160,15 +160,15 @@ func TestKeep_SeveralKeepersFillOneDirectory(t *testing.T) {
 	}
 }
 
-// onError is a log handler that calls notify for each logged error.
-type onError struct {
+// errorNotifier is a log handler that calls notify for each logged error.
+type errorNotifier struct {
 	slog.Handler
 	notify func()
 }
 
-func (h onError) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+func (h errorNotifier) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
 
-func (h onError) Handle(context.Context, slog.Record) error { h.notify(); return nil }
+func (h errorNotifier) Handle(context.Context, slog.Record) error { h.notify(); return nil }
 
 // No job runs in this test, as if the job of the change had failed in all its attempts.
 // The sweep after the outage writes the change.
@@ -178,7 +178,7 @@ func TestKeep_SweepsAfterOutage(t *testing.T) {
 	f.join()
 	var logged atomic.Bool
 	cfg := config()
-	cfg.Log = slog.New(onError{slog.DiscardHandler, func() { logged.Store(true) }})
+	cfg.Log = slog.New(errorNotifier{slog.DiscardHandler, func() { logged.Store(true) }})
 	f.keep(cfg)
 	f.waitUntilComplete()
 	server.Kill9()

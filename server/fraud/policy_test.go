@@ -139,7 +139,7 @@ func TestPutFraudPolicy_InParallelAppliesEach(t *testing.T) {
 	// policies of three of the four changes were replaced by another change.
 	n := f.Count(`select count(*) from audit_log a where exists (select from audit_log b where b.before -> 'brand_terms' = a.after -> 'brand_terms')`)
 	if n != 3 {
-		t.Errorf("the audit log has %d of the new policies as replaced, want 3", n)
+		t.Errorf("the audit log shows that %d of the four new policies were replaced, want 3", n)
 	}
 }
 

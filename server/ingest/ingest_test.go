@@ -50,6 +50,10 @@ func newMemoryStore() *memoryStore {
 	}
 }
 
+// memoryStore rejects a click whose sub id is rejectedText, and a key and referral code
+// whose code is rejectedText.
+const rejectedText = "poison"
+
 // rejectedError is the error of a store that does not accept the data.
 type rejectedError struct{}
 
@@ -66,7 +70,7 @@ func (s *memoryStore) StoreClicks(_ context.Context, clicks []affiliate.Click) e
 		}
 	}
 	for _, click := range clicks {
-		if click.SubID == "poison" {
+		if click.SubID == rejectedText {
 			return fmt.Errorf("clicks: %w", rejectedError{})
 		}
 	}
@@ -88,7 +92,7 @@ func (s *memoryStore) ResolveClicks(_ context.Context, sources []affiliate.Click
 	defer s.mu.Unlock()
 	resolutions := make([]Resolution, len(sources))
 	for n, source := range sources {
-		if source.Code == "poison" {
+		if source.Code == rejectedText {
 			return nil, rejectedError{}
 		}
 		if target, ok := s.targets[source]; ok {
@@ -213,7 +217,7 @@ func TestIngester_StoresAcknowledgesAndTrimsEveryClick(t *testing.T) {
 		t.Errorf("%d clicks were stored twice, in %d calls; want none, in at most %d calls", store.repeated, store.calls, entries)
 	}
 	if n, err := testutil.GatherAndCount(registry, "tributary_ingest_clicks_stored_total", "tributary_ingest_entries_lost_total"); err != nil || n != 2 {
-		t.Errorf("%d of the two metrics have a value, %v", n, err)
+		t.Errorf("%d metrics have a value, error %v, want both of the two metrics", n, err)
 	}
 }
 
@@ -365,9 +369,9 @@ func TestIngester_RetriesTheBatchWhileTheStoreIsUnreachable(t *testing.T) {
 
 func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	poison := click(func(c *edgev1.Click) { c.SubId = "poison" })
+	rejected := click(func(c *edgev1.Click) { c.SubId = rejectedText })
 	s.append(click(), click())
-	s.append(click(), poison, click())
+	s.append(click(), rejected, click())
 	s.append(click(func(c *edgev1.Click) { c.Id = []byte("short") }), click())
 	check(t, s.writer.Append(t.Context(), 0, append([]byte{0x0a, 0x02, 0xff, 0xff}, 0x0a, 0x7f), 2)) // an invalid record, then an invalid length
 	check(t, s.writer.Append(t.Context(), 0, []byte{}, 0))
@@ -380,11 +384,11 @@ func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T
 	if clicks, deadLetters := store.count(); clicks != 5 || deadLetters != 6 {
 		t.Errorf("%d clicks and %d dead letters, want 5 and 6", clicks, deadLetters)
 	}
-	id, _ := affiliate.IDFromBytes[affiliate.Click](poison.Id)
+	id, _ := affiliate.IDFromBytes[affiliate.Click](rejected.Id)
 	letter := store.deadLetters[id]
 	var kept edgev1.Click
-	if err := proto.Unmarshal(letter.Record, &kept); err != nil || !proto.Equal(&kept, poison) || letter.Reason != affiliate.ClickRejected {
-		t.Errorf("the dead letter is %+v (%v), want the rejected click %v", letter, err, poison)
+	if err := proto.Unmarshal(letter.Record, &kept); err != nil || !proto.Equal(&kept, rejected) || letter.Reason != affiliate.ClickRejected {
+		t.Errorf("the dead letter is %+v (%v), want the rejected click %v", letter, err, rejected)
 	}
 	reasons := map[affiliate.ClickDeadReason]int{}
 	for _, letter := range store.deadLetters {
@@ -409,8 +413,8 @@ func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 		Program: affiliate.NewID[affiliate.Program](time.Now()), WindowDays: 7,
 	}
 	store.targets[affiliate.ClickSource{KeyDigest: key.Digest(), Code: "anna"}] = target
-	valid, unknown, invalidKey, poison := unresolved(key.Reveal(), "Anna"), unresolved(key.Reveal(), "nobody"), unresolved("pk_test_x", "anna"), unresolved(key.Reveal(), "poison")
-	s.append(valid, unknown, invalidKey, poison, click())
+	valid, unknown, invalidKey, rejected := unresolved(key.Reveal(), "Anna"), unresolved(key.Reveal(), "nobody"), unresolved("pk_test_x", "anna"), unresolved(key.Reveal(), rejectedText)
+	s.append(valid, unknown, invalidKey, rejected, click())
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
 	pgtest.Eventually(t, "three clicks are dead letters and the entry is acknowledged", func() bool { _, deadLetters := store.count(); return deadLetters == 3 && s.pending() == 0 })
@@ -419,7 +423,7 @@ func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 		t.Errorf("%d clicks are stored, the resolved click as %+v; want 2, and the target %+v", len(store.clicks), got, target)
 	}
 	for raw, want := range map[*edgev1.Click]affiliate.ClickDeadReason{
-		unknown: affiliate.ClickCodeUnknown, invalidKey: affiliate.ClickKeyUnknown, poison: affiliate.ClickRejected,
+		unknown: affiliate.ClickCodeUnknown, invalidKey: affiliate.ClickKeyUnknown, rejected: affiliate.ClickRejected,
 	} {
 		id, _ := affiliate.IDFromBytes[affiliate.Click](raw.Id)
 		if got := store.deadLetters[id].Reason; got != want {
@@ -450,7 +454,7 @@ func TestIngester_CountsALostStream(t *testing.T) {
 	s.append(click())
 	pgtest.Eventually(t, "the first click is acknowledged", func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == 1 })
 	if n := testutil.ToFloat64(ingester.metrics.recreated); n != 0 {
-		t.Errorf("%v groups are counted as created again before the loss, want none", n)
+		t.Errorf("%v consumer groups are counted as created again before the loss, want none", n)
 	}
 	check(t, s.client.FlushDB(t.Context()).Err())
 	pgtest.Eventually(t, "the group is counted as created again", func() bool { return testutil.ToFloat64(ingester.metrics.recreated) == 1 })
@@ -461,11 +465,11 @@ func TestIngester_CountsALostStream(t *testing.T) {
 func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
 	for name, c := range map[string]struct {
 		trimEvery time.Duration
-		// triggerCheck makes the ingester check the stream. In the first case, the
-		// ingester checks the stream each time it trims it.
+		// triggerCheck makes the ingester check the stream. In the first case, it does
+		// nothing, because the ingester checks the stream each time it trims the stream.
 		triggerCheck func(*stream) error
 	}{
-		"while it is read": {20 * time.Millisecond, func(*stream) error { return nil }},
+		"when the stream is trimmed": {20 * time.Millisecond, func(*stream) error { return nil }},
 		"after a lost connection": {time.Hour, func(s *stream) error {
 			return s.client.Do(context.Background(), "client", "kill", "type", "normal").Err()
 		}},

@@ -33,7 +33,8 @@ func (v *countingVisitors) MarkUnique(ctx context.Context, clicks []*affiliate.C
 }
 
 // The test runs two ingesters on real servers. They claim entries after such a short time
-// that entries are delivered to both of them. Postgres rejects one of the records.
+// that entries are delivered to both of them. One of the clicks contains a NUL, so
+// Postgres rejects it.
 func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 	url, f := redistest.New(t), pgtest.Open(t, time.Now)
 	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
@@ -84,14 +85,14 @@ func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 		}
 	}
 	id := affiliate.NewID[affiliate.Click](now)
-	poison, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{{
+	invalidBatch, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{{
 		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:],
 		ReferralCode: "nul\x00", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writer.Append(ctx, 0, poison, 1); err != nil {
+	if err := writer.Append(ctx, 0, invalidBatch, 1); err != nil {
 		t.Fatal(err)
 	}
 

@@ -186,6 +186,6 @@ func TestClicks_AreCountedOnce(t *testing.T) {
 	var counted, others int64
 	err := p.SQL.QueryRow(t.Context(), `select sum(clicks) filter (where link_id = $1), count(*) filter (where link_id is distinct from $1) from stats_deltas`, p.link).Scan(&counted, &others)
 	if err != nil || counted != visitors || others != 0 {
-		t.Errorf("%d clicks counted for the link, %d deltas of others, %v, want %d and 0", counted, others, err, visitors)
+		t.Errorf("%d clicks are counted for the link and %d deltas are for other links, error %v, want %d and 0", counted, others, err, visitors)
 	}
 }

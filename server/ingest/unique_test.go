@@ -25,7 +25,7 @@ func (s *stream) visitors(url string) *visitors.Visitors {
 	return visitors.New(client)
 }
 
-// visit returns a click of the visitor with the given address. It was received
+// visit returns a click of the visitor with the given IP address. The click was received
 // offsetMillis milliseconds after a fixed time.
 func visit(address string, offsetMillis int64, change ...func(*edgev1.Click)) *edgev1.Click {
 	return click(append(change, func(c *edgev1.Click) {

@@ -46,7 +46,7 @@ func (f *fixture) asPartner(p pgtest.Participant) context.Context {
 	return servertest.AsPartner(f, p.Partner, p.Scope.Mode)
 }
 
-// join makes a new partner a participant with a referral code.
+// join creates a partner and a participant with the referral code.
 func (f *fixture) join(code string) pgtest.Participant {
 	f.Helper()
 	return f.Join("Jane", pgtest.Row{"referral_code": code})

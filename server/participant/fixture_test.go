@@ -215,8 +215,8 @@ func (f *fixture) rowText(id string) string {
 	return f.Texts(`select p::text from participants p where id::text = $1`, id)[0]
 }
 
-// checkCounts checks that the lengths of lists in list_counts are the actual numbers of
-// rows.
+// checkCounts checks that the list lengths in the table list_counts are equal to the
+// actual numbers of rows.
 func (f *fixture) checkCounts() {
 	f.Helper()
 	const different = `

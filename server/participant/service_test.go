@@ -190,6 +190,7 @@ func TestApply_SameNameInParallelGetsDifferentCodes(t *testing.T) {
 func TestMoveParticipant_FromEveryStatus(t *testing.T) {
 	f := newFixture(t)
 	type outcome struct{ status, event string }
+	// The keys are the status before the move, and the verb (see fixture.move).
 	legal := map[string]outcome{
 		"pending approve":     {"approved", "participant.approved"},
 		"pending reject":      {"rejected", "participant.rejected"},

@@ -92,7 +92,7 @@ func TestUpdateParticipant_RejectsInvalidRequests(t *testing.T) {
 		"no rate":                    {&updateRequest{CommissionOverride: &affiliatev1.CommissionRate{}}, []string{"commission_override"}, "commission_override.percentage"},
 		"path of an absent rate":     {&updateRequest{}, []string{"commission_override.percentage"}, "commission_override.percentage"},
 		"three decimals":             {&updateRequest{CommissionOverride: percentage(1.234)}, []string{"commission_override.percentage"}, "commission_override.percentage"},
-		"no code":                    {&updateRequest{}, []string{"referral_code"}, "referral_code"},
+		"code is masked but absent":  {&updateRequest{}, []string{"referral_code"}, "referral_code"},
 		"reserved code":              {&updateRequest{ReferralCode: "Google"}, []string{"referral_code"}, "referral_code"},
 	} {
 		t.Run(name, func(t *testing.T) {

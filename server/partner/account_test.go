@@ -176,7 +176,7 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 		req       *req
 		wantHint  *string
 		hidden    []string
-		unchanged bool // from the previous case
+		unchanged bool // the payout method is the same as in the previous case
 	}{
 		{"PayPal", paypalRequest, new("p***@mail.example"), []string{"payme@mail.example"}, false},
 		{"Wise with the same account", &req{Method: wise, Account: new("payme@mail.example")}, new("p***@mail.example"), []string{"payme@mail.example"}, false},
@@ -230,9 +230,10 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 	f.WantCount(0, "events", `select count(*) from events`)
 }
 
-// The encryption binds an account to the id of its owner. If the current keys can decrypt
-// the stored account, SetPayoutMethod stores the account only if it changes. If they
-// cannot decrypt it, SetPayoutMethod encrypts and stores it again.
+// The encryption binds a payout account to the id of its owner. If the current keys can
+// decrypt the stored account, SetPayoutMethod stores the account only if it changes. If
+// the keys cannot decrypt the stored account, SetPayoutMethod encrypts and stores the
+// account again.
 func TestSetPayoutMethod_AccountIsDecryptedOnlyForItsOwner(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")

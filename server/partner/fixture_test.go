@@ -34,13 +34,13 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// sealEntry returns one entry of the setting for seal.New. All 32 bytes of its key are
-// fill.
+// sealEntry returns one entry of the setting that seal.New parses: the id and the 32 bytes
+// of an encryption key. All bytes have the value fill.
 func sealEntry(kid string, fill byte) string {
 	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
 }
 
-// useKeys replaces the service by one with other encryption keys.
+// useKeys replaces the service by a service with other encryption keys.
 func (f *fixture) useKeys(keys string) {
 	f.Helper()
 	var err error
@@ -88,7 +88,7 @@ func (f *fixture) program(workspace affiliate.WorkspaceID, name string, columns 
 	return program{&pgtest.Shop{Fixture: f.Fixture, Scope: scope, Program: id}, f.clock}
 }
 
-// join makes a partner a participant. The participant has texts that the partner must not
+// join creates a participant for the partner. The participant has texts that the partner must not
 // see; they contain the word secret.
 func (p program) join(partner affiliate.UserID, columns pgtest.Row) pgtest.Participant {
 	p.Helper()

@@ -90,7 +90,7 @@ func TestListPartnerPrograms(t *testing.T) {
 		t.Fatalf("ListPartnerPrograms of public programmes returned %v, error %v, want two programmes", list, err)
 	}
 	if list.Data[0].Participation != nil || list.Data[1].Participation == nil {
-		t.Errorf("ListPartnerPrograms returned the participations %v and %v, want only the second, the caller's own",
+		t.Errorf("ListPartnerPrograms returned the participations %v and %v, want none and the caller's participation",
 			list.Data[0].Participation, list.Data[1].Participation)
 	}
 	if list.Page != 1 || list.Limit != 20 {

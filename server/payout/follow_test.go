@@ -86,8 +86,9 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 	f.checkConsistency()
 
 	want := map[string]*affiliatev1.PayoutDetail{
-		// After the refund, 50 - 60 is negative, so the payout is canceled. It keeps its
-		// amount 100 + 50 - 60, and the next batch can contain its second commission.
+		// After the refund of the first commission, the amount would be 50 - 60, which is
+		// negative, so the payout is canceled. It keeps the amount 100 + 50 - 60, and the
+		// next batch can contain its second commission.
 		"Debtor":     {Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED, AmountCents: 90, CommissionCount: 2},
 		"With bonus": {Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING, AmountCents: 30},
 	}

@@ -79,17 +79,17 @@ func TestUpdateProgram(t *testing.T) {
 		{"fields with defaults cleared", &req{}, []string{"attribution_window_days", "attribution_model", "link_param", "auto_approve_partners", "is_public"}, func(p *affiliatev1.Program) {
 			p.AttributionWindowDays, p.AttributionModel, p.LinkParam, p.AutoApprovePartners, p.IsPublic = 30, lastClick, "via", false, true
 		}},
-		{"payouts and fraud", &req{SignalPrecedence: clickFirst, MinPayoutCents: proto.Int64(1), PayoutTermDays: proto.Int32(2), FraudPolicy: affiliatev1.FraudPolicy_FRAUD_POLICY_OBSERVE}, []string{"signal_precedence", "min_payout_cents", "payout_term_days", "fraud_policy"}, func(p *affiliatev1.Program) {
+		{"payout and fraud settings", &req{SignalPrecedence: clickFirst, MinPayoutCents: proto.Int64(1), PayoutTermDays: proto.Int32(2), FraudPolicy: affiliatev1.FraudPolicy_FRAUD_POLICY_OBSERVE}, []string{"signal_precedence", "min_payout_cents", "payout_term_days", "fraud_policy"}, func(p *affiliatev1.Program) {
 			p.SignalPrecedence, p.MinPayoutCents, p.PayoutTermDays, p.FraudPolicy = clickFirst, 1, 2, affiliatev1.FraudPolicy_FRAUD_POLICY_OBSERVE
 		}},
-		{"payouts and fraud cleared", &req{}, []string{"signal_precedence", "min_payout_cents", "payout_term_days", "fraud_policy"}, func(p *affiliatev1.Program) {
+		{"payout and fraud settings cleared", &req{}, []string{"signal_precedence", "min_payout_cents", "payout_term_days", "fraud_policy"}, func(p *affiliatev1.Program) {
 			p.SignalPrecedence, p.MinPayoutCents, p.PayoutTermDays, p.FraudPolicy = clickFirst, 0, 0, fraudFlag
 		}},
 		{"flat amount", rules(&affiliatev1.CommissionRules{FlatAmountCents: proto.Int64(600)}), []string{"commission_rules.flat_amount_cents"}, func(p *affiliatev1.Program) {
 			p.RulesVersion, p.CommissionRules.FlatAmountCents = 2, proto.Int64(600)
 		}},
 		{"same flat amount", rules(&affiliatev1.CommissionRules{FlatAmountCents: proto.Int64(500)}), []string{"commission_rules.flat_amount_cents"}, func(*affiliatev1.Program) {}},
-		{"empty object without a path", rules(&affiliatev1.CommissionRules{Recurring: &affiliatev1.Recurring{}}), nil, func(*affiliatev1.Program) {}},
+		{"empty object outside the mask", rules(&affiliatev1.CommissionRules{Recurring: &affiliatev1.Recurring{}}), nil, func(*affiliatev1.Program) {}},
 		{"empty object", rules(&affiliatev1.CommissionRules{}), []string{"commission_rules"}, func(*affiliatev1.Program) {}},
 		{"path of an object merges its present fields", rules(&affiliatev1.CommissionRules{HoldPeriodDays: proto.Int32(0)}), []string{"commission_rules"}, func(p *affiliatev1.Program) {
 			p.RulesVersion, p.CommissionRules.HoldPeriodDays = 2, proto.Int32(0)
@@ -146,7 +146,7 @@ func TestUpdateProgram_RejectsInvalidRequests(t *testing.T) {
 		{"unknown path", &req{}, []string{"colour"}, "update_mask"},
 		{"status", &req{}, []string{"status"}, "update_mask"},
 		{"id", &req{}, []string{"program_id"}, "update_mask"},
-		{"the mask itself", &req{}, []string{"update_mask"}, "update_mask"},
+		{"the mask names itself", &req{}, []string{"update_mask"}, "update_mask"},
 		{"asterisk", &req{}, []string{"*"}, "update_mask"},
 		{"unknown rule", &req{}, []string{"commission_rules.colour"}, "update_mask"},
 		{"field of a list's elements", &req{}, []string{"commission_rules.tiers.percentage"}, "update_mask"},

@@ -140,7 +140,7 @@ func TestCreatePromoCode_Refusals(t *testing.T) {
 		"invalid expiry": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
 			r.ExpiresAt = &timestamppb.Timestamp{Seconds: math.MaxInt64}
 		}, affiliate.ReasonValidation, "expires_at"},
-		"no redemptions": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
+		"limit of 0 redemptions": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
 			r.MaxRedemptions = new(int64(0))
 		}, affiliate.ReasonValidation, servertest.Annotations},
 	} {
@@ -265,7 +265,7 @@ func TestUpdatePromoCode_Refusals(t *testing.T) {
 		"invalid timestamp": {&affiliatev1.UpdatePromoCodeRequest{
 			UpdateMask: mask("expires_at"), ExpiresAt: &timestamppb.Timestamp{Nanos: -1},
 		}, "expires_at"},
-		"no redemptions": {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("max_redemptions"), MaxRedemptions: new(int64(0))}, servertest.Annotations},
+		"limit of 0 redemptions": {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("max_redemptions"), MaxRedemptions: new(int64(0))}, servertest.Annotations},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.updateCode(id, tc.req)

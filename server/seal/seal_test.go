@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server/seal"
 )
 
-// entry returns an entry of the setting that New parses. All 32 bytes of its key are
-// fill.
+// entry returns an entry of the setting that New parses: the id and the 32 bytes of a key.
+// All bytes have the value fill.
 func entry(kid string, fill byte) string {
 	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
 }
@@ -135,8 +135,8 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, sealed []byte) {
 		// Open must not panic. If it decrypts a value, the result must be "text". The
-		// fuzzer can find sealed values of "text" other than valid, because each of
-		// its processes seals the text with its own nonce.
+		// sealed value need not be equal to the variable valid, because each process of
+		// the fuzzer seals the text with its own nonce.
 		if opened, err := keys.Open(sealed, aad); err == nil && string(opened) != "text" {
 			t.Fatalf("%q opened as %q", sealed, opened)
 		}

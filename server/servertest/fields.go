@@ -41,7 +41,7 @@ func wantFields(t testing.TB, name string, got, want protoreflect.Message) {
 	})
 }
 
-// text returns the value of a field for a message.
+// text returns the value of a field as text for the message of a failure.
 func text(field protoreflect.FieldDescriptor, value protoreflect.Value) string {
 	if field.IsList() {
 		texts := make([]string, value.List().Len())

@@ -64,7 +64,8 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	now := time.Now().UTC()
 	f := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
 	young, old := now.Add(-90*24*time.Hour+time.Minute), now.Add(-90*24*time.Hour-time.Minute)
-	// withVisitor returns for each click that has visitor data whether the click is young.
+	// withVisitor returns a value for each click that has visitor data: "true" if the click
+	// is younger than 90 days, and "false" otherwise.
 	withVisitor := func() []string {
 		return f.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second))
 	}

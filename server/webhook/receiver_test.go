@@ -35,8 +35,8 @@ const host = "receiver.test"
 
 var loopback = netip.MustParseAddr("127.0.0.1")
 
-// longTimeout is a time limit that is longer than any test. It therefore never causes the
-// outcome timeout.
+// longTimeout is a time limit that is longer than any test, so no attempt with this limit
+// ends with the error code timeout.
 const longTimeout = 30 * time.Second
 
 // allowLoopback allows loopback addresses, as an operator with receivers on the same

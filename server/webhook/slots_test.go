@@ -11,7 +11,8 @@ import (
 
 func TestSlots_LimitWorkspacesAndHangingEndpoints(t *testing.T) {
 	a, b := affiliate.WorkspaceID{UUID: uuid.New()}, affiliate.WorkspaceID{UUID: uuid.New()}
-	// A step is twelve requests of one workspace for a slot.
+	// In each step, one workspace makes twelve requests for a slot. A slot is the
+	// permission for one attempt in flight.
 	type step struct {
 		workspace   affiliate.WorkspaceID
 		hanging     bool
@@ -21,9 +22,9 @@ func TestSlots_LimitWorkspacesAndHangingEndpoints(t *testing.T) {
 		name  string
 		steps []step
 	}{
-		{"one workspace leaves a share to the next", []step{{a, false, 6}}},
-		{"two workspaces leave a share to the next", []step{{a, false, 6}, {b, false, 4}}},
-		{"hanging endpoints leave half to the others", []step{{a, true, 6}, {b, true, 0}, {b, false, 4}}},
+		{"one workspace leaves slots to the next workspace", []step{{a, false, 6}}},
+		{"two workspaces leave slots to the next workspace", []step{{a, false, 6}, {b, false, 4}}},
+		{"hanging endpoints leave half of the slots to others", []step{{a, true, 6}, {b, true, 0}, {b, false, 4}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newSlots(12)
@@ -61,13 +62,13 @@ func TestSlots_AreGrantedInTheOrderOfRequests(t *testing.T) {
 		}
 	}
 	s.cancel(canceled)
-	s.release(second) // first, a hanging endpoint, still uses half of the slots
+	s.release(second) // the request first, of a hanging endpoint, still uses half of the slots
 	s.release(first)
 	s.release(third)
 	if want := []string{"third", "hanging", "fourth"}; !slices.Equal(order, want) {
 		t.Errorf("requests were granted in the order %v, want %v", order, want)
 	}
-	s.cancel(fourth) // it was granted, so its slot is released
+	s.cancel(fourth) // the request was granted, so this releases its slot
 	s.release(hanging)
 	if n := s.inFlight(); n != 0 || len(s.byWorkspace) != 0 || s.inUseByHanging != 0 {
 		t.Errorf("%d slots are in use, by %d workspaces, %d by hanging endpoints, want none", n, len(s.byWorkspace), s.inUseByHanging)

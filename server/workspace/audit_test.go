@@ -114,8 +114,8 @@ func TestListAuditLog_Filters(t *testing.T) {
 	f := newFixture(t)
 	f.Exec(`delete from audit_log`)
 	f.clock.Set(time.Date(2026, 5, 6, 21, 59, 58, 0, time.UTC))
-	first := f.addAudit("test", f.Owner.String(), "program.update", "", "")  // 21:59:59, still the 6th in Berlin
-	second := f.addAudit("test", f.Owner.String(), "program.create", "", "") // 22:00:00, the 7th in Berlin
+	first := f.addAudit("test", f.Owner.String(), "program.update", "", "")  // 21:59:59 UTC, still 6 May in Berlin
+	second := f.addAudit("test", f.Owner.String(), "program.create", "", "") // 22:00:00 UTC, already 7 May in Berlin
 	third := f.addAudit("test", "system", "program_x.update", "", "")
 	fourth := f.addAudit("", "system", "programs.update", "", "")
 	type req = affiliatev1.ListAuditLogRequest
@@ -238,7 +238,7 @@ func TestExportAuditLog(t *testing.T) {
 		fmt.Sprintf(`"%s","2026-05-06T07:08:11.000Z","%s","'=HYPERLINK(""x"")","program.update","program","%s","test","192.0.2.0/24","request","{""name"": ""A, \""B\""""}","{""name"": ""C""}"`, byOwner, f.Owner, byOwner) + "\r\n" +
 		fmt.Sprintf(`"%s","2026-05-06T07:08:10.000Z","system",,"workspace.update","workspace","%s",,,,"'""=1+1""",`, withoutMode, withoutMode) + "\r\n"
 	if got.text() != want {
-		t.Errorf("got  %q\nwant %q", got.text(), want)
+		t.Errorf("the export is\n%q, want\n%q", got.text(), want)
 	}
 	if name := got.header.Get("content-disposition"); len(name) != 1 || name[0] != `attachment; filename="audit-log-test-2026-05-06.csv"` {
 		t.Errorf("Content-Disposition is %q", name)

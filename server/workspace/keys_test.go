@@ -304,8 +304,8 @@ func TestRollApiKey_PublicKey(t *testing.T) {
 	if keys := f.keys(); keys.PublicKey != old.PublicText || keys.PublicKeyId != old.ID.String() {
 		t.Fatalf("GetApiKeys returned %v, want the public key %s", keys, old.PublicText)
 	}
-	// The new key has the same creation time, so the time alone does not show which key is
-	// newer.
+	// The new key has the same creation time as the old key, so the time alone does not
+	// show which key is newer.
 	fresh, err := f.roll(old.ID.String(), proto.Int32(72))
 	if err != nil || fresh.SecretKey != nil || fresh.GetPublicKey() == "" || fresh.Name != "Public key" {
 		t.Fatalf("RollApiKey returned %v, %v, want a new key without an expiry", fresh, err)

@@ -51,14 +51,14 @@ func TestMembers_ChangesNeedTheRightRole(t *testing.T) {
 	asAdmin := f.as(admin, affiliate.RoleAdmin)
 
 	for name, err := range map[string]error{
-		"an admin demotes an owner":       f.setRole(asAdmin, second, affiliate.RoleViewer),
-		"an admin confirms an owner":      f.setRole(asAdmin, second, affiliate.RoleOwner),
-		"an admin makes an owner":         f.setRole(asAdmin, viewer, affiliate.RoleOwner),
-		"an admin makes itself an owner":  f.setRole(asAdmin, admin, affiliate.RoleOwner),
-		"an admin removes an owner":       f.remove(asAdmin, second),
-		"a viewer authorised as an owner": f.setRole(f.as(viewer, affiliate.RoleOwner), second, affiliate.RoleViewer),
-		"a viewer authorised as an admin": f.remove(f.as(viewer, affiliate.RoleAdmin), admin),
-		"a user who is not a member":      f.setRole(f.as(affiliate.NewID[affiliate.User](f.Now()), affiliate.RoleOwner), viewer, affiliate.RoleAdmin),
+		"an admin demotes an owner":                      f.setRole(asAdmin, second, affiliate.RoleViewer),
+		"an admin sets an owner as owner again":          f.setRole(asAdmin, second, affiliate.RoleOwner),
+		"an admin makes an owner":                        f.setRole(asAdmin, viewer, affiliate.RoleOwner),
+		"an admin makes itself an owner":                 f.setRole(asAdmin, admin, affiliate.RoleOwner),
+		"an admin removes an owner":                      f.remove(asAdmin, second),
+		"a viewer who was an owner at the authorisation": f.setRole(f.as(viewer, affiliate.RoleOwner), second, affiliate.RoleViewer),
+		"a viewer who was an admin at the authorisation": f.remove(f.as(viewer, affiliate.RoleAdmin), admin),
+		"a user who is not a member":                     f.setRole(f.as(affiliate.NewID[affiliate.User](f.Now()), affiliate.RoleOwner), viewer, affiliate.RoleAdmin),
 	} {
 		if !errors.Is(err, affiliate.Refuse(affiliate.ReasonForbidden)) {
 			t.Errorf("%s: got the error %v, want FORBIDDEN", name, err)

@@ -7,7 +7,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// The redirect is the address that receives all e-mail of test mode.
+// The redirect is the email address that receives all e-mail of test mode.
 func TestGetWorkspace_ViewersSeeTheRedirectMasked(t *testing.T) {
 	f := newFixture(t)
 	got, err := f.service.GetWorkspace(f.as(f.Owner, affiliate.RoleViewer), nil)
