@@ -22,8 +22,8 @@ func TestIdempotencyKeyFrom(t *testing.T) {
 			t.Errorf("IdempotencyKeyFrom with the key %q returned %q, %t, %t, want the key, %t, true", value, key, ok, present, want)
 		}
 	}
-	twice := metadata.NewIncomingContext(t.Context(), metadata.Pairs("idempotency-key", "a", "idempotency-key", "b"))
-	if _, ok, present := IdempotencyKeyFrom(twice); ok || !present {
+	twoKeys := metadata.NewIncomingContext(t.Context(), metadata.Pairs("idempotency-key", "a", "idempotency-key", "b"))
+	if _, ok, present := IdempotencyKeyFrom(twoKeys); ok || !present {
 		t.Errorf("IdempotencyKeyFrom with two keys returned %t, %t, want false, true", ok, present)
 	}
 	for _, ctx := range []context.Context{t.Context(), metadata.NewIncomingContext(t.Context(), metadata.MD{})} {

@@ -173,7 +173,7 @@ func TestTokenKeys_Verify(t *testing.T) {
 	keys, private := testTokenKeys(t, func() time.Time { return now })
 	user := affiliate.User{ID: affiliate.NewID[affiliate.User](now), Kind: affiliate.Partner}
 	session := affiliate.NewID[affiliate.Session](now)
-	good, err := keys.Sign(user, session, nil)
+	validToken, err := keys.Sign(user, session, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,13 +203,13 @@ func TestTokenKeys_Verify(t *testing.T) {
 		after       time.Duration // time since start
 		ok, expired bool
 	}{
-		{"issued by Sign", good, 0, true, false},
-		{"one second before the end of the leeway", good, affiliate.AccessTokenLife + tokenLeeway - time.Second, true, false},
-		{"at the end of the leeway", good, affiliate.AccessTokenLife + tokenLeeway, false, true},
+		{"issued by Sign", validToken, 0, true, false},
+		{"one second before the end of the leeway", validToken, affiliate.AccessTokenLife + tokenLeeway - time.Second, true, false},
+		{"at the end of the leeway", validToken, affiliate.AccessTokenLife + tokenLeeway, false, true},
 		{"signed with the right key", forge(jwt.SigningMethodEdDSA, private, nil), 0, true, false},
 		{"not valid yet", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.NotBefore = jwt.NewNumericDate(start.Add(31 * time.Second)) }), 0, false, false},
-		{"another key", forge(jwt.SigningMethodEdDSA, otherKey, nil), 0, false, false},
-		{"another key and expired", forge(jwt.SigningMethodEdDSA, otherKey, nil), time.Hour, false, false},
+		{"signed with another key", forge(jwt.SigningMethodEdDSA, otherKey, nil), 0, false, false},
+		{"signed with another key and expired", forge(jwt.SigningMethodEdDSA, otherKey, nil), time.Hour, false, false},
 		{"alg none", forge(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil), 0, false, false},
 		{"HMAC with the public key", forge(jwt.SigningMethodHS256, []byte(private.Public().(ed25519.PublicKey)), nil), 0, false, false},
 		{"unknown kid", forge(jwt.SigningMethodEdDSA, private, func(t *jwt.Token, _ *claims) { t.Header["kid"] = "k2" }), 0, false, false},
@@ -226,7 +226,7 @@ func TestTokenKeys_Verify(t *testing.T) {
 			now = start.Add(tc.after)
 			got, err := keys.verify(tc.token)
 			if tc.ok != (err == nil) || tc.expired != errors.Is(err, errTokenExpired) {
-				t.Fatalf("verify returned the error %v, want success: %t, or that the token has expired: %t", err, tc.ok, tc.expired)
+				t.Fatalf("verify returned the error %v, want success: %t, want the error of an expired token: %t", err, tc.ok, tc.expired)
 			}
 			if tc.ok && got != session {
 				t.Errorf("verify returned the session %v, want %v", got, session)
@@ -239,23 +239,23 @@ func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 	seed := func(b byte) string {
 		return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(b), ed25519.SeedSize)))
 	}
-	old, err := ParseTokenKeys("old:"+seed('o'), time.Now)
+	oldKey, err := ParseTokenKeys("old:"+seed('o'), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := old.Sign(affiliate.User{Kind: affiliate.Partner}, affiliate.NewID[affiliate.Session](time.Now()), nil)
+	token, err := oldKey.Sign(affiliate.User{Kind: affiliate.Partner}, affiliate.NewID[affiliate.Session](time.Now()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	both, err := ParseTokenKeys("new:"+seed('n')+", old:"+seed('o'), time.Now)
+	bothKeys, err := ParseTokenKeys("new:"+seed('n')+", old:"+seed('o'), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := both.verify(token); err != nil {
+	if _, err := bothKeys.verify(token); err != nil {
 		t.Errorf("verify of a token of the old key: %v", err)
 	}
-	if both.signingKid != "new" || len(both.Public()) != 2 {
-		t.Errorf(`the signing key is %q and there are %d public keys, want "new" and 2`, both.signingKid, len(both.Public()))
+	if bothKeys.signingKid != "new" || len(bothKeys.Public()) != 2 {
+		t.Errorf(`the signing key is %q and there are %d public keys, want "new" and 2`, bothKeys.signingKid, len(bothKeys.Public()))
 	}
 	for _, list := range []string{"", "k1", "k1:xx", "k1:" + base64.StdEncoding.EncodeToString([]byte("short")), "a:" + seed('a') + ",a:" + seed('b')} {
 		if _, err := ParseTokenKeys(list, time.Now); err == nil {

@@ -192,7 +192,8 @@ func TestAcceptInvite_ReusesAccountOfRemovedMember(t *testing.T) {
 	}
 	f.Exec(`update users set email_verified_at = $2 where id = $1`, ada.User.Id, f.Now())
 
-	// Two workspaces invite the same address. Only one of the parallel calls succeeds.
+	// Two workspaces invite the same email address. Only one of the parallel calls
+	// succeeds.
 	const newPassword = "another good password"
 	invites := []*affiliatev1.CreatedInvite{
 		first.invite("ada@example.com", affiliatev1.Role_ROLE_VIEWER), second.invite("ada@example.com", affiliatev1.Role_ROLE_VIEWER),

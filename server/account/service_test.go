@@ -120,16 +120,16 @@ func TestLogin_ThrottlesParallelAttempts(t *testing.T) {
 	}
 	wg.Wait()
 	close(results)
-	tried := 0
+	comparedPasswords := 0
 	for err := range results {
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonInvalidCredentials)) {
-			tried++
+			comparedPasswords++
 			continue
 		}
 		pgtest.RequireRefusal(t, err, affiliate.ReasonRateLimitExceeded)
 	}
-	if tried == 0 || tried > 10 {
-		t.Errorf("%d of 40 passwords were compared, want 1 to 10", tried)
+	if comparedPasswords == 0 || comparedPasswords > 10 {
+		t.Errorf("%d of 40 passwords were compared, want 1 to 10", comparedPasswords)
 	}
 }
 
@@ -192,12 +192,12 @@ func TestRefresh_TokensExpire(t *testing.T) {
 	f := newFixture(t)
 	idle := f.merchant("idle@example.com")
 	f.clock.Advance(affiliate.RefreshTokenIdle - time.Millisecond)
-	used, err := f.refresh(idle.RefreshToken)
+	refreshed, err := f.refresh(idle.RefreshToken)
 	if err != nil {
 		t.Fatalf("a refresh in the last millisecond failed: %v", err)
 	}
 	f.clock.Advance(affiliate.RefreshTokenIdle)
-	_, err = f.refresh(used.RefreshToken)
+	_, err = f.refresh(refreshed.RefreshToken)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonRefreshTokenInvalid)
 
 	busy := f.merchant("busy@example.com")

@@ -156,8 +156,8 @@ func TestExport_EndsWithClient(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	f.NewCommission(f.Join("Anna"))
 	sendErr := errors.New("the connection was closed")
-	// A workspace may run two exports at a time. If the first two exports did not end, the
-	// third export would fail.
+	// A workspace may run two exports at a time. If the first two exports did not end,
+	// the third export would fail.
 	for range 3 {
 		err := f.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{}, &download{ctx: f.asOwner(), err: sendErr})
 		if !errors.Is(err, sendErr) {

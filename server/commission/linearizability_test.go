@@ -23,9 +23,10 @@ import (
 	"github.com/tributary-hq/tributary/server/commission"
 )
 
-// operation is the input of one call in the history of calls that the test records. At is the time on the clock of the
-// process that makes the transition. The database determines the order of the
-// transitions. The clocks of processes differ, so the times need not be in this order.
+// operation is the input of one call in the history of calls that the test records. At is
+// the time on the clock of the process that makes the transition. The database determines
+// the order of the transitions. The clocks of processes differ, so the times need not be
+// in this order.
 type operation struct {
 	Commission affiliate.CommissionID
 	Move       affiliate.CommissionMove // empty for a read
@@ -178,8 +179,8 @@ func (r *recorder) recordSweep(t *testing.T, client int, ids []affiliate.Commiss
 	}
 }
 
-// settleSweeps completes the history when all calls have ended: it reads from the database which
-// commissions each sweep approved.
+// settleSweeps completes the history when all calls have ended: it reads from the
+// database which commissions each sweep approved.
 func (r *recorder) settleSweeps(t *testing.T) {
 	t.Helper()
 	for i, recorded := range r.history {

@@ -57,7 +57,7 @@ func (f *fixture) createCommissions(n int, second affiliate.ProgramID) {
 	for i := range n {
 		f.NewCommission(participants[i%3], func(c *affiliate.Commission) {
 			// Each group of four commissions has the same creation time. A list sorts
-			// them by id.
+			// these four by id.
 			c.CreatedAt = f.Now().Add(-time.Duration(i/4) * 6 * time.Hour)
 			c.AmountCents = int64(i * 7 % 10)
 			c.Status, c.NeedsReview = statuses[i%5], i%6 == 0
@@ -162,8 +162,8 @@ func TestList_Filters(t *testing.T) {
 		day := i.GetCreatedAt().AsTime().Format(time.DateOnly)
 		return from <= day && day <= to
 	}
-	inSecond := func(i item) bool { return i.GetProgramId() == second.String() }
-	searching := func(prefix string) func(item) bool {
+	inSecondProgram := func(i item) bool { return i.GetProgramId() == second.String() }
+	matchesSearch := func(prefix string) func(item) bool {
 		prefix = strings.ToLower(prefix)
 		return func(i item) bool {
 			for _, text := range []string{i.GetPartnerName(), i.GetPartnerEmail(), i.GetExternalTransactionId(), i.GetPromoCode(), i.GetId()} {
@@ -189,12 +189,12 @@ func TestList_Filters(t *testing.T) {
 		"day in another time zone": {&request{DateFrom: &to, DateTo: &to, Timezone: new("America/New_York")}, func(i item) bool {
 			return i.GetCreatedAt().AsTime().Add(-5*time.Hour).Format(time.DateOnly) == to
 		}},
-		"one programme": {&request{ProgramId: new(second.String())}, inSecond},
+		"one programme": {&request{ProgramId: new(second.String())}, inSecondProgram},
 		"several filters": {&request{
 			Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING, NeedsReview: new(false), DateFrom: &from,
 			ProgramId: new(second.String()), Search: new("bert"),
-		}, and(pending, inSecond, func(i item) bool { return !flagged(i) && i.GetCreatedAt().AsTime().Format(time.DateOnly) >= from })},
-		"search and status":           {&request{Search: new("anna"), Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING}, and(pending, searching("anna"))},
+		}, and(pending, inSecondProgram, func(i item) bool { return !flagged(i) && i.GetCreatedAt().AsTime().Format(time.DateOnly) >= from })},
+		"search and status":           {&request{Search: new("anna"), Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING}, and(pending, matchesSearch("anna"))},
 		"empty search":                {&request{Search: new("")}, func(item) bool { return true }},
 		"search without result":       {&request{Search: new("nobody")}, func(item) bool { return false }},
 		"search for middle of a name": {&request{Search: new("zweig")}, func(item) bool { return false }},
@@ -211,7 +211,7 @@ func TestList_Filters(t *testing.T) {
 		cases["search "+prefix] = struct {
 			req  *request
 			want func(item) bool
-		}{&request{Search: &prefix}, searching(prefix)}
+		}{&request{Search: &prefix}, matchesSearch(prefix)}
 	}
 	for name, tc := range cases {
 		var want []string

@@ -348,8 +348,8 @@ func TestSweep_SkipsCommissionsThatAreNotDue(t *testing.T) {
 	}
 	approved, ofSuspended := due(pat), due(suspended)
 	skipped := map[string]affiliate.Commission{
-		"needs review":               due(pat, func(c *affiliate.Commission) { c.NeedsReview = true }),
-		"disputed":                   due(pat, func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeOpen }),
+		"that needs review":          due(pat, func(c *affiliate.Commission) { c.NeedsReview = true }),
+		"that is disputed":           due(pat, func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeOpen }),
 		"of a suspended participant": ofSuspended,
 		"without automatic approval": due(pat, func(c *affiliate.Commission) { c.AutoApproveAt = nil }),
 		"with a longer hold period":  due(pat, func(c *affiliate.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) }),

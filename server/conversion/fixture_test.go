@@ -453,9 +453,9 @@ func (s *observedStore) RecordConversion(ctx context.Context, r affiliate.Report
 	return s.Store.RecordConversion(ctx, r)
 }
 
-// clickStream is a click stream in memory. Its tail is its newest part, with clicks that may not be
-// in the database yet. A test sets the tail. If a click is not in the tail, Find returns
-// err.
+// clickStream is a click stream in memory. Its tail is its newest part, with clicks that
+// may not be in the database yet. A test sets the tail. If a click is not in the tail,
+// Find returns err.
 type clickStream struct {
 	tail  []affiliate.Click
 	err   error

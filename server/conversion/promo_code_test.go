@@ -130,9 +130,9 @@ func TestPromoCode_ParallelConversionsRespectMaxRedemptions(t *testing.T) {
 			f.wantRows(1, `promo_codes where redemptions = $1`, limit)
 			f.wantRows(limit, `conversions where reason_code = 'PROMO_CODE_MATCHED' and attributed`)
 			f.wantRows(int(inactive.Load()), `conversions where reason_code = 'PROMO_CODE_INACTIVE' and not attributed`)
-			earning := matched.Load() + bound.Load()
-			f.wantRows(int(earning), `commissions`)
-			f.wantStats(f.pat, "EUR", stats{conversions: earning, revenue: 10_000 * earning, commission: 3_000 * earning})
+			commissions := matched.Load() + bound.Load()
+			f.wantRows(int(commissions), `commissions`)
+			f.wantStats(f.pat, "EUR", stats{conversions: commissions, revenue: 10_000 * commissions, commission: 3_000 * commissions})
 			f.wantRows(1, `river.river_job where kind = 'sync_directory' and args->>'participant' = $1 and queue = 'directory'`, f.pat.ID.String())
 		})
 	}
@@ -251,8 +251,8 @@ func TestReport_MixedLoadDoesNotDeadlock(t *testing.T) {
 // wantNoDeadlocks closes the store and checks that no transaction has deadlocked.
 func (f *fixture) wantNoDeadlocks() {
 	f.Helper()
-	// A session adds its deadlocks to the statistics when it ends. Before that, a deadlock
-	// whose transaction was retried might not be counted yet.
+	// A session adds its deadlocks to the statistics when it ends. Before that, a
+	// deadlock whose transaction was retried might not be counted yet.
 	f.Store.Close()
 	pgtest.Eventually(f, "the sessions of the store have ended", func() bool {
 		return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and application_name = 'tributary'`) == 0

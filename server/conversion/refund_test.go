@@ -18,9 +18,9 @@ const (
 	parked  = affiliatev1.RefundStatus_REFUND_STATUS_PARKED
 )
 
-// refund refunds the amount cents of a conversion, or all that is left if cents is 0. sale
-// is the external id of the conversion, and external is the external id of the refund. The second result is the HTTP status
-// that the service sets.
+// refund refunds an amount (cents) of a conversion, or all that is left if cents is 0.
+// sale is the external id of the conversion, and external is the external id of the
+// refund. The second result is the HTTP status that the service sets.
 func (f *fixture) refund(sale, external string, cents int64) (*affiliatev1.Refund, string, error) {
 	req := &affiliatev1.RefundConversionRequest{ExternalTransactionId: sale, ExternalRefundId: external}
 	if cents > 0 {

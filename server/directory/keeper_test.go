@@ -73,7 +73,7 @@ func TestKeep_FillsEmptyAndLostDirectory(t *testing.T) {
 			t.Errorf("%s: the valid key is %v with the entry %v\nwant %v", situation, state, got, want)
 		}
 		if entry, state := reader.PublicKey(t.Context(), revoked.Digest()); state == edge.Found && !entry.Revoked {
-			t.Errorf("%s: the revoked key has the entry %v, want no entry or revoked", situation, entry)
+			t.Errorf("%s: the revoked key has the entry %v, want no entry or an entry with revoked = true", situation, entry)
 		}
 		if keys, state := reader.SigningKeys(t.Context()); state != edge.Found || len(keys.Keys) != 1 {
 			t.Errorf("%s: the signing keys are %v with %v, want one key", situation, state, keys)
@@ -166,7 +166,9 @@ type errorNotifier struct {
 	notify func()
 }
 
-func (h errorNotifier) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+func (h errorNotifier) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelError
+}
 
 func (h errorNotifier) Handle(context.Context, slog.Record) error { h.notify(); return nil }
 

@@ -141,7 +141,7 @@ func TestResolveFraudEvent(t *testing.T) {
 			[]string{"commission.updated"},
 			[]string{"commission.clear_review"},
 		},
-		"dismissed after the reason was removed": {
+		"dismissed after the review reason fraud was removed": {
 			transitions{flagSuspended, {Move: affiliate.MoveClearReview, ReviewReasons: []string{"fraud"}}},
 			dismissed,
 			affiliate.CommissionPending,

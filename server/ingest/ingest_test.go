@@ -156,7 +156,8 @@ func (s *stream) ingester(consumer string, store Store) (*Ingester, *prometheus.
 		Deps{Reader: s.reader(consumer), Store: store, Registry: registry}), registry
 }
 
-// run starts an ingester. stop stops it and waits until it has ended.
+// run starts an ingester. The function stop stops the ingester and waits until it has
+// ended.
 func run(i *Ingester) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -534,18 +535,18 @@ func TestIngester_ContinuesAfterARestartOfRedis(t *testing.T) {
 
 func TestRun_StopFinishesTheCurrentBatch(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	entered, leave := make(chan struct{}), make(chan struct{})
+	storeCalled, storeMayReturn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	store.beforeStore = func(int, []affiliate.Click) error {
-		once.Do(func() { close(entered) })
-		<-leave
+		once.Do(func() { close(storeCalled) })
+		<-storeMayReturn
 		return nil
 	}
 	ingester, _ := s.ingester("one", store)
 	s.append(click())
 	stop := run(ingester)
-	<-entered
-	time.AfterFunc(50*time.Millisecond, func() { close(leave) })
+	<-storeCalled
+	time.AfterFunc(50*time.Millisecond, func() { close(storeMayReturn) })
 	stop()
 	if clicks, _ := store.count(); clicks != 1 || s.pending() != 0 {
 		t.Errorf("%d clicks stored, %d entries pending; want 1 and 0", clicks, s.pending())

@@ -73,7 +73,8 @@ func newPipeline(t *testing.T) *pipeline {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The context has ended, so Run serves nothing and releases the resources of Open.
+		// The context has ended, so Run serves nothing and releases the resources of
+		// Open.
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := p.collector.Run(ctx, httptest.NewUnstartedServer(nil).Listener, nil); err != nil {

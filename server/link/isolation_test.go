@@ -21,7 +21,7 @@ func TestMerchant_AccessesOwnLinksOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	audited := f.Count(`select count(*) from audit_log`)
+	auditRecords := f.Count(`select count(*) from audit_log`)
 	stranger, testMode := f.in(f.NewShop(affiliate.ModeLive)), f.in(f.InOtherMode())
 
 	program := f.Program.String()
@@ -62,8 +62,8 @@ func TestMerchant_AccessesOwnLinksOnly(t *testing.T) {
 	if after, err := f.getLink(id); err != nil || !proto.Equal(after, before) {
 		t.Errorf("after refused calls the link is %v, error %v, want %v", after, err, before)
 	}
-	if n := f.Count(`select count(*) from audit_log`); n != audited {
-		t.Errorf("after refused calls the audit log has %d records, want %d", n, audited)
+	if n := f.Count(`select count(*) from audit_log`); n != auditRecords {
+		t.Errorf("after refused calls the audit log has %d records, want %d", n, auditRecords)
 	}
 	if ids, total := f.listLinks(&affiliatev1.ListLinksRequest{}); total != 2 {
 		t.Errorf("after refused calls the links are %v, total %d, want 2", ids, total)

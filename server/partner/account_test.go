@@ -175,8 +175,8 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 		name      string
 		req       *req
 		wantHint  *string
-		hidden    []string
-		unchanged bool // the payout method is the same as in the previous case
+		plainText []string // must be neither in the database nor in a response
+		unchanged bool     // the payout method is the same as in the previous case
 	}{
 		{"PayPal", paypalRequest, new("p***@mail.example"), []string{"payme@mail.example"}, false},
 		{"Wise with the same account", &req{Method: wise, Account: new("payme@mail.example")}, new("p***@mail.example"), []string{"payme@mail.example"}, false},
@@ -212,14 +212,14 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 			f.WantCount(records, "audit records", `select count(*) from account_audit_log where user_id = $1 and action = 'payout_method.set'`, jane)
 			dump := f.dump()
 			if !strings.Contains(dump, "jane@example.com") {
-				t.Fatal("the dump of the database does not contain the user's address")
+				t.Fatal("the dump of the database does not contain the user's email address")
 			}
-			for _, hidden := range tc.hidden {
-				if strings.Contains(dump, hidden) || strings.Contains(dump, hex.EncodeToString([]byte(hidden))) {
-					t.Errorf("the database contains %q", hidden)
+			for _, text := range tc.plainText {
+				if strings.Contains(dump, text) || strings.Contains(dump, hex.EncodeToString([]byte(text))) {
+					t.Errorf("the database contains %q", text)
 				}
-				if strings.Contains(protojson.Format(profile)+protojson.Format(got), hidden) {
-					t.Errorf("a response contains %q", hidden)
+				if strings.Contains(protojson.Format(profile)+protojson.Format(got), text) {
+					t.Errorf("a response contains %q", text)
 				}
 			}
 		})
@@ -237,7 +237,7 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 func TestSetPayoutMethod_AccountIsDecryptedOnlyForItsOwner(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.user("Jane"), f.user("John")
-	set := func() (encrypted []byte) {
+	setAndReadAccount := func() (encrypted []byte) {
 		t.Helper()
 		if _, err := f.setMethod(jane, &affiliatev1.SetPayoutMethodRequest{Method: paypal, Account: new("payme@mail.example")}); err != nil {
 			t.Fatal(err)
@@ -248,7 +248,7 @@ func TestSetPayoutMethod_AccountIsDecryptedOnlyForItsOwner(t *testing.T) {
 		return encrypted
 	}
 	const want = `{"account":"payme@mail.example"}`
-	first := set()
+	first := setAndReadAccount()
 	if plain, err := f.keys.Open(first, []byte(jane.String())); err != nil || string(plain) != want {
 		t.Errorf("the account was decrypted to %q, error %v, want %s", plain, err, want)
 	}
@@ -256,11 +256,11 @@ func TestSetPayoutMethod_AccountIsDecryptedOnlyForItsOwner(t *testing.T) {
 		t.Errorf("the account was decrypted with another user's id to %q, want an error", plain)
 	}
 	f.useKeys(sealEntry("k2", 2) + "," + sealEntry("k1", 1))
-	if !slices.Equal(set(), first) {
+	if !slices.Equal(setAndReadAccount(), first) {
 		t.Error("after a new key was added, the same account was stored again")
 	}
 	f.useKeys(sealEntry("k2", 2))
-	if plain, err := f.keys.Open(set(), []byte(jane.String())); err != nil || string(plain) != want {
+	if plain, err := f.keys.Open(setAndReadAccount(), []byte(jane.String())); err != nil || string(plain) != want {
 		t.Errorf("after the old key was removed, the account was decrypted to %q, error %v, want %s", plain, err, want)
 	}
 }

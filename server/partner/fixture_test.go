@@ -34,8 +34,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// sealEntry returns one entry of the setting that seal.New parses: the id and the 32 bytes
-// of an encryption key. All bytes have the value fill.
+// sealEntry returns one entry of the setting that seal.New parses: the id and the 32
+// bytes of an encryption key. All bytes have the value fill.
 func sealEntry(kid string, fill byte) string {
 	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
 }
@@ -88,8 +88,8 @@ func (f *fixture) program(workspace affiliate.WorkspaceID, name string, columns 
 	return program{&pgtest.Shop{Fixture: f.Fixture, Scope: scope, Program: id}, f.clock}
 }
 
-// join creates a participant for the partner. The participant has texts that the partner must not
-// see; they contain the word secret.
+// join creates a participant for the partner. The participant has texts that the partner
+// must not see; they contain the word secret.
 func (p program) join(partner affiliate.UserID, columns pgtest.Row) pgtest.Participant {
 	p.Helper()
 	p.clock.Advance(time.Second)

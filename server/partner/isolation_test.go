@@ -81,9 +81,9 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 			return f.service.SetPayoutMethod(ctx, &affiliatev1.SetPayoutMethodRequest{Method: manual})
 		},
 	}
-	covered := map[string]bool{}
+	testedMethods := map[string]bool{}
 	for name, call := range calls {
-		covered[strings.Fields(name)[0]] = true
+		testedMethods[strings.Fields(name)[0]] = true
 		for _, id := range ids {
 			response, err := call(f.asLivePartner(john), id)
 			if err != nil {
@@ -102,7 +102,7 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 		}
 	}
 	for _, method := range affiliatev1.PartnerService_ServiceDesc.Methods {
-		if !covered[method.MethodName] {
+		if !testedMethods[method.MethodName] {
 			t.Errorf("no call of the method %s is tested", method.MethodName)
 		}
 	}

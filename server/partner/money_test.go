@@ -44,7 +44,7 @@ func TestListPartnerCommissions(t *testing.T) {
 		user  affiliate.UserID
 		mode  affiliate.Mode
 		req   *req
-		want  string
+		want  string // names of the commissions, in their order
 		total int64
 	}{
 		{"all", jane, "live", &req{}, "dcba", 4},
@@ -228,7 +228,7 @@ func TestGetPartnerSummary(t *testing.T) {
 	jane, john := f.user("Jane"), f.user("John")
 	alpha, beta := f.program(f.workspace("One"), "Alpha", nil), f.program(f.workspace("Two"), "Beta", nil)
 	test := f.program(alpha.Scope.Workspace, "Test", pgtest.Row{"mode": "test"})
-	inAlpha, inBeta, inTest, johns := alpha.join(jane, nil), beta.join(jane, nil), test.join(jane, nil), alpha.join(john, nil)
+	inAlpha, inBeta, inTest, johnInAlpha := alpha.join(jane, nil), beta.join(jane, nil), test.join(jane, nil), alpha.join(john, nil)
 	hour := func(day, n int) time.Time { return time.Date(2026, 2, day, n, 0, 0, 0, time.UTC) }
 	eur := pgtest.Row{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"}
 
@@ -239,7 +239,7 @@ func TestGetPartnerSummary(t *testing.T) {
 	beta.addDelta(inBeta, hour(2, 11), pgtest.Row{"conversions": 1, "revenue_cents": 50, "commission_cents": 5, "currency": "CHF"})
 	alpha.addDelta(inAlpha, hour(2, 23), pgtest.Row{"revenue_cents": -400, "commission_cents": -80, "currency": "EUR"})
 	test.addDelta(inTest, hour(1, 10), pgtest.Row{"clicks": 1000})
-	alpha.addDelta(johns, hour(1, 10), pgtest.Row{"clicks": 500})
+	alpha.addDelta(johnInAlpha, hour(1, 10), pgtest.Row{"clicks": 500})
 
 	type req = affiliatev1.GetPartnerSummaryRequest
 	cases := []struct {
@@ -255,7 +255,7 @@ func TestGetPartnerSummary(t *testing.T) {
 		{"period without clicks", jane, "live", &req{DateFrom: new("2026-02-02T11:59:59Z")}, "0 0 1 - CHF 50 5 EUR -400 -80"},
 		{"an instant selects its whole hour", jane, "live", &req{DateFrom: new("2026-02-02T10:30:00Z"), DateTo: new("2026-02-02T10:30:00Z")}, "4 2 2 0.5"},
 		{"time zone", jane, "live", &req{DateFrom: new("2026-02-03"), Timezone: new("Asia/Tokyo")}, "0 0 0 - EUR -400 -80"},
-		{"nothing", jane, "live", &req{DateFrom: new("2027-01-01")}, "0 0 0 -"},
+		{"period without data", jane, "live", &req{DateFrom: new("2027-01-01")}, "0 0 0 -"},
 		{"the other mode", jane, "test", &req{}, "1000 0 0 0"},
 		{"programme of the other mode", jane, "live", &req{ProgramId: new(test.Program.String())}, "0 0 0 -"},
 		{"another partner", john, "live", &req{}, "500 0 0 0"},

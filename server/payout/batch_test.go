@@ -332,7 +332,7 @@ func TestConfirmPayoutBatch_ChecksAgainWhatIsPayable(t *testing.T) {
 	f.checkConsistency()
 	f.Exec(`update participants set status = 'approved'`)
 	if lines := f.preview().Data; len(lines) != 3 {
-		t.Errorf("PreviewPayouts returned %v, want the 3 canceled payouts", lines)
+		t.Errorf("PreviewPayouts returned %v, want a line for each of the 3 canceled payouts", lines)
 	}
 }
 

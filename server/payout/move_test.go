@@ -157,14 +157,14 @@ func TestRetryPayout_PaysTheCommissionsThatArePayableNow(t *testing.T) {
 func TestRetryPayout_IsRefusedIfNothingIsPayable(t *testing.T) {
 	f := newFixture(t)
 	for name, change := range map[string]func(f *fixture, p pgtest.Participant, id affiliate.CommissionID){
-		"suspended": func(f *fixture, p pgtest.Participant, _ affiliate.CommissionID) {
+		"participant suspended": func(f *fixture, p pgtest.Participant, _ affiliate.CommissionID) {
 			f.Exec(`update participants set status = 'suspended' where id = $1`, p.ID)
 		},
-		"flagged": func(f *fixture, _ pgtest.Participant, id affiliate.CommissionID) { f.flag(id) },
-		"no method": func(f *fixture, p pgtest.Participant, _ affiliate.CommissionID) {
+		"commission flagged": func(f *fixture, _ pgtest.Participant, id affiliate.CommissionID) { f.flag(id) },
+		"no payout method": func(f *fixture, p pgtest.Participant, _ affiliate.CommissionID) {
 			f.Exec(`delete from payout_methods where user_id = $1`, p.Partner)
 		},
-		"too small": func(f *fixture, _ pgtest.Participant, id affiliate.CommissionID) { f.mustRefund(id, 49) },
+		"below the minimum payout": func(f *fixture, _ pgtest.Participant, id affiliate.CommissionID) { f.mustRefund(id, 49) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := f.otherShop(pgtest.Row{"min_payout_cents": 50})
@@ -183,8 +183,8 @@ func TestRetryPayout_IsRefusedIfNothingIsPayable(t *testing.T) {
 func TestMovePayout_FromEveryStatus(t *testing.T) {
 	f := newFixture(t)
 	for from, tc := range map[string]struct {
-		enter func(f *fixture, b *affiliatev1.PayoutBatch, id string) // brings a draft payout to the status
-		legal string                                                  // allowed moves
+		bringToStatus func(f *fixture, b *affiliatev1.PayoutBatch, id string) // changes a draft payout to the status
+		allowedMoves  string
 	}{
 		"draft":      {func(*fixture, *affiliatev1.PayoutBatch, string) {}, "cancel"},
 		"pending":    {func(f *fixture, b *affiliatev1.PayoutBatch, _ string) { f.confirm(b) }, "paid failed cancel"},
@@ -199,9 +199,9 @@ func TestMovePayout_FromEveryStatus(t *testing.T) {
 				f.addCommission(f.partner("Anna"), 100)
 				b := f.mustCreateBatch()
 				id := f.onlyPayout(b).Id
-				tc.enter(f, b, id)
+				tc.bringToStatus(f, b, id)
 				_, err := f.move(id, move)
-				if !slices.Contains(strings.Fields(tc.legal), move) {
+				if !slices.Contains(strings.Fields(tc.allowedMoves), move) {
 					requireStateRefusal(t, err, from)
 				} else if err != nil {
 					t.Error(err)

@@ -105,10 +105,10 @@ func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 }
 
 // Check reports the paths of all invalid rules at once. It reports the same paths for a
-// request that creates a programme and for one that updates a programme.
+// request that creates a programme and for a request that updates a programme.
 func TestCheck_ReportsThePathOfEachInvalidRule(t *testing.T) {
 	service := program.New(nil, nil)
-	ten, cents := proto.Float64(10), proto.Int64(10)
+	percentage, number := proto.Float64(10), proto.Int64(10)
 	for _, tc := range []struct {
 		name  string
 		rules *rulesMessage
@@ -117,20 +117,20 @@ func TestCheck_ReportsThePathOfEachInvalidRule(t *testing.T) {
 		{"valid", fullRequest().CommissionRules, nil},
 		{"too many decimals", &rulesMessage{
 			LaterPercentage: proto.Float64(1.001),
-			Tiers:           []*tier{{MinConversions: cents, Percentage: proto.Float64(1.005)}},
+			Tiers:           []*tier{{MinConversions: number, Percentage: proto.Float64(1.005)}},
 			Products:        []*productRate{{ProductId: "a", Percentage: proto.Float64(0.001)}},
 			Events:          []*eventRate{{EventType: purchase}, {EventType: signup, Percentage: proto.Float64(99.999)}},
 		}, []string{"commission_rules.later_percentage", "commission_rules.tiers[0].percentage", "commission_rules.products[0].percentage", "commission_rules.events[1].percentage"}},
-		{"a tier without a threshold, a tier with two", &rulesMessage{Tiers: []*tier{{Percentage: proto.Float64(1)}, {MinConversions: cents, MinRevenueCents: cents}}}, []string{"commission_rules.tiers[0].min_conversions", "commission_rules.tiers[1].min_revenue_cents", "commission_rules.tiers[1].percentage"}},
-		{"tiers of two kinds", &rulesMessage{Tiers: []*tier{{MinConversions: cents, Percentage: proto.Float64(1)}, {MinRevenueCents: cents, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[1].min_revenue_cents"}},
-		{"threshold twice", &rulesMessage{Tiers: []*tier{{MinConversions: cents, Percentage: proto.Float64(1)}, {MinConversions: proto.Int64(1), Percentage: proto.Float64(1)}, {MinConversions: cents, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[2].min_conversions"}},
-		{"a product without a rate, a product with two", &rulesMessage{Products: []*productRate{{ProductId: "a"}, {ProductId: "b", Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.products[0].percentage", "commission_rules.products[1].flat_amount_cents"}},
-		{"product twice", &rulesMessage{Products: []*productRate{{ProductId: "a", Percentage: ten}, {ProductId: "a", FlatAmountCents: cents}}}, []string{"commission_rules.products[1].product_id"}},
-		{"event with two rates", &rulesMessage{Events: []*eventRate{{EventType: purchase, Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.events[0].flat_amount_cents"}},
-		{"event twice", &rulesMessage{Events: []*eventRate{{EventType: signup}, {EventType: signup, FlatAmountCents: cents}}}, []string{"commission_rules.events[1].event_type"}},
+		{"a tier without a threshold, a tier with two", &rulesMessage{Tiers: []*tier{{Percentage: proto.Float64(1)}, {MinConversions: number, MinRevenueCents: number}}}, []string{"commission_rules.tiers[0].min_conversions", "commission_rules.tiers[1].min_revenue_cents", "commission_rules.tiers[1].percentage"}},
+		{"tiers of two kinds", &rulesMessage{Tiers: []*tier{{MinConversions: number, Percentage: proto.Float64(1)}, {MinRevenueCents: number, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[1].min_revenue_cents"}},
+		{"threshold twice", &rulesMessage{Tiers: []*tier{{MinConversions: number, Percentage: proto.Float64(1)}, {MinConversions: proto.Int64(1), Percentage: proto.Float64(1)}, {MinConversions: number, Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers[2].min_conversions"}},
+		{"a product without a rate, a product with two", &rulesMessage{Products: []*productRate{{ProductId: "a"}, {ProductId: "b", Percentage: percentage, FlatAmountCents: number}}}, []string{"commission_rules.products[0].percentage", "commission_rules.products[1].flat_amount_cents"}},
+		{"product twice", &rulesMessage{Products: []*productRate{{ProductId: "a", Percentage: percentage}, {ProductId: "a", FlatAmountCents: number}}}, []string{"commission_rules.products[1].product_id"}},
+		{"event with two rates", &rulesMessage{Events: []*eventRate{{EventType: purchase, Percentage: percentage, FlatAmountCents: number}}}, []string{"commission_rules.events[0].flat_amount_cents"}},
+		{"event twice", &rulesMessage{Events: []*eventRate{{EventType: signup}, {EventType: signup, FlatAmountCents: number}}}, []string{"commission_rules.events[1].event_type"}},
 		{"limits of disabled recurring payments", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1), MaxPayments: proto.Int32(1)}}, []string{"commission_rules.recurring.max_months", "commission_rules.recurring.max_payments"}},
 		{"several violations", &rulesMessage{
-			Percentage: ten, FlatAmountCents: cents, Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1)},
+			Percentage: percentage, FlatAmountCents: number, Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1)},
 			Tiers: []*tier{{Percentage: proto.Float64(1.005)}}, Products: []*productRate{{ProductId: "a"}}, Events: []*eventRate{{EventType: signup}, {EventType: signup}},
 		}, []string{
 			"commission_rules.flat_amount_cents", "commission_rules.recurring.max_months", "commission_rules.tiers[0].percentage",

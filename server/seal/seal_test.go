@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server/seal"
 )
 
-// entry returns an entry of the setting that New parses: the id and the 32 bytes of a key.
-// All bytes have the value fill.
+// entry returns an entry of the setting that New parses: the id and the 32 bytes of a
+// key. All bytes have the value fill.
 func entry(kid string, fill byte) string {
 	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
 }

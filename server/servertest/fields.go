@@ -17,8 +17,8 @@ func WantMessage(t testing.TB, call string, got, want proto.Message) {
 }
 
 // WantFields compares the fields that are set in want with the same fields of got and
-// reports each difference. Fields that are not set in want can have any value in got. name
-// describes got in the messages.
+// reports each difference. Fields that are not set in want can have any value in got.
+// The parameter name describes got in the messages.
 func WantFields(t testing.TB, name string, got, want proto.Message) {
 	t.Helper()
 	wantFields(t, name, got.ProtoReflect(), want.ProtoReflect())

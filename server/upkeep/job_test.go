@@ -33,8 +33,8 @@ func TestRun_CreatesClickPartitionsAWeekAhead(t *testing.T) {
 	if log.Len() != 0 {
 		t.Errorf("Run logged %s, want nothing", &log)
 	}
-	clicked := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
-	f.NewClick(f.Join("Jane"), func(c *affiliate.Click) { c.ClickedAt, c.ReceivedAt = clicked, clicked })
+	clickTime := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	f.NewClick(f.Join("Jane"), func(c *affiliate.Click) { c.ClickedAt, c.ReceivedAt = clickTime, clickTime })
 	if err := worker.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +64,8 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	now := time.Now().UTC()
 	f := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
 	young, old := now.Add(-90*24*time.Hour+time.Minute), now.Add(-90*24*time.Hour-time.Minute)
-	// withVisitor returns a value for each click that has visitor data: "true" if the click
-	// is younger than 90 days, and "false" otherwise.
+	// withVisitor returns a value for each click that has visitor data: "true" if the
+	// click is younger than 90 days, and "false" otherwise.
 	withVisitor := func() []string {
 		return f.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second))
 	}

@@ -129,9 +129,9 @@ func TestSend_TriesUpToFourAddresses(t *testing.T) {
 	}
 }
 
-// The first of two addresses drops all packets. The client waits for the first address only
-// half of the time for dialling, so there is time for the second address. The test sets a
-// short time for dialling.
+// The first of two addresses drops all packets. The client waits for the first address
+// only half of the time for dialling, so there is time for the second address. The test
+// sets a short time for dialling.
 func TestSend_TriesTheNextAddressAfterATimeout(t *testing.T) {
 	dropping := netip.MustParseAddr("127.0.0.2")
 	r := respondWithText(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

@@ -91,7 +91,8 @@ func TestSender_LockedEndpointDoesNotDelayOthers(t *testing.T) {
 	locked.awaitDelivered(32)
 }
 
-// blockingQueue can block one read until the next claim. Its search finds no endpoints.
+// blockingQueue is a queue that can block one read until the next claim. Unclaimed, the
+// search for endpoints without a sender, finds none.
 type blockingQueue struct {
 	webhook.Queue
 	block   atomic.Bool
@@ -100,9 +101,9 @@ type blockingQueue struct {
 }
 
 func (q *blockingQueue) Due(ctx context.Context, sender affiliate.SenderID, reads []domain.ReadRequest, now time.Time) ([]domain.Target, []domain.DueDelivery, error) {
-	hold := q.block.CompareAndSwap(true, false)
+	mustBlock := q.block.CompareAndSwap(true, false)
 	targets, due, err := q.Queue.Due(ctx, sender, reads, now)
-	if hold {
+	if mustBlock {
 		q.blocked <- struct{}{}
 		select {
 		case <-q.release:
@@ -229,8 +230,8 @@ func TestSender_HangingEndpointsLeaveSlotsToAHealthyOne(t *testing.T) {
 				other.publish(events)
 			}
 			f.setHealth(affiliate.EndpointHealth{ConsecutiveFailures: tc.failures}, subscribersOf(hanging)...)
-			// A slot is the permission for one attempt in flight. There are only as many slots
-			// as the hanging endpoints would use with ten attempts each.
+			// A slot is the permission for one attempt in flight. There are only as many
+			// slots as the hanging endpoints would use with ten attempts each.
 			sender := f.startSenderWith(f.queue, workspaces*endpoints*domain.InFlight)
 			sender.wake(subscribersOf(hanging)...)
 			for _, h := range hanging {

@@ -48,8 +48,8 @@ func newSenderFixture(t *testing.T) *senderFixture {
 	return &senderFixture{shop, clock, store, stores.WebhookQueue(store), newKeys(t, "a", 0), x509.NewCertPool()}
 }
 
-// inNewWorkspace returns a fixture whose shop is in a new workspace. All other fields
-// are those of f.
+// inNewWorkspace returns a fixture whose shop is in a new workspace. The fixture
+// shares all other fields with f.
 func (f *senderFixture) inNewWorkspace() *senderFixture {
 	f.Helper()
 	other := *f

@@ -204,8 +204,8 @@ func TestRevokeInvite_IsRefusedIfTheRoleWasLostWhileWaiting(t *testing.T) {
 	}
 }
 
-// keyCalls returns calls of a user that create, roll and revoke an API key. id is the id of
-// the key that the calls roll and revoke.
+// keyCalls returns calls of a user that create, roll and revoke an API key. id is the id
+// of the key that the calls roll and revoke.
 func (f *fixture) keyCalls(id string, caller affiliate.UserID) map[string]func() error {
 	ctx := f.asOwnerRole(caller)
 	return map[string]func() error{
