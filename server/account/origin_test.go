@@ -105,7 +105,7 @@ func TestPartnerSessions_StoreOrigins(t *testing.T) {
 		t.Errorf("origins after rejected calls and a merchant's call: %q, want %q", got, want)
 	}
 	if n := f.Count(`select count(*) from user_origins where position('203.0.113.9' in ip_prefix) + position('Browser' in encode(ua_hash, 'escape')) > 0`); n != 0 {
-		t.Error("an address or a user agent is stored in clear text")
+		t.Error("an IP address or a user agent is stored in clear text")
 	}
 }
 

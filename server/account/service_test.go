@@ -103,7 +103,7 @@ func TestLogin_DelaysAddressAfterTenFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := f.Count(`select count(*) from login_failures`); n == 0 {
-		t.Error("a login deleted the failures of another address")
+		t.Error("a login deleted the failed logins of another email address")
 	}
 }
 

@@ -60,8 +60,8 @@ func byCommission(history []porcupine.Operation) [][]porcupine.Operation {
 	return slices.Collect(maps.Values(parts))
 }
 
-// commissionModel returns the model of one commission that makes one transition at a
-// time. The result of each transition comes from package commissiontest. A history is
+// commissionModel returns the model of the commissions in created. In the model, each
+// commission makes one transition at a time. The result of each transition comes from package commissiontest. A history is
 // linearizable if its calls can be ordered so that the model gives the same results.
 func commissionModel(created map[affiliate.CommissionID]affiliate.Commission) porcupine.Model {
 	return porcupine.Model{
@@ -276,7 +276,8 @@ func TestReview_IsLinearizable(t *testing.T) {
 	}
 }
 
-// The model must reject histories that are not linearizable.
+// The model must reject histories that are not linearizable and accept the others. In a
+// call, the empty move is a read.
 func TestModel_RejectsImpossibleHistories(t *testing.T) {
 	id := affiliate.CommissionID{UUID: [16]byte{15: 1}}
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -517,13 +517,13 @@ func TestIngester_ContinuesAfterARestartOfRedis(t *testing.T) {
 	server := redistest.Start(t)
 	s, store := newStream(t, server.URL), newMemoryStore()
 	ingester, _ := s.ingester("one", store)
-	var noticed atomic.Bool
-	ingester.log = slog.New(warningFlag{slog.DiscardHandler, &noticed})
+	var warningLogged atomic.Bool
+	ingester.log = slog.New(warningFlag{slog.DiscardHandler, &warningLogged})
 	defer run(ingester)()
 	s.append(click())
 	pgtest.Eventually(t, "the first click is stored", func() bool { n, _ := store.count(); return n == 1 })
 	server.Kill9()
-	pgtest.Eventually(t, "the ingester notices the outage", noticed.Load)
+	pgtest.Eventually(t, "the ingester notices the outage", warningLogged.Load)
 	server.Restart()
 	pgtest.Eventually(t, "an append succeeds", func() bool {
 		raw, _ := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{click()}})
@@ -575,7 +575,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		p := decodeEntry(clickstream.Entry{ID: "1-1", Batch: raw})
 		if len(p.records)+len(p.dead) == 0 && len(raw) == 0 {
-			t.Fatal("an empty entry gives neither a record nor a dead record")
+			t.Fatal("an empty entry gives neither a record nor a dead letter")
 		}
 	})
 }

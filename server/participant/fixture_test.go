@@ -219,7 +219,7 @@ func (f *fixture) rowText(id string) string {
 // actual numbers of rows.
 func (f *fixture) checkCounts() {
 	f.Helper()
-	const different = `
+	const countDifferences = `
 		select count(*) from (
 			select program_id, 'participants.' || status as what, count(*) as n from participants group by 1, 2
 			union all
@@ -228,5 +228,5 @@ func (f *fixture) checkCounts() {
 			select program_id, what, sum(n) as n from list_counts group by 1, 2 having sum(n) <> 0
 		) stored using (program_id, what)
 		where actual.n is distinct from stored.n`
-	f.WantCount(0, "lists whose stored length is wrong", different)
+	f.WantCount(0, "lists whose stored length is wrong", countDifferences)
 }

@@ -35,7 +35,7 @@ func TestOpen_NeedsTheKeyAndTheAdditionalData(t *testing.T) {
 			t.Errorf("the sealed value %q contains the plain text", sealed)
 		}
 		if again := keys.Seal([]byte(plain), []byte("owner")); bytes.Equal(sealed, again) {
-			t.Error("two sealed values of one text are equal, so the nonce is not random")
+			t.Error("two sealed values of the same text are equal, so the nonce is not random")
 		}
 		for _, other := range []string{"", "Owner", "owner "} {
 			if _, err := keys.Open(sealed, []byte(other)); err == nil {

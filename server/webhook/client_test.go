@@ -107,9 +107,9 @@ func TestSend_OutcomeOfEachStatus(t *testing.T) {
 		{500, "120", domain.Outcome{ErrorCode: "http_500"}},
 		{999, "", domain.Outcome{ErrorCode: "http_999"}},
 	}
-	var current atomic.Int64
+	var currentTest atomic.Int64
 	url := serveHTTPS(t, func(w http.ResponseWriter, _ *http.Request) {
-		test := tests[current.Load()]
+		test := tests[currentTest.Load()]
 		if test.retryAfter != "" {
 			w.Header().Set("Retry-After", test.retryAfter)
 		}
@@ -118,7 +118,7 @@ func TestSend_OutcomeOfEachStatus(t *testing.T) {
 	client := newClient(t, allowLoopback)
 	for i, test := range tests {
 		t.Run(fmt.Sprintf("%d %s", test.status, test.retryAfter), func(t *testing.T) {
-			current.Store(int64(i))
+			currentTest.Store(int64(i))
 			req := newRequest(url)
 			req.At = now
 			test.want.StatusCode = test.status

@@ -238,7 +238,7 @@ func TestRetryDelivery(t *testing.T) {
 		{"delivered", affiliate.DeliveryDelivered, false, false, 1, "delivered tier 1 extra 1 epoch 1 due 12:30 completed 11:00"},
 		{"dead-lettered", affiliate.DeliveryDeadLettered, false, false, 3, "dead_lettered tier 1 extra 3 epoch 1 due 12:30 completed 11:00"},
 		{"more than 100 retries", affiliate.DeliveryDelivered, false, false, 101, "delivered tier 1 extra 100 epoch 1 due 12:30 completed 11:00"},
-		{"canceled, before the job", affiliate.DeliveryFailed, true, false, 2, "canceled tier 1 extra 2 epoch 2 due 12:30 completed 12:00"},
+		{"canceled, the cancel job has not run", affiliate.DeliveryFailed, true, false, 2, "canceled tier 1 extra 2 epoch 2 due 12:30 completed 12:00"},
 		{"canceled", affiliate.DeliveryPending, true, true, 1, "canceled tier 0 extra 1 epoch 2 due 12:30 completed 12:00"},
 		{"delivered before the endpoint was disabled", affiliate.DeliveryDelivered, true, true, 1, "delivered tier 1 extra 1 epoch 2 due 12:30 completed 11:00"},
 	} {

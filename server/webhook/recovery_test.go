@@ -151,9 +151,9 @@ func TestRecoverDeliveries_RestartsTheSelectedDeliveries(t *testing.T) {
 		{"dead-lettered", statuses{dead}, false, false, statuses{dead}},
 		{"failed", statuses{failed}, false, false, statuses{failed}},
 		{"delivered", statuses{delivered}, false, false, statuses{delivered}},
-		{"canceled, before the job", statuses{canceled}, true, false, statuses{pending, failed, canceled}},
-		{"canceled", statuses{canceled}, true, true, statuses{pending, failed, canceled}},
-		{"failed, and canceled before the job", statuses{failed}, true, false, nil},
+		{"canceled, the cancel job has not run", statuses{canceled}, true, false, statuses{pending, failed, canceled}},
+		{"canceled, the cancel job has run", statuses{canceled}, true, true, statuses{pending, failed, canceled}},
+		{"failed and then canceled, the cancel job has not run", statuses{failed}, true, false, nil},
 		{"dead-lettered before the endpoint was disabled", statuses{dead}, true, false, statuses{dead}},
 		{"all", statuses{failed, delivered, dead, canceled}, true, false, allStatuses},
 	} {

@@ -74,7 +74,7 @@ func TestSender_RepeatsFailedAttemptsBySchedule(t *testing.T) {
 		t.Errorf("the second attempt is %v after the first one, want 5 s ± 20 %%", delay)
 	}
 	f.clock.Advance(7 * time.Second)
-	pgtest.Eventually(t, "a second attempt failed", func() bool {
+	pgtest.Eventually(t, "the second attempt has failed", func() bool {
 		d := r.onlyDelivery()
 		return d.Status == affiliate.DeliveryFailed && d.AttemptCount == 2
 	})
@@ -178,7 +178,7 @@ func TestSender_CircuitBreakerPausesAFailingEndpoint(t *testing.T) {
 	sender := f.startSender()
 	f.publish(100)
 	sender.wake(r)
-	pgtest.Eventually(t, "the breaker opens", func() bool { return r.endpoint().Health.ConsecutiveFailures >= domain.BreakerFailures })
+	pgtest.Eventually(t, "the circuit breaker is open", func() bool { return r.endpoint().Health.ConsecutiveFailures >= domain.BreakerFailures })
 	pgtest.Eventually(t, "all outcomes are stored", func() bool { return r.endpoint().Health.ConsecutiveFailures == r.countRequests() })
 	requests := r.countRequests()
 	if requests > 2*domain.InFlight {

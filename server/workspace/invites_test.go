@@ -40,7 +40,7 @@ func TestMemberInvites_CreateListAndRevoke(t *testing.T) {
 		t.Error("the token is in the table")
 	}
 	if n := f.Count(`select count(*) from audit_log where after::text like '%ada@%'`); n != 0 {
-		t.Error("the audit log contains the address")
+		t.Error("the audit log contains the email address")
 	}
 	f.clock.Advance(time.Millisecond)
 	if _, err := f.invite(f.asOwner(), "bob@example.com", affiliatev1.Role_ROLE_VIEWER); err != nil {

@@ -117,18 +117,18 @@ func TestApiKey_LastUseIsStoredOncePerMinute(t *testing.T) {
 	version := func() int {
 		return f.Count(`select xmin::text::int from api_keys where id = $1`, created.Id)
 	}
-	unused := version()
+	initial := version()
 	f.keyWorks(created.GetSecretKey())
 	first := version()
 	f.clock.Set(f.Now().Truncate(time.Minute).Add(time.Minute - time.Millisecond))
 	f.keyWorks(created.GetSecretKey())
-	if second := version(); first == unused || second != first {
-		t.Errorf("the row has the versions %d before, %d after one use and %d after two uses in a minute, want a change by the first use only", unused, first, second)
+	if second := version(); first == initial || second != first {
+		t.Errorf("the row has the versions %d before, %d after one use and %d after two uses in a minute, want a change by the first use only", initial, first, second)
 	}
 	f.clock.Advance(2 * time.Minute)
 	f.keyWorks(created.GetSecretKey())
 	if version() == first {
-		t.Error("the use after a minute is not stored")
+		t.Error("a use of the key more than a minute after the first use is not stored")
 	}
 }
 
