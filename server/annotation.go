@@ -108,10 +108,10 @@ func plainNumbers(message string) string {
 	})
 }
 
-// enumNames returns the API's names of the enum values that a field accepts. If the error
-// message reason contains a list of accepted or forbidden values, enumNames applies the
-// list. Otherwise the field accepts all values except the unspecified value, which no
-// field accepts.
+// enumNames returns the API's names of the enum values that a field accepts. reason is
+// the error message. If it contains a list of accepted or forbidden values, enumNames
+// applies the list. Otherwise the field accepts all values except the unspecified value,
+// which no field accepts.
 func enumNames(enum protoreflect.EnumDescriptor, reason string) []string {
 	var listed []string
 	list := listReason.FindStringSubmatch(reason)

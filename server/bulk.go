@@ -61,11 +61,11 @@ type BulkOutcome struct {
 	Code, Message *string
 }
 
-// ForEachID calls move once for each id in texts, in the order of texts. It skips ids
-// that it has already processed, and texts that are not UUIDs. Validation rejects
-// requests with such texts, so they do not occur.
+// ForEachID calls the function move once for each id in texts, in the order of texts. It
+// skips ids that it has already processed, and texts that are not UUIDs. Validation
+// rejects requests with such texts, so they do not occur.
 //
-// move returns the status of the item after the call. If move returns an
+// The function move returns the status of the item after the call. If it returns an
 // *affiliate.Error, the item has failed, and ForEachID reads the item's status from the
 // error's metadata, if the metadata contains the status. Any other error ends the
 // request. Changes of earlier items are then kept, and the client can safely send the

@@ -62,8 +62,8 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 	if len(refusal.Violations) > 0 {
 		bad, spellable := &errdetails.BadRequest{}, &affiliatev1.SpellableViolations{}
 		for _, v := range refusal.Violations {
-			spelled := v.WithFieldNames(protoName)
-			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: spelled.Field, Description: spelled.Sentence()})
+			protoViolation := v.WithFieldNames(protoName)
+			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: protoViolation.Field, Description: protoViolation.Sentence()})
 			spellable.Violations = append(spellable.Violations, &affiliatev1.AdmitViolation{Field: v.Field, Message: v.Message})
 		}
 		details = append(details, bad, protoadapt.MessageV1Of(spellable))
@@ -86,11 +86,12 @@ func unavailable() *affiliate.Error {
 	return refusal
 }
 
-// dependencyLost reports whether err means that the database is not available or that the
-// connection to the database failed. It returns false if only the query failed, for
-// example because it violated a constraint.
-// This package does not import a database driver, so dependencyLost recognises the
-// driver's errors by their methods and not by their types.
+// dependencyLost reports whether err means that the connection to the database failed, or
+// that the database cannot run the query now, for example because of a lock. The same
+// query can then succeed later. dependencyLost returns false if the query itself is the
+// reason, for example because it violated a constraint. This package does not import a
+// database driver, so dependencyLost recognises the driver's errors by their methods and
+// not by their types.
 func dependencyLost(err error) bool {
 	var (
 		network net.Error

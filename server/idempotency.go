@@ -36,7 +36,7 @@ func IdempotencyKeyFrom(ctx context.Context) (key string, ok, present bool) {
 // Equal requests have equal fingerprints, so a later request with the same
 // Idempotency-Key can be compared with the first request. key is a secret. If the hash
 // used no secret, a person who can read stored fingerprints could find a buyer's data by
-// hashing guesses.
+// hashing guesses. key can be nil for requests that contain no such data.
 func Fingerprint(key []byte, req proto.Message) []byte {
 	bytes, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {

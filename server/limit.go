@@ -38,9 +38,10 @@ type Limiter interface {
 }
 
 // limit counts one request in its zone. It returns RATE_LIMIT_EXCEEDED if the limit is
-// reached. A request with a valid credential counts against the limit of its user or API
-// key. Every other request counts against the limit of the client's address. This also
-// limits how fast a client can guess credentials.
+// reached. If the method requires a credential and the request has a valid credential,
+// the request counts against the limit of its user or API key. Every other request counts
+// against the limit of the client's address. This also limits how fast a client can guess
+// credentials.
 func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) error {
 	zone := policy.Zone
 	if zone == ZoneNone {

@@ -94,9 +94,9 @@ func secretOrMerchant(refusal affiliate.Reason) Policy {
 
 func unauthenticated(zone Zone) Policy { return Policy{Accept: NoCredential, Zone: zone} }
 
-// policies has the policy of every method that the core serves, except GateService/Admit.
-// The request of an Admit call names another method, and the policy of that method
-// applies.
+// policies has the policy of every method that the core serves, except GateService/Admit,
+// gRPC reflection and the streaming health check. The request of an Admit call names
+// another method, and the policy of that method applies.
 var policies = map[string]Policy{
 	affiliatev1.HealthService_CheckLiveness_FullMethodName:  unauthenticated(ZoneNone),
 	affiliatev1.HealthService_CheckReadiness_FullMethodName: unauthenticated(ZoneNone),

@@ -64,10 +64,10 @@ func check(service any, msg proto.Message) affiliate.Violations {
 }
 
 // checkValues rejects three kinds of values. gRPC clients can send these values, but the
-// gateway rejects them in JSON. They are texts with the NUL character, which Postgres
-// cannot store, numbers that are not values of their enum, and timestamps outside the
-// years 1 to 9999. Timestamps are the only messages of Google's well-known types that
-// checkValues checks.
+// gateway rejects them in JSON. The first kind are texts with the NUL character, because
+// Postgres cannot store it. The second kind are numbers that their enum does not define.
+// The third kind are timestamps outside the years 1 to 9999. Timestamps are the only
+// messages of Google's well-known types that checkValues checks.
 func checkValues(m protoreflect.Message, prefix string, out *affiliate.Violations) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		path := prefix + string(field.Name())

@@ -12,9 +12,9 @@ import (
 const (
 	// DNSError means that the host name could not be resolved.
 	DNSError = "dns_error"
-	// ConnectionRefused means that no connection was established, or that the
-	// connection ended before the response.
-	ConnectionRefused = "connection_refused"
+	// ConnectionFailed means that no connection was established, or that the connection
+	// was closed or reset before the response.
+	ConnectionFailed = "connection_refused"
 	// Timeout means that no connection was established, or no response received, within
 	// the time limit.
 	Timeout = "timeout"

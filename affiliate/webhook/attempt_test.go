@@ -33,7 +33,7 @@ func TestResponseOutcome_ByStatusCode(t *testing.T) {
 
 func TestFailureOutcome_HasErrorCode(t *testing.T) {
 	for code, constant := range map[string]string{
-		"dns_error": DNSError, "connection_refused": ConnectionRefused, "timeout": Timeout, "tls_error": TLSError, "protocol_error": ProtocolError, "blocked_address": BlockedAddress,
+		"dns_error": DNSError, "connection_refused": ConnectionFailed, "timeout": Timeout, "tls_error": TLSError, "protocol_error": ProtocolError, "blocked_address": BlockedAddress,
 	} {
 		if o := FailureOutcome(constant); o != (Outcome{ErrorCode: code}) || o.Succeeded() || o.Gone() {
 			t.Errorf("FailureOutcome(%q) = %+v, want only the error code %s", constant, o, code)
@@ -295,6 +295,6 @@ func failures() *rapid.Generator[Outcome] {
 			).Draw(t, "code")
 			return ResponseOutcome(code, time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "after")))
 		}
-		return FailureOutcome(rapid.SampledFrom([]string{DNSError, ConnectionRefused, Timeout, TLSError, ProtocolError, BlockedAddress}).Draw(t, "error code"))
+		return FailureOutcome(rapid.SampledFrom([]string{DNSError, ConnectionFailed, Timeout, TLSError, ProtocolError, BlockedAddress}).Draw(t, "error code"))
 	})
 }

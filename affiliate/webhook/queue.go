@@ -23,8 +23,8 @@ type Target struct {
 	NextDue *time.Time
 }
 
-// ReadRequest is a request for due deliveries of one endpoint.
-type ReadRequest struct {
+// DueQuery asks for due deliveries of one endpoint.
+type DueQuery struct {
 	Key affiliate.EndpointKey
 	// From is the earliest due time to read. The sender already knows all deliveries
 	// that were due before From.

@@ -26,7 +26,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	email, at := strings.ToLower(req.GetEmail()), s.currentTime()
 	attempt := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: s.subject(kind, email), At: at}
 	// throttle stores the attempt as failed. If the login succeeds, the transaction below
-	// deletes all failed attempts for this address.
+	// deletes all failed attempts for this e-mail address.
 	if err := s.throttle(ctx, attempt); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	return s.sessionResponse(account, workspace, session.ID, token)
 }
 
-// throttle limits how fast clients can guess the password of an account. Addresses
+// throttle limits how fast clients can guess the password of an account. E-mail addresses
 // without an account are limited in the same way. throttle stores the attempt before it
 // counts the other attempts, so that attempts in parallel requests are counted too.
 // Errors: RATE_LIMIT_EXCEEDED if the client must wait.

@@ -3,8 +3,8 @@
 // At any time a session has one valid refresh token. A client exchanges this token for a
 // new one. If a client sends a token that was already exchanged, the session is revoked,
 // because the token may have been stolen. An access token contains the id of its session.
-// The core reads the session in every request, so an access token stops working when its
-// session ends.
+// The server reads the session from the database in every request, so an access token
+// stops working when its session ends.
 //
 // The package guarantees that a client cannot distinguish a login with an unknown address
 // from a login with a wrong password, either by the response or by its duration. An

@@ -12,10 +12,10 @@
 // would be made, and stores nothing.
 //
 // The package guarantees that a stored decision is returned unchanged, even if the
-// programme or its rules have changed later. A simulation uses the same code and the same
-// data as a report. Reads and simulations change no data and take no locks. Responses
-// contain only data of the caller's workspace and mode, and no data that identifies a
-// visitor or a buyer.
+// programme or its rules have changed later. A simulation makes its decision with the
+// same code as a report, from the data that is stored at the time of the simulation.
+// Reads and simulations change no data and take no locks. Responses contain only data of
+// the caller's workspace and mode, and no data that identifies a visitor or a buyer.
 //
 // The package does not guarantee that a report results in the decision that an earlier
 // simulation returned. The data may have changed in the meantime. A report also waits for

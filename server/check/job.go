@@ -80,8 +80,9 @@ func PeriodicJob() *river.PeriodicJob {
 // Timeout returns the longest time that one run may take.
 func (w *Worker) Timeout(*river.Job[affiliate.CheckAccounts]) time.Duration { return timeout }
 
-// Work runs the checks and logs violations. Violations do not make the job fail, because
-// a retry would find the same violations.
+// Work runs the checks and logs violations, which are the differences that the checks
+// have found. Violations do not make the job fail, because a retry would find the same
+// violations.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
 	results, err := w.store.CheckAccounts(ctx, w.now)
 	if err != nil {

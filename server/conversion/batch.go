@@ -20,9 +20,9 @@ const (
 	// maxParallelItems is the maximum number of items of a batch that are recorded in
 	// parallel. The store records up to this number of conversions in one transaction.
 	maxParallelItems = 64
-	// maxClickWait is the longest time that the items of a batch wait for clicks that are
-	// not stored yet. It starts when the batch arrives and is the same time for all
-	// items. A single report waits for the same time.
+	// maxClickWait limits the time that a batch waits for clicks that are not stored yet.
+	// An item whose processing starts within maxClickWait after the arrival of the batch
+	// waits for its click like a single report (waitSteps). Later items do not wait.
 	maxClickWait = 300 * time.Millisecond
 )
 
@@ -30,10 +30,11 @@ const (
 // each item. An item that is malformed fails and does not affect the other items.
 //
 // Items with the same external id or the same customer are recorded in the order of the
-// request. The first item with an external id is therefore recorded, and later items with
-// the same external id are duplicates. The payments of a customer are numbered in the
-// order of the request. All other items are recorded in any order. An internal error ends
-// the request. Conversions that were recorded before the error stay recorded.
+// request. If several items have the same external id, the first of them that does not
+// fail is therefore recorded, and the items after it are duplicates. The payments of a
+// customer are numbered in the order of the request. All other items are recorded in any
+// order. An internal error ends the request. Conversions that were recorded before the
+// error stay recorded.
 //
 // If the request has an Idempotency-Key, each item has its own key, which is derived from
 // the key of the request. A client can therefore send the same batch again. Items that
@@ -124,7 +125,7 @@ func (b *batch) run(ctx context.Context) error {
 // chain with c, all three are in one chain.
 func (b *batch) chains() [][]int {
 	// This is a union-find data structure. root[i] is i or an earlier item of the same
-	// chain. first follows root to the first item of the chain.
+	// chain. The function first follows root to the first item of the chain.
 	root := make([]int, len(b.items))
 	var first func(i int) int
 	first = func(i int) int {
@@ -175,8 +176,8 @@ func (b *batch) report(ctx context.Context, i int) error {
 	}
 	var key *affiliate.IdempotencyKey
 	if b.key != nil {
-		own := b.key.Item(i)
-		key = &own
+		itemKey := b.key.Item(i)
+		key = &itemKey
 	}
 	response, replayed, err := b.service.report(ctx, item, key, b.find)
 	var refusal *affiliate.Error
@@ -231,8 +232,8 @@ func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
 	}
 	details := make([]*affiliatev1.FieldFault, len(wrong))
 	for j, v := range wrong {
-		spelled := v.WithFieldNames(inBody)
-		details[j] = &affiliatev1.FieldFault{Field: spelled.Field, Message: spelled.Sentence()}
+		fault := v.WithFieldNames(inBody)
+		details[j] = &affiliatev1.FieldFault{Field: fault.Field, Message: fault.Sentence()}
 	}
 	return details
 }

@@ -16,8 +16,9 @@ func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
 
 // conversionOf converts a valid request to the conversion that the store records. It
 // hashes the data that identifies the buyer, so that later steps do not have the data in
-// clear text. There is one exception: the network prefix of the buyer's IP address. The
-// fraud rules need it, and it is not stored.
+// clear text. Two parts of the data stay in clear text for the fraud rules: the domain of
+// the buyer's e-mail address, and the network prefix of the buyer's IP address. The
+// network prefix is not stored.
 func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time) affiliate.Conversion {
 	c := affiliate.Conversion{
 		ID:                    affiliate.NewID[affiliate.Conversion](now),
@@ -76,7 +77,7 @@ func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConve
 	c.Buyer = s.hasher.buyer(c)
 	c.Buyer.AgentHashes = agents
 	if addr, err := netip.ParseAddr(r.GetCustomerIp()); err == nil {
-		c.CustomerIPHash = s.hasher.address(scope.Workspace, addr, now)
+		c.CustomerIPHash = s.hasher.ipAddress(scope.Workspace, addr, now)
 		c.Buyer.IPPrefix = httpedge.AddressPrefix(addr.Unmap())
 	}
 	return c

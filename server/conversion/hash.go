@@ -43,9 +43,9 @@ func (h hasher) email(workspace affiliate.WorkspaceID, address string) (hash []b
 	return h.sum(workspace, "customer_email", local+"@"+domain), domain, true
 }
 
-// address returns the hash of an IP address. The hash also depends on the current month,
-// so that a buyer cannot be tracked for more than a month.
-func (h hasher) address(workspace affiliate.WorkspaceID, addr netip.Addr, now time.Time) []byte {
+// ipAddress returns the hash of an IP address. The hash also depends on the current
+// month, so that a buyer cannot be tracked for more than a month.
+func (h hasher) ipAddress(workspace affiliate.WorkspaceID, addr netip.Addr, now time.Time) []byte {
 	return h.sum(workspace, "customer_ip "+now.UTC().Format("2006-01"), addr.Unmap().String())
 }
 

@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// sweepInterval is the time between two sweeps. If a conversion and its click, or a
-	// conversion and its refund, are stored at the same time, neither transaction sees
-	// the row of the other transaction. The next sweep then processes the click or the
-	// refund.
+	// sweepInterval is the time between two sweeps. A sweep is a run of a job that
+	// searches all waiting conversions, or all parked refunds, for work that is still to
+	// be done. If a conversion and its click, or a conversion and its refund, are stored
+	// at the same time, neither transaction sees the row of the other transaction. The
+	// next sweep then processes the click or the refund.
 	sweepInterval = 5 * time.Second
 	// sweepBatch is the number of rows that a sweep reads at a time. A sweep ends after
 	// sweepBatches batches. The next sweep continues after the last row.
@@ -50,16 +51,17 @@ func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.Attri
 }
 
 // AttributeAwaited makes new decisions about all conversions that wait for a click, if
-// the click has arrived. Several calls can run at the same time, and each conversion is
-// attributed once. If the attribution of one conversion fails, the other conversions are
-// still attributed.
+// the click has arrived. Several calls can run at the same time. Each conversion is still
+// attributed only once. If the attribution of one conversion fails, the other conversions
+// are still attributed.
 func (s *Service) AttributeAwaited(ctx context.Context, click affiliate.AwaitedClick) error {
 	for {
 		waiting, err := s.store.WaitingConversions(ctx, click.Workspace, click.Click, awaitedBatch)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
-		// The click is read for each batch, because its programme may have changed.
+		// The click is read again for each batch of conversions, because the click's
+		// programme may have changed.
 		found, err := s.store.FindClick(ctx, click.Workspace, click.Click)
 		if err != nil || found == nil {
 			return err
@@ -81,8 +83,9 @@ func (s *Service) AttributeAwaited(ctx context.Context, click affiliate.AwaitedC
 var errSuperseded = errors.New("another decision is in force")
 
 // attributeLate makes a new decision about a conversion whose click has arrived, and ends
-// the conversion's wait. If the conversion is already attributed, or if the click belongs
-// to the other mode, it makes no decision and only ends the wait.
+// the conversion's wait. If the conversion is already attributed, or if the click and the
+// conversion have different modes (test and live), it makes no decision and only ends the
+// wait.
 func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversion, found *affiliate.FoundClick) error {
 	if c.Attributed || found.Mode != c.Scope.Mode {
 		return s.store.StopAwaiting(ctx, c.Conversion)
@@ -139,9 +142,9 @@ func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) erro
 
 // SweepAwaited runs one sweep, which starts after the click in cursor. It returns the
 // cursor for the next sweep. The cursor is zero if the sweep has reached the last click,
-// and the next sweep then starts with the first click. If the attribution to a click
-// fails, SweepAwaited continues with the other clicks. A later sweep tries the failed
-// click again.
+// and the next sweep then starts with the first click. If the conversions of one click
+// cannot be attributed, SweepAwaited continues with the other clicks. A later sweep tries
+// the failed click again.
 func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AwaitedClick) (affiliate.AwaitedClick, error) {
 	var failed error
 	for range sweepBatches {
@@ -159,9 +162,9 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AwaitedClic
 	return cursor, errors.Join(failed, s.dropExpired(ctx, s.store.DropExpiredAwaited))
 }
 
-// dropExpired deletes expired rows. drop deletes one batch of these rows. dropExpired
-// calls drop until a batch has fewer than sweepBatch rows, but at most sweepBatches
-// times.
+// dropExpired deletes expired rows. The function drop deletes one batch of these rows and
+// returns their number. dropExpired calls drop until a batch has fewer than sweepBatch
+// rows, but at most sweepBatches times.
 func (s *Service) dropExpired(ctx context.Context, drop func(ctx context.Context, now time.Time, limit int) (int64, error)) error {
 	for range sweepBatches {
 		if dropped, err := drop(ctx, s.now(), sweepBatch); err != nil || dropped < sweepBatch {

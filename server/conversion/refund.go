@@ -83,11 +83,12 @@ func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds
 	return err
 }
 
-// SweepRefunds runs one sweep, which starts after the sale in cursor. It returns the
-// cursor for the next sweep. The cursor is zero if the sweep has reached the last sale,
-// and the next sweep then starts with the first sale. If the refunds of a sale cannot be
-// applied, SweepRefunds continues with the other sales. A later sweep tries the failed
-// sale again.
+// SweepRefunds runs one sweep over the sales that have parked refunds. A sale is
+// identified by its external id, because its conversion may not be recorded yet. The
+// sweep starts after the sale in cursor. It returns the cursor for the next sweep. The
+// cursor is zero if the sweep has reached the last sale, and the next sweep then starts
+// with the first sale. If the refunds of a sale cannot be applied, SweepRefunds continues
+// with the other sales. A later sweep tries the failed sale again.
 func (s *Service) SweepRefunds(ctx context.Context, cursor affiliate.ParkedSale) (affiliate.ParkedSale, error) {
 	var failed error
 	for range sweepBatches {

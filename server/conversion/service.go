@@ -24,25 +24,31 @@
 //   - A conversion and all its effects are stored in one transaction. Reports that
 //     arrive at the same time may share a transaction. The failure of one report does
 //     not affect the others.
-//   - If a collector acknowledged a click before the report arrived, the click is found.
-//     If a click arrives up to a day after the report, the conversion is attributed to
-//     the click exactly once.
+//   - If a click is in Postgres or in the click stream when the report arrives, the click
+//     is found, unless Redis cannot be read. A click can arrive later, for example if a
+//     collector has stored it in its journal during an outage of Redis. If the click
+//     arrives up to a day after the report, the conversion is attributed to the click
+//     exactly once, unless it is already attributed.
 //   - Conversions with the same customer or the same promo code are decided one after the
 //     other. A promo code is therefore not redeemed more often than allowed, and the
 //     first attributed conversion of a customer binds the customer to a participant. A
-//     customer's payments are numbered from 1 without gaps until a member of the merchant
-//     reattributes one of them.
+//     customer's payments in a programme are numbered from 1 without gaps. If a member of
+//     the merchant reattributes a payment to a participant of another programme, the
+//     other payments keep their numbers. There can then be a gap in the old programme and
+//     a number that occurs twice in the new programme.
 //   - Refunds of a sale are applied one after the other, and their sum does not exceed
 //     the amount of the sale. The commission is reduced according to this sum. A refund
-//     whose conversion is not recorded yet is parked. It is applied together with the
-//     conversion, or by a sweep if both are stored at the same time.
+//     whose conversion is not recorded yet is parked: it is stored, and applied in the
+//     transaction that records the conversion. If two transactions store the refund and
+//     the conversion at the same time, neither sees the other. A job (sweepRefunds) then
+//     applies the refund within seconds.
 //
 // If the response to a report is lost, the client does not know whether the conversion
 // was recorded. It can send the report again and then receives status 201 or 409. If both
 // requests have the same Idempotency-Key, the client receives the first response again,
-// for one day. A decision uses the state of the programme and the participant at the time
-// when they were read. For a conversion with a click, they are read directly before the
-// transaction.
+// for one day. For a conversion with a click, the click's programme and participant are
+// read directly before the transaction. The decision does not see a change of the
+// programme or the participant that is committed after this read.
 package conversion
 
 import (

@@ -14,7 +14,7 @@ type Store interface {
 	FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error)
 	// FindEarner returns the data about a participant and its programme that a decision
 	// needs. It is called for clicks that are not stored yet. For stored clicks, the
-	// result of FindClick contains these data. The result is nil if the participant does
+	// result of FindClick contains this data. The result is nil if the participant does
 	// not exist.
 	FindEarner(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*affiliate.Earner, error)
 	// RecordConversion locks the customer and the promo code of a report, adds them to
@@ -43,8 +43,8 @@ type Store interface {
 	// Conversion reads one conversion. Errors: NOT_FOUND.
 	Conversion(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.ConversionDetail, error)
 	// RefundConversion records a refund. It applies the refund if the conversion is
-	// recorded. Otherwise it parks the refund until the conversion is reported. Errors:
-	// REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
+	// recorded. Otherwise it parks the refund: it stores the refund until the conversion
+	// is reported. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
 	RefundConversion(ctx context.Context, refund affiliate.Refund) (affiliate.RefundOutcome, error)
 	// ApplyParkedRefunds applies the parked refunds of a sale if the conversion with the
 	// sale's external id is recorded.
@@ -96,9 +96,9 @@ type Tx interface {
 
 // Tail finds a click in the tail of the click stream. The tail is the newest part of the
 // stream. It contains clicks that collectors have acknowledged but that are not in
-// Postgres yet. ok is false if the tail does not contain the click. If a collector
-// accepted the click while it could not read the edge directory, the click has no scope
-// and no participant.
+// Postgres yet. ok is false if the tail does not contain the click. If the collector that
+// accepted the click could not read the edge directory (the copy of keys and links in
+// Redis), the click has no scope and no participant.
 type Tail interface {
 	Find(ctx context.Context, id affiliate.ClickID) (click affiliate.Click, ok bool, err error)
 }

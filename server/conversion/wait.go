@@ -23,8 +23,7 @@ var waitSteps = []time.Duration{
 	10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond, 150 * time.Millisecond,
 }
 
-// lookup finds clicks that collectors have acknowledged, in Postgres and in the click
-// stream.
+// lookup finds clicks in Postgres and in the click stream.
 type lookup struct {
 	store Store
 	tail  Tail

@@ -1,10 +1,10 @@
 // Package csv writes tables in CSV format (RFC 4180) for spreadsheets, row by row. Its
 // memory use does not depend on the number of rows.
 //
-// The package guarantees that a CSV reader finds the cells that were written. Text cells
-// are quoted. A text that a spreadsheet could treat as a formula gets a leading
-// apostrophe, so that the spreadsheet shows it as text. Numbers are written without
-// quotes.
+// The package guarantees that a CSV reader finds the cells that were written, with one
+// exception: a text that a spreadsheet could treat as a formula gets a leading
+// apostrophe, so that the spreadsheet shows it as text. Text cells are quoted. Numbers
+// are written without quotes.
 //
 // The package does not check that a row has as many cells as the header.
 package csv
@@ -149,9 +149,9 @@ func (w *Writer) Time(t time.Time) {
 }
 
 // twoDigits writes n, which must be less than 100, as two decimal digits to the first two
-// bytes of to.
-func twoDigits(to []byte, n int) {
-	to[0], to[1] = '0'+byte(n/10), '0'+byte(n%10)
+// bytes of dst.
+func twoDigits(dst []byte, n int) {
+	dst[0], dst[1] = '0'+byte(n/10), '0'+byte(n%10)
 }
 
 // OptionalTime adds a time, or an empty cell if t is nil.

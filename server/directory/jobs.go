@@ -79,8 +79,8 @@ func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory)
 }
 
 // syncProgram writes the entries of a programme. It works page by page, because a
-// programme can have any number of referral codes. It writes all links of the programme,
-// because each link has at least one code.
+// programme can have any number of referral codes. With the codes it also writes all
+// links of the programme, because each link has at least one code.
 func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
 	cursor := ""
 	return k.writeCodes(ctx, func() ([]affiliate.ReferralTarget, error) {

@@ -212,8 +212,9 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 	})
 }
 
-// writeCodes writes referral codes and their links, page by page. next returns the next
-// page. writeCodes stops after the first page that has fewer than pageSize codes.
+// writeCodes writes referral codes and their links, page by page. The function next reads
+// the next page. writeCodes stops after the first page that has fewer than pageSize
+// codes.
 func (k *Keeper[R, B]) writeCodes(ctx context.Context, next func() ([]affiliate.ReferralTarget, error)) error {
 	for more := true; more; {
 		err := k.writePage(ctx, func(version int64, batch B) error {
@@ -232,14 +233,14 @@ func (k *Keeper[R, B]) writeCodes(ctx context.Context, next func() ([]affiliate.
 	return nil
 }
 
-// writePage writes one page of entries in a separate batch. read adds the entries to the
-// batch.
+// writePage writes one page of entries in a separate batch. The function read reads the
+// entries from the database and adds them to the batch.
 func (k *Keeper[R, B]) writePage(ctx context.Context, read func(version int64, batch B) error) error {
 	return k.write(ctx, k.sink.Batch(), read)
 }
 
-// write takes a new version, calls read to add entries with this version to the batch,
-// and writes the batch.
+// write takes a new version, calls the function read to add entries with this version to
+// the batch, and writes the batch.
 func (k *Keeper[R, B]) write(ctx context.Context, batch B, read func(version int64, batch B) error) error {
 	version, err := k.source.DirectoryVersion(ctx)
 	if err != nil {

@@ -54,7 +54,7 @@ type Sink[R any, B Batch] interface {
 	MarkComplete(ctx context.Context, rebuild R) (bool, error)
 }
 
-// Batch collects writes. Flush sends them to the edge directory in one round trip.
+// Batch collects writes. Flush sends all collected writes to the edge directory.
 type Batch interface {
 	PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry)
 	PutReferralCode(version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry)

@@ -45,8 +45,8 @@ func Read(path string) ([]affiliate.FXRate, error) {
 	return rates, err
 }
 
-// fileVersion identifies a version of a file. While it is the same, the file has not
-// changed.
+// fileVersion identifies a version of a file. If two checks of the file find the same
+// fileVersion, the file is treated as unchanged.
 type fileVersion struct {
 	modified time.Time
 	size     int64

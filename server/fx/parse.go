@@ -29,8 +29,9 @@ var formerCurrencies = []string{"BGN", "CYP", "EEK", "HRK", "LTL", "LVL", "MTL",
 //
 // A date has the form YYYY-MM-DD. In the second format, the form 2 January 2006 is
 // accepted too. Parse skips cells of the second format that are empty or N/A, and columns
-// of currencies that no longer exist. If another cell is invalid, or if the file has two
-// rates for the same currencies and date, Parse returns an error with the line number.
+// of currencies that no longer exist. If any other cell is invalid, or if the file has
+// two rates for the same currencies and date, Parse returns an error with the line
+// number.
 func Parse(r io.Reader) ([]affiliate.FXRate, error) {
 	p := parser{csv: csv.NewReader(r), seen: map[affiliate.FXRate]int{}}
 	p.csv.FieldsPerRecord = -1

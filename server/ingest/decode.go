@@ -194,7 +194,7 @@ func consentOf(consent edgev1.Consent) affiliate.Consent {
 	return affiliate.ConsentUnknown
 }
 
-// The following functions check values that the collector has determined, not the
+// The following functions check values that come from the collector and not from the
 // browser. An invalid value is therefore the result of a bug in the collector. The click
 // is stored without the value.
 
@@ -229,7 +229,8 @@ func device(kind string) string {
 // systems, ad platforms and bot reasons.
 const maxNameBytes = 40
 
-// name returns text. If text is too long or contains control characters, it returns "".
+// name returns text if it is not too long and contains no control characters. Otherwise
+// it returns "".
 func name(text string) string {
 	if len(text) > maxNameBytes || strings.ContainsFunc(text, unicode.IsControl) {
 		return ""

@@ -1,7 +1,7 @@
-// Package ingest copies clicks from the click stream in Redis into the database. It
-// stores each click exactly once. The click stream is divided into shards. Each process
-// is one consumer of the stream, with one fetcher goroutine for each shard and one or two
-// worker goroutines:
+// Package ingest copies clicks from the click stream in Redis into the database. A click
+// that is processed several times is still stored only once. The click stream is divided
+// into shards. Each process is one consumer of the stream, with one fetcher goroutine for
+// each shard and one or two worker goroutines:
 //
 //	shard 0 ─▶ fetcher ─┐           ┌─▶ worker: decode, look up links, mark unique
 //	shard 1 ─▶ fetcher ─┼─▶ queue ──┤           clicks, store, commit, acknowledge
@@ -21,10 +21,11 @@
 // checked again, the result is the same, and the stored row does not change.
 //
 // The package guarantees that each click that a collector has accepted becomes a row in
-// the table clicks or a dead letter. A dead letter is a record that cannot be stored as a
-// click, with a reason. Dead letters are stored in a table. Malformed records, and
-// records that the database rejects, are also written to a dead-letter stream. Entries
-// are removed from the click stream after their clicks were stored.
+// the table clicks or a dead letter, unless Redis loses the click before it is stored. A
+// dead letter is a record that cannot be stored as a click, with a reason. Dead letters
+// are stored in a table. Malformed records, and records that the database rejects, are
+// also written to a dead-letter stream. Entries are removed from the click stream after
+// their clicks were stored.
 //
 // The package does not store clicks in a particular order. A click is stored some
 // milliseconds after the collector's response, or later if the database cannot be

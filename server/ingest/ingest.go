@@ -148,8 +148,8 @@ func (i *Ingester) Run(ctx context.Context) {
 
 // fetch reads the entries of one shard until ctx ends. It first reads the pending entries
 // of this consumer. Entries are pending if they were delivered but not acknowledged.
-// After that it reads new entries. Every ClaimEvery it also claims entries that have been
-// pending for other consumers for too long.
+// After that it reads new entries. Once in the time ClaimEvery it also claims entries
+// that have been pending for other consumers for too long.
 //
 // After a failed read, fetch checks whether Redis has lost its latest writes. It then
 // reads the pending entries again, because Redis may have delivered entries in a response

@@ -12,7 +12,7 @@ type metrics struct {
 	unreachable, rejections       prometheus.Counter
 	uniqueUnknown                 prometheus.Counter
 	dead                          *prometheus.CounterVec
-	rows, took                    prometheus.Histogram
+	rows, duration                    prometheus.Histogram
 	oldest                        prometheus.Gauge
 }
 
@@ -40,7 +40,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "tributary_ingest_batch_clicks", Help: "Clicks per committed batch.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
 		}),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "tributary_ingest_commit_seconds", Help: "Time to commit a batch.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
@@ -49,12 +49,12 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Help: "Age of the oldest entry that a consumer has read and not yet acknowledged. Use it in alerts instead of the consumer group's lag.",
 		}),
 	}
-	registry.MustRegister(m.dead, m.rows, m.took, m.oldest)
+	registry.MustRegister(m.dead, m.rows, m.duration, m.oldest)
 	return m
 }
 
-func (m *metrics) batch(clicks int, took time.Duration) {
+func (m *metrics) observeBatch(clicks int, took time.Duration) {
 	m.stored.Add(float64(clicks))
 	m.rows.Observe(float64(clicks))
-	m.took.Observe(took.Seconds())
+	m.duration.Observe(took.Seconds())
 }

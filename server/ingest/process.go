@@ -29,7 +29,8 @@ func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 }
 
 // markUnique marks the clicks that are the first click of their visitor within 24 hours.
-// It must run before the clicks are stored, because stored rows do not change.
+// It must run before the clicks are stored, because the field Unique of a stored click
+// does not change.
 func (i *Ingester) markUnique(ctx context.Context, batch []*decodedEntry) {
 	if i.visitors == nil {
 		return
@@ -121,7 +122,7 @@ func (i *Ingester) put(ctx context.Context, clicks []affiliate.Click) error {
 	if err := i.store.StoreClicks(ctx, clicks); err != nil {
 		return err
 	}
-	i.metrics.batch(len(clicks), i.now().Sub(began))
+	i.metrics.observeBatch(len(clicks), i.now().Sub(began))
 	return nil
 }
 
@@ -169,13 +170,13 @@ func (i *Ingester) resolve(ctx context.Context, batch []*decodedEntry) error {
 // sources, lookUp looks up each source separately.
 func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) (map[affiliate.ClickSource]Resolution, error) {
 	found := make(map[affiliate.ClickSource]Resolution, len(sources))
-	query := func(some []affiliate.ClickSource) error {
+	query := func(batch []affiliate.ClickSource) error {
 		return i.retry(ctx, func(ctx context.Context) error {
-			resolutions, err := i.store.ResolveClicks(ctx, some)
+			resolutions, err := i.store.ResolveClicks(ctx, batch)
 			if err != nil {
 				return err
 			}
-			for n, source := range some {
+			for n, source := range batch {
 				found[source] = resolutions[n]
 			}
 			return nil

@@ -110,8 +110,8 @@ func (q *queue) close() {
 }
 
 // weight returns the number of clicks in an entry. The collector has counted the clicks
-// and stored the number in the entry. The size of the entry limits the result, because
-// the stored number could be wrong.
+// and stored the number in the entry. The stored number could be wrong, so the size of
+// the entry limits the result: the id of a click alone has 16 bytes.
 func weight(entry clickstream.Entry) int {
 	return max(1, min(entry.Clicks, len(entry.Batch)/16))
 }

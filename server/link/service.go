@@ -28,8 +28,9 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New returns a Service. linkHost is the base URL of the redirects, without a trailing
-// slash. If it is empty, links have no short URL. now is the clock.
+// New returns a Service. linkHost is the base URL of short URLs, which redirect to the
+// destinations of links. It has no trailing slash. If it is empty, links have no short
+// URL. now is the clock.
 func New(store Store, linkHost string, now func() time.Time) *Service {
 	return &Service{store: store, host: linkHost, now: now}
 }

@@ -87,7 +87,9 @@ func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPat
 
 // overrideOf returns the commission rate that replaces the participant's stored override,
 // or nil if the override must be cleared. An override is always replaced as a whole, even
-// if the mask names only one of its fields.
+// if the mask names only one of its fields. If the mask names a field of the override but
+// the request contains no override, the result is an empty rate, which server.ParseRate
+// rejects.
 func overrideOf(req *affiliatev1.UpdateParticipantRequest) *affiliatev1.CommissionRate {
 	override := req.GetCommissionOverride()
 	partNamed := slices.ContainsFunc(req.GetUpdateMask().GetPaths(), func(path string) bool {

@@ -42,15 +42,15 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 }
 
 // selectionOf returns the programmes and the cutoff in a request. Check has validated
-// both. at is the time of the request.
+// both. now is the time of the request.
 func selectionOf(scope affiliate.Scope, req interface {
 	GetProgramIds() []string
 	GetCutoff() string
-}, at time.Time,
+}, now time.Time,
 ) affiliate.PayoutSelection {
 	cutoff := req.GetCutoff()
 	selection := affiliate.PayoutSelection{Scope: scope}
-	selection.Cutoff, _ = cutoffOf(&cutoff, at)
+	selection.Cutoff, _ = cutoffOf(&cutoff, now)
 	for _, text := range req.GetProgramIds() {
 		if id, ok := affiliate.ParseID[affiliate.Program](text); ok && !slices.Contains(selection.Programs, id) {
 			selection.Programs = append(selection.Programs, id)
@@ -60,20 +60,20 @@ func selectionOf(scope affiliate.Scope, req interface {
 }
 
 // cutoffOf parses a cutoff, which is a date or a time. For a date, the result is the last
-// millisecond of that day. at is the time of the request. If the cutoff is empty or later
-// than at, the result is at.
-func cutoffOf(text *string, at time.Time) (time.Time, affiliate.Violations) {
+// millisecond of that day. now is the time of the request. If the cutoff is empty or
+// later than now, the result is the time of the request.
+func cutoffOf(text *string, now time.Time) (time.Time, affiliate.Violations) {
 	if text == nil || *text == "" {
-		return at, nil
+		return now, nil
 	}
 	period, wrong := affiliate.ParsePeriod("", *text, "")
 	if wrong != nil {
 		var found affiliate.Violations
 		found.Add("cutoff", wrong[0].Message)
-		return at, found
+		return now, found
 	}
-	if last := period.Before.Add(-time.Millisecond); last.Before(at) {
+	if last := period.Before.Add(-time.Millisecond); last.Before(now) {
 		return last, nil
 	}
-	return at, nil
+	return now, nil
 }

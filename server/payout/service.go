@@ -5,7 +5,8 @@
 // The package guarantees that a commission is in at most one open payout, even if
 // requests run in parallel. Several requests with the same Idempotency-Key create one
 // batch. When a payout is confirmed, sent or retried, the service checks again that its
-// commissions are payable. The ledger contains exactly the amounts that were sent.
+// commissions are payable. The ledger entries of payouts contain exactly the amounts that
+// were sent.
 //
 // The package does not transfer money. The merchant exports a batch, transfers the money
 // and reports the result of each payout. A refund does not stop a payout that is already

@@ -28,7 +28,7 @@ func toProto(p affiliate.Program) *affiliatev1.Program {
 		AutoApprovePartners:   p.AutoApprovePartners,
 		IsPublic:              p.IsPublic,
 		CommissionRules:       server.Rules(p.Rules),
-		RulesVersion:          int32(p.RulesVersion), //nolint:gosec // users create the versions one by one
+		RulesVersion:          int32(p.RulesVersion), //nolint:gosec // users create the versions one by one, so the number is small
 		TermsUrl:              p.TermsURL,
 		SignalPrecedence:      server.EnumValue[affiliatev1.SignalPrecedence](p.Precedence),
 		MinPayoutCents:        p.MinPayoutCents,

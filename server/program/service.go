@@ -120,7 +120,7 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 	data := make([]*affiliatev1.ProgramRules, len(versions))
 	for i, v := range versions {
 		data[i] = &affiliatev1.ProgramRules{
-			Version: int32(v.Version), //nolint:gosec // users create the versions one by one
+			Version: int32(v.Version), //nolint:gosec // users create the versions one by one, so the number is small
 			Rules:   server.Rules(v.Rules),
 			At:      server.Timestamp(v.At),
 			By:      v.By.String(),

@@ -1,6 +1,7 @@
 // Package servertest replaces the interceptors of a server in the tests of services. It
 // returns contexts with the principal that authentication would find, and it runs the
-// checks that the interceptors run before a method. Package pgtest creates the data.
+// checks that the interceptors run before a method. Package pgtest creates the test data
+// in the database.
 package servertest
 
 import (

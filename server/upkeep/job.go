@@ -44,13 +44,14 @@ const (
 	// visitorRetention is how long clicks and dead letters of clicks contain data that
 	// identifies a visitor.
 	visitorRetention = 90 * 24 * time.Hour
-	// maxPurgeTime is the time after which a run starts no further part of PurgeClicks.
+	// maxPurgeTime is the time after which a run starts no further batch of PurgeClicks.
 	// maxRollTime is the time after which a run starts no further call of RollClicks. One
-	// part or call takes at most two minutes.
+	// batch or call takes at most two minutes.
 	maxPurgeTime = 2 * time.Minute
 	maxRollTime  = time.Minute
 	// timeout is the longest time that a run may take. It is long enough for maxPurgeTime
-	// and maxRollTime, although the last part and the last call can end later.
+	// and maxRollTime, although the last batch and the last call can end after these
+	// times.
 	timeout = 5*time.Minute + 30*time.Second
 )
 
@@ -58,8 +59,9 @@ const (
 // at most this number of rows and returns the number of processed rows.
 type Store interface {
 	// EnsureClickPartitions creates the missing partitions of clicks. A partition
-	// contains the clicks of one day. first is in the first of these days, and last is in
-	// the last day. It returns the number of created partitions.
+	// contains the clicks of one day. first is a time on the first of these days, and
+	// last is a time on the last of these days. EnsureClickPartitions returns the number
+	// of created partitions.
 	EnsureClickPartitions(ctx context.Context, first, last time.Time) (created int, err error)
 	// StrayClicks counts the clicks in the default partition, which contains the clicks
 	// of days without a partition. It stops counting at a maximum.
@@ -77,23 +79,26 @@ type Store interface {
 	// these deliveries when the endpoint is disabled. CancelRemaining cancels deliveries
 	// that the job has missed.
 	CancelRemaining(ctx context.Context, now time.Time, limit int) (int64, error)
-	// DeleteEndedSessions deletes sessions that ended before a time.
+	// DeleteEndedSessions deletes sessions that ended before the given time.
 	DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DropExpiredIdempotencyKeys deletes idempotency keys with their responses after
 	// their expiry.
 	DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error)
-	// DeleteOldOrigins deletes origins of users that were last seen before a time.
+	// DeleteOldOrigins deletes origins of users that were last seen before the given
+	// time.
 	DeleteOldOrigins(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DropDeadLetters deletes dead letters of clicks that were stored before a time.
+	// DropDeadLetters deletes dead letters of clicks that were stored before the given
+	// time.
 	DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error)
 	// PurgeClicks removes the data that identifies visitors from clicks that arrived
-	// before a time. It works in batches. Before each batch it calls more, and it stops
-	// if more returns false. It returns the number of changed clicks.
+	// before the given time. It works in batches. Before each batch it calls the function
+	// more, and it stops if the function returns false. It returns the number of changed
+	// clicks.
 	PurgeClicks(ctx context.Context, before time.Time, more func() bool) (int64, error)
-	// RollClicks replaces the clicks of one day that ended at least 13 months ago by
-	// their sums. If the day has many clicks, it processes a part of the day. It returns
-	// the number of deleted clicks. found is false if there was no such day, because the
-	// clicks of all days before that time are already replaced.
+	// RollClicks selects one day that ended at least 13 months ago and replaces the
+	// clicks of this day by their sums. If the day has many clicks, it processes a part
+	// of the day. It returns the number of deleted clicks. found is false if the clicks
+	// of all such days are already replaced.
 	RollClicks(ctx context.Context) (clicks int64, found bool, err error)
 }
 
@@ -118,9 +123,10 @@ func PeriodicJob() *river.PeriodicJob {
 // Timeout returns the time limit of one run.
 func (w *Worker) Timeout(*river.Job[affiliate.Upkeep]) time.Duration { return timeout }
 
-// Work calls Run and then applies the retention of clicks and events. The removal of
-// visitors' data runs first, and the later steps run even if an earlier step fails. The
-// later steps can fail if a transaction uses a partition that must be dropped.
+// Work calls Run and then applies the retention of clicks and events in three steps. If
+// Run fails, Work returns its error and runs no step. If a step fails, the other steps
+// still run. The removal of visitors' data is the first step. The later steps can fail if
+// a transaction uses a partition that must be dropped.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.Upkeep]) error {
 	if err := w.Run(ctx); err != nil {
 		return err

@@ -172,7 +172,7 @@ func sendErrorCode(ctx context.Context, err error) string {
 		// the handshake, for example if the receiver requires a client certificate.
 		return webhook.TLSError
 	case op != nil, connectionEnded(err):
-		return webhook.ConnectionRefused
+		return webhook.ConnectionFailed
 	default:
 		return webhook.ProtocolError
 	}

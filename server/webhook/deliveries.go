@@ -54,7 +54,8 @@ func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliv
 	var out *affiliatev1.DeliveryDetail
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		// The endpoint need not be locked. If another transaction disables the endpoint
-		// at the same time, its epoch ends. Attempts of an ended epoch are not made.
+		// at the same time, it increases the endpoint's epoch, and no attempts are made
+		// for deliveries of an earlier epoch.
 		endpoint, err := tx.Endpoint(ctx, scope, id)
 		if err != nil {
 			return err

@@ -145,7 +145,7 @@ func (d *dialer) dial(ctx context.Context, host string, port uint16) (net.Conn, 
 	}
 	rules, err := d.rules()
 	if err != nil {
-		return nil, &dialError{webhook.ConnectionRefused, err}
+		return nil, &dialError{webhook.ConnectionFailed, err}
 	}
 	if !allAllowed(rules, found, port) {
 		return nil, &dialError{webhook.BlockedAddress, errBlocked}
@@ -202,21 +202,21 @@ func (d *dialer) rules() (webhook.Addresses, error) {
 // connect tries to connect to the addresses, one after the other. It divides the
 // remaining time equally among the remaining addresses. An address that does not respond
 // therefore leaves time for the next address.
-func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, to []netip.Addr, port uint16) (net.Conn, error) {
+func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, addrs []netip.Addr, port uint16) (net.Conn, error) {
 	nd := net.Dialer{
 		// Control checks the address again, directly before the connection is made. This
 		// protects against bugs in the first check.
 		Control: func(_, address string, _ syscall.RawConn) error {
-			at, err := netip.ParseAddrPort(address)
-			if err != nil || !rules.MayCall(netip.AddrPortFrom(at.Addr().Unmap(), at.Port())) {
+			target, err := netip.ParseAddrPort(address)
+			if err != nil || !rules.MayCall(netip.AddrPortFrom(target.Addr().Unmap(), target.Port())) {
 				return &dialError{webhook.BlockedAddress, errBlocked}
 			}
 			return nil
 		},
 	}
-	lastErr := &dialError{webhook.ConnectionRefused, errors.New("no address")}
-	for i, a := range to {
-		conn, err := dialWithTimeout(ctx, nd, timeShare(ctx, len(to)-i), netip.AddrPortFrom(a, port))
+	lastErr := &dialError{webhook.ConnectionFailed, errors.New("no address")}
+	for i, a := range addrs {
+		conn, err := dialWithTimeout(ctx, nd, timeShare(ctx, len(addrs)-i), netip.AddrPortFrom(a, port))
 		if err == nil {
 			return conn, nil
 		}
@@ -239,14 +239,14 @@ func timeShare(ctx context.Context, addresses int) time.Duration {
 	return time.Until(deadline) / time.Duration(addresses)
 }
 
-func dialWithTimeout(ctx context.Context, nd net.Dialer, timeout time.Duration, to netip.AddrPort) (net.Conn, error) {
+func dialWithTimeout(ctx context.Context, nd net.Dialer, timeout time.Duration, addr netip.AddrPort) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return nd.DialContext(ctx, "tcp", to.String())
+	return nd.DialContext(ctx, "tcp", addr.String())
 }
 
-func allAllowed(rules webhook.Addresses, to []netip.Addr, port uint16) bool {
-	return !slices.ContainsFunc(to, func(a netip.Addr) bool { return !rules.MayCall(netip.AddrPortFrom(a, port)) })
+func allAllowed(rules webhook.Addresses, addrs []netip.Addr, port uint16) bool {
+	return !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !rules.MayCall(netip.AddrPortFrom(a, port)) })
 }
 
 func splitHostPort(hostPort string) (string, uint16, error) {
@@ -262,7 +262,7 @@ func connectErrorCode(err error) string {
 	if timedOut(err) {
 		return webhook.Timeout
 	}
-	return webhook.ConnectionRefused
+	return webhook.ConnectionFailed
 }
 
 // handshakeErrorCode returns the error code of a failed TLS handshake. The cause is a
@@ -272,7 +272,7 @@ func handshakeErrorCode(err error) string {
 	case timedOut(err):
 		return webhook.Timeout
 	case connectionEnded(err):
-		return webhook.ConnectionRefused
+		return webhook.ConnectionFailed
 	default:
 		return webhook.TLSError
 	}

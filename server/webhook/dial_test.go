@@ -119,7 +119,7 @@ func TestSend_TriesUpToFourAddresses(t *testing.T) {
 		"the first accepts":      {0, domain.Outcome{StatusCode: 200}},
 		"the second accepts":     {1, domain.Outcome{StatusCode: 200}},
 		"the fourth accepts":     {3, domain.Outcome{StatusCode: 200}},
-		"the fifth is not tried": {4, domain.FailureOutcome(domain.ConnectionRefused)},
+		"the fifth is not tried": {4, domain.FailureOutcome(domain.ConnectionFailed)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := respondWithText(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

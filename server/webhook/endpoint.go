@@ -83,9 +83,9 @@ func (m *mailbox) wake() {
 
 // serve sends deliveries until the endpoint is idle, its lease has ended or ctx ends.
 // Before it returns, it waits for the attempts in flight. If ctx has not ended, it also
-// waits until the outcomes of the attempts are stored. attempts is the context in which
-// the attempts run.
-func (e *servedEndpoint) serve(ctx, attempts context.Context) {
+// waits until the outcomes of the attempts are stored. The attempts run in the context
+// attemptCtx.
+func (e *servedEndpoint) serve(ctx, attemptCtx context.Context) {
 	defer close(e.done)
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
@@ -95,7 +95,7 @@ func (e *servedEndpoint) serve(ctx, attempts context.Context) {
 		stopping := ctx.Err() != nil
 		if !stopping {
 			e.requestRead(now)
-			e.startAttempts(attempts, now)
+			e.startAttempts(attemptCtx, now)
 		}
 		if e.canReturn(now, stopping) {
 			e.releaseSlot()
@@ -137,8 +137,8 @@ func (e *servedEndpoint) canReturn(now time.Time, stopping bool) bool {
 
 // idle reports whether the endpoint had no work for the time idleTimeout and has no
 // delivery that becomes due in the next idleTimeout. An endpoint whose circuit breaker is
-// open is not idle: if its lease were released, the endpoint would be claimed again
-// immediately.
+// open is not idle: if its lease were released, the endpoint would be claimed again soon,
+// because its deliveries are still due.
 func (e *servedEndpoint) idle(now time.Time) bool {
 	return e.backlog.Empty() && e.mayAttempt(now) && now.Sub(e.lastActive) >= idleTimeout &&
 		(e.target.NextDue == nil || e.target.NextDue.Sub(now) > idleTimeout)
@@ -159,7 +159,7 @@ func (e *servedEndpoint) requestRead(now time.Time) {
 	}
 	from, limit := e.backlog.BeginRead(now)
 	e.reader.request(readRequest{
-		read:  webhook.ReadRequest{Key: e.key, From: from, Limit: limit},
+		query: webhook.DueQuery{Key: e.key, From: from, Limit: limit},
 		reply: func(p readResult) { e.post(func() { e.applyRead(p) }) },
 	})
 }
@@ -270,9 +270,9 @@ func (e *servedEndpoint) attemptEnded(r webhook.AttemptResult, aborted bool) {
 	e.recorder.add(finishedAttempt{r, e})
 }
 
-// outcomesStored removes deliveries whose outcomes were stored from the backlog. disabled
-// means that the endpoint was disabled because of these outcomes. The recorder calls
-// outcomesStored in its own goroutine.
+// outcomesStored removes deliveries from the backlog after their outcomes were stored.
+// disabled means that the endpoint was disabled because of these outcomes. The recorder
+// calls outcomesStored in its own goroutine.
 func (e *servedEndpoint) outcomesStored(stored []finishedAttempt, disabled bool) {
 	e.post(func() {
 		for _, a := range stored {

@@ -138,9 +138,9 @@ func (s *Service) DeleteWebhook(ctx context.Context, req *affiliatev1.DeleteWebh
 	return &affiliatev1.DeleteWebhookResponse{}, err
 }
 
-// RotateWebhookSecret creates a new signing secret. For one day, events are signed with
-// both the new and the previous secret. If the request has expire_immediately, the
-// previous secret is no longer used.
+// RotateWebhookSecret creates a new signing secret. If the request has
+// expire_immediately, the previous secret is no longer used. Otherwise events are signed
+// with both the new and the previous secret for one day.
 func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.RotateWebhookSecretRequest) (*affiliatev1.CreatedWebhook, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {

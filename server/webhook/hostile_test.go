@@ -177,7 +177,7 @@ func TestSend_NeitherReadsNorDecompressesLargeBody(t *testing.T) {
 
 func TestSend_ResponseThatIsNotHTTP(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"empty":                  {"", domain.ConnectionRefused},
+		"empty":                  {"", domain.ConnectionFailed},
 		"another protocol":       {"SSH-2.0-OpenSSH_9.6\r\n", domain.ProtocolError},
 		"a status of letters":    {"HTTP/1.1 abc OK\r\n\r\n", domain.ProtocolError},
 		"a status of two digits": {"HTTP/1.1 20 OK\r\n\r\n", domain.ProtocolError},
@@ -213,17 +213,17 @@ func TestSend_BrokenConnection(t *testing.T) {
 		handle func(net.Conn)
 		want   string
 	}{
-		"closed before TLS": {func(net.Conn) {}, domain.ConnectionRefused},
-		"reset before TLS":  {reset, domain.ConnectionRefused},
-		"closed within TLS": {func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }, domain.ConnectionRefused},
+		"closed before TLS": {func(net.Conn) {}, domain.ConnectionFailed},
+		"reset before TLS":  {reset, domain.ConnectionFailed},
+		"closed within TLS": {func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }, domain.ConnectionFailed},
 		"reset within TLS": {func(c net.Conn) {
 			_, _ = c.Read(make([]byte, 1))
 			reset(c)
-		}, domain.ConnectionRefused},
+		}, domain.ConnectionFailed},
 		"reset after the request": {func(c net.Conn) {
 			_, _ = tls.Server(c, receiverTLS()).Read(make([]byte, 4096))
 			reset(c)
-		}, domain.ConnectionRefused},
+		}, domain.ConnectionFailed},
 		"reset within the header": {func(c net.Conn) {
 			tlsConn := tls.Server(c, receiverTLS())
 			_, _ = tlsConn.Read(make([]byte, 4096))
@@ -238,7 +238,7 @@ func TestSend_BrokenConnection(t *testing.T) {
 	t.Run("no listener", func(t *testing.T) {
 		r := listen(t, func(net.Conn) {})
 		r.close()
-		checkOutcome(t, sendOnce(t, r), domain.FailureOutcome(domain.ConnectionRefused))
+		checkOutcome(t, sendOnce(t, r), domain.FailureOutcome(domain.ConnectionFailed))
 	})
 }
 

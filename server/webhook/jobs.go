@@ -26,7 +26,8 @@ const (
 	jobTimeout = 5 * time.Minute
 )
 
-// AddWorkers registers the workers of this package's jobs; now is their clock.
+// AddWorkers registers the workers of this package's jobs. The workers use now as their
+// clock.
 func AddWorkers(workers *river.Workers, store Store, now func() time.Time) {
 	river.AddWorker(workers, &cancelWorker{store: store, now: now})
 	river.AddWorker(workers, &recoverWorker{store: store, now: now})
@@ -130,9 +131,9 @@ func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverD
 // currentTime returns the time of the clock in UTC, truncated to milliseconds.
 func currentTime(now func() time.Time) time.Time { return now().UTC().Truncate(time.Millisecond) }
 
-// runBlocks calls block until block processes fewer than jobBlockSize deliveries. If this
-// takes longer than maxTime, runBlocks returns an error that makes River run the job
-// again immediately.
+// runBlocks calls the function block until one call processes fewer than jobBlockSize
+// deliveries. If this takes longer than maxTime, runBlocks returns an error that makes
+// River run the job again immediately.
 func runBlocks(maxTime time.Duration, block func() (int, error)) error {
 	for began := time.Now(); ; {
 		n, err := block()

@@ -10,7 +10,7 @@ import (
 // so that the number of time series stays small.
 type Metrics struct {
 	attempts         *prometheus.CounterVec
-	took, delay      prometheus.Histogram
+	duration, delay  prometheus.Histogram
 	inFlight, served prometheus.Gauge
 }
 
@@ -21,7 +21,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "tributary_webhook_attempts_total",
 			Help: "Attempts to deliver an event, by outcome: delivered, or the error code (http_4xx and http_5xx for responses).",
 		}, []string{"outcome"}),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "tributary_webhook_attempt_seconds", Help: "Duration of an attempt.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
 		}),
@@ -36,7 +36,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "tributary_webhook_endpoints_served", Help: "Endpoints that this process serves.",
 		}),
 	}
-	registry.MustRegister(m.attempts, m.took, m.delay, m.inFlight, m.served)
+	registry.MustRegister(m.attempts, m.duration, m.delay, m.inFlight, m.served)
 	return m
 }
 
@@ -55,7 +55,7 @@ func (m *Metrics) observeAttempt(a webhook.AttemptResult) {
 		outcome = "http_other"
 	}
 	m.attempts.WithLabelValues(outcome).Inc()
-	m.took.Observe(a.Ended.Sub(a.Started).Seconds())
+	m.duration.Observe(a.Ended.Sub(a.Started).Seconds())
 	if a.Delivery.Attempts == 0 {
 		if at, ok := a.Delivery.Event.Time(); ok {
 			m.delay.Observe(max(0, a.Started.Sub(at).Seconds()))

@@ -24,7 +24,7 @@ type Queue interface {
 	// Due reads endpoints and their due deliveries. The delivery that has been due for
 	// the longest time is first. Due leaves out endpoints that are not active or not
 	// leased to the sender.
-	Due(ctx context.Context, sender affiliate.SenderID, reads []webhook.ReadRequest, now time.Time) ([]webhook.Target, []webhook.DueDelivery, error)
+	Due(ctx context.Context, sender affiliate.SenderID, queries []webhook.DueQuery, now time.Time) ([]webhook.Target, []webhook.DueDelivery, error)
 	// InTx runs fn in one transaction, which commits if fn returns nil. The commit is
 	// asynchronous: it does not wait until the data is on disk. If the database crashes
 	// and loses the transaction, the attempts are repeated.

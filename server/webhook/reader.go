@@ -25,7 +25,7 @@ type reader struct {
 // readRequest is an endpoint's request for its due deliveries. The reader calls reply
 // once, in the reader's goroutine.
 type readRequest struct {
-	read  webhook.ReadRequest
+	query webhook.DueQuery
 	reply func(readResult)
 }
 
@@ -56,26 +56,26 @@ func (r *reader) run(ctx context.Context) {
 func (r *reader) read(ctx context.Context, requests []readRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	reads := make([]webhook.ReadRequest, len(requests))
+	queries := make([]webhook.DueQuery, len(requests))
 	for i, request := range requests {
-		reads[i] = request.read
+		queries[i] = request.query
 	}
-	targets, due, err := r.queue.Due(ctx, r.sender, reads, r.now())
+	targets, due, err := r.queue.Due(ctx, r.sender, queries, r.now())
 	if err != nil {
 		return err
 	}
-	pages := make(map[affiliate.EndpointID]*readResult, len(targets))
+	results := make(map[affiliate.EndpointID]*readResult, len(targets))
 	for i := range targets {
-		pages[targets[i].Key.ID] = &readResult{target: &targets[i]}
+		results[targets[i].Key.ID] = &readResult{target: &targets[i]}
 	}
 	for _, d := range due {
-		if p := pages[d.Endpoint]; p != nil {
-			p.due = append(p.due, d)
+		if result := results[d.Endpoint]; result != nil {
+			result.due = append(result.due, d)
 		}
 	}
 	for _, request := range requests {
-		if p := pages[request.read.Key.ID]; p != nil {
-			request.reply(*p)
+		if result := results[request.query.Key.ID]; result != nil {
+			request.reply(*result)
 		} else {
 			request.reply(readResult{})
 		}

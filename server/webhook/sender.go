@@ -91,14 +91,14 @@ func (s *Sender) Wake(endpoints []affiliate.EndpointKey) {
 // for at most stopTimeout. Before it returns, it stores the outcomes of these attempts
 // and releases all leases.
 func (s *Sender) Run(ctx context.Context) {
-	attempts, abort := context.WithCancel(context.WithoutCancel(ctx))
+	attemptCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	var workers sync.WaitGroup
 	workers.Go(func() { s.reader.run(background) })
 	workers.Go(func() { s.recorder.run(background) })
 
-	s.manageLeases(ctx, attempts)
+	s.manageLeases(ctx, attemptCtx)
 
 	abortTimer := time.AfterFunc(stopTimeout, abort)
 	defer abortTimer.Stop()
@@ -123,13 +123,13 @@ func (s *Sender) shutdown(ctx context.Context) {
 
 // manageLeases claims endpoints and renews and releases their leases until ctx ends. It
 // starts a goroutine for each claimed endpoint.
-func (s *Sender) manageLeases(ctx, attempts context.Context) {
+func (s *Sender) manageLeases(ctx, attemptCtx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		granted, err := s.leases.claim(ctx)
 		for key, leaseEnd := range granted {
-			s.serve(ctx, attempts, key, leaseEnd)
+			s.serve(ctx, attemptCtx, key, leaseEnd)
 		}
 		if err == nil {
 			err = s.leases.release(ctx)
@@ -152,14 +152,14 @@ func (s *Sender) manageLeases(ctx, attempts context.Context) {
 
 // serve starts the goroutine of an endpoint. leaseEnd is the end of the endpoint's lease.
 // If the goroutine exists already, serve gives it the new end of the lease.
-func (s *Sender) serve(ctx, attempts context.Context, key affiliate.EndpointKey, leaseEnd time.Time) {
+func (s *Sender) serve(ctx, attemptCtx context.Context, key affiliate.EndpointKey, leaseEnd time.Time) {
 	s.mu.Lock()
 	e := s.serving[key]
 	if e == nil && s.leases.has(key) { // removeEndpoint may have returned the lease
 		e = newServedEndpoint(s.senderDeps, key, leaseEnd)
 		s.serving[key] = e
 		s.running.Go(func() {
-			e.serve(ctx, attempts)
+			e.serve(ctx, attemptCtx)
 			s.removeEndpoint(e)
 		})
 	}

@@ -21,7 +21,7 @@ type slowQueue struct {
 	clock *pgtest.Clock
 }
 
-func (q slowQueue) Due(ctx context.Context, sender affiliate.SenderID, reads []domain.ReadRequest, now time.Time) ([]domain.Target, []domain.DueDelivery, error) {
+func (q slowQueue) Due(ctx context.Context, sender affiliate.SenderID, reads []domain.DueQuery, now time.Time) ([]domain.Target, []domain.DueDelivery, error) {
 	targets, due, err := q.Queue.Due(ctx, sender, reads, now)
 	q.clock.Advance(1200 * time.Millisecond)
 	return targets, due, err
@@ -100,7 +100,7 @@ type blockingQueue struct {
 	release chan struct{} // receives a value at the next claim
 }
 
-func (q *blockingQueue) Due(ctx context.Context, sender affiliate.SenderID, reads []domain.ReadRequest, now time.Time) ([]domain.Target, []domain.DueDelivery, error) {
+func (q *blockingQueue) Due(ctx context.Context, sender affiliate.SenderID, reads []domain.DueQuery, now time.Time) ([]domain.Target, []domain.DueDelivery, error) {
 	mustBlock := q.block.CompareAndSwap(true, false)
 	targets, due, err := q.Queue.Due(ctx, sender, reads, now)
 	if mustBlock {

@@ -13,8 +13,8 @@ import (
 //   - All endpoints whose last attempt timed out share at most half of all slots.
 //   - If at least half of all slots are in use, a workspace gets at most an equal share
 //     of all slots. One share is reserved for a workspace that has no slot yet.
-//   - Waiting requests are granted in their order. An endpoint has at most one waiting
-//     request.
+//   - Waiting requests are granted in their order. Requests that another of these rules
+//     does not allow yet are skipped. An endpoint has at most one waiting request.
 type slots struct {
 	total int
 

@@ -81,9 +81,9 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 		}); err != nil {
 			return err
 		}
-		_, origins := newValues["allowed_origins"]
-		_, policy := newValues["origin_policy"]
-		if !origins && !policy {
+		_, originsChanged := newValues["allowed_origins"]
+		_, policyChanged := newValues["origin_policy"]
+		if !originsChanged && !policyChanged {
 			return nil
 		}
 		// The edge directory contains these two settings in the entry of each public key.

@@ -51,9 +51,9 @@ func OutcomeArgs(changes []webhook.DeliveryChange) (pgx.NamedArgs, error) {
 
 // DueArgs returns the arguments of TargetsSQL and DueDeliveriesSQL.
 func DueArgs(endpoints []affiliate.EndpointKey, sender affiliate.SenderID, now time.Time) pgx.NamedArgs {
-	reads := make([]webhook.ReadRequest, len(endpoints))
+	reads := make([]webhook.DueQuery, len(endpoints))
 	for i, key := range endpoints {
-		reads[i] = webhook.ReadRequest{Key: key, Limit: 64}
+		reads[i] = webhook.DueQuery{Key: key, Limit: 64}
 	}
 	return dueArgs(sender, reads, now)
 }

@@ -126,10 +126,10 @@ func (r targetRow) target() webhook.Target {
 // Due returns the earliest due deliveries of the endpoints in reads, and these endpoints.
 // It leaves out endpoints that are not active or not leased to the sender.
 func (s *Store) Due(
-	ctx context.Context, sender affiliate.SenderID, reads []webhook.ReadRequest, now time.Time,
+	ctx context.Context, sender affiliate.SenderID, queries []webhook.DueQuery, now time.Time,
 ) (found []webhook.Target, due []webhook.DueDelivery, err error) {
 	batch := &pgx.Batch{}
-	args := dueArgs(sender, reads, now)
+	args := dueArgs(sender, queries, now)
 	batch.Queue(targets, args).Query(func(rows pgx.Rows) error {
 		read, err := pgx.CollectRows(rows, pgx.RowToStructByName[targetRow])
 		for _, r := range read {
@@ -147,10 +147,10 @@ func (s *Store) Due(
 	return found, due, nil
 }
 
-func dueArgs(sender affiliate.SenderID, reads []webhook.ReadRequest, now time.Time) pgx.NamedArgs {
-	keys := make([]affiliate.EndpointKey, len(reads))
-	from, limits := make([]time.Time, len(reads)), make([]int, len(reads))
-	for i, r := range reads {
+func dueArgs(sender affiliate.SenderID, queries []webhook.DueQuery, now time.Time) pgx.NamedArgs {
+	keys := make([]affiliate.EndpointKey, len(queries))
+	from, limits := make([]time.Time, len(queries)), make([]int, len(queries))
+	for i, r := range queries {
 		keys[i], from[i], limits[i] = r.Key, r.From, r.Limit
 	}
 	args := senderArgs(sender, keys, now)

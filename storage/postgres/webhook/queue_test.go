@@ -75,9 +75,9 @@ func (q *queue) claim(now time.Time, keys ...affiliate.EndpointKey) []affiliate.
 
 func (q *queue) due(now time.Time, limit int, keys ...affiliate.EndpointKey) ([]domain.Target, []domain.DueDelivery) {
 	q.Helper()
-	reads := make([]domain.ReadRequest, len(keys))
+	reads := make([]domain.DueQuery, len(keys))
 	for i, key := range keys {
-		reads[i] = domain.ReadRequest{Key: key, Limit: limit}
+		reads[i] = domain.DueQuery{Key: key, Limit: limit}
 	}
 	targets, due, err := q.store.Due(q.Context(), q.sender, reads, now)
 	if err != nil {
