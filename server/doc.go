@@ -4,11 +4,11 @@
 // in cmd create the services and the server.
 //
 // Each method has a policy, which states the credentials, the roles and the rate limit of
-// its callers. The package guarantees that no method runs before the call has passed the
-// checks of the policy. A server does not start if one of its methods has no policy. Only
-// gRPC reflection and the streaming health check run without a policy. They are available
-// on the private port only. Calls over the network and calls in the same process run the
-// same chain of interceptors:
+// its callers. The package guarantees that no method with a policy runs before the call
+// has passed the checks of the policy. A server does not start if one of its methods has
+// no policy. Only gRPC reflection and the streaming health check run without a policy.
+// They are available on the private port only. Calls over the network and calls in the
+// same process run the same chain of interceptors:
 //
 //	panic guard → request id → access log → error mapping → recovery → deadline
 //	  → authentication → rate limit → authorisation → validation → handler

@@ -64,9 +64,9 @@ func check(service any, msg proto.Message) affiliate.Violations {
 }
 
 // checkValues rejects three kinds of values. gRPC clients can send these values, but the
-// gateway rejects them in JSON. The first kind are texts with the NUL character, because
-// Postgres cannot store it. The second kind are numbers that their enum does not define.
-// The third kind are timestamps outside the years 1 to 9999. Timestamps are the only
+// gateway rejects them in JSON. The first kind is a text with the NUL character, which
+// Postgres cannot store. The second kind is an enum number that the enum does not define.
+// The third kind is a timestamp outside the years 1 to 9999. Timestamps are the only
 // messages of Google's well-known types that checkValues checks.
 func checkValues(m protoreflect.Message, prefix string, out *affiliate.Violations) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

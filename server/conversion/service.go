@@ -20,15 +20,15 @@
 //
 // The package guarantees:
 //
-//   - Of several reports with the same external id, exactly one is recorded.
+//   - Of several reports with the same external id, at most one is recorded.
 //   - A conversion and all its effects are stored in one transaction. Reports that
 //     arrive at the same time may share a transaction. The failure of one report does
 //     not affect the others.
 //   - If a click is in Postgres or in the click stream when the report arrives, the click
-//     is found, unless Redis cannot be read. A click can arrive later, for example if a
-//     collector has stored it in its journal during an outage of Redis. If the click
-//     arrives up to a day after the report, the conversion is attributed to the click
-//     exactly once, unless it is already attributed.
+//     is found, unless Redis cannot be read. A collector that cannot reach Redis stores
+//     clicks in its journal and sends them later. If the click arrives up to a day after
+//     the report, the conversion is attributed to the click exactly once, unless it is
+//     already attributed.
 //   - Conversions with the same customer or the same promo code are decided one after the
 //     other. A promo code is therefore not redeemed more often than allowed, and the
 //     first attributed conversion of a customer binds the customer to a participant. A
@@ -36,12 +36,12 @@
 //     the merchant reattributes a payment to a participant of another programme, the
 //     other payments keep their numbers. There can then be a gap in the old programme and
 //     a number that occurs twice in the new programme.
-//   - Refunds of a sale are applied one after the other, and their sum does not exceed
-//     the amount of the sale. The commission is reduced according to this sum. A refund
-//     whose conversion is not recorded yet is parked: it is stored, and applied in the
-//     transaction that records the conversion. If two transactions store the refund and
-//     the conversion at the same time, neither sees the other. A job (sweepRefunds) then
-//     applies the refund within seconds.
+//   - Refunds of a conversion are applied one after the other, and their sum does not
+//     exceed the amount of the conversion. The commission is reduced according to this
+//     sum. A refund whose conversion is not recorded yet is parked: it is stored, and
+//     applied in the transaction that records the conversion. If two transactions store
+//     the refund and the conversion at the same time, neither sees the other. A job
+//     (sweepRefunds) then applies the refund within seconds.
 //
 // If the response to a report is lost, the client does not know whether the conversion
 // was recorded. It can send the report again and then receives status 201 or 409. If both

@@ -12,7 +12,7 @@ type metrics struct {
 	unreachable, rejections       prometheus.Counter
 	uniqueUnknown                 prometheus.Counter
 	dead                          *prometheus.CounterVec
-	rows, duration                    prometheus.Histogram
+	rows, duration                prometheus.Histogram
 	oldest                        prometheus.Gauge
 }
 

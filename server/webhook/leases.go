@@ -208,9 +208,9 @@ func (l *leases) releaseKeys(ctx context.Context, keys []affiliate.EndpointKey) 
 	return l.queue.Release(ctx, l.sender, keys)
 }
 
-// search requests claims for endpoints that have due deliveries but no lease. Such
-// endpoints exist if a process with leases has crashed, or if a delivery has become due
-// after the lease was released.
+// search requests claims for endpoints that have due deliveries but no lease. An endpoint
+// is in this state if the process with its lease has crashed, or if a delivery has become
+// due after the lease was released.
 func (l *leases) search(ctx context.Context) error {
 	now := l.now()
 	if now.Sub(l.searched) < searchInterval {
