@@ -145,9 +145,9 @@ func ParticipantNotInProgram() *Error {
 }
 
 // CheckNewCode returns an error if the participant is erased or rejected, and therefore
-// cannot get another link or promo code. A code belongs to its participant forever, so
-// the code of such a participant could never be used. Errors: PARTICIPANT_ERASED,
-// PARTICIPANT_STATE_INVALID.
+// cannot get another link or promo code. Otherwise the code would be taken by a
+// participant who cannot earn with it, and no other participant could use it. Errors:
+// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
 func (p Participant) CheckNewCode() error {
 	switch {
 	case p.ErasedAt != nil:

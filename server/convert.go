@@ -111,7 +111,8 @@ func BasisPoints(percentage float64) (bps int64, ok bool) {
 
 // OptionalBasisPoints converts a percentage to basis points. It returns nil if percentage
 // is nil. If BasisPoints rejects the percentage, OptionalBasisPoints adds a violation.
-// path is the path of the request field that contains the percentage.
+// path is the path of the request field that contains the percentage. Annotations in the
+// proto files limit percentages to 100, so the violation only mentions decimals.
 func OptionalBasisPoints(percentage *float64, path string, found *affiliate.Violations) *int64 {
 	if percentage == nil {
 		return nil

@@ -175,7 +175,7 @@ func parseHost(text string) (host string, literal netip.Addr, wrong []string) {
 	host, ok := affiliate.ParseDomain(name)
 	switch {
 	case endsInNumber(name):
-		wrong = append(wrong, "must have an IPv4 address as four decimal numbers, if it has one")
+		wrong = append(wrong, "must write an IPv4 address as four decimal numbers")
 	case err != nil || !ok:
 		wrong = append(wrong, "must have a host that is a name or an address")
 	}

@@ -404,13 +404,13 @@ type observedStore struct {
 	conversion.Store
 	clickQueries    atomic.Int64
 	afterClickQuery func()       // nil if the test does not use it
-	failInDecision  atomic.Int64 // number of further reports that fail in their transaction
+	failInDecision  atomic.Int64 // number of next reports whose decision returns an error
 	panics          atomic.Bool  // RecordConversion panics
 
 	// See breakAfter.
-	broken    atomic.Bool    // reports fail if remaining is 0
+	broken    atomic.Bool    // reports fail after the remaining reports have succeeded
 	remaining atomic.Int64   // number of reports that still succeed
-	recording sync.WaitGroup // waits until these reports are recorded
+	recording sync.WaitGroup // waits until the remaining reports are recorded
 }
 
 func (s *observedStore) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
@@ -421,8 +421,9 @@ func (s *observedStore) FindClick(ctx context.Context, workspace affiliate.Works
 	return s.Store.FindClick(ctx, workspace, id)
 }
 
-// breakAfter makes the store fail after n more reports. A failing call waits until these
-// n reports are recorded, because its error ends the request for all items of a batch.
+// breakAfter makes the store fail after n more reports. The error of one report ends the
+// request for all items of a batch. A report that fails therefore waits until the n
+// reports are recorded; otherwise its error could interrupt them.
 func (s *observedStore) breakAfter(n int) {
 	s.remaining.Store(int64(n))
 	s.recording.Add(n)

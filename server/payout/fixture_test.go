@@ -387,7 +387,7 @@ func (f *fixture) checkConsistency() {
 			select count(*) from payouts p
 			where p.amount_cents <> p.adjustment_cents + (select coalesce(sum(amount_cents), 0) from payout_commissions c where c.payout_id = p.id)
 				or p.commission_count <> (select count(*) from payout_commissions c where c.payout_id = p.id)`,
-		"approved commissions in a payout that is not open or does not contain them": `
+		"approved commissions whose payout_id refers to a payout that is not open, or that does not list them": `
 			select count(*) from commissions c
 			where c.status = 'approved' and c.payout_id is not null and not exists (
 				select from payouts p join payout_commissions h on h.payout_id = p.id and h.commission_id = c.id

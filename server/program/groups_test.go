@@ -311,14 +311,14 @@ func TestCreateGroup_WaitsForTheArchivingOfTheProgram(t *testing.T) {
 func TestDeleteGroup_InUseIsRefused(t *testing.T) {
 	f := newFixture(t)
 	p := f.createNamed("P")
-	openInvite, expiredInvite, revokedInvite := f.createGroup(p.Id, "Open"), f.createGroup(p.Id, "Expired"), f.createGroup(p.Id, "Ended")
+	withOpenInvite, withExpiredInvite, withRevokedInvite := f.createGroup(p.Id, "Open"), f.createGroup(p.Id, "Expired"), f.createGroup(p.Id, "Revoked")
 	withParticipants := f.createGroup(p.Id, "Participants")
 	for range 2 {
 		f.join(withParticipants, pgtest.Row{"group_id": withParticipants.Id})
 	}
-	f.invite(openInvite, f.Now().Add(time.Millisecond))
-	f.invite(expiredInvite, f.Now().Truncate(time.Millisecond))
-	revoked := f.invite(revokedInvite, f.Now().Add(time.Hour))
+	f.invite(withOpenInvite, f.Now().Add(time.Millisecond))
+	f.invite(withExpiredInvite, f.Now().Truncate(time.Millisecond))
+	revoked := f.invite(withRevokedInvite, f.Now().Add(time.Hour))
 	if err := f.Store.RevokeParticipantInvite(t.Context(), f.scope, revoked.Program, revoked.ID, f.Now(), affiliate.System); err != nil {
 		t.Fatal(err)
 	}
@@ -326,13 +326,13 @@ func TestDeleteGroup_InUseIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		group            *affiliatev1.Group
 		wantParticipants string
-	}{{withParticipants, "2"}, {openInvite, "0"}} {
+	}{{withParticipants, "2"}, {withOpenInvite, "0"}} {
 		metadata := pgtest.RequireRefusal(t, f.deleteGroup(tc.group), affiliate.ReasonGroupInUse)
 		if metadata["participants"] != tc.wantParticipants {
 			t.Errorf("the error for the group %s has the metadata %v, want participants = %s", tc.group.Name, metadata, tc.wantParticipants)
 		}
 	}
-	for _, g := range []*affiliatev1.Group{expiredInvite, revokedInvite} {
+	for _, g := range []*affiliatev1.Group{withExpiredInvite, withRevokedInvite} {
 		if err := f.deleteGroup(g); err != nil {
 			t.Errorf("DeleteGroup of the group %s: %v", g.Name, err)
 		}

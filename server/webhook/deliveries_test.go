@@ -105,7 +105,7 @@ func TestDelivery_OfOtherEndpointOrTooOldIsNotFound(t *testing.T) {
 		}
 	}
 	if got := f.stateOf(e, id); !strings.Contains(got, "extra 0") {
-		t.Errorf("a refused retry changed the delivery: %s, want extra 0", got)
+		t.Errorf("a refused retry changed the delivery to %q, want no additional attempt (extra 0)", got)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestRetryAndRecover_OfDisabledEndpointAreRefused(t *testing.T) {
 	})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookDisabled)
 	if got := f.stateOf(e, id); !strings.Contains(got, "extra 0") {
-		t.Errorf("the refused retry changed the delivery: %s, want extra 0", got)
+		t.Errorf("the refused retry changed the delivery to %q, want no additional attempt (extra 0)", got)
 	}
 	if n := f.CountJobs("recover_deliveries"); n != 0 {
 		t.Errorf("the refused recovery inserted %d jobs, want none", n)

@@ -28,9 +28,9 @@ const reviewChunk = 500
 // selectPendingOf reads a participant's next pending commissions, oldest first. If
 // @flagged is true, it reads those with the review reason @review_reason, otherwise those
 // without it. It uses an index of pending commissions by partner, because most
-// commissions of a participant are not pending. It skips a commission that the same move
-// has already changed, because a member may have changed the commission again since then.
-// The code in the commission's history shows whether the move has changed it.
+// commissions of a participant are not pending. An earlier chunk of the same suspension or
+// reinstatement may already have changed a commission, and a person may have changed it
+// back since then. Such a commission is skipped: its history has a record with @code.
 const selectPendingOf = `
 	select c.created_at, c.id
 	from commissions c

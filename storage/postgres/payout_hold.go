@@ -10,11 +10,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The column payout_id of a commission is the payout that contains the commission.
-// Adding a commission to a payout or releasing it from a payout does not change the
-// commission's version or history; the table payout_commissions records it instead. A
-// transaction locks the commissions in the order of their ids before it changes the
-// column, so that their other columns do not change until the transaction ends.
+// The column payout_id of a commission is the payout that contains the commission. A
+// commission is added to a payout and released from it without a new version or history
+// record. The table payout_commissions keeps the list of each payout; a release does not
+// change the list. Before a transaction changes the column, it locks the commissions, so
+// that nothing else changes them. The order of the locks is that of the ids, so that two
+// transactions cannot block each other.
 // payout_follow.go describes how payouts change with their commissions.
 
 const candidateColumns = `

@@ -185,7 +185,7 @@ func TestRecordConversion_LimitsRoundTrips(t *testing.T) {
 		change  []func(*affiliate.Conversion)
 		batches int
 	}{
-		{nil, 4}, // one each for the click, the facts, the conversion and its effects
+		{nil, 4}, // lock the click, read the inputs of the decision, insert the conversion, insert its effects
 		{[]func(*affiliate.Conversion){byCustomer("ann")}, 5},
 	} {
 		counter.batches = 0

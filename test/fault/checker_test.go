@@ -20,7 +20,8 @@ type clickFixture struct {
 	now     time.Time
 }
 
-// These constants are the indexes of the attempts in newClickFixture.
+// These constants are the indexes of the attempts in newClickFixture. An attempt with a
+// proposal is a request with an id that the client has chosen.
 const (
 	clickWithoutID = iota
 	proposalLost
@@ -59,17 +60,17 @@ func newClickFixture() *clickFixture {
 	f.store(lostID, 4, 0) // stored without a response
 	f.row(2).IsUnique, f.row(5).IsUnique = true, true
 	planted := plantedRecord{ID: newID(now), SubID: "planted-1", Target: 1, At: start, Acknowledged: true}
-	key := planted
-	key.ID, key.DeadLetterReason = newID(now), string(affiliate.ClickKeyUnknown)
-	noise := planted
-	noise.ID, noise.DeadLetterReason, noise.Record = uuid.Nil, string(affiliate.ClickMalformed), []byte{7, 1, 2}
-	f.history.planted = append(f.history.planted, planted, key, noise)
+	unknownKey := planted
+	unknownKey.ID, unknownKey.DeadLetterReason = newID(now), string(affiliate.ClickKeyUnknown)
+	malformed := planted
+	malformed.ID, malformed.DeadLetterReason, malformed.Record = uuid.Nil, string(affiliate.ClickMalformed), []byte{7, 1, 2}
+	f.history.planted = append(f.history.planted, planted, unknownKey, malformed)
 	f.tables.clicks = append(f.tables.clicks, clickRow{ID: planted.ID, SubID: planted.SubID, ParticipantID: f.participant(1), ReceivedAt: now})
 	f.tables.deadLetters = []deadLetterRow{
-		{ID: key.ID, Reason: key.DeadLetterReason},
+		{ID: unknownKey.ID, Reason: unknownKey.DeadLetterReason},
 		// Records without an id may be stored twice.
-		{ID: newID(now), Reason: noise.DeadLetterReason, Record: noise.Record},
-		{ID: newID(now), Reason: noise.DeadLetterReason, Record: noise.Record},
+		{ID: newID(now), Reason: malformed.DeadLetterReason, Record: malformed.Record},
+		{ID: newID(now), Reason: malformed.DeadLetterReason, Record: malformed.Record},
 	}
 	f.tables.counts = map[uuid.UUID]int64{f.participant(0): 3, f.participant(1): 2}
 	return f
@@ -151,8 +152,8 @@ func TestCheckClicks_FindsViolations(t *testing.T) {
 			f.tables.clicks = f.tables.clicks[:len(f.tables.clicks)-1]
 			f.tables.counts[f.participant(1)]--
 		}, []string{"missing"}},
-		"poison that is not stored": {func(f *clickFixture) { f.tables.deadLetters = f.tables.deadLetters[:1] }, []string{"missing"}},
-		"a missing dead letter":     {func(f *clickFixture) { f.tables.deadLetters = f.tables.deadLetters[1:] }, []string{"missing"}},
+		"a malformed record that is not stored": {func(f *clickFixture) { f.tables.deadLetters = f.tables.deadLetters[:1] }, []string{"missing"}},
+		"a missing dead letter":                 {func(f *clickFixture) { f.tables.deadLetters = f.tables.deadLetters[1:] }, []string{"missing"}},
 		"a duplicated row": {func(f *clickFixture) {
 			f.store(f.history.attempts[clickWithoutID].ResponseID, 1, 0)
 			f.tables.counts[f.participant(0)]++
@@ -216,7 +217,8 @@ func TestCheckClicks_FindsViolations(t *testing.T) {
 		}, []string{"stored as bots"}},
 		"a visitor's second unique click": {func(f *clickFixture) { f.row(4).IsUnique = true }, []string{"unique twice"}},
 		"a response with another id": {func(f *clickFixture) {
-			// The first attempt still acknowledges the proposed id.
+			// Here the first attempt gets a response with the id that the client proposed. The
+			// repeated attempt gets a response with another id.
 			f.history.attempts[proposalLost].Outcome, f.history.attempts[proposalLost].ResponseID = acknowledged, f.history.attempts[proposalLost].Proposed
 			f.history.attempts[proposalRepeated].ResponseID = newID(f.now)
 			f.store(f.history.attempts[proposalRepeated].ResponseID, 2, 0)

@@ -42,11 +42,11 @@
 //     this process reads the ids from the responses and queries the table until all rows
 //     exist. The yardstick is the time of one INSERT of a click with its commit, over
 //     one connection, measured while no clicks arrive.
-//   - conversions: POST /api/v1/conversions with new conversions. The yardstick is
-//     pgbench with the same statements that one conversion causes (V3). Rows V1 and V2
-//     call the service in this process, without HTTP, credentials and rate limits. Their
-//     yardsticks are pgbench with all statements (V1), and with only the look-up,
-//     conversion, commission and events (V2).
+//   - conversions: new conversions. V1 and V2 call the service in this process, without
+//     HTTP, credentials and rate limits. V3 sends POST /api/v1/conversions. The yardstick
+//     of V1 and V3 is pgbench with all statements that one conversion causes. The
+//     yardstick of V2 is pgbench with only the look-up and the inserts of the conversion,
+//     the commission and the events.
 //   - gateway: a route that does not use the database. The yardstick is net/http with
 //     encoding/json.
 //   - lists: a page or a search in a workspace that has a hundred times as many
@@ -75,7 +75,7 @@
 // the speed of a shared machine can change by a quarter within minutes. The table also
 // shows the lowest and the highest ratio. A wide range means that the machine was busy
 // with other work; then repeat the run. BENCH_ROUNDS (default 5) is the number of rounds.
-// SCALE (default 1) multiplies the number of rows.
+// SCALE (default 1) multiplies the number of rows that each part creates in the database.
 //
 // # Limits of the method
 //
@@ -84,10 +84,11 @@
 //     CPU time per request is only the server process's time and is valid for other
 //     machines too. The CPU time of Redis has its own rows. The cost of a flush depends
 //     on the disk.
-//   - The collector's rate limit is so high that each key refreshes its share of the
-//     limit once a second. With many keys of little traffic this happens more often.
-//     These requests are included in Redis's CPU time and log. The collector has no
-//     journal and no country file.
+//   - A collector reserves a part of a key's rate limit in Redis before it uses it. The
+//     limit is so high here that it does this once a second for each key. With many keys
+//     that have little traffic it would send more of these requests per click. They are
+//     included in Redis's CPU time and log. The collector has no journal and no country
+//     file.
 //   - The naive collector still uses the collector's batcher, with so many shards that
 //     each batch has one click. This costs two goroutine switches that an XADD in the
 //     handler would not need. With the default of ten Redis connections per processor,
@@ -110,17 +111,18 @@
 //     runs.
 //   - A delivery counts when it arrives. The outcome of the last deliveries is stored
 //     after that (the run prints how much later). The receiver responds at once. Its cost
-//     of TLS is part of both sides of W1. Each endpoint has its own port, so that a
-//     hundred connections stay open: endpoints on one host share ten connections.
+//     of TLS is part of both sides of W1. The sender keeps at most ten connections open
+//     per host and port. The ten endpoints have different ports, so a hundred connections
+//     stay open.
 //   - River uses 100, 300 or 1,000 workers. A test round before the measurement finds the
 //     fastest number. River fetches jobs as often as it can. Neither River's commits nor the
 //     commits of delivery outcomes wait for the disk.
-//   - To keep both backlogs at their size, this process inserts as many deliveries as
-//     arrive, 500 at a time. It then reports a conversion, whose event wakes up the
-//     core's sender. Both sides have this cost, which moves their ratio closer to 1. On a
-//     machine that sends a thousand deliveries before the next deliveries are inserted,
-//     the small backlog is empty for a moment, and the ratio is too good for the large
-//     backlog.
+//   - In the row that compares a backlog of a million with a backlog of a thousand, this
+//     process inserts as many deliveries as arrive, 500 at a time, so that both backlogs
+//     keep their size. It then reports a conversion, whose event wakes up the core's
+//     sender. Both sides have this cost, which moves their ratio closer to 1. If a machine
+//     sends a thousand deliveries before the next ones are inserted, the small backlog is
+//     empty for a moment. Then the large backlog looks faster than it is.
 //   - An event may arrive before the 201 of its conversion. Its time is then negative.
 //     The posts of the yardstick are sent one at a time, while the machine is almost
 //     idle.

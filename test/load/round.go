@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// sample is the result of one side in one round.
+// sample is the result of one round of one side, see side.
 type sample struct {
 	// rate is requests, rows or transactions per second.
 	rate float64
@@ -25,8 +25,9 @@ type sample struct {
 	idle, busy float64
 }
 
-// side measures one round of one side of a row. The sides of a row are the service and
-// its yardsticks.
+// side runs one round of one of the systems that a row of the result compares, and
+// returns its measurements. These systems are the service and its yardsticks: programs
+// that show what is possible on the machine.
 type side func(context.Context) (sample, error)
 
 // takeTurns runs each side once per round. It returns the samples by side and round. The
