@@ -30,7 +30,8 @@ const reviewChunk = 500
 // without it. It uses an index of pending commissions by partner, because most
 // commissions of a participant are not pending. An earlier chunk of the same suspension or
 // reinstatement may already have changed a commission, and a person may have changed it
-// back since then. Such a commission is skipped: its history has a record with @code.
+// back since then. The statement skips a commission whose history has a record of the
+// move, see @code.
 const selectPendingOf = `
 	select c.created_at, c.id
 	from commissions c

@@ -14,7 +14,7 @@ import (
 // commission is added to a payout and released from it without a new version or history
 // record. The table payout_commissions keeps the list of each payout; a release does not
 // change the list. Before a transaction changes the column, it locks the commissions, so
-// that nothing else changes them. The order of the locks is that of the ids, so that two
+// that nothing else changes them. It locks them in the order of their ids, so that two
 // transactions cannot block each other.
 // payout_follow.go describes how payouts change with their commissions.
 
