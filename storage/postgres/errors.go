@@ -11,6 +11,7 @@ import (
 // SQLSTATE codes that the service handles (PostgreSQL documentation, appendix A).
 const (
 	codeUniqueViolation      = "23505"
+	codeCheckViolation       = "23514"
 	codeSerializationFailure = "40001"
 	codeDeadlock             = "40P01"
 )

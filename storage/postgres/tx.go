@@ -15,8 +15,8 @@ import (
 )
 
 // maxTxAttempts is the maximum number of attempts of a transaction. A transaction is
-// repeated after a serialization failure or a deadlock. In these cases it has had no
-// effect.
+// repeated after an error for which isRetryable returns true. In these cases it has had
+// no effect.
 const maxTxAttempts = 4
 
 // Tx is one transaction. In addition to running statements, it can write events, jobs and
@@ -32,8 +32,8 @@ type Tx struct {
 }
 
 // InTx runs fn in a READ COMMITTED transaction. It commits if fn returns nil and rolls
-// back otherwise. After a serialization failure or a deadlock it runs fn again in a new
-// transaction, at most maxTxAttempts times in total. fn must therefore have no effect
+// back otherwise. After an error for which isRetryable returns true it runs fn again in a
+// new transaction, at most maxTxAttempts times in total. fn must therefore have no effect
 // outside the transaction. If the connection is lost during COMMIT, nothing is
 // repeated: the outcome is unknown, and the callbacks of AfterCommit do not run.
 func (db *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
@@ -67,10 +67,22 @@ func (db *DB) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) erro
 }
 
 // isRetryable reports whether err means that Postgres has rolled the transaction back and
-// that a new attempt can succeed.
+// that a new attempt can succeed. Besides serialization failures and deadlocks, this is
+// the case if a row violates the constraint of a partition: the row was inserted into a
+// default partition while another transaction created the partition of its day or week.
+// The error then has no constraint name. The error of a CHECK constraint has one.
 func isRetryable(err error) bool {
 	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && (pgErr.Code == codeSerializationFailure || pgErr.Code == codeDeadlock)
+	if !errors.As(err, &pgErr) {
+		return false
+	}
+	switch pgErr.Code {
+	case codeSerializationFailure, codeDeadlock:
+		return true
+	case codeCheckViolation:
+		return pgErr.ConstraintName == ""
+	}
+	return false
 }
 
 // inSnapshot runs fn in a read-only REPEATABLE READ transaction. All its statements
