@@ -64,9 +64,8 @@ func roundRat(r *big.Rat) (n int64, ok bool) {
 func FXDay(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
 // FindRate returns the rate that converts a sale of the given day from one currency to
-// another. It uses the latest date that has a suitable rate in rates. The date is not
-// after the given day and at most MaxFXAge before that day. If the date has several
-// suitable rates, FindRate prefers the rate of the pair itself, then the inverse of the
+// another. It uses the latest date in rates that has a suitable rate, is not after the
+// given day and is at most MaxFXAge before it. If the date has several suitable rates, FindRate prefers the rate of the pair itself, then the inverse of the
 // opposite pair, then the quotient of two rates with a common base currency. If there
 // are several common base currencies, it uses the alphabetically first.
 //

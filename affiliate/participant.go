@@ -207,8 +207,8 @@ func (p Participant) Details() ParticipantDetails {
 // redactedNote is what the audit log shows instead of a note.
 const redactedNote = "(changed)"
 
-// ChangeTo returns the result of ChangedFields for the details of p and of after. The
-// audit log stores it. ChangeTo replaces the text of the note, because merchants write
+// ChangeTo returns the fields that differ between p and after, with their old and new
+// values, for the audit log. It replaces the text of the note, because merchants write
 // about people in notes.
 func (p Participant) ChangeTo(after Participant) (oldValues, newValues map[string]json.RawMessage, err error) {
 	if oldValues, newValues, err = ChangedFields(p.Details(), after.Details()); err != nil {

@@ -5,9 +5,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// structMessage decodes a google.protobuf.Struct, which is JSON without a schema. The
-// rules of the JSON dialect about repeated keys, nesting, characters and large integers
-// apply here too.
+// structMessage decodes a google.protobuf.Struct, which is JSON without a schema. As in
+// the rest of the body, it refuses repeated keys, deep nesting, invalid characters and
+// integers that are too large.
 func (d *decoder) structMessage(m protoreflect.Message) bool {
 	if d.SkipSpace() != '{' {
 		return d.rejectValue(mustBeObject)

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// statusMetadata is the metadata key with which the core sets another success status for
-// one response.
+// statusMetadata is the metadata key with which the core sets the HTTP status of one
+// successful response, if it is not the usual status of the route.
 const statusMetadata = "x-http-code"
 
 // errHead ends a download before its first piece is written if the request is a HEAD

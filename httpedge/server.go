@@ -129,8 +129,8 @@ func (l sniffingListener) Accept() (net.Conn, error) {
 // server writes with the response 403 HTTPS_REQUIRED.
 type sniffedConn struct {
 	net.Conn
-	// sniffed says that the first byte was checked, isPlain that it is not TLS, and
-	// refused that the response 403 was written.
+	// sniffed is true after the first byte was checked. isPlain is true if this byte does
+	// not begin a TLS connection. refused is true after the response 403 was written.
 	sniffed, isPlain, refused bool
 }
 

@@ -65,7 +65,8 @@ func (c *Client) Check(ctx context.Context, u webhook.URL) error {
 	case allAllowed(rules, found, u.Port):
 		return nil
 	case u.RestrictedPort:
-		// This port is accepted only for allowed networks, so the port is the reason.
+		// The host is not in an allowed network, and only these networks may have such a
+		// port. So the port is the reason.
 		return affiliate.Invalid("url", portMessage)
 	default:
 		return affiliate.Refuse(affiliate.ReasonWebhookURLPrivateIP)

@@ -16,9 +16,9 @@ const (
 	codeDeadlock             = "40P01"
 )
 
-// uniqueRefusals maps the unique indexes that a caller's values can violate to the reason
-// of the refusal. A violation of any other index is an internal error. A statement with
-// ON CONFLICT does not report violations of the index that the clause names.
+// uniqueRefusals contains the unique indexes that the values of a request can violate. It
+// maps each of them to the reason of the refusal. A violation of any other unique index is
+// an internal error.
 var uniqueRefusals = map[string]affiliate.Reason{
 	"users_kind_email_key": affiliate.ReasonEmailTaken,
 	"programs_slug":        affiliate.ReasonSlugTaken,

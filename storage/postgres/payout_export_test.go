@@ -23,7 +23,7 @@ const (
 // PayoutStatuses returns all payout statuses.
 func PayoutStatuses() []affiliate.PayoutStatus { return payoutStatuses }
 
-// CountBatchesSQL counts the batches of a list.
+// CountBatchesSQL is the statement that counts the batches of payouts for their list.
 var CountBatchesSQL = countBatches
 
 // PayChunk is the number of commissions of a payout that one statement marks as paid.

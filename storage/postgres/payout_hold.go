@@ -23,8 +23,8 @@ const candidateColumns = `
 	coalesce(c.approved_at, c.created_at) as approved_at, c.status = 'approved' and ` + payableCondition + ` as payable`
 
 const (
-	// lockUnassigned locks those payable commissions of participants that are in no
-	// payout.
+	// lockUnassigned locks the payable commissions of participants that are not in a
+	// payout yet.
 	lockUnassigned = `
 		select ` + candidateColumns + `
 		from commissions c

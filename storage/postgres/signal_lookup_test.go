@@ -12,8 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// manySignals adds many rows to the tables that the store reads to find the customer and
-// the promo code of a conversion.
+// manySignals adds many rows to the tables from which the store reads the customer and the
+// promo code of a conversion.
 func (s *sales) manySignals() {
 	s.Helper()
 	copyProgram(s.Shop, 2000)

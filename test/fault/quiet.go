@@ -86,8 +86,8 @@ func (s *storm) settleWebhooks(ctx context.Context) error {
 	}
 	defer pool.Close()
 	// The query does not count jobs that ran in a killed core. They have not created
-	// events, and they would run again only after several minutes. Before that, the
-	// checker stops the core.
+	// events, and River runs them again only after several minutes. By then the checker
+	// has stopped the core.
 	const pendingWork = `
 		select (select count(*) from river.river_job
 			where kind = 'attribute_awaited' and (state = 'available' or state = 'running' and attempted_at > now() - interval '5 seconds'

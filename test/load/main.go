@@ -30,9 +30,9 @@
 //     collector with one XADD for each click. A variant of test/load/naive has so many
 //     Redis connections that no click waits for a connection. More rows compare the bytes
 //     per click in Redis's memory and log. The last rows compare a collector without load
-//     with test/load/bare: the size of the binary, the time to its first ready response,
-//     and its memory, both idle and with 1,000 open connections that sent ten clicks
-//     each.
+//     with test/load/bare: the size of the binary, the time until it first responds that
+//     it is ready, and its memory, both idle and with 1,000 open connections that sent ten
+//     clicks each.
 //   - ingestion: the service stores clicks in batches of 5,000. In row I1 the clicks come
 //     from memory. Row I2 begins with clicks in the stream and ends when they are
 //     committed and acknowledged. The yardstick copies the same rows in the same batches
@@ -53,8 +53,8 @@
 //     participants and links as a second workspace. The yardstick is the second
 //     workspace.
 //   - commissions: a page with its total, and statistics, in a workspace that has eleven
-//     times as many commissions as a second workspace, among a hundred workspaces (L1,
-//     L2). The yardstick is the second workspace. More rows measure the CSV export of the
+//     times as many commissions as a second workspace (L1, L2). The database contains a
+//     hundred workspaces. The yardstick is the second workspace. More rows measure the CSV export of the
 //     large workspace, compared with psql's COPY of the same query (E1), and the memory
 //     of the core during the export (E2).
 //   - webhooks: a backlog of pending deliveries for ten endpoints. A core starts and
@@ -96,11 +96,11 @@
 //     "a Redis connection each" avoid this.
 //   - The memory of a click in Redis is measured in whole blocks. A stream entry of more
 //     than 4 KiB has a block of its own, and the allocator rounds its size up.
-//   - At a constant rate the latencies of both sides include the time to wake this
-//     process, a tenth of a millisecond. p99 also includes other activity of the machine.
+//   - At a constant rate the latencies of both sides include about 0.1 ms until the
+//     machine has woken this process. p99 also includes other activity of the machine.
 //   - Memory is the resident set size (RSS), which includes garbage that the Go runtime
-//     has not collected. The collector collects garbage rarely (GOGC=800), bare with Go's
-//     default. A starting process is polled every half millisecond, and its binary is in
+//     has not collected. The collector collects garbage rarely (GOGC=800); test/load/bare
+//     has Go's default (GOGC=100). A starting process is polled every half millisecond, and its binary is in
 //     the page cache.
 //   - The time of a click's row is the time when the query that finds it returns. This is
 //     later than the commit by up to the time of one query, two to four milliseconds (the

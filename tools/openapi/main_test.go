@@ -144,8 +144,9 @@ func TestDocument_CommittedFileIsCurrent(t *testing.T) {
 	}
 }
 
-// withoutProse removes summaries and descriptions. If an allOf exists only because a
-// reference has a description, withoutProse replaces the allOf by the reference.
+// withoutProse removes summaries and descriptions from a part of the document. A reference
+// cannot have a description of its own, so the document wraps such a reference in an
+// allOf. withoutProse replaces the allOf by the reference.
 func withoutProse(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -1,6 +1,6 @@
 // Command go is an example of a webhook receiver. It verifies a delivery, stores its event
-// and responds. WEBHOOK_SECRET is the signing secret of the endpoint. PORT is the port on
-// 127.0.0.1; a proxy in front of it provides TLS.
+// and responds. The variable WEBHOOK_SECRET is the signing secret of the endpoint. The
+// command listens on the port PORT of 127.0.0.1; a proxy in front of it provides TLS.
 package main
 
 import (
