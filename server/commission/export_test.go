@@ -1,9 +1,7 @@
 package commission_test
 
 import (
-	"bytes"
 	"context"
-	stdcsv "encoding/csv"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,46 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genproto/googleapis/api/httpbody"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
 )
 
-// download is the stream that receives an export. It records the header and the chunks.
-type download struct {
-	grpc.ServerStream
-	ctx    context.Context
-	header metadata.MD
-	bodies []*httpbody.HttpBody
-	err    error // returned by Send
-}
-
-func (d *download) Context() context.Context { return d.ctx }
-
-func (d *download) SetHeader(md metadata.MD) error {
-	d.header = metadata.Join(d.header, md)
-	return nil
-}
-
-func (d *download) Send(body *httpbody.HttpBody) error {
-	d.bodies = append(d.bodies, body)
-	return d.err
-}
-
-func (d *download) text() string {
-	var all bytes.Buffer
-	for _, body := range d.bodies {
-		all.Write(body.Data)
-	}
-	return all.String()
-}
-
-func (f *fixture) export(ctx context.Context, req *affiliatev1.ExportCommissionsRequest) *download {
+func (f *fixture) export(ctx context.Context, req *affiliatev1.ExportCommissionsRequest) *servertest.Download {
 	f.Helper()
-	d := &download{ctx: ctx}
+	d := servertest.NewDownload(ctx)
 	if err := f.service.ExportCommissions(req, d); err != nil {
 		f.Fatal(err)
 	}
@@ -62,7 +28,7 @@ const csvHeader = "id,createdAt,status,commissionType,programName,partnerName,am
 
 func TestExport_WithoutCommissionsHasOnlyHeader(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
-	if got := f.export(f.asOwner(), &affiliatev1.ExportCommissionsRequest{}).text(); got != csvHeader {
+	if got := f.export(f.asOwner(), &affiliatev1.ExportCommissionsRequest{}).Text(); got != csvHeader {
 		t.Errorf("the export is %q, want %q", got, csvHeader)
 	}
 }
@@ -88,14 +54,14 @@ func TestExport_Cells(t *testing.T) {
 		fmt.Sprintf(`"%s","2026-03-01T12:00:00.000Z","pending","flat","Alpha","'=HYPERLINK(""x"")",200,"EUR",1000,"EUR","'-1",,false,,,,,,`, empty.ID) + "\r\n"
 	for _, role := range []affiliate.Role{affiliate.RoleOwner, affiliate.RoleViewer} {
 		got := f.export(f.as(role), &affiliatev1.ExportCommissionsRequest{})
-		if got.text() != want {
-			t.Errorf("the export for a member with the role %s is\n%q, want\n%q", role, got.text(), want)
+		if got.Text() != want {
+			t.Errorf("the export for a member with the role %s is\n%q, want\n%q", role, got.Text(), want)
 		}
 		wantName := `attachment; filename="commissions-test-2026-03-01.csv"`
-		if name := got.header.Get("content-disposition"); !slices.Equal(name, []string{wantName}) {
+		if name := got.Header.Get("content-disposition"); !slices.Equal(name, []string{wantName}) {
 			t.Errorf("the export has content-disposition %q, want %q", name, wantName)
 		}
-		if contentType := got.bodies[0].ContentType; contentType != "text/csv; charset=utf-8" {
+		if contentType := got.Chunks[0].ContentType; contentType != "text/csv; charset=utf-8" {
 			t.Errorf("the export has content type %q, want text/csv; charset=utf-8", contentType)
 		}
 	}
@@ -123,12 +89,8 @@ func TestExport_HasRowsOfListInOrder(t *testing.T) {
 		},
 	} {
 		tc.list.PageSize = new(int32(100))
-		rows, err := stdcsv.NewReader(strings.NewReader(f.export(f.asOwner(), tc.export).text())).ReadAll()
-		if err != nil {
-			t.Fatal(err)
-		}
 		var ids []string
-		for _, row := range rows[1:] {
+		for _, row := range f.export(f.asOwner(), tc.export).Rows(t)[1:] {
 			ids = append(ids, row[0])
 		}
 		want := idsOf(f.list(tc.list).GetData())
@@ -145,7 +107,7 @@ func TestExport_ViewerCannotSearchByEmailAddress(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	f.NewCommission(f.joinWithEmail("Anna", "secret@example.com"))
 	for role, want := range map[affiliate.Role]int{affiliate.RoleOwner: 2, affiliate.RoleViewer: 1} {
-		text := f.export(f.as(role), &affiliatev1.ExportCommissionsRequest{Search: new("secret@")}).text()
+		text := f.export(f.as(role), &affiliatev1.ExportCommissionsRequest{Search: new("secret@")}).Text()
 		if n := strings.Count(text, "\r\n"); n != want {
 			t.Errorf("the export for a member with the role %s has %d lines, want %d", role, n, want)
 		}
@@ -159,14 +121,16 @@ func TestExport_EndsWithClient(t *testing.T) {
 	// A workspace may run two exports at a time. If the first two exports did not end,
 	// the third export would fail.
 	for range 3 {
-		err := f.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{}, &download{ctx: f.asOwner(), err: sendErr})
+		download := servertest.NewDownload(f.asOwner())
+		download.SendError = sendErr
+		err := f.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{}, download)
 		if !errors.Is(err, sendErr) {
 			t.Errorf("an export to a closed connection returned %v, want %v", err, sendErr)
 		}
 	}
 	ctx, cancel := context.WithCancel(f.asOwner())
 	cancel()
-	if err := f.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{}, &download{ctx: ctx}); !errors.Is(err, context.Canceled) {
+	if err := f.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{}, servertest.NewDownload(ctx)); !errors.Is(err, context.Canceled) {
 		t.Errorf("an export with a canceled context returned %v, want %v", err, context.Canceled)
 	}
 }

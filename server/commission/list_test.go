@@ -14,6 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -286,16 +287,16 @@ func TestCommissions_RefuseProgrammesOfOtherScopes(t *testing.T) {
 			requireReason("GetProgramCommissionStats", err)
 			_, err = f.service.GetCommissionStats(ctx, &affiliatev1.GetCommissionStatsRequest{ProgramId: &tc.program})
 			requireReason("GetCommissionStats", err)
-			byPath, byQuery := &download{ctx: ctx}, &download{ctx: ctx}
+			byPath, byQuery := servertest.NewDownload(ctx), servertest.NewDownload(ctx)
 			err = f.service.ExportProgramCommissions(&affiliatev1.ExportProgramCommissionsRequest{ProgramId: tc.program}, byPath)
 			requireReason("ExportProgramCommissions", err)
-			if tc.want != "" && byPath.header != nil {
-				t.Errorf("ExportProgramCommissions sent the header %v before its error", byPath.header)
+			if tc.want != "" && byPath.Header != nil {
+				t.Errorf("ExportProgramCommissions sent the header %v before its error", byPath.Header)
 			}
 			err = f.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{ProgramId: &tc.program}, byQuery)
 			requireReason("ExportCommissions", err)
-			if byPath.text() != byQuery.text() {
-				t.Errorf("ExportProgramCommissions sent %q, want the same as ExportCommissions: %q", byPath.text(), byQuery.text())
+			if byPath.Text() != byQuery.Text() {
+				t.Errorf("ExportProgramCommissions sent %q, want the same as ExportCommissions: %q", byPath.Text(), byQuery.Text())
 			}
 		})
 	}

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genproto/googleapis/api/httpbody"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
@@ -251,23 +249,8 @@ func (f *fixture) mustMove(id, move string) *affiliatev1.Payout {
 	return p
 }
 
-// download records the header and the body of an export.
-type download struct {
-	grpc.ServerStream
-	ctx    context.Context
-	header metadata.MD
-	body   bytes.Buffer
-}
-
-func (d *download) Context() context.Context       { return d.ctx }
-func (d *download) SetHeader(md metadata.MD) error { d.header = md; return nil }
-func (d *download) Send(piece *httpbody.HttpBody) error {
-	_, err := d.body.Write(piece.Data)
-	return err
-}
-
-func (f *fixture) export(b *affiliatev1.PayoutBatch, format affiliatev1.PayoutExportFormat) (*download, error) {
-	d := &download{ctx: f.asFinance()}
+func (f *fixture) export(b *affiliatev1.PayoutBatch, format affiliatev1.PayoutExportFormat) (*servertest.Download, error) {
+	d := servertest.NewDownload(f.asFinance())
 	return d, f.service.ExportPayoutBatch(&affiliatev1.ExportPayoutBatchRequest{BatchId: b.Id, Format: format}, d)
 }
 

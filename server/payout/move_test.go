@@ -1,7 +1,6 @@
 package payout_test
 
 import (
-	"encoding/csv"
 	"slices"
 	"strings"
 	"testing"
@@ -231,15 +230,11 @@ func TestExportPayoutBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := d.header.Get("content-disposition"), []string{`attachment; filename="payouts-live-2026-03-10.csv"`}; !slices.Equal(got, want) {
+		if got, want := d.Header.Get("content-disposition"), []string{`attachment; filename="payouts-live-2026-03-10.csv"`}; !slices.Equal(got, want) {
 			t.Errorf("ExportPayoutBatch sent the header Content-Disposition %q, want %q", got, want)
 		}
-		rows, err := csv.NewReader(&d.body).ReadAll()
-		if err != nil {
-			t.Fatal(err)
-		}
 		var lines []string
-		for _, row := range rows {
+		for _, row := range d.Rows(t) {
 			var cells []string
 			for _, i := range columns {
 				cells = append(cells, row[i])

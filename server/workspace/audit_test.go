@@ -1,23 +1,19 @@
 package workspace_test
 
 import (
-	"bytes"
 	"context"
-	stdcsv "encoding/csv"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/genproto/googleapis/api/httpbody"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -151,7 +147,7 @@ func TestListAuditLog_Filters(t *testing.T) {
 			Actor: tc.req.Actor, Action: tc.req.Action, ResourceType: tc.req.ResourceType, ResourceId: tc.req.ResourceId,
 			DateFrom: tc.req.DateFrom, DateTo: tc.req.DateTo, Timezone: tc.req.Timezone,
 		}
-		rows := f.export(export).rows(t)
+		rows := f.export(export).Rows(t)
 		got = nil
 		for _, row := range rows[1:] {
 			got = append(got, row[0])
@@ -174,47 +170,9 @@ func TestListAuditLog_Filters(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation)
 }
 
-// download is the stream that receives an export. It records the header and the chunks.
-type download struct {
-	grpc.ServerStream
-	ctx    context.Context
-	header metadata.MD
-	bodies []*httpbody.HttpBody
-	err    error // returned by Send
-}
-
-func (d *download) Context() context.Context { return d.ctx }
-
-func (d *download) SetHeader(md metadata.MD) error {
-	d.header = metadata.Join(d.header, md)
-	return nil
-}
-
-func (d *download) Send(body *httpbody.HttpBody) error {
-	d.bodies = append(d.bodies, body)
-	return d.err
-}
-
-func (d *download) text() string {
-	var all bytes.Buffer
-	for _, body := range d.bodies {
-		all.Write(body.Data)
-	}
-	return all.String()
-}
-
-func (d *download) rows(t *testing.T) [][]string {
-	t.Helper()
-	rows, err := stdcsv.NewReader(strings.NewReader(d.text())).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rows
-}
-
-func (f *fixture) export(req *affiliatev1.ExportAuditLogRequest) *download {
+func (f *fixture) export(req *affiliatev1.ExportAuditLogRequest) *servertest.Download {
 	f.Helper()
-	d := &download{ctx: f.asOwner()}
+	d := servertest.NewDownload(f.asOwner())
 	if err := f.service.ExportAuditLog(req, d); err != nil {
 		f.Fatal(err)
 	}
@@ -226,8 +184,8 @@ func TestExportAuditLog(t *testing.T) {
 	f.Exec(`delete from audit_log`)
 	const header = "id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after\r\n"
 	empty := f.export(&affiliatev1.ExportAuditLogRequest{})
-	if empty.text() != header || len(empty.bodies) != 1 || empty.bodies[0].ContentType != "text/csv; charset=utf-8" {
-		t.Errorf("the export of an empty log has %d chunks, type %s: %q, want one chunk with the header", len(empty.bodies), empty.bodies[0].ContentType, empty.text())
+	if empty.Text() != header || len(empty.Chunks) != 1 || empty.Chunks[0].ContentType != "text/csv; charset=utf-8" {
+		t.Errorf("the export of an empty log has %d chunks, type %s: %q, want one chunk with the header", len(empty.Chunks), empty.Chunks[0].ContentType, empty.Text())
 	}
 	f.Exec(`update users set name = '=HYPERLINK("x")' where id = $1`, f.Owner)
 	withoutMode := f.addAudit("", "system", "workspace.update", `"=1+1"`, "")
@@ -237,10 +195,10 @@ func TestExportAuditLog(t *testing.T) {
 	want := header +
 		fmt.Sprintf(`"%s","2026-05-06T07:08:11.000Z","%s","'=HYPERLINK(""x"")","program.update","program","%s","test","192.0.2.0/24","request","{""name"": ""A, \""B\""""}","{""name"": ""C""}"`, byOwner, f.Owner, byOwner) + "\r\n" +
 		fmt.Sprintf(`"%s","2026-05-06T07:08:10.000Z","system",,"workspace.update","workspace","%s",,,,"'""=1+1""",`, withoutMode, withoutMode) + "\r\n"
-	if got.text() != want {
-		t.Errorf("the export is\n%q, want\n%q", got.text(), want)
+	if got.Text() != want {
+		t.Errorf("the export is\n%q, want\n%q", got.Text(), want)
 	}
-	if name := got.header.Get("content-disposition"); len(name) != 1 || name[0] != `attachment; filename="audit-log-test-2026-05-06.csv"` {
+	if name := got.Header.Get("content-disposition"); len(name) != 1 || name[0] != `attachment; filename="audit-log-test-2026-05-06.csv"` {
 		t.Errorf("Content-Disposition is %q", name)
 	}
 }
@@ -254,33 +212,34 @@ func TestExportAuditLog_SendsChunks(t *testing.T) {
 			jsonb_build_object('n', n)
 		from generate_series(1, $3::int) n`, f.Scope.Workspace, f.Now(), n)
 	got := f.export(&affiliatev1.ExportAuditLogRequest{})
-	for i, body := range got.bodies {
+	for i, body := range got.Chunks {
 		if len(body.Data) > 33<<10 || body.ContentType != "text/csv; charset=utf-8" {
 			t.Errorf("chunk %d has %d bytes of type %s, want at most 33 KiB of text/csv", i, len(body.Data), body.ContentType)
 		}
 	}
-	rows := got.rows(t)
+	rows := got.Rows(t)
 	if len(rows) != n+1 || rows[1][11] != fmt.Sprintf(`{"n": %d}`, n) || rows[n][11] != `{"n": 1}` {
 		t.Errorf("the export has %d rows, from %v to %v, want %d", len(rows), rows[1], rows[len(rows)-1], n+1)
 	}
 
 	// The export ends when the client closes the connection.
 	errClosed := errors.New("connection closed")
-	d := &download{ctx: f.asOwner(), err: errClosed}
-	if err := f.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, d); !errors.Is(err, errClosed) || len(d.bodies) != 1 {
-		t.Errorf("after a failed Send: %d chunks and the error %v, want 1 and %v", len(d.bodies), err, errClosed)
+	d := servertest.NewDownload(f.asOwner())
+	d.SendError = errClosed
+	if err := f.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, d); !errors.Is(err, errClosed) || len(d.Chunks) != 1 {
+		t.Errorf("after a failed Send: %d chunks and the error %v, want 1 and %v", len(d.Chunks), err, errClosed)
 	}
 	ctx, cancel := context.WithCancel(f.asOwner())
 	cancel()
-	if err := f.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, &download{ctx: ctx}); !errors.Is(err, context.Canceled) {
+	if err := f.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, servertest.NewDownload(ctx)); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a canceled context the export returned %v", err)
 	}
 	if list := f.listAudit(&affiliatev1.ListAuditLogRequest{}); list.Total != n || len(list.Data) != 20 {
 		t.Errorf("ListAuditLog returned %d of %d records, want 20 of %d", len(list.Data), list.Total, n)
 	}
-	d = &download{ctx: f.asOwner()}
+	d = servertest.NewDownload(f.asOwner())
 	pgtest.RequireRefusal(t, f.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{DateTo: proto.String("x")}, d), affiliate.ReasonValidation)
-	if len(d.bodies) != 0 {
-		t.Errorf("a refused export sent %d chunks", len(d.bodies))
+	if len(d.Chunks) != 0 {
+		t.Errorf("a refused export sent %d chunks", len(d.Chunks))
 	}
 }
