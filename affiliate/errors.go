@@ -94,9 +94,9 @@ type Violation struct {
 // expression.
 var fieldInBraces = regexp.MustCompile(`\{[a-z][a-z0-9_.\[\]]*\}`)
 
-// WithFieldNames returns v with all field names in the notation of the caller: its Field,
-// and the fields that its Message names in braces. spell converts a proto path to that
-// notation. The message of the result has no braces.
+// WithFieldNames returns a copy of v in which v.Field, and the fields in braces in
+// v.Message, are written in the notation of the caller. The function spell converts a
+// proto path to that notation. The message of the result has no braces.
 func (v Violation) WithFieldNames(spell func(path string) string) Violation {
 	return Violation{
 		Field: spell(v.Field),

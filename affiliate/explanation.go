@@ -9,7 +9,8 @@ import (
 
 // explain describes a decision in sentences that a merchant's support can forward to a
 // partner unchanged. The sentences contain no internal terms, no data about other
-// partners and no names of people. clause is the result of computeEarning.
+// partners and no names of people. clause is the second half of a sentence: it says why
+// the conversion earns nothing. computeEarning returns it.
 func explain(in AttributionInputs, d Decision, signals []signal, deciding *signal, clause string) string {
 	event := "The " + eventNoun(in.EventType) + " on " + formatInstant(in.OccurredAt)
 	var sentence string
@@ -71,7 +72,8 @@ func noCommissionReason(why AttributionReason, winner *signal, clause string) st
 	}
 }
 
-// notCreditedReason says why the first reported signal attributes nothing.
+// notCreditedReason says why the conversion is not credited to the partner of the first
+// reported signal.
 func notCreditedReason(in AttributionInputs, first *signal) string {
 	switch *first.RejectedBecause {
 	case WhyClickUnknown:

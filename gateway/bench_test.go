@@ -38,7 +38,7 @@ func benchPage() *affiliatev1.ListCommissionsResponse {
 
 func BenchmarkEncode(b *testing.B) {
 	page := benchPage()
-	b.Run("dialect", func(b *testing.B) {
+	b.Run("gateway", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, err := (marshaler{}).Marshal(page); err != nil {
@@ -62,7 +62,7 @@ const benchConversion = `{"event_type":"purchase","external_transaction_id":"ord
 	`"line_items":[{"product_id":"p-1","quantity":2,"amount_cents":5000}],"metadata":{"campaign":"spring","n":3}}`
 
 func BenchmarkDecode(b *testing.B) {
-	b.Run("dialect", func(b *testing.B) {
+	b.Run("gateway", func(b *testing.B) {
 		plan, err := planFor((&affiliatev1.ReportConversionRequest{}).ProtoReflect().Descriptor())
 		if err != nil {
 			b.Fatalf("unexpected error: %v", err)
@@ -207,7 +207,7 @@ func newInProcessGateway(b testing.TB) http.Handler {
 // BenchmarkRoute sends conversions through real connections to a gateway and to
 // plainHandler. It measures both in short alternating rounds, because the speed of a
 // shared machine varies. The ratio of a round is the time of plainHandler divided by the
-// time of the gateway. The metric of-net/http is the median of these ratios. Command
+// time of the gateway. The metric share-of-net/http is the median of these ratios. Command
 // test/load measures a similar ratio for another route; it is row V4 of that command's
 // results.
 func BenchmarkRoute(b *testing.B) {
@@ -246,7 +246,7 @@ func BenchmarkRoute(b *testing.B) {
 		ratios = append(ratios, plainTime.Seconds()/gatewayTime.Seconds())
 	}
 	slices.Sort(ratios)
-	b.ReportMetric(ratios[len(ratios)/2], "of-net/http")
+	b.ReportMetric(ratios[len(ratios)/2], "share-of-net/http")
 	b.ReportMetric(0, "ns/op")
 }
 

@@ -58,7 +58,7 @@ func TestRoutes_CallTheirRPC(t *testing.T) {
 			call := requireOneCall(t, f.core, route.FullMethod)
 			for _, field := range route.PathFields {
 				if got, want := call.request.ProtoReflect().Get(field).String(), "id-of-"+string(field.Name()); got != want {
-					t.Errorf("the request of the core has %s = %q, want %q", field.Name(), got, want)
+					t.Errorf("the request to the core has %s = %q, want %q", field.Name(), got, want)
 				}
 			}
 			if response.status == http.StatusNoContent || route.Download() {

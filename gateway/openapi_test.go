@@ -226,7 +226,7 @@ func TestOpenAPI_DocumentsAcceptedFields(t *testing.T) {
 		body := d.resolve(t, operation.RequestBody.Content["application/json"].Schema)
 		got, accepted := slices.Sorted(maps.Keys(body.Properties)), slices.Sorted(maps.Keys(route.body))
 		if !slices.Equal(got, accepted) || body.AdditionalProperties != false {
-			t.Errorf("%s: documented body %v with additional properties %v, want %v with false", where, got, body.AdditionalProperties, accepted)
+			t.Errorf("%s: documented body %v (additional properties %v), want %v (additional properties false)", where, got, body.AdditionalProperties, accepted)
 		}
 		if route.mask != nil && (len(body.Required) > 0 || operation.RequestBody.Required) {
 			t.Errorf("%s: documented required fields of a PATCH %v (body required: %t), want none", where, body.Required, operation.RequestBody.Required)

@@ -122,12 +122,11 @@ func (s *transportStream) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// moveMessage sets all fields of the message out to the values in the message in, without
-// a deep copy. The two messages then share nested values. This is safe, because the
-// gateway uses each request for one call and a handler creates a new response for each
-// call.
-func moveMessage(out, in any) error {
-	from, to := in.(proto.Message).ProtoReflect(), out.(proto.Message).ProtoReflect()
+// moveMessage sets the fields of an empty destination to those of the source. Nested
+// values are not copied, so the two messages share them. This is safe, because the gateway
+// uses each request for one call and a handler creates a new response for each call.
+func moveMessage(destination, source any) error {
+	from, to := source.(proto.Message).ProtoReflect(), destination.(proto.Message).ProtoReflect()
 	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		to.Set(field, value)
 		return true

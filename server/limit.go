@@ -56,9 +56,9 @@ func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) err
 			subject = "key:" + id.principal.Key.String()
 		default:
 			subject = "user:" + id.principal.User.String()
-			// Methods in the conversions zone accept only API keys. If a user calls one
-			// of these methods, a later step rejects the call. The call counts in the
-			// general zone.
+			// All calls of users count in the general zone. This includes calls of methods
+			// in the conversions zone. These methods accept only API keys, so a later step
+			// rejects such a call.
 			zone = ZoneGeneral
 		}
 	}

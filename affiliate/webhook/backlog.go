@@ -59,8 +59,8 @@ func NewBacklog() Backlog {
 	return Backlog{mayHaveUnread: true, unstored: map[affiliate.DeliveryID]time.Time{}, storedDuringRead: map[affiliate.DeliveryID]bool{}}
 }
 
-// MarkMore records that there may be new due deliveries.
-func (b *Backlog) MarkMore() { b.mayHaveUnread = true }
+// MarkNewDeliveries records that there may be new due deliveries.
+func (b *Backlog) MarkNewDeliveries() { b.mayHaveUnread = true }
 
 // HasMore reports whether there may be due deliveries that were not read.
 func (b *Backlog) HasMore() bool { return b.mayHaveUnread }

@@ -55,7 +55,7 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 					}
 					queue = append(queue[:at], append([]DueDelivery{d}, queue[at:]...)...)
 				}
-				b.MarkMore()
+				b.MarkNewDeliveries()
 			},
 			"a read begins": func(t *rapid.T) {
 				if b.NeedsRead() {
@@ -70,7 +70,7 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 				for _, d := range b.ready {
 					for _, other := range slices.Concat(inFlight, ended) {
 						if d.ID == other.ID {
-							t.Fatal("a delivery that is being attempted is ready again")
+							t.Fatal("a delivery whose outcome is not stored yet is ready again")
 						}
 					}
 				}

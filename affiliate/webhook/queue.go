@@ -15,7 +15,8 @@ type Target struct {
 	Secret         []byte
 	PreviousSecret []byte
 	PreviousUntil  *time.Time
-	// ConsecutiveFailures and LastDeliveryAt are the stored state of the breaker.
+	// ConsecutiveFailures and LastDeliveryAt are the stored state of the circuit breaker,
+	// which pauses an endpoint after failures.
 	ConsecutiveFailures int
 	LastDeliveryAt      *time.Time
 	// NextDue is the earliest due time of the endpoint's deliveries that are not due

@@ -35,9 +35,9 @@ type URL struct {
 const maxURLSize = 2048
 
 // ParseURL parses the URL of an endpoint (RELIABILITY.md section 4, point 1). If the
-// URL is not valid, it returns all problems. Percent-encoding is not changed. A request
-// of net/http to URL.Text goes to URL.Host and URL.Port, and has the path and query of
-// URL.Text.
+// URL is not valid, it returns all problems. Percent-encoding is not changed. Package
+// net/http understands URL.Text in the same way: its request goes to URL.Host and
+// URL.Port, with the same path and query.
 func ParseURL(raw string) (URL, []string) {
 	var wrong []string
 	check := func(ok bool, message string) {
@@ -175,7 +175,7 @@ func parseHost(text string) (host string, literal netip.Addr, wrong []string) {
 	host, ok := affiliate.ParseDomain(name)
 	switch {
 	case endsInNumber(name):
-		wrong = append(wrong, "must write an IPv4 address as four decimal numbers")
+		wrong = append(wrong, "must have an IPv4 address of four decimal numbers")
 	case err != nil || !ok:
 		wrong = append(wrong, "must have a host that is a name or an address")
 	}

@@ -82,7 +82,7 @@ const (
 	noZone     = "must not contain a % in its host"
 	noBrackets = "must have an IPv6 address between its brackets"
 	noDot      = "must not have a dot at the end of its host"
-	noNumber   = "must write an IPv4 address as four decimal numbers"
+	noNumber   = "must have an IPv4 address of four decimal numbers"
 	noPort     = "must have a port from 1 to 65535"
 	noPercent  = "must not contain a bare % in its path"
 	noSize     = "must have at most 2048 characters"

@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// checkAccounts checks that the stored sums match their entries, and prints the result of
-// each check. It has no timeout.
+// checkAccounts checks that each stored sum matches the rows that it counts, and prints
+// the result of each check. It has no timeout.
 func checkAccounts(ctx context.Context, out io.Writer) error {
 	store, err := openStore(ctx)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/tools/browser"
 )
 
-// screenshotName is an environment variable. If it is set, the test writes the screenshot
+// screenshotVariable is an environment variable. If it is set, the test writes the screenshot
 // of the shop for README.md.
-const screenshotName = "UPDATE_SCREENSHOT"
+const screenshotVariable = "UPDATE_SCREENSHOT"
 
 // shopTimeout is the maximum time of one step. It is long because other tests run at the
 // same time.
@@ -59,17 +59,18 @@ func buyInTheShop(t *testing.T, values map[string]string) {
 	step(chromedp.Navigate(values["TRIBUTARY_SHOP_URL"] + "/"))
 	waitForText("#visitor", "No partner sent you")
 	step(chromedp.Navigate(values["TRIBUTARY_SHOP_URL"] + "/?via=" + values[referralCodeName]))
-	click := waitForText("#click", "-")
+	const partOfAnyID = "-"
+	click := waitForText("#click", partOfAnyID)
 	step(chromedp.Click(chromedp.CSS("#buy")))
 	waitForText("#commission", "9.80 USD")
-	if again := waitForText("#click", "-"); again != click {
+	if again := waitForText("#click", partOfAnyID); again != click {
 		t.Errorf("after the purchase the page shows the click %s, want %s as before", again, click)
 	}
 	picture, err := chromedp.Run(tab, chromedp.FullScreenshot(100))
 	if err != nil || len(picture) == 0 {
 		t.Fatalf("the screenshot has %d bytes: %v", len(picture), err)
 	}
-	if os.Getenv(screenshotName) == "" {
+	if os.Getenv(screenshotVariable) == "" {
 		return
 	}
 	if err := os.WriteFile(filepath.Join(root, "docs", "shop.png"), picture, 0o644); err != nil { //nolint:gosec // a document

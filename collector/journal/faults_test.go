@@ -16,12 +16,14 @@ import (
 type faultyDisk struct {
 	disk
 	mu sync.Mutex
-	// files contains the durable size of each file whose name is durable.
+	// files contains the files that would exist after a loss of power, because the folder
+	// was synced after they were created. The value is the synced size of the file.
 	files map[string]int64
-	// unnamed contains the synced size of each file whose name is not durable yet. A loss
-	// of power removes such a file.
+	// unnamed contains the other files with their synced sizes. A loss of power removes
+	// them.
 	unnamed map[string]int64
-	// removed contains the files whose removal is not durable yet.
+	// removed contains the removed files that a loss of power would bring back, because
+	// the folder was not synced since.
 	removed map[string]bool
 
 	// freeBytes is the number of bytes that can still be written. A negative value means
@@ -118,9 +120,9 @@ func (d *faultyDisk) truncate(name string, size int64) error {
 	return d.disk.truncate(name, size)
 }
 
-// losePower simulates a loss of power and clears all faults. Each file keeps its durable
-// bytes. For each file, losePower calls keep with the number of bytes that are not
-// durable. The file also keeps as many of these bytes as keep returns.
+// losePower simulates a loss of power and clears all faults. Each file keeps its synced
+// bytes. The function keep receives the number of unsynced bytes of a file and returns how
+// many of them the file also keeps.
 func (d *faultyDisk) losePower(t failer, keep func(n int64) int64) {
 	t.Helper()
 	d.mu.Lock()
@@ -131,10 +133,10 @@ func (d *faultyDisk) losePower(t failer, keep func(n int64) int64) {
 	for name := range d.unnamed {
 		requireNoError(t, os.Remove(filepath.Join(d.dir, name)))
 	}
-	for name, durable := range d.files {
+	for name, synced := range d.files {
 		info, err := os.Stat(filepath.Join(d.dir, name))
 		requireNoError(t, err)
-		requireNoError(t, os.Truncate(filepath.Join(d.dir, name), durable+keep(info.Size()-durable)))
+		requireNoError(t, os.Truncate(filepath.Join(d.dir, name), synced+keep(info.Size()-synced)))
 	}
 	clear(d.removed)
 	clear(d.unnamed)
@@ -209,12 +211,12 @@ func requireNoError(t failer, err error) {
 	}
 }
 
-// open opens a journal on the files of a faultyDisk, or in cfg.Dir if files is nil.
-func open(t failer, cfg Config, files *faultyDisk) *Journal {
+// open opens a journal on a faultyDisk, or in cfg.Dir if d is nil.
+func open(t failer, cfg Config, d *faultyDisk) *Journal {
 	t.Helper()
-	if files != nil {
-		cfg.Dir = files.dir
-		cfg.folder = func(string) folder { return files }
+	if d != nil {
+		cfg.Dir = d.dir
+		cfg.folder = func(string) folder { return d }
 	}
 	j, err := Open(cfg)
 	requireNoError(t, err)

@@ -19,7 +19,7 @@ type scriptInfo struct {
 	Integrity string `json:"integrity"`
 }
 
-// scriptInfo reads /v1/script.json as a page of the merchant can do.
+// scriptInfo reads /v1/script.json from a page of the shop.
 func (f *fixture) scriptInfo() scriptInfo {
 	f.t.Helper()
 	f.page("/info", page{script: "none"})

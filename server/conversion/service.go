@@ -13,8 +13,9 @@
 //	                                  └─ click arrives within a day ─▶ new decision,
 //	                                     unless the conversion is already attributed
 //
-// A click is looked up in Postgres first. If the click is new, the look-up waits up to
-// 300 ms for package ingest, which stores the clicks of the click stream in Postgres. If
+// A click is looked up in Postgres first. If it is not there and its id contains a recent
+// time, the look-up waits up to 300 ms for package ingest, which stores the clicks of the
+// click stream in Postgres. If
 // the click is still not in Postgres, the look-up reads the newest part of the click
 // stream.
 //
@@ -31,11 +32,11 @@
 //     already attributed.
 //   - Conversions with the same customer or the same promo code are decided one after the
 //     other. A promo code is therefore not redeemed more often than allowed, and the
-//     first attributed conversion of a customer binds the customer to a participant. A
-//     customer's payments in a programme are numbered from 1 without gaps. If a member of
-//     the merchant reattributes a payment to a participant of another programme, the
-//     other payments keep their numbers. There can then be a gap in the old programme and
-//     a number that occurs twice in the new programme.
+//     first attributed conversion of a customer binds the customer to a participant.
+//   - A customer's payments in a programme are numbered from 1 without gaps, with one
+//     exception: if a merchant reattributes a payment to a participant of another
+//     programme, the other payments keep their numbers. There can then be a gap in the
+//     old programme and a number that occurs twice in the new programme.
 //   - Refunds of a conversion are applied one after the other, and their sum does not
 //     exceed the amount of the conversion. The commission is reduced according to this
 //     sum. A refund whose conversion is not recorded yet is parked: it is stored, and
@@ -44,7 +45,8 @@
 //     (sweepRefunds) then applies the refund within seconds.
 //
 // If the response to a report is lost, the client does not know whether the conversion
-// was recorded. It can send the report again and then receives status 201 or 409. If both
+// was recorded. It can send the report again. The status is then 201 if the first report
+// was not recorded, and 409 if it was. If both
 // requests have the same Idempotency-Key, the client receives the first response again,
 // for one day. For a conversion with a click, the click's programme and participant are
 // read directly before the transaction. The decision does not see a change of the

@@ -1,6 +1,6 @@
 // Package participant serves the participants of programmes. A partner becomes a
-// participant by applying to a programme or by accepting an invitation. Merchants
-// approve, reject, suspend, edit and invite participants.
+// participant by applying to a programme or by accepting an invitation. Merchants invite
+// partners, and approve, reject, suspend and edit participants.
 //
 // These calls change the status of a participant:
 //
@@ -21,8 +21,8 @@
 // member who can read only masked e-mail addresses cannot search for e-mail addresses.
 //
 // The package does not guarantee that collectors know a new referral code when the
-// response is sent. Collectors read the edge directory, and the core waits at most 100 ms
-// for the write to this directory. If the write fails, a job writes the change later.
+// response is sent. Collectors read the edge directory, and the service waits at most
+// 100 ms for the write to this directory. If the write fails, a job writes the change later.
 //
 // A suspension sets the review flag of the participant's pending commissions, and a
 // reinstatement clears the flag. The call itself changes at most 500 commissions, and

@@ -212,7 +212,7 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 			f.WantCount(records, "audit records", `select count(*) from account_audit_log where user_id = $1 and action = 'payout_method.set'`, jane)
 			dump := f.dump()
 			if !strings.Contains(dump, "jane@example.com") {
-				t.Fatal("the dump of the database does not contain the user's email address")
+				t.Fatal("the dump is not complete: it does not contain the user's e-mail address")
 			}
 			for _, text := range tc.plainText {
 				if strings.Contains(dump, text) || strings.Contains(dump, hex.EncodeToString([]byte(text))) {
@@ -255,11 +255,11 @@ func TestSetPayoutMethod_AccountIsDecryptedOnlyForItsOwner(t *testing.T) {
 	if plain, err := f.keys.Open(first, []byte(john.String())); err == nil {
 		t.Errorf("the account was decrypted with another user's id to %q, want an error", plain)
 	}
-	f.useKeys(sealEntry("k2", 2) + "," + sealEntry("k1", 1))
+	f.useKeys(encryptionKeyEntry("k2", 2) + "," + encryptionKeyEntry("k1", 1))
 	if !slices.Equal(setAndReadAccount(), first) {
 		t.Error("after a new key was added, the same account was stored again")
 	}
-	f.useKeys(sealEntry("k2", 2))
+	f.useKeys(encryptionKeyEntry("k2", 2))
 	if plain, err := f.keys.Open(setAndReadAccount(), []byte(jane.String())); err != nil || string(plain) != want {
 		t.Errorf("after the old key was removed, the account was decrypted to %q, error %v, want %s", plain, err, want)
 	}

@@ -33,8 +33,8 @@ func checkProfile(req *affiliatev1.UpdatePartnerProfileRequest, found *affiliate
 	}
 }
 
-// patchOf returns the changes of the fields that the request's mask names. Check has
-// validated the mask.
+// patchOf returns the changes of the fields that are listed in the request's mask. Check
+// has validated the mask.
 func patchOf(req *affiliatev1.UpdatePartnerProfileRequest) affiliate.PartnerProfilePatch {
 	var patch affiliate.PartnerProfilePatch
 	for _, path := range req.GetUpdateMask().GetPaths() {

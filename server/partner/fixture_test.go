@@ -30,13 +30,13 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 3, 4, 5, 6, 7, 891_234_567, time.UTC))
 	f := &fixture{Fixture: pgtest.Open(t, clock.Now), clock: clock}
-	f.useKeys(sealEntry("k1", 1))
+	f.useKeys(encryptionKeyEntry("k1", 1))
 	return f
 }
 
-// sealEntry returns one entry of the setting that seal.New parses: the id and the 32
+// encryptionKeyEntry returns one entry of the setting that seal.New parses: the id and the 32
 // bytes of an encryption key. All bytes have the value fill.
-func sealEntry(kid string, fill byte) string {
+func encryptionKeyEntry(kid string, fill byte) string {
 	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
 }
 

@@ -60,8 +60,8 @@ func selectionOf(scope affiliate.Scope, req interface {
 }
 
 // cutoffOf parses a cutoff, which is a date or a time. For a date, the result is the last
-// millisecond of that day. now is the time of the request. If the cutoff is empty or
-// later than now, the result is the time of the request.
+// millisecond of that day. For a time, it is that time. If the cutoff is empty or later
+// than now, the result is now.
 func cutoffOf(text *string, now time.Time) (time.Time, affiliate.Violations) {
 	if text == nil || *text == "" {
 		return now, nil

@@ -63,8 +63,8 @@ func withKey(ctx context.Context, key string) context.Context {
 	return metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", key))
 }
 
-// partner adds a partner to the shop's programme. The payout method is PayPal. changes
-// change the columns of the participant.
+// partner adds a partner to the shop's programme. The payout method is PayPal. The values
+// in changes replace default values of the participant's columns.
 func (f *fixture) partner(name string, changes ...pgtest.Row) pgtest.Participant {
 	f.Helper()
 	p := f.Join(name, changes...)
@@ -117,17 +117,27 @@ func (f *fixture) moveCommission(id affiliate.CommissionID, move affiliate.Commi
 	return err
 }
 
-// refund records a refund of a sale, which reduces the commission to remainingCents. If
-// remainingCents is 0, the complete sale is refunded. If it is negative, the refund is a
-// partial one that reduces the commission to 0.
-func (f *fixture) refund(id affiliate.CommissionID, remainingCents int64) error {
-	return f.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: remainingCents, Full: remainingCents == 0, RefundReason: affiliate.RefundedSale})
+// refund records the refund of the complete sale of a commission.
+func (f *fixture) refund(id affiliate.CommissionID) error {
+	return f.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{Full: true, RefundReason: affiliate.RefundedSale})
 }
 
-func (f *fixture) mustRefund(id affiliate.CommissionID, remainingCents int64) {
+// refundPart records a partial refund, which reduces the commission to remainingCents.
+func (f *fixture) refundPart(id affiliate.CommissionID, remainingCents int64) error {
+	return f.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: remainingCents, RefundReason: affiliate.RefundedSale})
+}
+
+func (f *fixture) mustRefund(id affiliate.CommissionID) {
 	f.Helper()
-	if err := f.refund(id, remainingCents); err != nil {
+	if err := f.refund(id); err != nil {
 		f.Fatalf("refund: %v", err)
+	}
+}
+
+func (f *fixture) mustRefundPart(id affiliate.CommissionID, remainingCents int64) {
+	f.Helper()
+	if err := f.refundPart(id, remainingCents); err != nil {
+		f.Fatalf("partial refund: %v", err)
 	}
 }
 
@@ -279,11 +289,11 @@ func (f *fixture) wantBalance(p pgtest.Participant, want int) {
 	f.WantCount(want, "balance", `select coalesce(sum(amount_cents), 0)::bigint from ledger_entries where participant_id = $1`, p.ID)
 }
 
-// wantUnassigned checks whether a commission is in no payout.
-func (f *fixture) wantUnassigned(want bool, id affiliate.CommissionID) {
+// wantInPayout checks whether a commission is in a payout.
+func (f *fixture) wantInPayout(want bool, id affiliate.CommissionID) {
 	f.Helper()
-	if got := f.Count(`select count(*) from commissions where id = $1 and payout_id is null`, id) == 1; got != want {
-		f.Errorf("the commission %s is in no payout: %t, want %t", id, got, want)
+	if got := f.Count(`select count(*) from commissions where id = $1 and payout_id is not null`, id) == 1; got != want {
+		f.Errorf("the commission %s is in a payout: %t, want %t", id, got, want)
 	}
 }
 
@@ -370,7 +380,7 @@ func (f *fixture) checkConsistency() {
 			select count(*) from payouts p
 			where p.amount_cents <> p.adjustment_cents + (select coalesce(sum(amount_cents), 0) from payout_commissions c where c.payout_id = p.id)
 				or p.commission_count <> (select count(*) from payout_commissions c where c.payout_id = p.id)`,
-		"approved commissions whose payout_id refers to a payout that is not open, or that does not list them": `
+		"approved commissions whose payout is not open or does not contain them": `
 			select count(*) from commissions c
 			where c.status = 'approved' and c.payout_id is not null and not exists (
 				select from payouts p join payout_commissions h on h.payout_id = p.id and h.commission_id = c.id

@@ -18,14 +18,14 @@ func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 		wantCount  int64 // number of its commissions after the change; it was 3
 	}{
 		"rejected":                        {(*fixture).reject, 200, 2},
-		"refunded":                        {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, 0) }, 200, 2},
+		"refunded":                        {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id) }, 200, 2},
 		"flagged":                         {func(f *fixture, id affiliate.CommissionID) error { f.flag(id); return nil }, 200, 2},
-		"refunded in part":                {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, 40) }, 240, 3},
-		"reduced to 0 by partial refunds": {func(f *fixture, id affiliate.CommissionID) error { return f.refund(id, -1) }, 200, 3},
+		"refunded in part":                {func(f *fixture, id affiliate.CommissionID) error { return f.refundPart(id, 40) }, 240, 3},
+		"reduced to 0 by partial refunds": {func(f *fixture, id affiliate.CommissionID) error { return f.refundPart(id, 0) }, 200, 3},
 		"disputed": {
 			func(f *fixture, id affiliate.CommissionID) error {
 				f.Exec(`update commissions set dispute_status = 'open' where id = $1`, id)
-				return f.refund(id, 60) // any change removes the disputed commission from the payout
+				return f.refundPart(id, 60) // any change removes the disputed commission from the payout
 			}, 200, 2,
 		},
 	} {
@@ -66,7 +66,7 @@ func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 				if start := got.PeriodStart.AsTime(); wantCount == 2 && !start.After(before.PeriodStart.AsTime()) {
 					t.Errorf("after the removal of its first commission, the payout has the period start %s, want a later time", start)
 				}
-				f.wantUnassigned(wantCount == 2, first)
+				f.wantInPayout(wantCount != 2, first)
 			})
 		}
 	}
@@ -81,8 +81,8 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 	only := f.addCommission(withBonus, 100)
 	f.addEntry(withBonus, affiliate.EntryBonus, 30)
 	b := f.confirm(f.mustCreateBatch())
-	f.mustRefund(first, 0)
-	f.mustRefund(only, 0)
+	f.mustRefund(first)
+	f.mustRefund(only)
 	f.checkConsistency()
 
 	want := map[string]*affiliatev1.PayoutDetail{
@@ -103,7 +103,7 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 			t.Errorf("the payout of the bonus has %d commissions, want none", got.CommissionCount)
 		}
 	}
-	f.wantUnassigned(true, second)
+	f.wantInPayout(false, second)
 	servertest.WantFields(t, "batch", f.getBatch(b.Id), &affiliatev1.PayoutBatch{
 		Status:   affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED,
 		ByStatus: &affiliatev1.PayoutCounts{Canceled: 1, Pending: 1},
@@ -145,11 +145,11 @@ func TestPayouts_ChangeInParallelWithTheirCommissions(t *testing.T) {
 			case i < 4:
 				_, err = f.move(payouts[i-2].Id, move)
 			case i%3 == 0:
-				kind, err = "refund", f.refund(ids[i-4], 0)
+				kind, err = "refund", f.refund(ids[i-4])
 			case i%3 == 1:
 				kind, err = "reject", f.reject(ids[i-4])
 			default:
-				kind, err = "refund in part", f.refund(ids[i-4], 70)
+				kind, err = "refund in part", f.refundPart(ids[i-4], 70)
 			}
 			calls.record(t, kind, err)
 		})

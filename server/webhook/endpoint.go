@@ -108,9 +108,9 @@ func (e *servedEndpoint) serve(ctx, attemptCtx context.Context) {
 				(<-e.calls)()
 			}
 		case <-e.wakeups:
-			e.backlog.MarkMore()
+			e.backlog.MarkNewDeliveries()
 		case <-poll.C:
-			e.backlog.MarkMore()
+			e.backlog.MarkNewDeliveries()
 			if now.Sub(e.lastRewind) >= rewindInterval {
 				e.lastRewind = now
 				e.backlog.Rewind()

@@ -58,11 +58,11 @@ func newKeys(t testing.TB, name string, b byte) *seal.Keys {
 	return keys
 }
 
-// serviceStore returns the store as the service and the jobs use it.
+// serviceStore returns the store with the interface that the service and the jobs use.
 func (f *fixture) serviceStore() webhook.Store { return stores.Webhook(f.webhooks) }
 
-// otherShops returns fixtures with shops in the other scopes, by name. The endpoints of f
-// do not belong to these shops.
+// otherShops returns a fixture of the shop in the other mode and a fixture of a shop in
+// another workspace, by name. The endpoints of f do not belong to these shops.
 func (f *fixture) otherShops() map[string]*fixture {
 	f.Helper()
 	return map[string]*fixture{
@@ -76,8 +76,8 @@ func (f *fixture) asOwner() context.Context {
 	return servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleOwner)
 }
 
-// createWebhook creates an endpoint that receives all events. change changes the
-// request.
+// createWebhook creates an endpoint that receives all events. The functions in change
+// modify the request before it is sent.
 func (f *fixture) createWebhook(change ...func(*affiliatev1.CreateWebhookRequest)) (*affiliatev1.CreatedWebhook, error) {
 	req := &affiliatev1.CreateWebhookRequest{Url: endpointURL, Subscriptions: []string{"*"}}
 	for _, c := range change {
@@ -150,8 +150,8 @@ func (f *fixture) rotateSecret(id affiliate.EndpointID, expireImmediately bool) 
 	return rotated
 }
 
-// secrets returns the decrypted secrets that sign the requests to an endpoint at a time,
-// newest first.
+// secrets returns the decrypted secrets with which requests to an endpoint are signed at
+// the given time, newest first.
 func (f *fixture) secrets(id affiliate.EndpointID, at time.Time) []string {
 	f.Helper()
 	_, sealed, err := f.webhooks.EndpointSecrets(f.Context(), f.Scope, id, at)
@@ -215,7 +215,7 @@ func publish(shop *pgtest.Shop, times ...time.Time) []affiliate.Event {
 }
 
 // newDelivery publishes an event that occurred at the given time, and returns its
-// delivery to e. The delivery has the status since that time. Other active endpoints of
+// delivery to e. The delivery got its status at the same time. Other active endpoints of
 // the shop get a pending delivery.
 func (f *fixture) newDelivery(e affiliate.Endpoint, at time.Time, status affiliate.DeliveryStatus) affiliate.DeliveryID {
 	f.Helper()
@@ -236,8 +236,8 @@ func (f *fixture) deliveryOf(e affiliate.Endpoint, event affiliate.Event) affili
 	return list[0]
 }
 
-// setStatus records one attempt at the given time for each of the deliveries, which then
-// have the status. If the status is delivered, the receiver responded with HTTP status
+// setStatus records one attempt at the given time for each of the deliveries and gives
+// them the status. If the status is delivered, the receiver responded with HTTP status
 // 200, otherwise with 500. The next attempt of a failed delivery is ten hours later.
 func (f *fixture) setStatus(e affiliate.Endpoint, status affiliate.DeliveryStatus, at time.Time, ids ...affiliate.DeliveryID) {
 	f.Helper()
@@ -277,7 +277,7 @@ func (f *fixture) setStatus(e affiliate.Endpoint, status affiliate.DeliveryStatu
 
 // stateOf returns the stored state of a delivery as text. tier is the number of
 // attempts that were made in the current schedule. extra is the number of attempts that
-// retries have added and that were not made yet.
+// were requested with RetryDelivery and are still to be made.
 func (f *fixture) stateOf(e affiliate.Endpoint, id affiliate.DeliveryID) string {
 	f.Helper()
 	var d domain.LockedDelivery

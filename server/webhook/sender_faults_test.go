@@ -14,8 +14,9 @@ import (
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// slowQueue is a queue whose reads take 1.2 s on the clock. This is longer than the one
-// second for which the sender may use deliveries after a read.
+// slowQueue is a queue whose reads take 1.2 s on the clock of the test. The sender discards
+// deliveries that it read more than a second ago, so it must not count the time of the
+// read itself.
 type slowQueue struct {
 	webhook.Queue
 	clock *pgtest.Clock
@@ -56,7 +57,7 @@ func TestSender_CountsAnOutcomeOnceIfTheCommitReturnsAnError(t *testing.T) {
 	f := newSenderFixture(t)
 	r := f.newSubscriber(http.StatusForbidden)
 	f.publish(4)
-	r.leaveOneAttempt()
+	r.leaveOnlyLastAttempt()
 	queue := &failingQueue{Queue: f.queue}
 	queue.failures.Store(2)
 	f.startSenderWith(queue, 1000).wake(r)
@@ -91,8 +92,8 @@ func TestSender_LockedEndpointDoesNotDelayOthers(t *testing.T) {
 	locked.awaitDelivered(32)
 }
 
-// blockingQueue is a queue that can block one read until the next claim. Unclaimed, the
-// search for endpoints without a sender, finds none.
+// blockingQueue is a queue that can block one read until the next claim. Its method
+// Unclaimed, which searches for endpoints without a sender, returns none.
 type blockingQueue struct {
 	webhook.Queue
 	block   atomic.Bool
@@ -127,9 +128,9 @@ func (*blockingQueue) Unclaimed(context.Context, time.Time, int) ([]affiliate.En
 	return nil, nil
 }
 
-// The sender reads that an endpoint is disabled, and will therefore stop serving it (drop
-// it). Before the sender gets the result of the read, the endpoint is enabled again and
-// receives an event. The event must be delivered.
+// A read of the sender returns that an endpoint is disabled. The sender drops such an
+// endpoint: it stops serving it. But while the result of the read is on its way, the
+// endpoint is enabled again and receives an event. The event must be delivered.
 func TestSender_ServesEndpointThatIsWokenWhileItIsDropped(t *testing.T) {
 	f := newSenderFixture(t)
 	r, other := f.newSubscriber(http.StatusOK), f.newSubscriber(http.StatusOK)
@@ -141,7 +142,9 @@ func TestSender_ServesEndpointThatIsWokenWhileItIsDropped(t *testing.T) {
 	<-queue.blocked
 	r.setActive(true)
 	f.publish(1)
-	sender.wake(r, other) // when the sender claims other, it has also received the wakeup of r
+	// The sender claims the endpoint other when it has received both wakeups. The claim
+	// ends the blocked read.
+	sender.wake(r, other)
 	r.awaitDelivered(2)
 }
 
@@ -205,8 +208,8 @@ func TestSender_SlowWorkspaceLeavesSlotsToOthers(t *testing.T) {
 	}
 }
 
-// One hundred endpoints in ten workspaces hang: they do not respond. In the second case,
-// each of them already has a failure. The first attempt to a healthy endpoint of another
+// One hundred endpoints in ten workspaces hang: they do not respond. In the case "known to
+// hang", each of them already has a failure. The first attempt to a healthy endpoint of another
 // workspace must start while all of them hang.
 func TestSender_HangingEndpointsLeaveSlotsToAHealthyOne(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -231,7 +234,7 @@ func TestSender_HangingEndpointsLeaveSlotsToAHealthyOne(t *testing.T) {
 			}
 			f.setHealth(affiliate.EndpointHealth{ConsecutiveFailures: tc.failures}, subscribersOf(hanging)...)
 			// A slot is the permission for one attempt in flight. There are only as many
-			// slots as the hanging endpoints would use with ten attempts each.
+			// slots as the hanging endpoints would use with domain.InFlight attempts each.
 			sender := f.startSenderWith(f.queue, workspaces*endpoints*domain.InFlight)
 			sender.wake(subscribersOf(hanging)...)
 			for _, h := range hanging {

@@ -345,9 +345,9 @@ func (r *subscriber) changeDeliveries(change func(d domain.LockedDelivery) domai
 	})
 }
 
-// leaveOneAttempt changes all deliveries to the endpoint so that the next attempt of each
+// leaveOnlyLastAttempt changes all deliveries to the endpoint so that the next attempt of each
 // delivery is its last attempt.
-func (r *subscriber) leaveOneAttempt() {
+func (r *subscriber) leaveOnlyLastAttempt() {
 	r.f.Helper()
 	r.changeDeliveries(func(d domain.LockedDelivery) domain.LockedDelivery {
 		d.State = domain.State{Status: affiliate.DeliveryFailed, ScheduledAttempts: domain.MaxAttempts - 1}

@@ -53,7 +53,7 @@ func TestSender_SendsEachDeliveryOnceAndSigned(t *testing.T) {
 	}
 	for _, d := range r.deliveries() {
 		if d.AttemptCount != 1 || d.NextAttemptAt != nil || d.CompletedAt == nil || optional(d.HTTPStatusCode) != "204" || d.ErrorMessage != nil {
-			t.Fatalf("a delivery has %d attempts, the next one at %s, was completed at %s, with the HTTP status %s and the error %s, want 1 attempt with status 204 and no more",
+			t.Fatalf("delivery: attempts %d, next attempt %s, completed %s, HTTP status %s, error %s; want 1 attempt, no next attempt, completed, status 204, no error",
 				d.AttemptCount, optional(d.NextAttemptAt), optional(d.CompletedAt), optional(d.HTTPStatusCode), optional(d.ErrorMessage))
 		}
 	}
@@ -111,7 +111,7 @@ func TestSender_TenthFailureIsADeadLetter(t *testing.T) {
 	}
 	e := r.endpoint()
 	if !e.Active || e.Health.DeadLetters != 1 || e.Health.ConsecutiveFailures != domain.MaxAttempts {
-		t.Errorf("the endpoint is active: %v, has %d dead letters and %d failures, want an active one with 1 and %d", e.Active, e.Health.DeadLetters, e.Health.ConsecutiveFailures, domain.MaxAttempts)
+		t.Errorf("endpoint: active %v, %d dead letters, %d failures; want active true, 1 dead letter, %d failures", e.Active, e.Health.DeadLetters, e.Health.ConsecutiveFailures, domain.MaxAttempts)
 	}
 }
 
@@ -154,13 +154,13 @@ func TestSender_FailingForFiveDaysDisablesTheEndpoint(t *testing.T) {
 			f := newSenderFixture(t)
 			r := f.newSubscriber(http.StatusForbidden)
 			f.publish(1)
-			r.leaveOneAttempt()
+			r.leaveOnlyLastAttempt()
 			f.setHealth(affiliate.EndpointHealth{FailingSince: new(f.Now().Add(-tc.failingFor)), DeadLetters: tc.deadLetters}, r)
 			f.startSender().wake(r)
 			r.await(1, affiliate.DeliveryDeadLettered)
 			e := r.endpoint()
 			if disabled := optional(e.DisabledReason) == string(affiliate.DisabledFailing); disabled != tc.wantDisabled || e.Active == tc.wantDisabled {
-				t.Errorf("the endpoint is active: %v, with the reason %s, want it to be disabled: %v", e.Active, optional(e.DisabledReason), tc.wantDisabled)
+				t.Errorf("endpoint: active %v, reason %s; want active %v", e.Active, optional(e.DisabledReason), !tc.wantDisabled)
 			}
 			if e.Health.DeadLetters != tc.wantDead {
 				t.Errorf("the endpoint has %d dead letters, want %d", e.Health.DeadLetters, tc.wantDead)
@@ -284,7 +284,8 @@ func TestSender_TwoProcessesSendEachDeliveryOnce(t *testing.T) {
 	}
 }
 
-// recordingQueue records what claims and searches return.
+// recordingQueue records the results of Claim and of Unclaimed, the search for endpoints
+// without a sender.
 type recordingQueue struct {
 	webhook.Queue
 	mu      sync.Mutex
@@ -383,7 +384,7 @@ func TestRun_StopStoresAllOutcomes(t *testing.T) {
 
 // A transaction can commit late, after the sender has read deliveries with a later due
 // time. Without a wakeup, the sender finds the deliveries of this transaction after at
-// most ten seconds, because it then reads again from the beginning.
+// most ten seconds. After this time it reads all due deliveries again, from the oldest.
 func TestSender_FindsDeliveriesOfLateCommits(t *testing.T) {
 	f := newSenderFixture(t)
 	r := f.newSubscriber(http.StatusOK)
@@ -468,8 +469,8 @@ func TestSender_StopsSendingToADisabledEndpoint(t *testing.T) {
 	sender.wake(r.subscriber)
 	r.awaitBlocked(domain.InFlight)
 	r.setActive(false)
-	// The sender does not use deliveries that it read two seconds ago. The next read
-	// returns nothing, because the endpoint is not active.
+	// The sender discards deliveries that it read more than a second ago, and reads again.
+	// This read returns nothing, because the endpoint is not active.
 	f.clock.Advance(2 * time.Second)
 	r.release()
 	r.awaitDelivered(1 + domain.InFlight)

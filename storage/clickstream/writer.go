@@ -34,9 +34,9 @@ func (w *Writer) Append(ctx context.Context, shard int, batch []byte, n int) err
 	return nil
 }
 
-// Ping returns nil if all servers that have a stream respond. On a Cluster, it calls all
-// masters that own a stream at the same time and returns the first error. The error does
-// not show which shards work.
+// Ping returns nil if all servers that have a stream respond. On a Cluster, it calls, in
+// parallel, all masters that own a stream, and returns the first error. The error does not
+// show which shards work.
 func (w *Writer) Ping(ctx context.Context) error {
 	cluster, ok := w.client.(*redis.ClusterClient)
 	if !ok {

@@ -83,10 +83,11 @@ func mixedClicks(n int) []affiliate.Click {
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), n)
 	midnight := clicks[0].ReceivedAt.Truncate(24 * time.Hour)
 	for i := range clicks {
-		c, model := &clicks[i], clicks[i%3]
-		c.Program, c.Participant, c.Unique = model.Program, model.Participant, i%11 < 4
+		// Three of the clicks determine the programmes, participants and links of all.
+		c, source := &clicks[i], clicks[i%3]
+		c.Program, c.Participant, c.Unique = source.Program, source.Participant, i%11 < 4
 		if i%5 > 0 {
-			c.Link = affiliate.LinkID{UUID: model.ID.UUID}
+			c.Link = affiliate.LinkID{UUID: source.ID.UUID}
 		}
 		if i%7 == 0 {
 			c.Scope.Mode = affiliate.ModeTest
@@ -193,7 +194,7 @@ func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	today := time.Now()
 	if created, err := f.Store.EnsureClickPartitions(t.Context(), today.AddDate(0, 0, -1), today.AddDate(0, 0, 2)); err != nil || created == 0 {
-		t.Fatalf("EnsureClickPartitions created %d partitions, %v, want more than 0", created, err)
+		t.Fatalf("EnsureClickPartitions created %d partitions (error %v), want more than 0", created, err)
 	}
 	missing := f.Texts(`
 		select i.inhrelid::regclass || '.' || c.attname
@@ -205,7 +206,7 @@ func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 		t.Errorf("the partitions lack the columns %q, want none", missing)
 	}
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 2)
-	// No partition exists for this day.
+	// No partition exists for this day, so the click is stored in the default partition.
 	clicks[1].ClickedAt = clicks[1].ClickedAt.AddDate(5, 0, 0)
 	for i := range clicks {
 		clicks[i].ForeignOrigin, clicks[i].Unique, clicks[i].Country = true, true, "DE"

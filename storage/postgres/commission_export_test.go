@@ -12,7 +12,7 @@ import (
 // SelectDue is the statement that finds the commissions whose hold period has ended.
 const SelectDue = selectDue
 
-// LockCommissionsSQL is the first statement of every move.
+// LockCommissionsSQL is the first statement of every transaction that changes commissions.
 const LockCommissionsSQL = lockCommissionsSQL
 
 // UpdateCommissionsSQL returns the statement that updates commissions, and its arguments.
@@ -60,8 +60,8 @@ func (s *Store) CommissionSQL(
 	return sql, err
 }
 
-// CountSpan is a part of a period and its grain: the unit by which the counters count
-// this part.
+// CountSpan is a part of a period. Grain says how its rows are counted: by the counters of
+// months or of days, or row by row.
 type CountSpan struct {
 	Grain  string
 	Period affiliate.Period

@@ -14,9 +14,10 @@ import (
 
 // Lists of commissions. The default order is by time of creation. In this order, a page
 // is read from an index that has the same order, both with and without a filter. The
-// counters in commission_counts show on which day the page begins. The statement
-// therefore skips only the rows of this day that are before the page. In any other order,
-// the statement reads all rows that match the filter. The total is a sum of counters.
+// counters in commission_counts show on which day the page begins. The statement that
+// reads the page therefore skips only the rows of this day that are before the page. In
+// any other order, it reads all rows that match the filter. The total is a sum of
+// counters, unless the filter has a participant or a search text.
 //
 // A search finds its rows through its own indexes (migration 0003). Its cost grows with
 // the number of matches. It counts at most affiliate.MaxSearchTotal + 1 matches.
@@ -90,12 +91,12 @@ func listCommissions(
 	return items, total, err
 }
 
-// startOfPage returns the number of rows that match the filter. It also returns a
-// narrowed filter and an offset: the page starts at this offset in the list of the
-// narrowed filter. If the list is ordered by creation, has no condition on the
-// participant, and the page is not the first, the list of the narrowed filter starts with
-// the day on which the page starts. Postgres therefore skips only rows of this day. In
-// any other case, the filter is not narrowed, and the offset is the offset of the page.
+// startOfPage returns the number of rows that match the filter. It also returns the
+// filter and the offset with which the page is read. If possible, this filter leaves out
+// all days before the page begins, and the offset is counted within the first remaining
+// day. Postgres therefore skips only rows of this day. This is possible for the order by
+// creation, without a condition on the participant, and from the second page on. In any
+// other case, the function returns the given filter and the offset of the page.
 func startOfPage(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (narrowed affiliate.CommissionFilter, offset, total int64, err error) {
@@ -190,7 +191,8 @@ func readCommissions(
 
 // commissionPageSQL returns the statement for a page. The arguments of the statement are
 // the arguments of where, the size of the page and the offset of the page. The statement
-// joins the names of programmes and partners only to the rows of the page.
+// reads the names of programmes and partners only for the rows of the page. Only the order
+// by partner needs the partner's name of every row.
 func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string {
 	from, sort := "commissions c", commissionSortOf(order)
 	if order.By == affiliate.SortPartnerName {

@@ -84,7 +84,8 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 	first := affiliate.Page{Number: 1, Size: 20}
 	scans := scansOf("commissions", "commission_counts")
 	participant := anyParticipant(f.Shop).ID
-	// If a plan contains a bitmap scan, it must also sort the rows.
+	// A bitmap scan returns rows without an order, so a plan that contains it also sorts.
+	// Plans that must not sort must not contain these texts.
 	sortingScans := append([]string{"Bitmap"}, scans...)
 	counts := []string{"commission_counts_pkey"}
 
@@ -214,12 +215,12 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		checkPlan(t, c.name+", export", f.PlanWith(postgres.ExportPlan, sql.Export, sql.ExportArgs...), nil, scans)
 	}
 
-	// With the counters, the store finds the day on which a deep page starts. Therefore
+	// The store reads from commission_counts on which day a deep page starts. Therefore
 	// the statement must skip fewer rows than one day has. The fixture has one commission
 	// per minute.
 	sql, err := f.Store.CommissionSQL(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
 	if offset, ok := sql.PageArgs[len(sql.PageArgs)-1].(int64); err != nil || !ok || offset >= 24*60 {
-		t.Errorf("a deep page skips %d rows, %v, want fewer than %d", offset, err, 24*60)
+		t.Errorf("a deep page skips %d rows (error %v), want fewer than %d", offset, err, 24*60)
 	}
 
 	// An export must return its first row before it has read the last row, so the plan
@@ -251,11 +252,11 @@ func checkCommissionTotals(t *testing.T, f *fixture) {
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
 	items, total, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(items) != 20 {
-		t.Fatalf("the search returned %d items and the total %d, %v, want 20 and %d", len(items), total, err, affiliate.MaxSearchTotal+1)
+		t.Fatalf("the search returned %d items and the total %d (error %v), want 20 and %d", len(items), total, err, affiliate.MaxSearchTotal+1)
 	}
 	all, exact, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || exact <= affiliate.MaxSearchTotal || exact != int64(f.Count(`select count(*) from commissions where workspace_id = $1 and mode = 'live'`, f.Scope.Workspace)) {
-		t.Fatalf("the total without a search is %d, %v, want the number of rows", exact, err)
+		t.Fatalf("the total without a search is %d (error %v), want the number of rows", exact, err)
 	}
 	for i := range all {
 		if all[i].ID != items[i].ID {
@@ -264,7 +265,7 @@ func checkCommissionTotals(t *testing.T, f *fixture) {
 	}
 	_, beyond, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
 	if err != nil || beyond != affiliate.MaxSearchTotal+1 {
-		t.Errorf("a page after the end has the total %d, %v, want %d", beyond, err, affiliate.MaxSearchTotal+1)
+		t.Errorf("a page after the end has the total %d (error %v), want %d", beyond, err, affiliate.MaxSearchTotal+1)
 	}
 }
 

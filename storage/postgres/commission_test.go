@@ -62,7 +62,7 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 		t.Errorf("the attribution is %+v, want the method click with a click time and no expiry", a)
 	}
 	if len(stored.History) != 1 || stored.History[0].From != nil || stored.History[0].To != affiliate.CommissionPending || stored.History[0].Actor != "system" {
-		t.Errorf("the history is %+v, want one entry to pending by the system", stored.History)
+		t.Errorf("the history is %+v, want one entry: the system set the status pending", stored.History)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestApproveDue_SkipsLockedCommissions(t *testing.T) {
 	}
 }
 
-func TestProgramScope_FindsProgrammeOfAnyWorkspace(t *testing.T) {
+func TestProgramScope(t *testing.T) {
 	f := newFixture(t)
 	if scope, err := f.Store.ProgramScope(t.Context(), f.Program); err != nil || scope != f.Scope {
 		t.Errorf("ProgramScope returned %v, %v, want %v", scope, err, f.Scope)

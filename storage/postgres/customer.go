@@ -106,9 +106,9 @@ func queueBinding(batch *pgx.Batch, c affiliate.Conversion, binding affiliate.Bi
 }
 
 // paymentsBefore counts the payments that a customer had made to each programme before a
-// conversion. It is used when a conversion is decided again. The position of the
-// conversion's own payment among these payments (its recurring_index) then does not
-// depend on how the conversion was attributed before.
+// conversion. It is used when a conversion is decided again. The payment of the conversion
+// itself is not counted, so the number that this payment gets (its recurring_index) does
+// not depend on how the conversion was attributed before.
 const paymentsBefore = `
 	select program_id, count(*)::integer as count, min(occurred_at) as first_at
 	from conversions
@@ -140,9 +140,6 @@ const countPayment = `
 	on conflict (workspace_id, mode, ref, program_id) do update
 	set payments = p.payments + 1, first_at = least(p.first_at, excluded.first_at)`
 
-// queueRecount uses deletePayments and recountPayments to count a customer's payments
-// to some programmes again, from the conversions. Decrementing the count would not be
-// enough, because after one payment is removed, another payment may be the first.
 const (
 	deletePayments = `
 		delete from customer_payments where workspace_id = $1 and mode = $2 and ref = $3 and program_id = any($4)`
@@ -154,6 +151,9 @@ const (
 		group by workspace_id, mode, customer_ref, program_id`
 )
 
+// queueRecount counts a customer's payments in the given programmes again, from the
+// conversions. Decrementing the count would not be enough, because after one payment is
+// removed, another payment may be the first.
 func queueRecount(batch *pgx.Batch, scope affiliate.Scope, ref string, programs []affiliate.ProgramID) {
 	batch.Queue(deletePayments, scope.Workspace, scope.Mode, ref, programs)
 	batch.Queue(recountPayments, scope.Workspace, scope.Mode, ref, programs)

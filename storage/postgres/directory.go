@@ -10,8 +10,8 @@ import (
 // These statements read the contents of the edge directory (package directory) from the
 // database. All workspaces and both modes share one directory. When the whole directory
 // is rebuilt, the statements therefore read all workspaces and both modes. A job that
-// updates a part of the directory reads the keys or codes of one workspace, programme or
-// participant. Its statements need no condition on the mode: the keys of both modes are
+// updates a part of the directory reads the public keys of one workspace, or the referral
+// codes of one programme or participant. Its statements need no condition on the mode: the keys of both modes are
 // read, and a programme or a participant has only one mode.
 
 // DirectoryVersion returns the next version number for writes to the edge directory.
@@ -218,9 +218,9 @@ const referralTargetsAfter = selectReferralTargets + `
 			order by workspace_id, mode, code
 			limit $5` + joinLinks
 
-// ReferralTargetsAfter returns at most limit referral codes of the deployment. The result
-// is ordered by workspace, mode and code and starts after the given target. If the given
-// target is the zero value, the result starts with the first code.
+// ReferralTargetsAfter returns the targets of at most limit referral codes of the
+// deployment, ordered by workspace, mode and code. The result starts after the given
+// target. If this is the zero value, the result starts with the first target.
 func (s *Store) ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, at time.Time, limit int) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, referralTargetsAfter, at, after.Scope.Workspace, after.Scope.Mode, after.Code, limit)
 }

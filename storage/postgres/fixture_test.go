@@ -79,7 +79,8 @@ func awaitLock(f *pgtest.Fixture) {
 }
 
 // joinMany adds n new partners as approved participants to the programme of a shop. Their
-// names are Jane 1, Jane 2 and so on. They have no links and no totals.
+// names are Jane 1, Jane 2 and so on. They have no links, and no rows in
+// participant_totals.
 func joinMany(s *pgtest.Shop, n int) {
 	s.Helper()
 	s.Exec(`
@@ -106,7 +107,7 @@ func copyProgram(s *pgtest.Shop, n int) {
 		where p.id = $1`, s.Program, n)
 }
 
-// anyParticipant returns a participant in a programme that many participants have joined.
+// anyParticipant returns one of the participants in the programme of a shop.
 func anyParticipant(s *pgtest.Shop) pgtest.Participant {
 	s.Helper()
 	p := pgtest.Participant{Scope: s.Scope, Program: s.Program}

@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// insertFraudEvent stores a fraud event after its decision was stored. It inserts nothing
-// if the conversion has another decision in force by then.
+// insertFraudEvent stores the fraud event of a decision that is already stored. It inserts
+// nothing if this decision is no longer the current decision of the conversion.
 const insertFraudEvent = `
 	insert into fraud_events (
 		workspace_id, id, mode, program_id, participant_id, conversion_id, commission_id, score, signals, action, status, created_at)
@@ -53,8 +53,8 @@ func fraudEvents(c affiliate.Conversion, d affiliate.Decision) []affiliate.Event
 }
 
 // fraudEventColumns are the fields of affiliate.FraudEvent, selected from fraud_events
-// f and the tables in fraudEventJoins. The names are joined only to the rows of the
-// page.
+// f and the tables in fraudEventJoins. A list joins these tables after its limit, so only
+// to the rows of one page.
 const fraudEventColumns = `
 	f.id, f.program_id, p.name as program_name, f.participant_id, t.partner_name, f.conversion_id, c.external_transaction_id,
 	f.commission_id, f.score, f.signals, f.action, f.status, f.note, f.resolved_by, f.resolved_at, f.created_at`
@@ -227,7 +227,7 @@ func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.Commi
 	var refusal *affiliate.Error
 	switch {
 	case errors.As(err, &refusal):
-		return nil // the commission has ended or is paid
+		return nil // the status of the commission does not allow the move, for example because it is paid
 	case err != nil:
 		return err
 	}

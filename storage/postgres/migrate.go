@@ -24,8 +24,8 @@ var migrations embed.FS
 // tables, because River rebuilds their indexes, and only an owner can do this.
 const queueSchema = "river"
 
-// Migrate brings the database at url to this binary's schema version. It connects as
-// the owner of the schema. A second call changes nothing. Several processes can call
+// Migrate brings the database at url to this binary's schema version. The user in url
+// must own the schema. A second call changes nothing. Several processes can call
 // Migrate at the same time.
 func Migrate(ctx context.Context, url string) error {
 	config, err := pgxpool.ParseConfig(url)

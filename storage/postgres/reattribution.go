@@ -25,7 +25,7 @@ const lockConversion = `
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3
 	for no key update`
 
-// findParticipant reads the participant to whom a member assigns a conversion. The
+// findParticipant reads the participant to whom a merchant assigns a conversion. The
 // participant can belong to any programme of the mode.
 const findParticipant = `
 	select ` + earnerColumns + `
@@ -105,8 +105,8 @@ func readCustomerAndRates(ctx context.Context, tx *Tx, a *affiliate.LockedAttrib
 	}
 	a.Rates = found.Rates
 	if a.Customer != nil && a.RecurringIndex != nil && a.Program != nil {
-		// If the conversion stays in its programme, it keeps its number among the
-		// customer's payments (recurring_index).
+		// The payment gets the number that comes after this count. If the conversion
+		// stays in its programme, the payment therefore keeps its recurring_index.
 		payments := a.Customer.Payments[*a.Program]
 		payments.Count = *a.RecurringIndex - 1
 		a.Customer.Payments[*a.Program] = payments

@@ -13,9 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// lockPromoCode locks a promo code. It must be a separate statement that runs before
-// findPromoCode. Otherwise findPromoCode, after it has waited for the lock, would still
-// see other rows as they were before the wait.
+// lockPromoCode locks a promo code. It is a separate statement that runs before
+// findPromoCode: one statement for both would, after a wait for the lock, still see other
+// rows as they were before the wait.
 const lockPromoCode = `
 	select from promo_codes
 	where workspace_id = $1 and mode = $2 and code = $3
@@ -32,8 +32,8 @@ const findPromoCode = `
 	order by x.mode = $2 desc
 	limit 1`
 
-// signals has a conversion and the inputs of the decision about the conversion. These
-// inputs are found by the conversion's signals: click, promo code and customer.
+// signals contains a conversion and the data that was looked up for its click, its promo
+// code and its customer. The decision about the conversion uses this data.
 type signals struct {
 	conversion  affiliate.Conversion
 	inputs      affiliate.AttributionInputs
@@ -43,7 +43,8 @@ type signals struct {
 // lockSignals locks and reads the customers and promo codes of conversions, in one round
 // trip. The locks last until the transaction ends. To prevent deadlocks, every
 // transaction that decides about conversions takes these locks in the same order:
-// customers before promo codes, each sorted by scope and name. Before these locks it
+// customers before promo codes, each sorted by scope and then by reference or code. Before
+// these locks it
 // takes only the locks on idempotency keys. No two of the conversions may have the same
 // customer or promo code.
 func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
@@ -103,7 +104,7 @@ func collectPromoCode(rows pgx.Rows) (*affiliate.FoundPromoCode, error) {
 }
 
 // redeem counts one redemption of a locked promo code. The decision has already checked
-// that the code has a redemption left. The condition checks it again.
+// that the code has a redemption left. The WHERE clause checks it again.
 const redeem = `
 	update promo_codes set redemptions = redemptions + 1
 	where workspace_id = $1 and mode = $2 and id = $3 and (max_redemptions is null or redemptions < max_redemptions)`

@@ -83,7 +83,7 @@ func TestLease_FourProcessesShareTheLimit(t *testing.T) {
 	running.Wait()
 }
 
-func TestLease_SlowRequestsUseOneTokenEach(t *testing.T) {
+func TestLease_RareRequestsUseOneTokenEach(t *testing.T) {
 	c := newClock()
 	lease := NewLease(connect(t, redistest.New(t)), Options{Timeout: longTimeout, Now: c.now})
 	// A click is sent every 1.1 s. For each click, the lease takes a block of tokens,
@@ -171,8 +171,8 @@ func TestLease_CountsLocallyWithoutRedis(t *testing.T) {
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		c.advance(300 * time.Millisecond)
 		lease.sweep(t.Context())
-		// The lease is settled when its row in the shared window contains all tokens
-		// that it has used.
+		// The lease is settled when its entry in Redis contains all tokens that it has
+		// used.
 		lease.mu.Lock()
 		s, _ := lease.subjects.Peek(subjectKey{"tracking", "a"})
 		lease.mu.Unlock()
@@ -249,8 +249,8 @@ func BenchmarkLease(b *testing.B) {
 	}
 }
 
-// BenchmarkLeaseWithFullRows measures the time that Redis needs for a call if all buckets
-// of the window are in use.
+// BenchmarkLeaseWithFullRows measures the time that Redis needs for a call if each
+// collector has used tokens in each second of the window.
 func BenchmarkLeaseWithFullRows(b *testing.B) {
 	for _, collectors := range []int{1, 4} {
 		b.Run(strconv.Itoa(collectors), func(b *testing.B) {

@@ -142,8 +142,8 @@ func TestRecovery(t *testing.T) {
 
 	f.merchant.patch(t, h.path, object{"active": false}).wantStatus(http.StatusOK)
 	h.awaitDelivery(t, f.merchant, "canceled").wantFields(object{"data.0.nextAttemptAt": nil})
-	// A sender that could not lease the endpoint tries again after a second of the
-	// system's clock, so the clock must run again.
+	// If another sender still has the endpoint, a sender waits for a second and tries
+	// again. The wait ends only if the clock of the test runs.
 	sys.clock.resume()
 	h.respondWith(http.StatusOK)
 	sys.clock.advance(time.Minute)

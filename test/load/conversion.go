@@ -23,7 +23,7 @@ const (
 	conversionsPath = "/api/v1/conversions"
 	conversionRound = 2 * time.Second
 	// fillDuration is the time for which conversions fill each database before the
-	// rounds.
+	// measured rounds.
 	fillDuration = 10 * time.Second
 	// coreConnections and coreGCPercent are the values that cmd/core sets. They are used
 	// when the service runs in this process.
@@ -35,7 +35,7 @@ const (
 // goals.
 var clientCounts = []int{16, 64}
 
-// measureConversions measures the rows V1, V2 and V3.
+// measureConversions measures the rows V1, V2 and V3 of the results.
 func measureConversions(ctx context.Context, b *bench) error {
 	pgbench, err := b.findPgbench(ctx)
 	if err != nil {
@@ -61,16 +61,17 @@ func measureConversions(ctx context.Context, b *bench) error {
 	}
 	defer core.stop()
 
-	// Report conversions through the API. pgbench copies the rows of one of them.
+	// Report conversions through the API. The scripts of pgbench insert the same rows as
+	// one of these conversions.
 	warm := traffic{address: core.address, processes: measuredProcesses{pid: core.pid}, connections: 1, measured: warmUp, status: http.StatusCreated, request: s.appendReport}
 	if _, err := warm.run(ctx); err != nil {
 		return core.fail(err)
 	}
-	script, shortScript := b.file("conversion.sql"), b.file("least.sql")
+	script, mainScript := b.file("conversion.sql"), b.file("main.sql")
 	if err := s.writeScript(ctx, ours, script); err != nil {
 		return err
 	}
-	if err := s.writeScript(ctx, ours, shortScript, "conversions", "commissions", "events"); err != nil {
+	if err := s.writeScript(ctx, ours, mainScript, "conversions", "commissions", "events"); err != nil {
 		return err
 	}
 	// Fill both databases with conversions, so that the tables have rows and statistics
@@ -134,13 +135,13 @@ func measureConversions(ctx context.Context, b *bench) error {
 	if err := errors.Join(execute(ctx, ours.url, "vacuum analyze"), execute(ctx, twin.url, "vacuum analyze")); err != nil {
 		return err
 	}
-	return b.measureTransactions(ctx, ours, s, func(clients int) side { return onTwin(script, clients) }, func(clients int) side { return onTwin(shortScript, clients) })
+	return b.measureTransactions(ctx, ours, s, func(clients int) side { return onTwin(script, clients) }, func(clients int) side { return onTwin(mainScript, clients) })
 }
 
-// measureTransactions measures the rows V1 and V2. It calls the service in this process,
+// measureTransactions measures the rows V1 and V2 of the results. It calls the service in this process,
 // without HTTP, credentials and rate limits. The jobs that the conversions create do not
-// run, because pgbench has no jobs either. allStatements and mainStatements are the
-// yardsticks of V1 and V2.
+// run, because pgbench has no jobs either. V1 is compared with allStatements, and V2 with
+// mainStatements.
 func (b *bench) measureTransactions(ctx context.Context, db *database, s *shop, allStatements, mainStatements func(clients int) side) error {
 	store, err := postgres.Open(ctx, postgres.Config{URL: db.url, MaxConns: coreConnections})
 	if err != nil {
@@ -152,15 +153,15 @@ func (b *bench) measureTransactions(ctx context.Context, db *database, s *shop, 
 	ctx = server.WithPrincipal(ctx, server.Principal{Kind: server.SecretKey, Workspace: s.workspace, Mode: affiliate.ModeLive})
 	report := func(ctx context.Context, _ int, phase *atomic.Int32) (took []time.Duration, err error) {
 		for {
-			now := phase.Load()
-			if now == over {
+			current := phase.Load()
+			if current == over {
 				return took, nil
 			}
 			began := time.Now()
 			if _, err := service.ReportConversion(ctx, s.reportRequest()); err != nil {
 				return nil, err
 			}
-			if now == measuring && phase.Load() == measuring {
+			if current == measuring && phase.Load() == measuring {
 				took = append(took, time.Since(began))
 			}
 		}
@@ -168,19 +169,19 @@ func (b *bench) measureTransactions(ctx context.Context, db *database, s *shop, 
 	goals := map[int][2]string{16: {"≥ 3.5", "≥ 2.5"}, 64: {"≥ 7", "≥ 5"}}
 	for _, clients := range clientCounts {
 		what := "the transaction, " + strconv.Itoa(clients) + " in flight"
-		ours := func(ctx context.Context) (sample, error) {
+		transactions := func(ctx context.Context) (sample, error) {
 			if err := b.settle(ctx); err != nil {
 				return sample{}, err
 			}
 			return measureWorkers(ctx, clients, conversionRound, measuredProcesses{pid: os.Getpid()}, report)
 		}
-		got, err := b.takeTurns(ctx, what, ours, b.yardstick(allStatements(clients)), b.yardstick(mainStatements(clients)))
+		got, err := b.takeTurns(ctx, what, transactions, b.yardstick(allStatements(clients)), b.yardstick(mainStatements(clients)))
 		if err != nil {
 			return err
 		}
 		b.compare("V1", what, "pgbench", goals[clients][0], got[0], got[1], rate, perSecond)
 		b.compare("", "  p99", "pgbench", "", got[0], got[1], p99, millis)
-		b.compare("V2", what, "pgbench with the look-up, conversion, commission and events alone", goals[clients][1], got[0], got[2], rate, perSecond)
+		b.compare("V2", what, "pgbench with the main statements only: look-up, conversion, commission, events", goals[clients][1], got[0], got[2], rate, perSecond)
 	}
 	return nil
 }

@@ -30,14 +30,14 @@ Webhook endpoints receive events as JSON bodies. All events have the same outer 
 Timestamps are RFC 3339 in UTC with three decimals. Amounts are integers in minor units of their currency. A question mark after a type means
 that the value can be null.
 
-A schema lists all fields that exist today, so that tests can find mistakes. In production, accept fields and enum values that you do not know:
+A schema lists all fields that exist today. Use it in your tests to find misspelt fields. In production, accept fields and enum values that you do not know:
 new ones can be added without a new ` + "`api_version`" + `. You can subscribe to events that are marked as upcoming, but they are not sent yet.
 
-An event can arrive more than once, and events can arrive in any order. One order of creation is certain:
-` + "`conversion.created`" + ` is older than the ` + "`commission.created`" + ` of the same conversion. If two events contain the same object, the event with the higher ` + "`version`" + ` has the newer state.
+An event can arrive more than once, and events can arrive in any order. ` + "`conversion.created`" + ` is always created before the
+` + "`commission.created`" + ` of the same conversion, but it can arrive later. If two events contain the same object, the event with the higher ` + "`version`" + ` has the newer state.
 
 When a person's data is erased, the stored events about the person are changed. Later deliveries have the same ` + "`id`" + `, but contain
-` + "`erased-`" + ` and eight hexadecimal digits instead of the name, the codes and the texts of links.
+` + "`erased-`" + ` and eight hexadecimal digits instead of the person's name, the person's codes, and the texts in the person's links.
 
 ## Contents
 
@@ -72,8 +72,9 @@ func page(events []event) string {
 	return b.String()
 }
 
-// sections groups the events by their objects. If the events of a noun have different
-// objects, the first object gets the noun's title, and the others follow it.
+// sections groups the events by their objects. The noun of an event is the part of its
+// name before the dot. If events with the same noun have different objects, the section of
+// the first object gets the noun's title, and the sections of the other objects follow.
 func sections(events []event) []section {
 	type object struct {
 		noun     string
@@ -111,7 +112,7 @@ func noun(e event) string {
 	return before
 }
 
-// title returns the heading of a noun's object.
+// title returns the heading of the section of a noun.
 func title(noun string) string {
 	return "The " + cmp.Or(titles[noun], strings.ReplaceAll(noun, "_", " "))
 }
@@ -166,8 +167,8 @@ func (s schema) member(name string) schema {
 }
 
 func (s schema) nullable() bool {
-	_, two := s.Type.([]string)
-	return two
+	_, isList := s.Type.([]string)
+	return isList
 }
 
 func (s schema) kind() string {

@@ -85,8 +85,8 @@ func (s source) readFields(typeName string, fields *ast.StructType) {
 	}
 }
 
-// readConstant adds an exported constant of a named type whose value is a string
-// literal. It ignores other constants.
+// readConstant adds a constant if it is exported, has a named type, and its value is a
+// string literal. It ignores other constants.
 func (s source) readConstant(pkg string, spec *ast.ValueSpec) error {
 	kind, ok := spec.Type.(*ast.Ident)
 	if !ok || len(spec.Values) != 1 || !spec.Names[0].IsExported() {

@@ -14,8 +14,8 @@ func processAttributes(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// isServerOf always returns an error that says what to do. On this platform it cannot
-// find the working directory of a process.
+// isServerOf always returns an error that says what to do. A server is recognised by its
+// working directory, which cannot be found on this platform.
 func isServerOf(pid int, dir string) (bool, error) {
 	return false, fmt.Errorf("process %d may still be the server of %s: stop it, or remove the pid file if the process is another program", pid, dir)
 }

@@ -87,8 +87,8 @@ func New(t testing.TB) string {
 	return database
 }
 
-// templates caches, for each server, the name of the template that this test binary has
-// found complete or has created.
+// templates caches, for each server, the name of the template database. The template
+// exists and is complete: this test binary has checked or created it.
 var templates struct {
 	sync.Mutex
 	complete map[string]string
@@ -160,15 +160,15 @@ func createTemplate(ctx context.Context, server, name string) (err error) {
 	return nil
 }
 
-// adminConns holds, for each server, idle connections to the database that the server's
-// URL names. They stay open until the test binary ends, because opening a connection
+// adminConns holds, for each server, idle connections to the database in the server's
+// URL. They stay open until the test binary ends, because opening a connection
 // costs Postgres about as much as copying a database.
 var adminConns struct {
 	sync.Mutex
 	idle map[string][]*pgx.Conn
 }
 
-// adminExec runs a statement in the database that the server's URL names.
+// adminExec runs a statement in the database in the server's URL.
 func adminExec(server string, limit time.Duration, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

@@ -18,7 +18,8 @@ import (
 const keptAttempts = 50
 
 // applyOutcomes stores the outcomes of attempts. It updates a delivery only if its
-// stored state is still the state from which the change was computed.
+// stored state is still the state from which the change was computed. The columns tier and
+// extra are the fields ScheduledAttempts and RequestedAttempts of webhook.State.
 const applyOutcomes = `
 	update webhook_deliveries w set
 		status = d.status, due_at = d.due_at, tier = d.tier, extra = d.extra, attempt_count = w.attempt_count + 1,
