@@ -26,16 +26,16 @@ func walkthrough(env string) []string {
 	return []string{
 		`. ` + env,
 		`json='Content-Type: application/json'`,
-		`login=$(curl -sS -H "$json" -d "{\"email\":\"$DEMO_MERCHANT_EMAIL\",\"password\":\"$DEMO_MERCHANT_PASSWORD\"}" "$TRIBUTARY_API_URL/api/v1/auth/merchant/login")`,
+		`login=$(curl --fail-with-body -sS -H "$json" -d "{\"email\":\"$DEMO_MERCHANT_EMAIL\",\"password\":\"$DEMO_MERCHANT_PASSWORD\"}" "$TRIBUTARY_API_URL/api/v1/auth/merchant/login")`,
 		`token=$(echo "$login" | sed -n 's/.*"accessToken":"\([^"]*\)".*/\1/p')`,
-		`click=$(curl -sS -A 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0' -H "Authorization: Bearer $DEMO_PK_TEST" -H "$json" -d "{\"referral_code\":\"$DEMO_REFERRAL_CODE\",\"url\":\"https://shop.example/\"}" "$TRIBUTARY_COLLECTOR_URL/v1/clicks"); echo "$click"`,
+		`click=$(curl --fail-with-body -sS -A 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0' -H "Authorization: Bearer $DEMO_PK_TEST" -H "$json" -d "{\"referral_code\":\"$DEMO_REFERRAL_CODE\",\"url\":\"https://shop.example/\"}" "$TRIBUTARY_COLLECTOR_URL/v1/clicks"); echo "$click"`,
 		`click_id=$(echo "$click" | sed -n 's/.*"click_id":"\([^"]*\)".*/\1/p')`,
 		`order=order-$(date +%s%N)`,
-		`curl -sS -H "Authorization: Bearer $DEMO_SK_TEST" -H "$json" -d "{\"event_type\":\"purchase\",\"external_transaction_id\":\"$order\",\"amount_cents\":4900,\"currency\":\"USD\",\"click_id\":\"$click_id\"}" "$TRIBUTARY_API_URL/api/v1/conversions"; echo`,
-		`list=$(curl -sS -H "Authorization: Bearer $token" -H 'X-Mode: test' "$TRIBUTARY_API_URL/api/v1/programs/$DEMO_PROGRAM_ID/commissions?status=pending&search=$order"); echo "$list"`,
+		`curl --fail-with-body -sS -H "Authorization: Bearer $DEMO_SK_TEST" -H "$json" -d "{\"event_type\":\"purchase\",\"external_transaction_id\":\"$order\",\"amount_cents\":4900,\"currency\":\"USD\",\"click_id\":\"$click_id\"}" "$TRIBUTARY_API_URL/api/v1/conversions"; echo`,
+		`list=$(curl --fail-with-body -sS -H "Authorization: Bearer $token" -H 'X-Mode: test' "$TRIBUTARY_API_URL/api/v1/programs/$DEMO_PROGRAM_ID/commissions?status=pending&search=$order"); echo "$list"`,
 		`commission=$(echo "$list" | sed -n 's/^{"data":\[{"id":"\([^"]*\)".*/\1/p')`,
-		`curl -sS -X PATCH -H "Authorization: Bearer $token" -H 'X-Mode: test' "$TRIBUTARY_API_URL/api/v1/programs/$DEMO_PROGRAM_ID/commissions/$commission/approve"; echo`,
-		`curl -sS -H "Authorization: Bearer $token" -H 'X-Mode: test' "$TRIBUTARY_API_URL/api/v1/programs/$DEMO_PROGRAM_ID/commissions/$commission" | grep -oE '"(status|amountCents|currency|partnerName)":[^,]*'`,
+		`curl --fail-with-body -sS -X PATCH -H "Authorization: Bearer $token" -H 'X-Mode: test' "$TRIBUTARY_API_URL/api/v1/programs/$DEMO_PROGRAM_ID/commissions/$commission/approve"; echo`,
+		`curl --fail-with-body -sS -H "Authorization: Bearer $token" -H 'X-Mode: test' "$TRIBUTARY_API_URL/api/v1/programs/$DEMO_PROGRAM_ID/commissions/$commission" | grep -oE '"(status|amountCents|currency|partnerName)":[^,]*'`,
 	}
 }
 
