@@ -34,7 +34,7 @@ const (
 // AttributionService explains attribution decisions: why a conversion was attributed to
 // a participant or not, and how its commission was computed. Decisions are never
 // changed. If a conversion is attributed again, a new decision supersedes the old one.
-// Decisions are kept for 25 months. All fields on these routes are snake_case, over
+// Decisions are kept for at least 25 months. All fields on these routes are snake_case, over
 // REST too.
 //
 // The routes under `/api/v1/attribution` need a secret key and show the data of its
@@ -144,7 +144,7 @@ func (c *attributionServiceClient) GetConversionAttribution(ctx context.Context,
 // AttributionService explains attribution decisions: why a conversion was attributed to
 // a participant or not, and how its commission was computed. Decisions are never
 // changed. If a conversion is attributed again, a new decision supersedes the old one.
-// Decisions are kept for 25 months. All fields on these routes are snake_case, over
+// Decisions are kept for at least 25 months. All fields on these routes are snake_case, over
 // REST too.
 //
 // The routes under `/api/v1/attribution` need a secret key and show the data of its
