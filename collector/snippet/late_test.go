@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,12 +82,27 @@ func TestDocumentedStub_QueuesCalls(t *testing.T) {
 		window.results = [early.getClickId()];
 		early.consent("granted");
 		early.ready(id => results.push(id));
-		early.whenClickId().then(id => results.push(id))</script>`})
+		early.whenClickId().then(id => results.push(id));
+		const address = "https://other.example/x", link = document.createElement("a");
+		link.href = address;
+		window.decorated = [early.decorate(address) === address, early.decorate(link) === link];
+		window.link = link</script>`})
 	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	b.wait(`results.length === 3`)
 	if got := js[bool](b, `results[0] === null && results[1] === "`+id+`" && results[2] === "`+id+`" && early.getClickId() === "`+id+`"`); !got || f.waitClicks(1)[0].body["consent"] != "granted" {
 		t.Errorf("results %v and sent click %s; want [null, %s, %s] and granted consent", js[[]any](b, `results`), f.clicks()[0].text, id, id)
+	}
+	if got := js[[]bool](b, `decorated`); !slices.Equal(got, []bool{true, true}) {
+		t.Errorf("before the script was loaded, decorate returned its argument: %v, want [true true]", got)
+	}
+	b.wait(`link.search === "?aff_click_id=` + id + `"`)
+
+	f.page("/", page{head: string(stub) + `<script>window.__tributary.reset()</script>`})
+	b.visit(f.shop + "/")
+	b.settle()
+	if got := b.storage(); got != emptyStorage {
+		t.Errorf("stored after a queued reset: %s, want nothing", got)
 	}
 }
 
