@@ -59,6 +59,14 @@ So a client without a valid credential and permission learns nothing about the v
 public key in the body are an exception, because the body must be read before the credential is known. For these clicks 415,
 413 and the 400 for an incomplete body come before 401 and 403, and the requests count towards the limit of their address.
 
+Reports of conversions and refunds, and clicks, ignore unknown fields of the body. The response header ` + "`Ignored-Fields`" + `
+names these fields. On all other routes, an unknown field of the body is a 400. On all routes of the API, an unknown
+parameter of the query is a 400.
+
+Responses of the API and of click tracking have the header ` + "`X-Request-Id`" + `. Log it, and quote it if you ask the operator of the
+service about a request: the service logs internal errors with this id. If your request has this header, with 1 to 128
+visible ASCII characters, the service uses your id.
+
 If a body ends early or arrives too slowly, the status is 400 with the field ` + "`body`" + `, and the connection is closed.
 
 Requests with a malformed request line, or with headers over 16 KiB (431), do not reach a handler. The response to them is
