@@ -1,9 +1,6 @@
-// Package tributary is a client of the Tributary core over gRPC.
-//
-//	client, err := tributary.New("core.internal:9090", tributary.Options{
-//		Credential: tributary.Key(os.Getenv("TRIBUTARY_SECRET_KEY")),
-//	})
-//	response, err := client.Conversions.ReportConversion(ctx, &affiliatev1.ReportConversionRequest{…})
+// Package tributary is a client of the Tributary core over gRPC. The example of the
+// package reports a conversion. README.md in this folder says how to use the client in
+// another module.
 //
 // A Client has one generated client for each service. It adds the credential and the mode
 // to each call, and a deadline to each call except exports. If the service is unavailable

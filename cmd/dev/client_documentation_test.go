@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// excerpts returns the code blocks of a page that have the language and the second word
+// excerpt.
+func excerpts(t *testing.T, page, language string) []string {
+	t.Helper()
+	var found []string
+	for _, block := range regexp.MustCompile("(?ms)^```"+language+" excerpt\n(.*?)^```$").FindAllStringSubmatch(read(t, page), -1) {
+		found = append(found, block[1])
+	}
+	if len(found) == 0 {
+		t.Fatalf("%s has no excerpts in the language %s", page, language)
+	}
+	return found
+}
+
+// withoutIndentation removes the tabs at the start of each line.
+func withoutIndentation(text string) string {
+	return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(text, "")
+}
+
+// An excerpt in Go is not a program, so it is compiled as a part of an example.
+func TestDocumentation_GoExcerptsAreCompiled(t *testing.T) {
+	t.Parallel()
+	examples := withoutIndentation(read(t, "clients/go/example_test.go"))
+	for _, excerpt := range excerpts(t, "docs/grpc.md", "go") {
+		if !strings.Contains(examples, withoutIndentation(excerpt)) {
+			t.Errorf("clients/go/example_test.go does not contain this excerpt of docs/grpc.md:\n%s", excerpt)
+		}
+	}
+}
+
+// The installation in clients/go/README.md must work in a module outside this repository.
+func TestDocumentation_GoClientWorksInAnotherModule(t *testing.T) {
+	t.Parallel()
+	const page = "clients/go/README.md"
+	module, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	program := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindStringSubmatch(read(t, page))
+	if program == nil {
+		t.Fatalf("%s has no program in Go", page)
+	}
+	// With the checksums of this repository, go mod tidy needs no checksum database.
+	for name, text := range map[string]string{"main.go": program[1], "go.sum": read(t, "go.sum")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install := strings.ReplaceAll(excerpts(t, page, "sh")[0], "/path/to/tributary", module)
+	cmd := exec.Command("bash", "-c", "set -eu\n"+install+"go build -o program .\n")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("install the client in another module: %v\n%s", err, out)
+	}
+}
