@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,14 +21,15 @@ import (
 // typeScriptClient is the folder of the TypeScript client.
 const typeScriptClient = "../../clients/typescript"
 
-// TestTypeScriptClient compiles the client and runs the client's own tests against the
-// service. Between them is a proxy in which the client's tests can cause faults.
+// TestTypeScriptClient installs the client as its README says, runs the example of the
+// README, and runs the client's own tests. Between the client and the service is a proxy
+// in which the client's tests can cause faults. The promo code is the one of the example.
 func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
 	const limit = 50
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_LIMIT_CONVERSIONS": strconv.Itoa(limit)}})
 	f := sys.newFixture(t, "test", nil)
-	promo := f.merchant.post(t, f.programPath()+"/promo-codes", object{"participantId": f.participant, "code": "TYPED", "discountType": "percentage", "discountValue": 10}).wantStatus(http.StatusCreated).text("code")
+	promo := f.merchant.post(t, f.programPath()+"/promo-codes", object{"participantId": f.participant, "code": "ADA10", "discountType": "percentage", "discountValue": 10}).wantStatus(http.StatusCreated).text("code")
 	proxy := startFaultyProxy(t, f, limit)
 
 	hook := startReceiver(t)
@@ -43,7 +46,8 @@ func TestTypeScriptClient(t *testing.T) {
 	}
 
 	dir := copyTypeScriptClient(t)
-	run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")
+	shop := installTypeScriptClient(t, dir)
+	runTypeScriptExample(t, dir, shop, []string{"TRIBUTARY_API_URL=" + sys.api, "TRIBUTARY_SECRET_KEY=" + f.secretKey, "ORDER=order-1001"})
 	run(t, dir, nil, "npx", "--no-install", "tsc", "--outDir", "compiled")
 	run(t, dir, []string{
 		"BASE_URL=" + proxy.URL, "EMAIL=" + f.merchant.email, "PASSWORD=" + password, "SECRET_KEY=" + f.secretKey,
@@ -78,7 +82,7 @@ func copyTypeScriptClient(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"package.json", "package-lock.json", "tsconfig.json", "generate.mjs"} {
+	for _, name := range []string{"package.json", "package-lock.json", "tsconfig.json", "tsconfig.build.json", "generate.mjs", "README.md"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(read(t, filepath.Join(typeScriptClient, name))), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +90,47 @@ func copyTypeScriptClient(t *testing.T) string {
 	return dir
 }
 
-// run runs a command and fails the test if the command fails.
-func run(t *testing.T, dir string, env []string, name string, args ...string) {
+// codeBlock returns the first code block of the client's README that begins with the
+// given line.
+func codeBlock(t *testing.T, firstLine string) string {
+	t.Helper()
+	block := regexp.MustCompile("(?ms)^```" + firstLine + "\n(.*?)^```$").FindStringSubmatch(read(t, filepath.Join(typeScriptClient, "README.md")))
+	if block == nil {
+		t.Fatalf("the README of the client has no code block %s", firstLine)
+	}
+	return block[1]
+}
+
+// installTypeScriptClient runs the installation of the client's README with the client in
+// dir. It returns the folder in which it installed the client.
+func installTypeScriptClient(t *testing.T, dir string) string {
+	t.Helper()
+	shop := t.TempDir()
+	script := strings.NewReplacer("/path/to/tributary/clients/typescript", dir, "/path/to/shop", shop).Replace(codeBlock(t, "sh excerpt"))
+	run(t, dir, []string{"npm_config_prefer_offline=true", "npm_config_audit=false", "npm_config_fund=false"}, "bash", "-ec", script)
+	return shop
+}
+
+// runTypeScriptExample checks the types of the example in the client's README and runs it
+// as JavaScript. dir contains the compiler, and shop contains the installed client.
+func runTypeScriptExample(t *testing.T, dir, shop string, env []string) {
+	t.Helper()
+	example := codeBlock(t, "ts")
+	for _, name := range []string{"report.mts", "report.mjs"} {
+		if err := os.WriteFile(filepath.Join(shop, name), []byte(example), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, shop, nil, filepath.Join(dir, "node_modules/.bin/tsc"), "--noEmit", "--strict", "--target", "es2022", "--module", "nodenext",
+		"--typeRoots", filepath.Join(dir, "node_modules/@types"), "--types", "node", "report.mts")
+	out := run(t, shop, env, "node", "report.mjs")
+	if !strings.HasPrefix(out, "true ") {
+		t.Errorf("the example of the README printed %q, want an attributed conversion", out)
+	}
+}
+
+// run runs a command and returns its output. It fails the test if the command fails.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
@@ -97,6 +140,7 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(out)
 }
 
 func read(t *testing.T, path string) string {
