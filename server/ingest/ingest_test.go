@@ -25,7 +25,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
 
 // memoryStore is a Store in memory that behaves like the database: it stores all clicks
 // of a call or none, and it does not overwrite a stored click.

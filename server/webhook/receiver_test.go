@@ -25,9 +25,10 @@ import (
 
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/server/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
 
 // host is the name of all receivers. The name server of the tests resolves it to
 // loopback.

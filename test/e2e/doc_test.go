@@ -28,12 +28,14 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // TestMain checks that no goroutines remain after all systems have stopped. If all tests
 // ran, it also checks that every error code of the API was received at least once.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(pgtest.Main{M: m}, goleak.Cleanup(func(code int) {
 		if missing := missingCodes(); code == 0 && flag.Lookup("test.run").Value.String() == "" && len(missing) > 0 {
 			fmt.Fprintln(os.Stderr, "no test received the error codes", strings.Join(missing, ", "))
 			code = 1

@@ -161,11 +161,34 @@ func createTemplate(ctx context.Context, server, name string) (err error) {
 }
 
 // adminConns holds, for each server, idle connections to the database in the server's
-// URL. They stay open until the test binary ends, because opening a connection
-// costs Postgres about as much as copying a database.
+// URL. They stay open until the tests of the package have run, because opening a
+// connection costs Postgres about as much as copying a database.
 var adminConns struct {
 	sync.Mutex
 	idle map[string][]*pgx.Conn
+}
+
+// Main runs the tests of a package and then closes the idle connections of this package.
+// Packages that search for leaked goroutines pass it to goleak.VerifyTestMain. If the
+// machine is busy, pgx can leave a goroutine that reads from an idle connection until the
+// connection is closed.
+type Main struct{ *testing.M }
+
+// Run returns the exit code of the tests.
+func (m Main) Run() int {
+	defer closeIdle()
+	return m.M.Run()
+}
+
+func closeIdle() {
+	adminConns.Lock()
+	defer adminConns.Unlock()
+	for _, idle := range adminConns.idle {
+		for _, conn := range idle {
+			_ = conn.Close(context.Background())
+		}
+	}
+	clear(adminConns.idle)
 }
 
 // adminExec runs a statement in the database in the server's URL.
