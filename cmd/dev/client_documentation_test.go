@@ -9,16 +9,16 @@ import (
 	"testing"
 )
 
-// excerpts returns the code blocks of a page that have the language and the second word
-// excerpt.
-func excerpts(t *testing.T, page, language string) []string {
+// blocks returns the code blocks of a page that begin with the given words, for example
+// "go" for programs and "go excerpt" for excerpts.
+func blocks(t *testing.T, page, words string) []string {
 	t.Helper()
 	var found []string
-	for _, block := range regexp.MustCompile("(?ms)^```"+language+" excerpt\n(.*?)^```$").FindAllStringSubmatch(read(t, page), -1) {
+	for _, block := range regexp.MustCompile("(?ms)^```"+words+"\n(.*?)^```$").FindAllStringSubmatch(read(t, page), -1) {
 		found = append(found, block[1])
 	}
 	if len(found) == 0 {
-		t.Fatalf("%s has no excerpts in the language %s", page, language)
+		t.Fatalf("%s has no code block that begins with %q", page, words)
 	}
 	return found
 }
@@ -32,7 +32,7 @@ func withoutIndentation(text string) string {
 func TestDocumentation_GoExcerptsAreCompiled(t *testing.T) {
 	t.Parallel()
 	examples := withoutIndentation(read(t, "clients/go/example_test.go"))
-	for _, excerpt := range excerpts(t, "docs/grpc.md", "go") {
+	for _, excerpt := range blocks(t, "docs/grpc.md", "go excerpt") {
 		if !strings.Contains(examples, withoutIndentation(excerpt)) {
 			t.Errorf("clients/go/example_test.go does not contain this excerpt of docs/grpc.md:\n%s", excerpt)
 		}
@@ -48,17 +48,13 @@ func TestDocumentation_GoClientWorksInAnotherModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	program := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindStringSubmatch(read(t, page))
-	if program == nil {
-		t.Fatalf("%s has no program in Go", page)
-	}
 	// With the checksums of this repository, go mod tidy needs no checksum database.
-	for name, text := range map[string]string{"main.go": program[1], "go.sum": read(t, "go.sum")} {
+	for name, text := range map[string]string{"main.go": blocks(t, page, "go")[0], "go.sum": read(t, "go.sum")} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	install := strings.ReplaceAll(excerpts(t, page, "sh")[0], "/path/to/tributary", module)
+	install := strings.ReplaceAll(blocks(t, page, "sh excerpt")[0], "/path/to/tributary", module)
 	cmd := exec.Command("bash", "-c", "set -eu\n"+install+"go build -o program .\n")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -174,8 +174,8 @@ func TestFraud_DetectsCustomersOfAnotherPartner(t *testing.T) {
 		"same email address": {"Ann+2@elsewhere.example", "", []string{"duplicate_customer"}},
 		"same customer id":   {"", "customer-1", []string{"duplicate_customer"}},
 	} {
-		// The click is newer than the one that bound the customer, so the purchase is
-		// attributed to it.
+		// This click is newer than the click that bound the customer, so the purchase is
+		// attributed to this click.
 		r := withBuyer(purchase("order of a "+name, f.olderClick(other).ID), tc.email, "", "")
 		if tc.customer != "" {
 			r.CustomerId = &tc.customer
