@@ -143,8 +143,34 @@ type Core struct {
 	// WebhookCAFile is a PEM file with certificate authorities. Webhooks trust them in
 	// addition to the authorities of the system.
 	WebhookCAFile string `env:"TRIBUTARY_WEBHOOK_CA_FILE"`
+	Mail
 	Limits
 	CORS
+}
+
+// Mail holds the settings for mail (DECISIONS.md section 18).
+type Mail struct {
+	// PublicURL is the base URL of the REST API as clients see it. Mails contain links to
+	// it.
+	PublicURL string `env:"TRIBUTARY_PUBLIC_URL"`
+	// AppURL is the base URL of the merchant's dashboard. Links in mails and the action
+	// URLs of notifications start with it. If it is empty, notifications have no action
+	// URL.
+	AppURL string `env:"TRIBUTARY_APP_URL"`
+	// SMTPURL is the mail server, smtp://user:password@host:587?tls=starttls. If it is
+	// empty, no mail is sent.
+	SMTPURL string `env:"TRIBUTARY_SMTP_URL"`
+	// MailFrom and MailReplyTo are addresses with an optional name.
+	MailFrom    string `env:"TRIBUTARY_MAIL_FROM"`
+	MailReplyTo string `env:"TRIBUTARY_MAIL_REPLY_TO"`
+	// MailProvider is the last part of the path of the webhook that the mail provider
+	// calls. MailWebhookSecret is the secret of its signatures, or two secrets separated
+	// by a comma. If it is empty, the path does not exist.
+	MailProvider      string `env:"TRIBUTARY_MAIL_PROVIDER" envDefault:"resend"`
+	MailWebhookSecret string `env:"TRIBUTARY_MAIL_WEBHOOK_SECRET"`
+	// RequireVerifiedEmail makes some actions in live mode require a verified e-mail
+	// address.
+	RequireVerifiedEmail bool `env:"TRIBUTARY_REQUIRE_VERIFIED_EMAIL" envDefault:"false"`
 }
 
 // Limits holds the rate limits, in requests in any 60 seconds (SPEC.md section 8).

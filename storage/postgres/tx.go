@@ -120,9 +120,12 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 	inserted := make([]river.InsertManyParams, len(jobs))
 	for i, job := range jobs {
 		queue := river.QueueDefault
-		if change, ok := job.(affiliate.SyncDirectory); ok {
+		switch job := job.(type) {
+		case affiliate.SyncDirectory:
 			queue = affiliate.DirectoryQueue
-			tx.AfterCommit(func() { tx.db.onDirectoryChange(change) })
+			tx.AfterCommit(func() { tx.db.onDirectoryChange(job) })
+		case affiliate.SendMail:
+			queue = affiliate.MailQueue
 		}
 		inserted[i] = river.InsertManyParams{Args: job, InsertOpts: &river.InsertOpts{Queue: queue}}
 	}

@@ -1,0 +1,54 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// insertMails inserts mails with the status pending.
+var insertMails = rowsOf[newMailRow](`insert into mails (%[1]s) values %[2]s`)
+
+type newMailRow struct {
+	ID               affiliate.MailID               `db:"id"`
+	Kind             affiliate.MailKind             `db:"kind"`
+	Type             string                         `db:"type"`
+	Category         affiliate.NotificationCategory `db:"category"`
+	WorkspaceID      *affiliate.WorkspaceID         `db:"workspace_id"`
+	Mode             *affiliate.Mode                `db:"mode"`
+	UserID           *affiliate.UserID              `db:"user_id"`
+	AccountKind      affiliate.AccountKind          `db:"account_kind"`
+	RecipientName    string                         `db:"recipient_name"`
+	RecipientAddress string                         `db:"recipient"`
+	Facts            affiliate.MailFacts            `db:"facts"`
+	Secret           []byte                         `db:"secret"`
+	Status           affiliate.MailStatus           `db:"status"`
+	CreatedAt        time.Time                          `db:"created_at"`
+}
+
+// SendMail stores mails and the jobs that send them. The mails are sent after the
+// commit.
+func (tx *Tx) SendMail(ctx context.Context, mails ...affiliate.Mail) error {
+	if len(mails) == 0 {
+		return nil
+	}
+	rows, jobs := make([]newMailRow, len(mails)), make([]affiliate.Job, len(mails))
+	for i, m := range mails {
+		rows[i] = newMailRow{
+			ID: m.ID, Kind: m.Kind, Type: m.Type, Category: m.Category, WorkspaceID: m.Workspace, Mode: m.Mode,
+			UserID: m.Recipient.User, AccountKind: m.Recipient.Account, RecipientName: m.Recipient.Name, RecipientAddress: m.Recipient.Address,
+			Facts: m.Facts, Secret: m.Secret, Status: affiliate.MailPending, CreatedAt: m.CreatedAt,
+		}
+		jobs[i] = affiliate.SendMail{Mail: m.ID}
+	}
+	batch := &pgx.Batch{}
+	insertMails.queue(batch, rows...)
+	if err := tx.Tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("store mails: %w", err)
+	}
+	return tx.Enqueue(ctx, jobs...)
+}
