@@ -1,0 +1,163 @@
+package mail
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+)
+
+// Document is the content of a mail, independent of its format. Every field is plain
+// text. Only paragraphs and the bodies of items keep line breaks; elsewhere a line break
+// becomes a space.
+type Document struct {
+	Brand     string // optional; the name above the content, for example of the product
+	Subject   string // at most 200 characters are used
+	Preheader string // optional; mail programs show it in their list after the subject; not visible in the mail
+	Heading   string
+	Greeting  string // optional, "Hello Maria,"
+	Blocks    []Block
+	Button    *Link    // optional; its URL is also shown as text below it
+	Closing   []string // optional paragraphs after the button
+	Footer    Footer
+}
+
+// Block is one element of the main part. Exactly one field is set.
+type Block struct {
+	Paragraph string // line breaks are kept, blank lines separate paragraphs
+	Facts     []Fact // a small table
+	Items     []Item // a list, for example of notifications
+	More      string // a note after a list, "and 12 more"
+}
+
+// Fact is one row of a table.
+type Fact struct{ Label, Value string }
+
+// Item is one entry of a list. Body, Time and URL are optional. Time is text, as the
+// reader should see it. URL is an http or https URL that the title links to.
+type Item struct{ Title, Body, Time, URL string }
+
+// Link is a labeled http or https URL.
+type Link struct{ Label, URL string }
+
+// Footer is the small print.
+type Footer struct {
+	Reason         string // why the recipient gets this mail
+	UnsubscribeURL string // optional; an http or https URL
+}
+
+// Content is a document in the formats of a mail.
+type Content struct{ Subject, HTML, Text string }
+
+const (
+	maxSubject   = 200 // characters
+	maxPreheader = 200 // characters
+)
+
+// Render returns the subject, the HTML part and the text part of the document. It returns
+// an error if the document has no subject or heading, if a block has not exactly one
+// field, if a button has no label, or if a URL is not an absolute http or https URL. The
+// error contains no text of the document.
+func (d Document) Render() (Content, error) {
+	if err := d.check(); err != nil {
+		return Content{}, fmt.Errorf("mail: %w", err)
+	}
+	c := d.clean()
+	html, err := c.html()
+	if err != nil {
+		return Content{}, fmt.Errorf("mail: execute the layout: %w", err)
+	}
+	return Content{Subject: c.Subject, HTML: html, Text: c.text()}, nil
+}
+
+func (d Document) check() error {
+	if line(d.Subject) == "" {
+		return errors.New("the document has no subject")
+	}
+	if line(d.Heading) == "" {
+		return errors.New("the document has no heading")
+	}
+	for i, b := range d.Blocks {
+		if n := b.fields(); n != 1 {
+			return fmt.Errorf("block %d has %d fields, want 1", i, n)
+		}
+		for _, item := range b.Items {
+			if item.URL != "" && !isWebURL(item.URL) {
+				return fmt.Errorf("an item of block %d has a URL that is not http or https", i)
+			}
+		}
+	}
+	if d.Button != nil && line(d.Button.Label) == "" {
+		return errors.New("the button has no label")
+	}
+	if d.Button != nil && !isWebURL(d.Button.URL) {
+		return errors.New("the URL of the button is not http or https")
+	}
+	if u := d.Footer.UnsubscribeURL; u != "" && !isWebURL(u) {
+		return errors.New("the unsubscribe URL is not http or https")
+	}
+	return nil
+}
+
+func (b Block) fields() int {
+	n := 0
+	for _, set := range []bool{b.Paragraph != "", len(b.Facts) > 0, len(b.Items) > 0, b.More != ""} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// isWebURL reports whether s is an absolute http or https URL. url.Parse rejects control
+// characters.
+func isWebURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+}
+
+// clean returns a copy of d without control characters. Both formats use it, so that both
+// have the same text.
+func (d Document) clean() Document {
+	d.Brand = line(d.Brand)
+	d.Subject = shorten(line(d.Subject), maxSubject)
+	d.Preheader = shorten(line(d.Preheader), maxPreheader)
+	d.Heading = line(d.Heading)
+	d.Greeting = line(d.Greeting)
+	d.Footer.Reason = line(d.Footer.Reason)
+	d.Footer.UnsubscribeURL = encodeURL(d.Footer.UnsubscribeURL)
+	if d.Button != nil {
+		d.Button = &Link{Label: line(d.Button.Label), URL: encodeURL(d.Button.URL)}
+	}
+	closing := make([]string, len(d.Closing))
+	for i, paragraph := range d.Closing {
+		closing[i] = lines(paragraph)
+	}
+	d.Closing = closing
+	blocks := make([]Block, len(d.Blocks))
+	for i, b := range d.Blocks {
+		blocks[i] = b.clean()
+	}
+	d.Blocks = blocks
+	return d
+}
+
+func (b Block) clean() Block {
+	c := Block{Paragraph: lines(b.Paragraph), More: line(b.More)}
+	for _, f := range b.Facts {
+		c.Facts = append(c.Facts, Fact{Label: line(f.Label), Value: line(f.Value)})
+	}
+	for _, item := range b.Items {
+		c.Items = append(c.Items, Item{Title: line(item.Title), Body: lines(item.Body), Time: line(item.Time), URL: encodeURL(item.URL)})
+	}
+	return c
+}
+
+// encodeURL percent-encodes spaces and other characters with which a mail program would
+// end the URL early in the text part. s is empty or satisfies isWebURL.
+func encodeURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return ""
+	}
+	return urlEscapes.Replace(u.String())
+}
