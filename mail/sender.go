@@ -1,0 +1,118 @@
+package mail
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/textproto"
+	"os"
+	"strings"
+	"time"
+)
+
+// Config configures a Sender.
+type Config struct {
+	URL     string         // see CheckURL
+	From    string         // "Acme <no-reply@example.com>" or only the address
+	ReplyTo string         // optional, like From
+	Roots   *x509.CertPool // the authorities of the server's certificate; nil: those of the system
+	Timeout time.Duration  // of a whole attempt; default 30 s
+}
+
+const defaultTimeout = 30 * time.Second
+
+// Sender sends messages to one SMTP server. It is safe for concurrent use.
+type Sender struct {
+	server  server
+	from    Address
+	replyTo Address // zero: none
+	tls     *tls.Config
+	timeout time.Duration
+}
+
+// NewSender returns a Sender. It does not connect. It returns an error if the URL or an
+// address is invalid; the error does not contain the password.
+func NewSender(c Config) (*Sender, error) {
+	sv, err := parseURL(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
+	}
+	from, err := parseSetting("From", c.From)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sender{server: sv, from: from, timeout: c.Timeout, tls: &tls.Config{ServerName: sv.host, RootCAs: c.Roots, MinVersion: tls.VersionTLS12}}
+	if c.ReplyTo != "" {
+		if s.replyTo, err = parseSetting("ReplyTo", c.ReplyTo); err != nil {
+			return nil, err
+		}
+	}
+	if s.timeout <= 0 {
+		s.timeout = defaultTimeout
+	}
+	return s, nil
+}
+
+// Send makes one attempt to send m. It returns nil if the server accepted the mail, even
+// if the connection fails after that. Every error is a *SendError. Send returns when ctx
+// ends or when Config.Timeout has passed; the error is then Temporary and wraps the error
+// of the context.
+func (s *Sender) Send(ctx context.Context, m Message) error {
+	mail, err := s.compose(m)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	phase, err := s.deliver(ctx, mail)
+	if err == nil {
+		return nil
+	}
+	var sendErr *SendError
+	if errors.As(err, &sendErr) {
+		return sendErr
+	}
+	var reply *textproto.Error
+	if ctx.Err() != nil && !errors.As(err, &reply) {
+		// The error of the connection only says that its deadline has passed.
+		err = ctx.Err()
+	}
+	return newSendError(phase, err, newRedactor(s.server, mail.to))
+}
+
+// deliver makes the SMTP transaction. It returns the phase that failed.
+func (s *Sender) deliver(ctx context.Context, mail envelope) (Phase, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.server.address())
+	if err != nil {
+		return PhaseConnect, err
+	}
+	defer conn.Close()
+	// A deadline in the past ends every read and write.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	t := &transaction{sender: s, conn: &limitedConn{Conn: conn, rest: maxReplies}, phase: PhaseTLS}
+	err = t.run(ctx, mail)
+	if stop() {
+		t.quit()
+	}
+	return t.phase, err
+}
+
+// helloName returns the name for EHLO: the host name if it has a domain, otherwise the
+// local address, because servers reject a name that is not fully qualified.
+func helloName(conn net.Conn) string {
+	if name, err := os.Hostname(); err == nil && strings.Contains(name, ".") && isASCII(name) {
+		return name
+	}
+	host, _, err := net.SplitHostPort(conn.LocalAddr().String())
+	if err != nil {
+		return "localhost"
+	}
+	host, _, _ = strings.Cut(host, "%") // the zone of a link-local address
+	if strings.Contains(host, ":") {
+		host = "IPv6:" + host
+	}
+	return "[" + host + "]"
+}
