@@ -222,6 +222,10 @@ func TestRun_KeepsDataUntilReset(t *testing.T) {
 		}
 	}
 	get(t, first["TRIBUTARY_METRICS_URL"]+"/readyz")
+	get(t, first["TRIBUTARY_MAIL_SINK_URL"]+"/api/messages")
+	if !strings.Contains(r.output(), first["TRIBUTARY_MAIL_SINK_URL"]) {
+		t.Errorf("the output does not contain the address of the mail sink:\n%s", r.output())
+	}
 
 	for _, args := range [][]string{{}, {"reset"}} {
 		out, err := devCommand(t, dir, testEnv(), args...).CombinedOutput()

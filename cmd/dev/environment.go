@@ -32,11 +32,18 @@ var ports = []variable{
 	{"TRIBUTARY_GRPC_LISTEN", "127.0.0.1:9090"},
 	{"TRIBUTARY_METRICS_LISTEN", "127.0.0.1:9100"},
 	{shopListenName, "127.0.0.1:8082"},
+	{mailSMTPListenName, "127.0.0.1:1025"},
+	{mailSinkListenName, "127.0.0.1:8084"},
 }
 
-// shopListenName is the variable that holds the address of the demo shop. The shop is
-// part of dev; no other program serves it.
-const shopListenName = "TRIBUTARY_SHOP_LISTEN"
+// The variables that hold the addresses of the demo shop and of the mail sink, which
+// receives mails over SMTP and shows them over HTTP. They are part of dev; no other
+// program serves them.
+const (
+	shopListenName     = "TRIBUTARY_SHOP_LISTEN"
+	mailSMTPListenName = "TRIBUTARY_MAIL_SMTP_LISTEN"
+	mailSinkListenName = "TRIBUTARY_MAIL_SINK_LISTEN"
+)
 
 // environment returns the settings of this run. environ is the environment of the
 // process, as lines of the form NAME=value. If environ does not set a secret, the value
@@ -65,7 +72,7 @@ func environment(environ []string, secrets, lastServers map[string]string) map[s
 			delete(values, name)
 		}
 	}
-	missing := func(name string) bool { return values[name] == "" && values[name+"_FILE"] == "" }
+	missing := func(name string) bool { return isMissing(values, name) }
 	for name, secret := range secrets {
 		if missing(name) {
 			values[name] = secret
@@ -98,6 +105,11 @@ func environment(environ []string, secrets, lastServers map[string]string) map[s
 	return values
 }
 
+// isMissing reports whether neither a setting nor the file with its value is set.
+func isMissing(values map[string]string, name string) bool {
+	return values[name] == "" && values[name+"_FILE"] == ""
+}
+
 // allLoopback reports whether all ports are on loopback.
 func allLoopback(values map[string]string) bool {
 	for _, port := range ports {
@@ -121,7 +133,7 @@ const privateURL = "redis://private"
 func configure(environment map[string]string) (settings.Core, collector.Config, error) {
 	values := maps.Clone(environment)
 	for _, name := range []string{databaseURLName, redisURLName} {
-		if values[name] == "" && values[name+"_FILE"] == "" {
+		if isMissing(values, name) {
 			values[name] = privateURL
 		}
 	}
@@ -145,7 +157,7 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 }
 
 // portListeners contains the listeners of a run, in the order of the variable ports.
-type portListeners [5]net.Listener
+type portListeners [7]net.Listener
 
 // listen opens all ports. It is called before any server starts, so that a port in use is
 // reported immediately.

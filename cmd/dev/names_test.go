@@ -16,7 +16,7 @@ func TestVariables_AreKnownSettings(t *testing.T) {
 	for _, v := range append(systemAddresses{}.variables(nil), ports...) {
 		environ = append(environ, v.name+"=x")
 	}
-	for _, name := range []string{allowHTTPName, trustedProxiesName, shutdownDelayName, webhookAllowName, webhookCAName} {
+	for _, name := range []string{allowHTTPName, trustedProxiesName, shutdownDelayName, webhookAllowName, webhookCAName, smtpURLName, mailFromName, publicURLName} {
 		environ = append(environ, name+"=x")
 	}
 	var log bytes.Buffer

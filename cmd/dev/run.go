@@ -16,6 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/tools/mailsink"
 )
 
 const (
@@ -50,15 +51,16 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	if values[webhookCAName] == "" {
 		values[webhookCAName] = f.file(authorityName)
 	}
-	core, edge, err := configure(values)
-	if err != nil {
-		return err
-	}
 	listeners, err := listen(values)
 	if err != nil {
 		return err
 	}
 	defer listeners.close()
+	sendToSink(values, listeners)
+	core, edge, err := configure(values)
+	if err != nil {
+		return err
+	}
 
 	fmt.Fprintf(out, "Starting in %s\n  Postgres and Redis …\n", f.path)
 	defer context.AfterFunc(ctx, func() { fmt.Fprintln(out, "\nStopping.") })()
@@ -75,8 +77,8 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	return err
 }
 
-// serve runs the core, the gateway, the collector and the demo shop. They listen on the
-// given listeners and use the Postgres and the Redis in d.
+// serve runs the core, the gateway, the collector, the demo shop and the mail sink. They
+// listen on the given listeners and use the Postgres and the Redis in d.
 func serve(
 	ctx context.Context, f *folder, d *databases, listeners portListeners, core settings.Core, edge collector.Config, out io.Writer,
 ) error {
@@ -122,16 +124,22 @@ func serve(
 	at := systemAddresses{
 		api: address(listeners.api()), collector: address(listeners.collector()),
 		grpc: address(listeners.grpc()), metrics: address(listeners.metrics()), shop: address(listeners.shop()),
+		mailSink:    address(listeners.mailSink()),
 		postgresURL: d.postgresURL, redisURL: d.redisURL,
 	}
 	site := &shop{api: apiClient{url: at.apiURL()}, collector: at.collectorURL()}
+	mails := mailsink.New(mailCapacity)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return c.Run(ctx, assemble.Listeners{API: listeners.api(), GRPC: listeners.grpc(), Metrics: listeners.metrics()})
 	})
 	group.Go(func() error { return withPartName("collector", clicks.Run(ctx, listeners.collector(), nil)) })
 	group.Go(func() error { return d.watch(ctx) })
-	group.Go(func() error { return withPartName("shop", serveShop(ctx, listeners.shop(), site, log)) })
+	group.Go(func() error { return withPartName("shop", serveSite(ctx, listeners.shop(), site, log)) })
+	group.Go(func() error { return withPartName("mail sink", mails.ServeSMTP(ctx, listeners.mailSMTP())) })
+	group.Go(func() error {
+		return withPartName("mail sink", serveSite(ctx, listeners.mailSink(), mails.Handler(), log))
+	})
 	group.Go(func() error {
 		if err := prepareDemo(ctx, f, at, site, out); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("demo: %w", err)
@@ -187,3 +195,5 @@ func (l portListeners) collector() net.Listener { return l[1] }
 func (l portListeners) grpc() net.Listener      { return l[2] }
 func (l portListeners) metrics() net.Listener   { return l[3] }
 func (l portListeners) shop() net.Listener      { return l[4] }
+func (l portListeners) mailSMTP() net.Listener  { return l[5] }
+func (l portListeners) mailSink() net.Listener  { return l[6] }

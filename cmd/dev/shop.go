@@ -16,10 +16,10 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// serveShop serves the shop until ctx ends.
-func serveShop(ctx context.Context, listener net.Listener, site http.Handler, log *slog.Logger) error {
+// serveSite serves the demo shop or the page of the mail sink until ctx ends.
+func serveSite(ctx context.Context, listener net.Listener, site http.Handler, log *slog.Logger) error {
 	server := httpedge.NewServer(site, log)
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // requests to the demo shop need not complete
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the requests need not complete
 	defer stop()
 	return httpedge.Serve(server, listener, nil)
 }

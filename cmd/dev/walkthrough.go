@@ -41,13 +41,15 @@ func walkthrough(env string) []string {
 
 // systemAddresses holds the addresses of a run.
 type systemAddresses struct {
-	api, collector, grpc, metrics, shop string // host and port
-	postgresURL, redisURL               string
+	api, collector, grpc, metrics, shop, mailSink string // host and port
+	postgresURL, redisURL                         string
 }
 
 func (s systemAddresses) apiURL() string { return "http://" + s.api }
 
 func (s systemAddresses) collectorURL() string { return "http://" + s.collector }
+
+func (s systemAddresses) mailSinkURL() string { return "http://" + s.mailSink }
 
 // shopURL returns the partner's link to the demo shop.
 func (s systemAddresses) shopURL(code string) string { return "http://" + s.shop + "/?via=" + code }
@@ -60,6 +62,7 @@ func (s systemAddresses) variables(demo map[string]string) []variable {
 		{"TRIBUTARY_GRPC_ADDR", s.grpc},
 		{"TRIBUTARY_METRICS_URL", "http://" + s.metrics},
 		{"TRIBUTARY_SHOP_URL", "http://" + s.shop},
+		{"TRIBUTARY_MAIL_SINK_URL", s.mailSinkURL()},
 		{databaseURLName, s.postgresURL},
 		{redisURLName, s.redisURL},
 	}
@@ -82,6 +85,7 @@ func printOverview(out io.Writer, f *folder, s systemAddresses, demo map[string]
 		[2]string{"Demo shop", s.shopURL(demo[referralCodeName])},
 		[2]string{"REST API", s.apiURL() + "/api/v1/"},
 		[2]string{"Reference", s.apiURL() + "/docs"},
+		[2]string{"Mails", s.mailSinkURL() + "/"},
 		[2]string{"Collector", s.collectorURL() + "/v1/clicks"},
 		[2]string{"gRPC", s.grpc},
 		[2]string{"Metrics", "http://" + s.metrics + "/metrics"},

@@ -19,14 +19,17 @@ const namePrefix = "TRIBUTARY_"
 // misspelling differs from the name of a setting.
 const maxEdits = 2
 
-// Development holds the variables that only `make run` uses. `make run` reads ShopListen
-// and writes the other variables to .dev/env.
+// Development holds the variables that only `make run` uses. `make run` reads ShopListen,
+// MailSMTPListen and MailSinkListen, and writes the other variables to .dev/env.
 type Development struct {
-	ShopListen   string `env:"TRIBUTARY_SHOP_LISTEN" envDefault:"127.0.0.1:8082"`
-	ShopURL      string `env:"TRIBUTARY_SHOP_URL"`
-	APIURL       string `env:"TRIBUTARY_API_URL"`
-	CollectorURL string `env:"TRIBUTARY_COLLECTOR_URL"`
-	MetricsURL   string `env:"TRIBUTARY_METRICS_URL"`
+	ShopListen     string `env:"TRIBUTARY_SHOP_LISTEN" envDefault:"127.0.0.1:8082"`
+	MailSMTPListen string `env:"TRIBUTARY_MAIL_SMTP_LISTEN" envDefault:"127.0.0.1:1025"`
+	MailSinkListen string `env:"TRIBUTARY_MAIL_SINK_LISTEN" envDefault:"127.0.0.1:8084"`
+	ShopURL        string `env:"TRIBUTARY_SHOP_URL"`
+	MailSinkURL    string `env:"TRIBUTARY_MAIL_SINK_URL"`
+	APIURL         string `env:"TRIBUTARY_API_URL"`
+	CollectorURL   string `env:"TRIBUTARY_COLLECTOR_URL"`
+	MetricsURL     string `env:"TRIBUTARY_METRICS_URL"`
 }
 
 // knownNames contains the names of the settings of all binaries, with and without
