@@ -12,7 +12,9 @@ func CommissionEvent(name EventName, now time.Time, before *Commission, after Co
 	if before != nil {
 		previous = before.previousFields(after)
 	}
-	return NewEvent(after.Scope, name, now, after.payload(), previous)
+	event := NewEvent(after.Scope, name, now, after.payload(), previous)
+	event.Partner = &after.Partner
+	return event
 }
 
 // commissionPayload is the object of every commission.* event. Its keys, their

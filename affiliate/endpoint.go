@@ -46,6 +46,9 @@ type EndpointHealth struct {
 	// LastDeliveryAt is the end of the last attempt, successful or not; nil if there
 	// was no attempt.
 	LastDeliveryAt *time.Time
+	// LastDeadLetterDay is the last UTC day on which a delivery became a dead letter; nil
+	// if none did. A success does not reset it.
+	LastDeadLetterDay *time.Time
 }
 
 // EndpointStatus is a summary of an endpoint's state.

@@ -127,6 +127,24 @@ func (e Endpoint) AuditUpdated(before Endpoint, by Actor) (AuditLine, error) {
 	return e.Audit("webhook.update", by, e.UpdatedAt, oldValues, newValues), err
 }
 
+// disabledBecause are the reasons why the service disables an endpoint, as the end of a
+// sentence.
+var disabledBecause = map[DisabledReason]string{
+	DisabledGone:    "it responded with the status 410",
+	DisabledFailing: "all deliveries of the last five days have failed",
+}
+
+// Notification returns a notification about the endpoint for the workspace.
+func (e Endpoint) Notification(kind NotificationType, at time.Time) Notification {
+	n := NewNotification(Merchant, WorkspaceFeed(e.Scope.Workspace), kind, &e.Scope.Mode, at)
+	n.Workspace, n.Resource = &e.Scope.Workspace, &e.ID.UUID
+	n.Facts = map[string]string{"url": e.URL}
+	if e.DisabledReason != nil {
+		n.Facts["reason"] = disabledBecause[*e.DisabledReason]
+	}
+	return n
+}
+
 // AuditDisabled returns the audit log entry of an endpoint that the service disabled.
 func (e Endpoint) AuditDisabled() AuditLine {
 	newValues := map[string]any{"active": e.Active, "disabled_reason": e.DisabledReason}

@@ -64,6 +64,7 @@ const (
 	ReasonWebhookURLPrivateIP     Reason = "WEBHOOK_URL_PRIVATE_IP"
 	ReasonWebhookURLUnresolvable  Reason = "WEBHOOK_URL_UNRESOLVABLE"
 	ReasonWebhookDisabled         Reason = "WEBHOOK_DISABLED"
+	ReasonCategoryProtected       Reason = "NOTIFICATION_CATEGORY_PROTECTED"
 	ReasonFraudEventResolved      Reason = "FRAUD_EVENT_RESOLVED"
 )
 

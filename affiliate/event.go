@@ -23,6 +23,10 @@ type Event struct {
 	// Previous holds the values that the changed fields of Object had before; nil if no
 	// field changed.
 	Previous any
+	// Partner and Program are the partner and the programme that the event concerns; nil
+	// if there is none. Notifications need them, and not every Object contains them.
+	Partner *UserID
+	Program *ProgramID
 }
 
 // NewEvent returns a new event that happened at the given time.

@@ -103,3 +103,12 @@ func (id ID[T]) Time() (t time.Time, ok bool) {
 	}
 	return time.UnixMilli(ms).UTC(), true
 }
+
+// FirstID returns the lowest id that an object can have that was created at the given
+// time or later. The time is rounded down to a millisecond.
+func FirstID[T any](at time.Time) ID[T] {
+	var u uuid.UUID
+	putMillis(&u, max(0, at.UnixMilli()))
+	u[6], u[8] = 0x70, 0x80 // version and variant of a UUIDv7; the random bits are zero
+	return ID[T]{u}
+}

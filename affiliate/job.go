@@ -74,3 +74,9 @@ type RecoverDeliveries struct {
 
 // Kind returns the name of the job.
 func (RecoverDeliveries) Kind() string { return "recover_deliveries" }
+
+// SendDigests is the job that sends mails with gathered notifications.
+type SendDigests struct{}
+
+// Kind returns the name of the job.
+func (SendDigests) Kind() string { return "send_digests" }

@@ -1,6 +1,10 @@
 package affiliate
 
-import "time"
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"time"
+)
 
 // MailID identifies a mail.
 type MailID = ID[Mail]
@@ -93,3 +97,11 @@ const MailQueue = "mail"
 
 // Kind returns the name of the job.
 func (SendMail) Kind() string { return "send_mail" }
+
+// MailDigest returns the keyed hash of an e-mail address in lower case. Suppressed
+// addresses are stored as this hash.
+func MailDigest(hashKey []byte, address string) []byte {
+	mac := hmac.New(sha256.New, hashKey)
+	mac.Write([]byte("mail:" + address))
+	return mac.Sum(nil)
+}

@@ -1,5 +1,7 @@
 package affiliate
 
+import "slices"
+
 // NotificationCategory is a group of notifications that a user can turn on and off
 // together (DECISIONS.md section 13).
 type NotificationCategory string
@@ -25,11 +27,67 @@ const (
 	CategoryProductUpdates      NotificationCategory = "product_updates"
 )
 
-// NotificationID identifies a notification. It contains the notification's time, to the
-// millisecond.
-type NotificationID = ID[Notification]
+// categorySpec describes a category for one audience (DECISIONS.md section 13).
+type categorySpec struct {
+	category NotificationCategory
+	label    string
+	// protectedEmail and protectedInApp mean that users cannot turn mails, or the
+	// notifications in the feed, off.
+	protectedEmail, protectedInApp bool
+	// emailOptIn means that mails are off by default.
+	emailOptIn bool
+	// personal means that only the user whom a notification is about and owners see it.
+	personal bool
+	// bothModes means that the notifications of the category belong to both modes.
+	bothModes bool
+	// gathered means that the mails to one user are gathered for an hour.
+	gathered bool
+	// roles are the roles of the members that receive the category.
+	roles []Role
+}
 
-// Notification is a message to the members of a workspace or to a partner.
-type Notification struct {
-	ID NotificationID
+var (
+	runners        = []Role{RoleOwner, RoleAdmin, RoleManager}
+	runnersViewers = []Role{RoleOwner, RoleAdmin, RoleManager, RoleViewer}
+	moneyViewers   = []Role{RoleOwner, RoleAdmin, RoleManager, RoleFinance, RoleViewer}
+)
+
+// categorySpecs has the categories of each audience in the order of the preferences.
+var categorySpecs = map[AccountKind][]categorySpec{
+	Merchant: {
+		{category: CategorySecurity, label: "Security", protectedEmail: true, protectedInApp: true, personal: true, bothModes: true, roles: []Role{RoleOwner, RoleAdmin, RoleManager, RoleFinance, RoleDeveloper}},
+		{category: CategoryAccount, label: "Account", protectedEmail: true, protectedInApp: true, personal: true, bothModes: true, roles: runners},
+		{category: CategoryGDPR, label: "Personal data", protectedEmail: true, protectedInApp: true, bothModes: true, roles: runners},
+		{category: CategoryBilling, label: "Billing", protectedEmail: true, protectedInApp: true, bothModes: true, gathered: true, roles: []Role{RoleOwner, RoleAdmin, RoleFinance}},
+		{category: CategoryWebhookHealth, label: "Webhook health", protectedEmail: true, gathered: true, roles: []Role{RoleOwner, RoleAdmin, RoleDeveloper}},
+		{category: CategoryPartnerApplications, label: "Partner applications", gathered: true, roles: runnersViewers},
+		{category: CategoryConversions, label: "Conversions", emailOptIn: true, gathered: true, roles: runnersViewers},
+		{category: CategoryCommissions, label: "Commissions", gathered: true, roles: moneyViewers},
+		{category: CategoryFraudReview, label: "Fraud and review", gathered: true, roles: runnersViewers},
+		{category: CategoryRefundsDisputes, label: "Refunds and disputes", gathered: true, roles: moneyViewers},
+		{category: CategoryPayouts, label: "Payouts", gathered: true, roles: moneyViewers},
+		{category: CategoryWeeklySummary, label: "Weekly summary", bothModes: true, gathered: true, roles: runnersViewers},
+		{category: CategoryProductUpdates, label: "Product updates", emailOptIn: true, bothModes: true, gathered: true, roles: runnersViewers},
+	},
+	Partner: {
+		{category: CategorySecurity, label: "Security", protectedEmail: true, protectedInApp: true, personal: true, bothModes: true},
+		{category: CategoryAccount, label: "Account", protectedEmail: true, protectedInApp: true, personal: true, bothModes: true},
+		{category: CategoryGDPR, label: "Personal data", protectedEmail: true, protectedInApp: true, bothModes: true},
+		{category: CategoryPayoutProblems, label: "Payout problems", protectedEmail: true, protectedInApp: true},
+		{category: CategoryApplicationStatus, label: "Applications", gathered: true},
+		{category: CategoryCommissions, label: "Commissions", gathered: true},
+		{category: CategoryPayouts, label: "Payouts", gathered: true},
+		{category: CategoryProgrammeNews, label: "Programme news", gathered: true},
+		{category: CategoryMonthlySummary, label: "Monthly summary", bothModes: true, gathered: true},
+	},
+}
+
+// specOf returns the description of a category. ok is false if the audience does not have
+// the category.
+func specOf(audience AccountKind, category NotificationCategory) (spec categorySpec, ok bool) {
+	i := slices.IndexFunc(categorySpecs[audience], func(s categorySpec) bool { return s.category == category })
+	if i < 0 {
+		return categorySpec{}, false
+	}
+	return categorySpecs[audience][i], true
 }

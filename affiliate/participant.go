@@ -247,6 +247,14 @@ func (p Participant) Object() ParticipantObject {
 	return object
 }
 
+// Event returns a webhook event about the participant. previous holds the values that the
+// changed fields had before; nil if no field changed.
+func (p Participant) Event(name EventName, at time.Time, previous any) Event {
+	event := NewEvent(p.Scope, name, at, p.Object(), previous)
+	event.Partner = &p.Partner
+	return event
+}
+
 // JoinedParticipant is a new participant as the audit log shows it. It does not contain
 // the partner's name, because an erasure cannot change the audit log.
 type JoinedParticipant struct {

@@ -258,13 +258,17 @@ func (c PayoutChange) Event(commissions []CommissionID) (event Event, ok bool) {
 		return Event{}, false
 	}
 	previous := map[string]PayoutStatus{"status": c.Before.Status}
-	return NewEvent(c.After.Scope, name, c.Transition.At, c.After.object(commissions), previous), true
+	event = NewEvent(c.After.Scope, name, c.Transition.At, c.After.object(commissions), previous)
+	event.Partner, event.Program = &c.After.Partner, &c.After.Program
+	return event, true
 }
 
 // CreatedEvent returns the webhook event of a new payout. commissions are the
 // commissions of the payout.
 func (p Payout) CreatedEvent(commissions []CommissionID) Event {
-	return NewEvent(p.Scope, EventPayoutCreated, p.CreatedAt, p.object(commissions), nil)
+	event := NewEvent(p.Scope, EventPayoutCreated, p.CreatedAt, p.object(commissions), nil)
+	event.Partner, event.Program = &p.Partner, &p.Program
+	return event
 }
 
 // MaxEventCommissions is the greatest number of commissions that the event of a payout

@@ -89,6 +89,7 @@ type gateway struct {
 // the core.
 var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error{
 	registrar(affiliatev1.NewWebhookServiceClient, affiliatev1.RegisterWebhookServiceHandlerClient),
+	registrar(affiliatev1.NewNotificationServiceClient, affiliatev1.RegisterNotificationServiceHandlerClient),
 	registrar(affiliatev1.NewFraudServiceClient, affiliatev1.RegisterFraudServiceHandlerClient),
 	registrar(affiliatev1.NewPayoutServiceClient, affiliatev1.RegisterPayoutServiceHandlerClient),
 	registrar(affiliatev1.NewLedgerServiceClient, affiliatev1.RegisterLedgerServiceHandlerClient),

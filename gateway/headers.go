@@ -22,6 +22,7 @@ var forwardedHeaders = []struct{ header, key string }{
 	{"X-Mode", "x-mode"},
 	{"Idempotency-Key", "idempotency-key"},
 	{"User-Agent", "x-user-agent"},
+	{"Last-Event-Id", "last-event-id"},
 }
 
 // responseHeaders maps metadata keys of the core's response to the response headers that
@@ -32,6 +33,7 @@ var responseHeaders = map[string]string{
 	"idempotent-replayed": "Idempotent-Replayed",
 	"content-disposition": "Content-Disposition",
 	"total-capped":        "Total-Capped",
+	"x-accel-buffering":   "X-Accel-Buffering",
 }
 
 func responseHeader(key string) (string, bool) {
@@ -51,7 +53,7 @@ var commonHeaders = http.Header{
 // The headers that scripts of an allowed origin may send (corsRequestHeaders) and read
 // (corsResponseHeaders).
 const (
-	corsRequestHeaders  = "Authorization, Content-Type, Idempotency-Key, X-Mode, X-Request-Id"
+	corsRequestHeaders  = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Mode, X-Request-Id"
 	corsResponseHeaders = "Content-Disposition, Idempotent-Replayed, Ignored-Fields, RateLimit, RateLimit-Policy, Retry-After, Total-Capped, X-Request-Id"
 	// corsMaxAge is how many seconds a browser caches the response to a preflight.
 	corsMaxAge = "600"

@@ -25,6 +25,8 @@ type CredentialStore interface {
 	// exist, was revoked or has expired. ActiveKey also stores the time at which the key
 	// was used, at most once a minute.
 	ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, ok bool, err error)
+	// StreamTicket returns the ticket with a digest. found is false if there is none.
+	StreamTicket(ctx context.Context, digest []byte) (ticket affiliate.StreamTicket, found bool, err error)
 }
 
 // fault is the reason why a credential was not accepted.
@@ -111,13 +113,34 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 
 func (a *authenticator) identifyToken(ctx context.Context, id identity, text string) (identity, error) {
 	id.fault = faultInvalid
-	session, err := a.tokens.verify(text)
+	session, expiresAt, err := a.tokens.verify(text)
 	if err != nil {
 		if errors.Is(err, errTokenExpired) {
 			id.fault = faultExpired
 		}
 		return id, nil
 	}
+	id.principal.ExpiresAt = expiresAt
+	return a.identifySession(ctx, id, session)
+}
+
+// identifyTicket identifies the caller by a ticket for a stream. The ticket determines
+// the mode, so the X-Mode header is not used.
+func (a *authenticator) identifyTicket(ctx context.Context, id identity, text string) (identity, error) {
+	id.fault, id.invalidMode = faultInvalid, false
+	ticket, found, err := a.store.StreamTicket(ctx, affiliate.DigestStreamTicket(text))
+	if err != nil {
+		return id, fmt.Errorf("look up ticket: %w", err)
+	}
+	if !found || !ticket.Usable(a.now()) {
+		return id, nil
+	}
+	id.principal.Mode, id.principal.ExpiresAt, id.principal.Ticket = ticket.Mode, ticket.ExpiresAt, ticket.Digest
+	return a.identifySession(ctx, id, ticket.Session)
+}
+
+// identifySession identifies the user of a session.
+func (a *authenticator) identifySession(ctx context.Context, id identity, session affiliate.SessionID) (identity, error) {
 	user, member, ok, err := a.store.ActiveSession(ctx, session, a.now())
 	if err != nil {
 		return id, fmt.Errorf("look up session: %w", err)

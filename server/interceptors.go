@@ -151,9 +151,12 @@ func (p *pipeline) recover(ctx context.Context, req any, info *grpc.UnaryServerI
 	return next(ctx, req)
 }
 
-func (p *pipeline) setDeadline(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (p *pipeline) setDeadline(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	timeout := callTimeout
-	if ctx.Value(streamKey{}) != nil {
+	switch {
+	case policies[info.FullMethod].Lasting:
+		timeout = affiliate.AccessTokenLife + lastingMargin
+	case ctx.Value(streamKey{}) != nil:
 		timeout = streamTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -188,9 +191,26 @@ func (p *pipeline) authenticate(ctx context.Context, req any, info *grpc.UnarySe
 		if id, err = p.authenticator.identify(ctx); err != nil {
 			return nil, err
 		}
+		if ticket := ticketOf(req); ticket != "" && id.fault == faultMissing {
+			if id, err = p.authenticator.identifyTicket(ctx, id, ticket); err != nil {
+				return nil, err
+			}
+		}
 	}
 	ctx = context.WithValue(ctx, admissionKey{}, admission{policy, id})
 	return next(WithPrincipal(ctx, id.principal), req)
+}
+
+// ticketOf returns the ticket in a request that opens a stream, or "".
+func ticketOf(req any) string {
+	if admit, ok := req.(*affiliatev1.AdmitRequest); ok && admit.GetRequest() != nil {
+		// If the message is not valid, there is no ticket in it, and the call is refused.
+		req, _ = admit.GetRequest().UnmarshalNew()
+	}
+	if r, ok := req.(interface{ GetTicket() string }); ok {
+		return r.GetTicket()
+	}
+	return ""
 }
 
 func admissionFrom(ctx context.Context) admission {

@@ -69,6 +69,15 @@ type Policy struct {
 	// unless SPEC.md defines another error code for the method. An expired access token
 	// always results in UNAUTHORIZED.
 	Refusal affiliate.Reason
+	// Lasting means that a call may last until the access token expires.
+	Lasting bool
+}
+
+// lasting returns the policy of a method whose calls may last until the access token
+// expires.
+func lasting(p Policy) Policy {
+	p.Lasting = true
+	return p
 }
 
 func merchant(action Action) Policy {
@@ -232,6 +241,28 @@ var policies = map[string]Policy{
 	affiliatev1.PayoutService_RetryPayout_FullMethodName:        merchant(managePayouts),
 	affiliatev1.PayoutService_CancelPayout_FullMethodName:       merchant(managePayouts),
 	affiliatev1.PayoutService_ListPartnerPayouts_FullMethodName: partner(),
+
+	affiliatev1.NotificationService_ListNotifications_FullMethodName:                    merchant(readDashboards),
+	affiliatev1.NotificationService_CountUnreadNotifications_FullMethodName:             merchant(readDashboards),
+	affiliatev1.NotificationService_ReadNotification_FullMethodName:                     merchant(readDashboards),
+	affiliatev1.NotificationService_ReadAllNotifications_FullMethodName:                 merchant(readDashboards),
+	affiliatev1.NotificationService_DismissNotification_FullMethodName:                  merchant(readDashboards),
+	affiliatev1.NotificationService_DismissReadNotifications_FullMethodName:             merchant(readDashboards),
+	affiliatev1.NotificationService_GetNotificationPreferences_FullMethodName:           merchant(readDashboards),
+	affiliatev1.NotificationService_UpdateNotificationPreferences_FullMethodName:        merchant(readDashboards),
+	affiliatev1.NotificationService_ListPartnerNotifications_FullMethodName:             partner(),
+	affiliatev1.NotificationService_CountPartnerUnreadNotifications_FullMethodName:      partner(),
+	affiliatev1.NotificationService_ReadPartnerNotification_FullMethodName:              partner(),
+	affiliatev1.NotificationService_ReadAllPartnerNotifications_FullMethodName:          partner(),
+	affiliatev1.NotificationService_DismissPartnerNotification_FullMethodName:           partner(),
+	affiliatev1.NotificationService_DismissReadPartnerNotifications_FullMethodName:      partner(),
+	affiliatev1.NotificationService_GetPartnerNotificationPreferences_FullMethodName:    partner(),
+	affiliatev1.NotificationService_UpdatePartnerNotificationPreferences_FullMethodName: partner(),
+	affiliatev1.NotificationService_StreamNotifications_FullMethodName:                  lasting(merchant(readDashboards)),
+	affiliatev1.NotificationService_StreamPartnerNotifications_FullMethodName:           lasting(partner()),
+	affiliatev1.NotificationService_CreateStreamTicket_FullMethodName:                   merchant(readDashboards),
+	affiliatev1.NotificationService_CreatePartnerStreamTicket_FullMethodName:            partner(),
+	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName:                   merchant(runPrograms),
 
 	affiliatev1.FraudService_GetFraudPolicy_FullMethodName:    merchant(readDashboards),
 	affiliatev1.FraudService_PutFraudPolicy_FullMethodName:    merchant(runPrograms),

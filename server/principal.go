@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/httpedge"
@@ -27,6 +28,10 @@ type Principal struct {
 	// User and Session are set if the credential is an access token.
 	User    affiliate.UserID
 	Session affiliate.SessionID
+	// ExpiresAt is when the access token expires. If a ticket was used instead, it is
+	// when the access token expires that has created the ticket, and Ticket is its digest.
+	ExpiresAt time.Time
+	Ticket    []byte
 	// Workspace is zero for partners and for callers without a credential.
 	Workspace affiliate.WorkspaceID
 	// Role is set for members of a workspace. It is read from the database for each call

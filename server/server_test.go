@@ -224,7 +224,7 @@ func TestTokenKeys_Verify(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			now = start.Add(tc.after)
-			got, err := keys.verify(tc.token)
+			got, _, err := keys.verify(tc.token)
 			if tc.ok != (err == nil) || tc.expired != errors.Is(err, errTokenExpired) {
 				t.Fatalf("verify returned the error %v, want success: %t, want the error of an expired token: %t", err, tc.ok, tc.expired)
 			}
@@ -251,7 +251,7 @@ func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bothKeys.verify(token); err != nil {
+	if _, _, err := bothKeys.verify(token); err != nil {
 		t.Errorf("verify of a token of the old key: %v", err)
 	}
 	if bothKeys.signingKid != "new" || len(bothKeys.Public()) != 2 {

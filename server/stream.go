@@ -22,6 +22,10 @@ import (
 // (RELIABILITY.md 6).
 const streamTimeout = 10 * time.Minute
 
+// lastingMargin is added to the life of an access token to get the timeout of calls that
+// last until the token expires (Policy.Lasting). Such a call ends by itself before it.
+const lastingMargin = time.Minute
+
 // interceptStream runs the interceptors of unary calls for a call of a server-streaming
 // method. The call has one request and many responses. interceptStream receives the
 // request and passes it to the interceptors. The handler then receives the same request

@@ -112,11 +112,11 @@ func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, membe
 	return token.SignedString(k.keys[k.signingKid])
 }
 
-// verify checks a token and returns the id of its session. It returns errTokenExpired if
-// the token has a correct signature but has expired.
-func (k *TokenKeys) verify(text string) (affiliate.SessionID, error) {
+// verify checks a token and returns the id of its session and when it expires. It returns
+// errTokenExpired if the token has a correct signature but has expired.
+func (k *TokenKeys) verify(text string) (session affiliate.SessionID, expiresAt time.Time, err error) {
 	var c claims
-	_, err := k.parser.ParseWithClaims(text, &c, func(t *jwt.Token) (any, error) {
+	_, err = k.parser.ParseWithClaims(text, &c, func(t *jwt.Token) (any, error) {
 		for _, forbidden := range []string{"jku", "x5u", "jwk", "x5c", "crit"} {
 			if _, ok := t.Header[forbidden]; ok {
 				return nil, fmt.Errorf("header %s is not allowed", forbidden)
@@ -131,15 +131,15 @@ func (k *TokenKeys) verify(text string) (affiliate.SessionID, error) {
 	})
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired) && !errors.Is(err, jwt.ErrTokenSignatureInvalid):
-		return affiliate.SessionID{}, errTokenExpired
+		return session, expiresAt, errTokenExpired
 	case err != nil:
-		return affiliate.SessionID{}, err
+		return session, expiresAt, err
 	case c.Type != affiliate.Merchant && c.Type != affiliate.Partner:
-		return affiliate.SessionID{}, errors.New("claim typ is not valid")
+		return session, expiresAt, errors.New("claim typ is not valid")
 	}
 	session, ok := affiliate.ParseID[affiliate.Session](c.Session)
 	if !ok {
-		return affiliate.SessionID{}, errors.New("claim sid is not valid")
+		return session, expiresAt, errors.New("claim sid is not valid")
 	}
-	return session, nil
+	return session, c.ExpiresAt.UTC(), nil
 }

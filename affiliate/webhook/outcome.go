@@ -57,7 +57,7 @@ func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.End
 		ended := c.Result.Ended.UTC()
 		health.LastDeliveryAt = &ended
 		if c.Result.Outcome.Succeeded() {
-			health = affiliate.EndpointHealth{LastDeliveryAt: &ended}
+			health = affiliate.EndpointHealth{LastDeliveryAt: &ended, LastDeadLetterDay: health.LastDeadLetterDay}
 			continue
 		}
 		gone = gone || c.Result.Outcome.Gone()
@@ -67,6 +67,8 @@ func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.End
 		}
 		if c.becameDeadLetter() {
 			health.DeadLetters++
+			day := ended.Truncate(24 * time.Hour)
+			health.LastDeadLetterDay = &day
 		}
 	}
 	e.Health = health
@@ -80,6 +82,21 @@ func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.End
 	default:
 		return e
 	}
+}
+
+// HealthNotifications returns the notifications about the change of an endpoint by
+// CountOutcomes: about the first dead letter of a day, and about an endpoint that was
+// disabled (DECISIONS.md section 9).
+func HealthNotifications(before, after affiliate.Endpoint) []affiliate.Notification {
+	var all []affiliate.Notification
+	day := after.Health.LastDeadLetterDay
+	if day != nil && (before.Health.LastDeadLetterDay == nil || before.Health.LastDeadLetterDay.Before(*day)) {
+		all = append(all, after.Notification(affiliate.NotifyEndpointDeadLetter, *after.Health.LastDeliveryAt))
+	}
+	if before.Active && !after.Active {
+		all = append(all, after.Notification(affiliate.NotifyEndpointDisabled, *after.Health.LastDeliveryAt))
+	}
+	return all
 }
 
 func failedTooLong(h affiliate.EndpointHealth) bool {

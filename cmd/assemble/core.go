@@ -41,6 +41,7 @@ import (
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/server/ledger"
 	"github.com/tributary-hq/tributary/server/link"
+	"github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/payout"
@@ -53,6 +54,7 @@ import (
 	"github.com/tributary-hq/tributary/server/workspace"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/feedsignal"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
@@ -103,6 +105,8 @@ type Core struct {
 	keeper        *keeper
 	webhookClient *webhook.Client
 	sender        *webhook.Sender
+	distributor   *notification.Distributor
+	hub           *notification.Hub
 }
 
 // NewCore connects to the database and to Redis and creates all parts. Run starts them.
@@ -170,6 +174,7 @@ func (c *Core) build() error {
 	if c.webhookClient, err = c.newWebhookClient(); err != nil {
 		return err
 	}
+	c.hub = notification.NewHub(stores.NotificationHub(c.store.DB), feedsignal.New(c.cache), c.log, c.now)
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
 		health.Probe{Name: "cache", Ping: func(ctx context.Context) error { return c.cache.Ping(ctx).Err() }},
@@ -203,6 +208,9 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.WebhookService_ServiceDesc, Impl: webhook.New(webhook.Config{
 			Store: stores.Webhook(c.webhooks), Seal: sealer, Client: c.webhookClient, Now: c.now,
 		})},
+		server.Service{Desc: &affiliatev1.NotificationService_ServiceDesc, Impl: notification.New(notification.Config{
+			Store: stores.Notification(c.store.DB), Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKey: c.cfg.HashKey, Now: c.now,
+		})},
 	)
 	if err != nil {
 		return err
@@ -211,6 +219,8 @@ func (c *Core) build() error {
 		Queue: stores.WebhookQueue(c.webhooks), Client: c.webhookClient, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
 	})
 	c.store.OnDeliveries(c.sender.Wake)
+	c.distributor = notification.NewDistributor(stores.NotificationDistribution(c.store.DB), c.hub.Changed, c.log, c.now)
+	c.store.OnNotifications(c.distributor.Wake)
 	return c.buildWork(conversions, tokens)
 }
 
@@ -251,8 +261,9 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
 	river.AddWorker(registered, check.New(c.store, c.log, c.now))
 	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
+	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
 
-	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob()}
+	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notification.DigestJob()}
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
 	c.jobs, err = c.store.WorkerClient(&river.Config{
@@ -313,8 +324,10 @@ func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 			<-ctx.Done()
 			return nil
 		},
-		"directory": c.keeper.Keep,
-		"webhooks":  func(ctx context.Context) error { c.sender.Run(ctx); return nil },
+		"directory":     c.keeper.Keep,
+		"webhooks":      func(ctx context.Context) error { c.sender.Run(ctx); return nil },
+		"notifications": func(ctx context.Context) error { c.distributor.Run(ctx); return nil },
+		"streams":       func(ctx context.Context) error { c.hub.Run(ctx); return nil },
 	}
 	if listeners.API != nil {
 		handler, err := c.Gateway()

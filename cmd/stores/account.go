@@ -3,15 +3,28 @@ package stores
 import (
 	"context"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/server/workspace"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // Credentials returns the store that authenticates requests.
-func Credentials(db *postgres.DB) server.CredentialStore { return accountpg.NewStore(db) }
+func Credentials(db *postgres.DB) server.CredentialStore {
+	return credentialStore{accountpg.NewStore(db), notificationpg.NewStore(db)}
+}
+
+type credentialStore struct {
+	*accountpg.Store
+	notifications *notificationpg.Store
+}
+
+func (s credentialStore) StreamTicket(ctx context.Context, digest []byte) (affiliate.StreamTicket, bool, error) {
+	return s.notifications.StreamTicket(ctx, digest)
+}
 
 // Account returns the store of package account.
 func Account(db *postgres.DB) account.Store { return accountStore{accountpg.NewStore(db)} }

@@ -48,4 +48,6 @@ type QueueTx interface {
 	UpdateEndpoint(ctx context.Context, e affiliate.Endpoint) error
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 	Audit(ctx context.Context, line affiliate.AuditLine) error
+	// Notify stores notifications.
+	Notify(ctx context.Context, notifications ...affiliate.Notification) error
 }

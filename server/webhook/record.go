@@ -27,9 +27,11 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (
 		if err != nil {
 			return err
 		}
+		var notifications []affiliate.Notification
 		for i, before := range endpoints {
 			after := webhook.CountOutcomes(before, applied[before.Key()])
 			endpoints[i] = after
+			notifications = append(notifications, webhook.HealthNotifications(before, after)...)
 			if before.Active && !after.Active {
 				disabled = append(disabled, after)
 			}
@@ -43,7 +45,7 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (
 				return err
 			}
 		}
-		return nil
+		return tx.Notify(ctx, notifications...)
 	})
 	return disabled, err
 }

@@ -84,8 +84,12 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 		if err := tx.InsertKey(ctx, key); err != nil {
 			return err
 		}
+		by := server.ActorFrom(ctx)
+		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyCreated, key.APIKey, by, at)...); err != nil {
+			return err
+		}
 		return tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: by, At: at,
 			Action: "api_key.create", ResourceType: "api_key", ResourceID: key.ID, After: keyObject(key.APIKey),
 		})
 	})
@@ -143,8 +147,12 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 		} else {
 			object["expires_at"] = affiliate.FormatTime(*after.ExpiresAt)
 		}
+		by := server.ActorFrom(ctx)
+		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyRolled, before, by, at)...); err != nil {
+			return err
+		}
 		if err := tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: by, At: at,
 			Action: "api_key.roll", ResourceType: "api_key", ResourceID: id, Before: keyObject(before), After: object,
 		}); err != nil {
 			return err
@@ -183,8 +191,12 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 		if err := tx.UpdateKey(ctx, after); err != nil {
 			return err
 		}
+		by := server.ActorFrom(ctx)
+		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyRevoked, before, by, at)...); err != nil {
+			return err
+		}
 		return tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: by, At: at,
 			Action: "api_key.revoke", ResourceType: "api_key", ResourceID: id, Before: keyObject(before),
 		})
 	})

@@ -71,6 +71,10 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 		if err != nil {
 			return err
 		}
+		roles := map[string]string{"before": string(before.Role), "after": string(role)}
+		if err := tx.Notify(ctx, affiliate.MemberNotification(caller.Workspace, affiliate.NotifyRoleChanged, id, at, roles)); err != nil {
+			return err
+		}
 		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: caller.Workspace, Actor: server.ActorFrom(ctx), At: at,
 			Action: "member.update", ResourceType: "member", ResourceID: id,
@@ -115,6 +119,12 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 		}
 		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, id, affiliate.Roles(), at)
 		if err != nil {
+			return err
+		}
+		// The workspace must not learn the later names of a former member, so the
+		// notification contains the name of today.
+		name := map[string]string{"name": removed.Name}
+		if err := tx.Notify(ctx, affiliate.MemberNotification(caller.Workspace, affiliate.NotifyMemberLeft, id, at, name)); err != nil {
 			return err
 		}
 		line := affiliate.AuditLine{
@@ -166,6 +176,9 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 		}
 		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, caller.User, affiliate.RoleAdmin.UnmanageableRoles(), at)
 		if err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, affiliate.MemberNotification(caller.Workspace, affiliate.NotifyOwnershipMoved, id, at, nil)); err != nil {
 			return err
 		}
 		after := map[string]any{caller.User.String(): affiliate.RoleAdmin, id.String(): affiliate.RoleOwner}

@@ -85,6 +85,8 @@ type Tx interface {
 
 	// Audit adds a record to the audit log.
 	Audit(ctx context.Context, line affiliate.AuditLine) error
+	// Notify stores notifications.
+	Notify(ctx context.Context, notifications ...affiliate.Notification) error
 	// Enqueue inserts jobs that run after the commit.
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 }

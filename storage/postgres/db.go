@@ -79,6 +79,7 @@ type DB struct {
 	exports           exports
 	onDeliveries      func([]affiliate.EndpointKey)
 	onDirectoryChange func(affiliate.SyncDirectory)
+	onNotifications   func()
 }
 
 // Open connects as the service's restricted role. The schema must exist (Migrate).
@@ -103,7 +104,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	senderSettings := maps.Clone(groupSettings)
 	maps.Copy(senderSettings, queueSettings)
 
-	db := &DB{onDeliveries: func([]affiliate.EndpointKey) {}, onDirectoryChange: func(affiliate.SyncDirectory) {}}
+	db := &DB{
+		onDeliveries: func([]affiliate.EndpointKey) {}, onDirectoryChange: func(affiliate.SyncDirectory) {}, onNotifications: func() {},
+	}
 	for _, open := range []struct {
 		pool     **pgxpool.Pool
 		conns    int32
@@ -203,6 +206,11 @@ func (db *DB) OnDeliveries(callback func([]affiliate.EndpointKey)) { db.onDelive
 func (db *DB) OnDirectoryChange(callback func(affiliate.SyncDirectory)) {
 	db.onDirectoryChange = callback
 }
+
+// OnNotifications registers a callback that runs after each commit of a transaction that
+// has created notifications. The callback must not block. It does not run for commits of
+// other processes. The callback must be set before the first transaction.
+func (db *DB) OnNotifications(callback func()) { db.onNotifications = callback }
 
 // WorkerClient creates a River client that runs the jobs for which cfg has workers. It
 // sets the schema in cfg, and the names of the indexes that River rebuilds from time to

@@ -27,7 +27,7 @@ type newMailRow struct {
 	Facts            affiliate.MailFacts            `db:"facts"`
 	Secret           []byte                         `db:"secret"`
 	Status           affiliate.MailStatus           `db:"status"`
-	CreatedAt        time.Time                          `db:"created_at"`
+	CreatedAt        time.Time                      `db:"created_at"`
 }
 
 // SendMail stores mails and the jobs that send them. The mails are sent after the

@@ -58,10 +58,11 @@ func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 	return nil
 }
 
-// queueEvents adds the inserts of events and their deliveries to a batch of this
-// transaction.
+// queueEvents adds the inserts of events, their deliveries and their notifications to a
+// batch of this transaction.
 func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 	rows := make([]newEventRow, len(events))
+	var notifications []affiliate.Notification
 	for i, event := range events {
 		body, err := event.Body()
 		if err != nil {
@@ -72,6 +73,7 @@ func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 			WorkspaceID: event.Scope.Workspace, ID: event.ID, Day: idTime.Truncate(24 * time.Hour), Mode: event.Scope.Mode,
 			Type: event.Name, SubjectID: event.Subject(), Body: body, CreatedAt: event.At,
 		}
+		notifications = append(notifications, event.Notifications()...)
 	}
 	for _, queued := range publishEvents.queue(batch, rows...) {
 		queued.Query(func(rows pgx.Rows) error {
@@ -80,5 +82,5 @@ func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 			return err
 		})
 	}
-	return nil
+	return tx.queueNotifications(batch, notifications...)
 }

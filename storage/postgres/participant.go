@@ -169,7 +169,7 @@ func (s *Store) MoveParticipant(
 		}
 		oldValues := map[string]affiliate.ParticipantStatus{"status": row.Previous}
 		newValues := map[string]any{"status": after.Status, "reason": after.Object().Reason}
-		event := affiliate.NewEvent(scope, move.Event(), at, after.Object(), oldValues)
+		event := after.Event(move.Event(), at, oldValues)
 		if err := s.participantChanged(ctx, tx, after, "participant."+string(move), at, by, oldValues, newValues, event); err != nil {
 			return err
 		}

@@ -135,9 +135,9 @@ func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, reque
 	if p.ReferralCode, err = reserveCode(ctx, tx, p, link.ID, requestedCode); err != nil {
 		return p, err
 	}
-	events := []affiliate.Event{affiliate.NewEvent(p.Scope, affiliate.EventParticipantApplied, p.CreatedAt, p.Object(), nil)}
+	events := []affiliate.Event{p.Event(affiliate.EventParticipantApplied, p.CreatedAt, nil)}
 	if p.Status == affiliate.ParticipantApproved {
-		events = append(events, affiliate.NewEvent(p.Scope, affiliate.EventParticipantApproved, p.CreatedAt, p.Object(), nil))
+		events = append(events, p.Event(affiliate.EventParticipantApproved, p.CreatedAt, nil))
 	}
 	link.Code = p.ReferralCode
 	events = append(events, affiliate.NewEvent(p.Scope, affiliate.EventLinkCreated, p.CreatedAt, link.Object(), nil))

@@ -29,6 +29,7 @@ type Tx struct {
 	afterCommit []func()
 	// newDeliveries are the endpoints for which this transaction creates deliveries.
 	newDeliveries []affiliate.EndpointKey
+	notifies      bool // whether this transaction creates notifications
 }
 
 // InTx runs fn in a READ COMMITTED transaction. It commits if fn returns nil and rolls

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -72,15 +71,6 @@ func (r detailRow) detail(epoch int) affiliate.Delivery {
 	return d
 }
 
-// firstDelivery returns the lowest id that a delivery can have if its event was created
-// at the given time or later. The time is rounded down to a millisecond.
-func firstDelivery(since time.Time) (id affiliate.DeliveryID) {
-	// Set the time, version and variant of a UUIDv7. Its random bits are zero.
-	binary.BigEndian.PutUint64(id.UUID[:8], uint64(max(0, since.UnixMilli()))<<16|0x7000) //nolint:gosec // not negative
-	id.UUID[8] = 0x80
-	return id
-}
-
 // listQuery has the conditions and arguments of the two statements for a list of
 // deliveries: page and count.
 type listQuery struct {
@@ -93,7 +83,7 @@ type listQuery struct {
 // delivery is shown as canceled but the cancellation job has not processed it yet, the
 // filter therefore finds the delivery only by its former status.
 func newListQuery(scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter) listQuery {
-	first := firstDelivery(since)
+	first := affiliate.FirstID[affiliate.Delivery](since)
 	q := listQuery{
 		where: `d.workspace_id = @workspace and d.endpoint_id = @endpoint and d.id >= @first and d.day >= @first_day`,
 		args:  endpointArgs(scope, endpoint),

@@ -12,7 +12,7 @@ import (
 
 const endpointColumns = `
 	e.id, e.workspace_id, e.mode, e.url, e.description, e.subscriptions, e.active, e.disabled_reason, e.epoch,
-	e.consecutive_failures, e.failing_since, e.dead_letters, e.last_delivery_at, e.created_at, e.updated_at, e.version`
+	e.consecutive_failures, e.failing_since, e.dead_letters, e.last_delivery_at, e.last_dead_letter_day, e.created_at, e.updated_at, e.version`
 
 type endpointRow struct {
 	ID             affiliate.EndpointID      `db:"id"`
@@ -35,6 +35,7 @@ type healthRow struct {
 	FailingSince        *time.Time `db:"failing_since"`
 	DeadLetters         int        `db:"dead_letters"`
 	LastDeliveryAt      *time.Time `db:"last_delivery_at"`
+	LastDeadLetterDay   *time.Time `db:"last_dead_letter_day"`
 }
 
 func (r endpointRow) endpoint() affiliate.Endpoint {

@@ -109,10 +109,10 @@ const (
 	updateHealth = `
 		update webhook_endpoints e set
 			consecutive_failures = h.consecutive_failures, failing_since = h.failing_since,
-			dead_letters = h.dead_letters, last_delivery_at = h.last_delivery_at
+			dead_letters = h.dead_letters, last_delivery_at = h.last_delivery_at, last_dead_letter_day = h.last_dead_letter_day
 		from unnest(@workspaces::uuid[], @endpoints::uuid[], @failures::int[], @failing_since::timestamptz[], @dead_letters::int[],
-				@last_delivery_at::timestamptz[])
-			as h (workspace_id, id, consecutive_failures, failing_since, dead_letters, last_delivery_at)
+				@last_delivery_at::timestamptz[], @last_dead_letter_day::date[])
+			as h (workspace_id, id, consecutive_failures, failing_since, dead_letters, last_delivery_at, last_dead_letter_day)
 		where e.workspace_id = h.workspace_id and e.id = h.id`
 )
 
@@ -145,6 +145,8 @@ func (tx *Tx) UpdateHealth(ctx context.Context, endpoints []affiliate.Endpoint) 
 		"failing_since":    column(endpoints, func(e endpoint) *time.Time { return e.Health.FailingSince }),
 		"dead_letters":     column(endpoints, func(e endpoint) int { return e.Health.DeadLetters }),
 		"last_delivery_at": column(endpoints, func(e endpoint) *time.Time { return e.Health.LastDeliveryAt }),
+
+		"last_dead_letter_day": column(endpoints, func(e endpoint) *time.Time { return e.Health.LastDeadLetterDay }),
 	})
 	if err != nil {
 		return fmt.Errorf("update health of endpoints: %w", err)

@@ -1,0 +1,138 @@
+package affiliate
+
+import (
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// NotificationID identifies a notification. It contains the notification's time, to the
+// millisecond.
+type NotificationID = ID[Notification]
+
+// Feed is a list of notifications: the list of a workspace, which its members share, or
+// the list of a partner account.
+type Feed struct{}
+
+// FeedID identifies a feed. It is the id of the workspace or of the partner's user.
+type FeedID = ID[Feed]
+
+// WorkspaceFeed returns the id of a workspace's feed.
+func WorkspaceFeed(id WorkspaceID) FeedID { return FeedID{id.UUID} }
+
+// PartnerFeed returns the id of a partner's feed.
+func PartnerFeed(id UserID) FeedID { return FeedID{id.UUID} }
+
+// NotificationType is the type of a notification. A notification about a webhook event
+// has the name of the event as its type.
+type NotificationType string
+
+// Severity says how urgent a notification is.
+type Severity string
+
+// The severities.
+const (
+	SeverityInfo     Severity = "info"
+	SeverityWarning  Severity = "warning"
+	SeverityCritical Severity = "critical"
+)
+
+// Notification is a message in a feed. It does not contain the names of programmes,
+// partners and members. A reader adds the current names, so an erasure of personal data
+// does not need to change notifications.
+type Notification struct {
+	ID   NotificationID
+	Feed FeedID
+	// Audience is the kind of the feed: Merchant for a workspace.
+	Audience AccountKind
+	Type     NotificationType
+	// Workspace is the workspace in which the cause happened. It is nil if the cause
+	// concerns a partner's account.
+	Workspace *WorkspaceID
+	// Mode is nil if the notification belongs to both modes.
+	Mode *Mode
+	// User is the user that the notification is about. Only this user and owners see
+	// notifications of CategorySecurity and CategoryAccount. It is nil for most other
+	// notifications.
+	User        *UserID
+	Program     *ProgramID
+	Participant *ParticipantID
+	// Resource is the id of the record that the notification is about. The rule of the
+	// notification says which kind of record it is.
+	Resource *uuid.UUID
+	// Facts holds the values of the placeholders in the text, except names.
+	Facts map[string]string
+}
+
+// NewNotification returns a notification of a type in a feed. mode is nil if the cause
+// has no mode. The caller sets the other fields.
+func NewNotification(audience AccountKind, feed FeedID, kind NotificationType, mode *Mode, at time.Time) Notification {
+	return Notification{ID: NewID[Notification](at), Type: kind, Mode: mode}.to(audience, feed)
+}
+
+// to returns the notification for a feed. If its category has no modes, the notification
+// has no mode either.
+func (n Notification) to(audience AccountKind, feed FeedID) Notification {
+	n.Audience, n.Feed = audience, feed
+	if spec, _ := specOf(audience, n.Rule().Category); spec.bothModes {
+		n.Mode = nil
+	}
+	return n
+}
+
+// NotificationsBothModes is the mode under which notifications without a mode are stored.
+const NotificationsBothModes Mode = "both"
+
+// StoredMode returns the mode under which the notification is stored: its mode, or
+// NotificationsBothModes.
+func (n Notification) StoredMode() Mode {
+	if n.Mode == nil {
+		return NotificationsBothModes
+	}
+	return *n.Mode
+}
+
+// CreatedAt returns the time of the notification, which is part of its id.
+func (n Notification) CreatedAt() time.Time {
+	at, _ := n.ID.Time()
+	return at
+}
+
+// Rule returns the rule of the notification. The notification must have a type that
+// HasNotification reports for its audience.
+func (n Notification) Rule() NotificationRule { return rulesByKey[ruleKey{n.Audience, n.Type}] }
+
+// actionPaths are the paths of the dashboard's pages. {id} stands for the id of the
+// record, {program} for the id of the programme.
+var actionPaths = map[NotificationResource]string{
+	ResourceParticipant:  "/programs/{program}/partners/{id}",
+	ResourceConversion:   "/conversions/{id}",
+	ResourceCommission:   "/commissions/{id}",
+	ResourcePayout:       "/payouts/{id}",
+	ResourceProgram:      "/programs/{id}",
+	ResourceEndpoint:     "/webhooks/{id}",
+	ResourceAPIKey:       "/settings/api-keys",
+	ResourceMember:       "/settings/members",
+	ResourceUser:         "/settings/account",
+	ResourceAnnouncement: "/programs/{program}",
+}
+
+// ActionURL returns the page of the dashboard that shows the record of the notification.
+// appURL is the base URL of the dashboard. The result is nil if appURL is empty or if
+// there is no page.
+func (n Notification) ActionURL(appURL string) *string {
+	path, ok := actionPaths[n.Rule().Resource]
+	if appURL == "" || !ok || n.Resource == nil {
+		return nil
+	}
+	if strings.Contains(path, "{program}") && n.Program == nil {
+		return nil
+	}
+	program := ""
+	if n.Program != nil {
+		program = n.Program.String()
+	}
+	url := strings.TrimSuffix(appURL, "/") + strings.NewReplacer("{id}", n.Resource.String(), "{program}", program).Replace(path)
+	return &url
+}

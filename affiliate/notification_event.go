@@ -1,0 +1,98 @@
+package affiliate
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// notice is the part of an event that notifications need.
+type notice struct {
+	program     *ProgramID // nil: Event.Program, if any
+	participant *ParticipantID
+	resource    uuid.UUID
+	facts       map[string]string
+}
+
+// noticed is the object of an event for which there are notifications.
+type noticed interface{ notice() notice }
+
+// Notifications returns the notifications about the event: at most one for the workspace
+// and one for the partner whom the event concerns.
+func (e Event) Notifications() []Notification {
+	object, ok := e.Object.(noticed)
+	if !ok {
+		return nil
+	}
+	kind := NotificationType(e.Name)
+	forMerchant, forPartner := HasNotification(Merchant, kind), HasNotification(Partner, kind) && e.Partner != nil
+	if !forMerchant && !forPartner {
+		return nil
+	}
+	about := object.notice()
+	base := Notification{
+		// A feed has at most one notification about an event, so the notification has the
+		// id of the event.
+		ID:   NotificationID{e.ID.UUID},
+		Type: kind, Workspace: &e.Scope.Workspace, Mode: &e.Scope.Mode,
+		Program: cmp.Or(about.program, e.Program), Participant: about.participant, Resource: &about.resource, Facts: about.facts,
+	}
+	all := make([]Notification, 0, 2)
+	if forMerchant {
+		all = append(all, base.to(Merchant, WorkspaceFeed(e.Scope.Workspace)))
+	}
+	if forPartner {
+		all = append(all, base.to(Partner, PartnerFeed(*e.Partner)))
+	}
+	return all
+}
+
+func (o conversionObject) notice() notice {
+	facts := map[string]string{"event": string(o.EventType)}
+	if o.Currency != nil && o.AmountCents != 0 {
+		facts["amount"] = formatMoney(Money{o.AmountCents, *o.Currency})
+		if o.RefundedAmountCents != 0 {
+			facts["refunded"] = formatMoney(Money{o.RefundedAmountCents, *o.Currency})
+		}
+	}
+	return notice{program: o.Program, participant: o.Participant, resource: o.ID.UUID, facts: facts}
+}
+
+func (o fraudObject) notice() notice {
+	rules := make([]string, len(o.Signals))
+	for i, signal := range o.Signals {
+		rules[i] = signal.Rule
+	}
+	return notice{program: o.Program, participant: o.Participant, resource: o.ID.UUID, facts: map[string]string{
+		"score": strconv.Itoa(o.Score), "rules": strings.Join(rules, ", "),
+	}}
+}
+
+func (o commissionPayload) notice() notice {
+	facts := map[string]string{"amount": formatMoney(Money{o.AmountCents, o.Currency})}
+	if o.AmountCents != o.OriginalAmountCents {
+		facts["original"] = formatMoney(Money{o.OriginalAmountCents, o.Currency})
+	}
+	if len(o.ReviewReasons) > 0 {
+		facts["reasons"] = strings.Join(o.ReviewReasons, ", ")
+	}
+	return notice{program: &o.Program, participant: &o.Participant, resource: o.ID.UUID, facts: facts}
+}
+
+func (o payoutObject) notice() notice {
+	facts := map[string]string{"amount": formatMoney(Money{o.AmountCents, o.Currency})}
+	if o.FailureReason != nil {
+		facts["reason"] = *o.FailureReason
+	}
+	return notice{participant: &o.Participant, resource: o.ID.UUID, facts: facts}
+}
+
+func (o ParticipantObject) notice() notice {
+	facts := map[string]string{}
+	if o.Reason != nil {
+		facts["reason"] = *o.Reason
+	}
+	return notice{program: &o.Program, participant: &o.ID, resource: o.ID.UUID, facts: facts}
+}

@@ -1,0 +1,218 @@
+package affiliate
+
+import "time"
+
+// GatherTime is how long notifications of one category to one user are gathered after a
+// mail, before the next mail (DECISIONS.md section 20).
+const GatherTime = time.Hour
+
+// MaxMailedNotifications is the number of notifications that one mail shows. It only
+// counts the others.
+const MaxMailedNotifications = 20
+
+// ArrivalID identifies the notifications of one transaction that were not distributed yet.
+type ArrivalID = ID[ArrivedNotification]
+
+// ArrivedNotification is a notification that was committed and not distributed yet.
+type ArrivedNotification struct {
+	ID        NotificationID
+	Feed      FeedID
+	Mode      Mode // NotificationsBothModes if it has no mode
+	Type      NotificationType
+	Workspace *WorkspaceID
+	User      *UserID // the user whom it is about
+}
+
+// Audience returns the kind of the feed.
+func (n ArrivedNotification) Audience() AccountKind {
+	if n.Workspace != nil && WorkspaceFeed(*n.Workspace) == n.Feed {
+		return Merchant
+	}
+	return Partner
+}
+
+// rule returns the rule of the notification. ok is false if a newer version has created a
+// notification that this version does not know.
+func (n ArrivedNotification) rule() (rule NotificationRule, spec categorySpec, ok bool) {
+	if rule, ok = rulesByKey[ruleKey{n.Audience(), n.Type}]; !ok {
+		return rule, spec, false
+	}
+	spec, ok = specOf(rule.Audience, rule.Category)
+	return rule, spec, ok
+}
+
+// Category returns the category of the notification.
+func (n ArrivedNotification) Category() NotificationCategory {
+	rule, _, _ := n.rule()
+	return rule.Category
+}
+
+// Gathered reports whether mails about the notification wait while others of its category
+// are gathered.
+func (n ArrivedNotification) Gathered() bool {
+	rule, spec, _ := n.rule()
+	return spec.gathered && rule.Severity != SeverityCritical
+}
+
+// FeedRecipient is a user who may get mails about the notifications of a feed: a member
+// of the workspace, or the partner.
+type FeedRecipient struct {
+	Feed    FeedID
+	User    UserID
+	Kind    AccountKind
+	Role    Role // empty for a partner
+	Name    string
+	Address string
+	Choices CategoryChoices
+}
+
+// NotificationMail is a mail about notifications of one category to one user.
+type NotificationMail struct {
+	Recipient FeedRecipient
+	Mode      Mode // NotificationsBothModes if the notifications have no mode
+	Category  NotificationCategory
+	// Workspace is the workspace whose notification log shows the mail. It is nil in live
+	// mode, in which the mails about several workspaces are gathered together.
+	Workspace *WorkspaceID
+	// Gathered says that the mail must wait while notifications of its category are
+	// gathered for the recipient.
+	Gathered bool
+	// Notifications are the notifications, the oldest first.
+	Notifications []NotificationID
+	Type          string // the Mail.Type
+}
+
+// PlanMails returns the mails about notifications. recipients are the users who may get
+// mails about their feeds.
+func PlanMails(arrived []ArrivedNotification, recipients []FeedRecipient) []NotificationMail {
+	byFeed := map[FeedID][]FeedRecipient{}
+	for _, r := range recipients {
+		byFeed[r.Feed] = append(byFeed[r.Feed], r)
+	}
+	type key struct {
+		user      UserID
+		mode      Mode
+		category  NotificationCategory
+		workspace WorkspaceID
+		gathered  bool
+	}
+	positions := map[key]int{}
+	var mails []NotificationMail
+	for _, n := range arrived {
+		_, spec, ok := n.rule()
+		if !ok {
+			continue
+		}
+		for _, recipient := range byFeed[n.Feed] {
+			if !recipient.wants(spec, n) {
+				continue
+			}
+			mail := NotificationMail{
+				Recipient: recipient, Mode: n.Mode, Category: spec.category, Type: string(n.Type),
+				Gathered: n.Gathered(),
+			}
+			k := key{user: recipient.User, mode: n.Mode, category: spec.category, gathered: mail.Gathered}
+			if mail.Workspace = n.LogWorkspace(); mail.Workspace != nil {
+				k.workspace = *mail.Workspace
+			}
+			i, known := positions[k]
+			if !known {
+				i = len(mails)
+				positions[k] = i
+				mails = append(mails, mail)
+			}
+			if mails[i].Notifications = append(mails[i].Notifications, n.ID); len(mails[i].Notifications) > 1 {
+				mails[i].Type = MailTypeDigest
+			}
+		}
+	}
+	return mails
+}
+
+// LogWorkspace returns the workspace whose notification log shows a mail about n. The log
+// shows the mails of test mode and mails about the accounts of members.
+func (n ArrivedNotification) LogWorkspace() *WorkspaceID {
+	if n.Mode == ModeLive || n.Mode == NotificationsBothModes && n.Audience() == Partner {
+		return nil
+	}
+	return n.Workspace
+}
+
+// SeesOwnOnly reports whether the recipient sees only the notifications of a category
+// that are about the recipient.
+func (r FeedRecipient) SeesOwnOnly(category NotificationCategory) bool {
+	spec, _ := specOf(r.Kind, category)
+	return spec.personal && !r.reader().SeesPersonal()
+}
+
+func (r FeedRecipient) reader() NotificationReader {
+	return NotificationReader{User: r.User, Kind: r.Kind, Feed: r.Feed, Role: r.Role}
+}
+
+// wants reports whether the recipient gets a mail about a notification.
+func (r FeedRecipient) wants(spec categorySpec, n ArrivedNotification) bool {
+	reader := r.reader()
+	if !reader.receives(spec) || !spec.preference(r.Choices[spec.category]).Email {
+		return false
+	}
+	return !spec.personal || reader.SeesPersonal() || n.User != nil && *n.User == r.User
+}
+
+// Mail returns the mail to store.
+func (m NotificationMail) Mail(at time.Time) Mail {
+	user := m.Recipient.User
+	mail := Mail{
+		ID: NewID[Mail](at), Kind: MailNotifications, Type: m.Type, Category: m.Category, Workspace: m.Workspace,
+		Recipient: MailRecipient{User: &user, Account: m.Recipient.Kind, Name: m.Recipient.Name, Address: m.Recipient.Address},
+		CreatedAt: at,
+	}
+	if m.Mode != NotificationsBothModes {
+		mail.Mode = &m.Mode
+	}
+	newest := m.Notifications[max(0, len(m.Notifications)-MaxMailedNotifications):]
+	mail.Facts.Notifications = newest
+	mail.Facts.More = len(m.Notifications) - len(newest)
+	return mail
+}
+
+// NotificationDigestKey identifies the gathering of notifications for one user.
+type NotificationDigestKey struct {
+	User     UserID
+	Mode     Mode
+	Category NotificationCategory
+	// Workspace is zero if the mails about several workspaces are gathered together.
+	Workspace WorkspaceID
+}
+
+// DigestKey returns the key under which the mail is gathered.
+func (m NotificationMail) DigestKey() NotificationDigestKey {
+	key := NotificationDigestKey{User: m.Recipient.User, Mode: m.Mode, Category: m.Category}
+	if m.Workspace != nil {
+		key.Workspace = *m.Workspace
+	}
+	return key
+}
+
+// NotificationDigest describes which notifications are gathered, and until when.
+type NotificationDigest struct {
+	// WindowStart is the earliest time of the gathered notifications.
+	WindowStart time.Time
+	// Mailed are notifications since WindowStart that were already mailed.
+	Mailed []NotificationID
+	DueAt  time.Time
+}
+
+// lateCommit is longer than any transaction runs that creates notifications. A
+// notification can therefore become visible at most lateCommit after its time.
+const lateCommit = 2 * time.Minute
+
+// NextDigest returns the digest that follows a mail with the given notifications.
+func NextDigest(mailed []NotificationID, now time.Time) NotificationDigest {
+	d := NotificationDigest{WindowStart: now.Add(-lateCommit), DueAt: now.Add(GatherTime), Mailed: []NotificationID{}}
+	for _, id := range mailed {
+		if at, _ := id.Time(); !at.Before(d.WindowStart) {
+			d.Mailed = append(d.Mailed, id)
+		}
+	}
+	return d
+}

@@ -1,0 +1,313 @@
+package affiliate
+
+// NotificationRule says how a cause is shown as a notification to one audience. The text
+// contains placeholders in braces. A part of the text in square brackets is left out if
+// one of its placeholders has no value.
+//
+// The placeholders {program}, {partner} and {user} stand for the current names of the
+// programme, the participant and the user of the notification. If a name is not known,
+// for example because it was erased, a general term replaces it. All other placeholders
+// are facts.
+type NotificationRule struct {
+	Type     NotificationType
+	Audience AccountKind
+	Category NotificationCategory
+	Severity Severity
+	Title    string
+	Body     string
+	Resource NotificationResource
+	// Cause says for the documentation when the notification is created. It is empty if
+	// the type is the name of a webhook event, whose description says this.
+	Cause string
+}
+
+// NotificationResource is a kind of record that a notification can be about.
+type NotificationResource string
+
+// The kinds of records. NoResource is the kind of a notification without a record.
+const (
+	NoResource           NotificationResource = ""
+	ResourceParticipant  NotificationResource = "participant"
+	ResourceConversion   NotificationResource = "conversion"
+	ResourceCommission   NotificationResource = "commission"
+	ResourcePayout       NotificationResource = "payout"
+	ResourceProgram      NotificationResource = "program"
+	ResourceEndpoint     NotificationResource = "webhook"
+	ResourceAPIKey       NotificationResource = "api_key"
+	ResourceMember       NotificationResource = "member"
+	ResourceUser         NotificationResource = "user"
+	ResourceAnnouncement NotificationResource = "announcement"
+)
+
+// The types of notifications that have no webhook event.
+const (
+	NotifyEndpointDeadLetter  NotificationType = "webhook.dead_lettered"
+	NotifyEndpointDisabled    NotificationType = "webhook.disabled"
+	NotifyNewDevice           NotificationType = "security.new_device"
+	NotifyPasswordChanged     NotificationType = "security.password_changed"
+	NotifyEmailChanged        NotificationType = "security.email_changed"
+	NotifyKeyCreated          NotificationType = "security.api_key_created"
+	NotifyKeyRolled           NotificationType = "security.api_key_rolled"
+	NotifyKeyRevoked          NotificationType = "security.api_key_revoked"
+	NotifyRoleChanged         NotificationType = "security.role_changed"
+	NotifyOwnershipMoved      NotificationType = "security.ownership_moved"
+	NotifyVerifyEmail         NotificationType = "account.verify_email"
+	NotifyEmailVerified       NotificationType = "account.email_verified"
+	NotifyMemberJoined        NotificationType = "account.member_joined"
+	NotifyMemberLeft          NotificationType = "account.member_left"
+	NotifyPayoutMethodMissing NotificationType = "payout.method_missing"
+	NotifyProgramAnnouncement NotificationType = "program.announcement"
+	NotifyWeeklySummary       NotificationType = "summary.weekly"
+	NotifyMonthlySummary      NotificationType = "summary.monthly"
+	NotifyProductAnnouncement NotificationType = "product.announcement"
+)
+
+// notificationRules is the table of all notifications (DECISIONS.md section 20). Its
+// order is the order of the documentation.
+var notificationRules = []NotificationRule{
+	{
+		Type: NotificationType(EventParticipantApplied), Audience: Merchant, Category: CategoryPartnerApplications, Severity: SeverityInfo,
+		Title: "New application", Body: "{partner} applied to {program}.", Resource: ResourceParticipant,
+	},
+	{
+		Type: NotificationType(EventConversionCreated), Audience: Merchant, Category: CategoryConversions, Severity: SeverityInfo,
+		Title: "New conversion", Body: "A {event}[ of {amount}] was recorded[ and credited to {credited}].", Resource: ResourceConversion,
+	},
+	{
+		Type: NotificationType(EventCommissionCreated), Audience: Merchant, Category: CategoryCommissions, Severity: SeverityInfo,
+		Title: "New commission", Body: "{partner} earned {amount} in {program}.", Resource: ResourceCommission,
+	},
+	{
+		Type: NotificationType(EventConversionFraudDetected), Audience: Merchant, Category: CategoryFraudReview, Severity: SeverityWarning,
+		Title: "Suspicious conversion", Body: "The fraud rules gave a conversion a score of {score} of 100: {rules}.", Resource: ResourceConversion,
+	},
+	{
+		Type: NotificationType(EventCommissionReviewRequired), Audience: Merchant, Category: CategoryFraudReview, Severity: SeverityWarning,
+		Title: "Commission needs review", Body: "A commission of {amount} for {partner} in {program} needs a decision[: {reasons}].", Resource: ResourceCommission,
+	},
+	{
+		Type: NotificationType(EventConversionRefunded), Audience: Merchant, Category: CategoryRefundsDisputes, Severity: SeverityInfo,
+		Title: "Conversion refunded", Body: "{refunded} of a payment of {amount} was refunded so far[. It was credited to {credited}].", Resource: ResourceConversion,
+	},
+	{
+		Type: NotificationType(EventCommissionDisputed), Audience: Merchant, Category: CategoryRefundsDisputes, Severity: SeverityWarning,
+		Title: "Payment disputed", Body: "The payment for a commission of {amount} for {partner} is disputed.", Resource: ResourceCommission,
+	},
+	{
+		Type: NotificationType(EventCommissionDisputeResolved), Audience: Merchant, Category: CategoryRefundsDisputes, Severity: SeverityInfo,
+		Title: "Dispute ended", Body: "The dispute about the payment for a commission for {partner} has ended.", Resource: ResourceCommission,
+	},
+	{
+		Type: NotificationType(EventPayoutPaid), Audience: Merchant, Category: CategoryPayouts, Severity: SeverityInfo,
+		Title: "Payout paid", Body: "The payout of {amount} to {partner} was paid.", Resource: ResourcePayout,
+	},
+	{
+		Type: NotificationType(EventPayoutCanceled), Audience: Merchant, Category: CategoryPayouts, Severity: SeverityInfo,
+		Title: "Payout canceled", Body: "The payout of {amount} to {partner} was canceled.", Resource: ResourcePayout,
+	},
+	{
+		Type: NotificationType(EventPayoutFailed), Audience: Merchant, Category: CategoryPayouts, Severity: SeverityCritical,
+		Title: "Payout failed", Body: "The payout of {amount} to {partner} could not be paid[: {reason}].", Resource: ResourcePayout,
+	},
+	{
+		Type: NotifyEndpointDeadLetter, Audience: Merchant, Category: CategoryWebhookHealth, Severity: SeverityWarning,
+		Title: "Webhook not delivered", Body: "An event could not be delivered to {url}. It is the first one of this day.", Resource: ResourceEndpoint,
+		Cause: "A webhook endpoint has its first dead-lettered delivery of a day (UTC).",
+	},
+	{
+		Type: NotifyEndpointDisabled, Audience: Merchant, Category: CategoryWebhookHealth, Severity: SeverityCritical,
+		Title: "Webhook endpoint disabled", Body: "No more events are sent to {url}, because {reason}. Enable the endpoint when it works again.", Resource: ResourceEndpoint,
+		Cause: "The service disables a webhook endpoint.",
+	},
+	{
+		Type: NotificationType(EventGDPRExportReady), Audience: Merchant, Category: CategoryGDPR, Severity: SeverityInfo,
+		Title: "Export ready", Body: "The export of personal data is ready for download.",
+	},
+	{
+		Type: NotificationType(EventGDPRBuyerErasureCompleted), Audience: Merchant, Category: CategoryGDPR, Severity: SeverityInfo,
+		Title: "Buyer erased", Body: "The personal data of a buyer was erased.",
+	},
+	{
+		Type: NotifyNewDevice, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "New sign-in", Body: "{user} signed in from a new device[ in the network {network}]. If this was not {user}, reset the password.", Resource: ResourceUser,
+		Cause: "A user signs in from a device that was not seen in the last 90 days.",
+	},
+	{
+		Type: NotifyPasswordChanged, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Password changed", Body: "The password of {user} was changed. All sessions were ended.", Resource: ResourceUser,
+		Cause: "A user resets the password.",
+	},
+	{
+		Type: NotifyEmailChanged, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "E-mail address changed", Body: "The e-mail address of {user} was changed.", Resource: ResourceUser,
+		Cause: "A user confirms a new e-mail address.",
+	},
+	{
+		Type: NotifyKeyCreated, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Secret key created", Body: "{user} created the {mode} mode secret key \"{key}\", which ends with {last4}.", Resource: ResourceAPIKey,
+		Cause: "A member creates a secret key.",
+	},
+	{
+		Type: NotifyKeyRolled, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Secret key rolled", Body: "{user} replaced the {mode} mode secret key \"{key}\", which ends with {last4}.", Resource: ResourceAPIKey,
+		Cause: "A member rolls a secret key.",
+	},
+	{
+		Type: NotifyKeyRevoked, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Secret key revoked", Body: "{user} revoked the {mode} mode secret key \"{key}\", which ends with {last4}.", Resource: ResourceAPIKey,
+		Cause: "A member revokes a secret key.",
+	},
+	{
+		Type: NotifyRoleChanged, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Role changed", Body: "The role of {user} was changed from {before} to {after}.", Resource: ResourceMember,
+		Cause: "The role of a member is changed.",
+	},
+	{
+		Type: NotifyOwnershipMoved, Audience: Merchant, Category: CategorySecurity, Severity: SeverityCritical,
+		Title: "Ownership transferred", Body: "{user} is now the owner of the workspace.", Resource: ResourceMember,
+		Cause: "An owner transfers the ownership of the workspace.",
+	},
+	{
+		Type: NotifyVerifyEmail, Audience: Merchant, Category: CategoryAccount, Severity: SeverityInfo,
+		Title: "Verify your e-mail address", Body: "Open the link in the mail that was sent to the address of {user}.", Resource: ResourceUser,
+		Cause: "An account is created.",
+	},
+	{
+		Type: NotifyEmailVerified, Audience: Merchant, Category: CategoryAccount, Severity: SeverityInfo,
+		Title: "E-mail address verified", Body: "The e-mail address of {user} is verified.", Resource: ResourceUser,
+		Cause: "A user verifies the e-mail address.",
+	},
+	{
+		Type: NotifyMemberJoined, Audience: Merchant, Category: CategoryAccount, Severity: SeverityInfo,
+		Title: "Member joined", Body: "{user} joined the workspace with the role {role}.", Resource: ResourceMember,
+		Cause: "A person accepts an invitation to the workspace.",
+	},
+	{
+		Type: NotifyMemberLeft, Audience: Merchant, Category: CategoryAccount, Severity: SeverityInfo,
+		Title: "Member left", Body: "{name} is no longer a member of the workspace.", Resource: ResourceMember,
+		Cause: "A member is removed from the workspace.",
+	},
+	{
+		Type: NotifyWeeklySummary, Audience: Merchant, Category: CategoryWeeklySummary, Severity: SeverityInfo,
+		Title: "Your week", Body: "{summary}",
+		Cause: "Every Monday at 08:00 in the workspace's time zone, if there was anything to report in live mode.",
+	},
+	{
+		Type: NotifyProductAnnouncement, Audience: Merchant, Category: CategoryProductUpdates, Severity: SeverityInfo,
+		Title: "{title}", Body: "{text}", Resource: ResourceAnnouncement,
+		Cause: "The operator runs `core announce`.",
+	},
+	{
+		Type: NotificationType(EventParticipantApproved), Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityInfo,
+		Title: "You are in", Body: "You take part in {program}. You can share your link now.", Resource: ResourceParticipant,
+	},
+	{
+		Type: NotificationType(EventParticipantRejected), Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityInfo,
+		Title: "Application rejected", Body: "{program} did not accept your application[: {reason}].", Resource: ResourceParticipant,
+	},
+	{
+		Type: NotificationType(EventParticipantSuspended), Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityWarning,
+		Title: "You were suspended", Body: "You earn no commissions in {program} at the moment[: {reason}].", Resource: ResourceParticipant,
+	},
+	{
+		Type: NotificationType(EventParticipantReinstated), Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityInfo,
+		Title: "You were reinstated", Body: "You earn commissions in {program} again.", Resource: ResourceParticipant,
+	},
+	{
+		Type: NotificationType(EventCommissionCreated), Audience: Partner, Category: CategoryCommissions, Severity: SeverityInfo,
+		Title: "New commission", Body: "You earned {amount} in {program}.", Resource: ResourceCommission,
+	},
+	{
+		Type: NotificationType(EventCommissionApproved), Audience: Partner, Category: CategoryCommissions, Severity: SeverityInfo,
+		Title: "Commission approved", Body: "Your commission of {amount} in {program} was approved.", Resource: ResourceCommission,
+	},
+	{
+		Type: NotificationType(EventCommissionRejected), Audience: Partner, Category: CategoryCommissions, Severity: SeverityInfo,
+		Title: "Commission rejected", Body: "Your commission of {amount} in {program} was rejected.", Resource: ResourceCommission,
+	},
+	{
+		Type: NotificationType(EventCommissionRefunded), Audience: Partner, Category: CategoryCommissions, Severity: SeverityInfo,
+		Title: "Commission reduced", Body: "Your commission[ of {original}] in {program} was reduced to {amount}, because the sale changed.", Resource: ResourceCommission,
+	},
+	{
+		Type: NotificationType(EventPayoutProcessing), Audience: Partner, Category: CategoryPayouts, Severity: SeverityInfo,
+		Title: "Payout on its way", Body: "A payout of {amount} from {program} is being sent.", Resource: ResourcePayout,
+	},
+	{
+		Type: NotificationType(EventPayoutPaid), Audience: Partner, Category: CategoryPayouts, Severity: SeverityInfo,
+		Title: "Payout paid", Body: "{program} paid you {amount}.", Resource: ResourcePayout,
+	},
+	{
+		Type: NotificationType(EventPayoutFailed), Audience: Partner, Category: CategoryPayoutProblems, Severity: SeverityCritical,
+		Title: "Payout failed", Body: "A payout of {amount} from {program} could not be paid[: {reason}]. Check your payout method.", Resource: ResourcePayout,
+	},
+	{
+		Type: NotifyPayoutMethodMissing, Audience: Partner, Category: CategoryPayoutProblems, Severity: SeverityWarning,
+		Title: "Add a payout method", Body: "{amount} can be paid to you, but you have no payout method.",
+		Cause: "A partner has payable money and no payout method. Repeated once a week.",
+	},
+	{
+		Type: NotifyProgramAnnouncement, Audience: Partner, Category: CategoryProgrammeNews, Severity: SeverityInfo,
+		Title: "{title}", Body: "{text}", Resource: ResourceAnnouncement,
+		Cause: "The merchant announces something to the approved participants of a programme.",
+	},
+	{
+		Type: NotifyMonthlySummary, Audience: Partner, Category: CategoryMonthlySummary, Severity: SeverityInfo,
+		Title: "Your month", Body: "{summary}",
+		Cause: "On the first day of every month, if there was anything to report in live mode.",
+	},
+	{
+		Type: NotificationType(EventGDPRExportReady), Audience: Partner, Category: CategoryGDPR, Severity: SeverityInfo,
+		Title: "Export ready", Body: "The export of your data is ready for download.",
+	},
+	{
+		Type: NotifyNewDevice, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "New sign-in", Body: "Someone signed in to your account from a new device[ in the network {network}]. If this was not you, reset your password.", Resource: ResourceUser,
+		Cause: "A user signs in from a device that was not seen in the last 90 days.",
+	},
+	{
+		Type: NotifyPasswordChanged, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Password changed", Body: "Your password was changed. All sessions were ended.", Resource: ResourceUser,
+		Cause: "A user resets the password.",
+	},
+	{
+		Type: NotifyEmailChanged, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "E-mail address changed", Body: "The e-mail address of your account was changed.", Resource: ResourceUser,
+		Cause: "A user confirms a new e-mail address.",
+	},
+	{
+		Type: NotifyVerifyEmail, Audience: Partner, Category: CategoryAccount, Severity: SeverityInfo,
+		Title: "Verify your e-mail address", Body: "Open the link in the mail that was sent to your address.", Resource: ResourceUser,
+		Cause: "An account is created.",
+	},
+	{
+		Type: NotifyEmailVerified, Audience: Partner, Category: CategoryAccount, Severity: SeverityInfo,
+		Title: "E-mail address verified", Body: "Your e-mail address is verified.", Resource: ResourceUser,
+		Cause: "A user verifies the e-mail address.",
+	},
+}
+
+type ruleKey struct {
+	audience AccountKind
+	kind     NotificationType
+}
+
+var rulesByKey = func() map[ruleKey]NotificationRule {
+	rules := map[ruleKey]NotificationRule{}
+	for _, rule := range notificationRules {
+		rules[ruleKey{rule.Audience, rule.Type}] = rule
+	}
+	return rules
+}()
+
+// HasNotification reports whether a type exists for an audience. Rows that a newer
+// version has stored may have other types.
+func HasNotification(audience AccountKind, kind NotificationType) bool {
+	_, ok := rulesByKey[ruleKey{audience, kind}]
+	return ok
+}
+
+// NotificationRules returns the table of all notifications.
+func NotificationRules() []NotificationRule {
+	return append([]NotificationRule{}, notificationRules...)
+}

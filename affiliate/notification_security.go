@@ -1,0 +1,26 @@
+package affiliate
+
+import "time"
+
+// MemberNotification returns a notification about a member for the feed of the workspace.
+// facts are the values of the placeholders in its text.
+func MemberNotification(
+	workspace WorkspaceID, kind NotificationType, member UserID, at time.Time, facts map[string]string,
+) Notification {
+	n := NewNotification(Merchant, WorkspaceFeed(workspace), kind, nil, at)
+	n.Workspace, n.User, n.Resource, n.Facts = &workspace, &member, &member.UUID, facts
+	return n
+}
+
+// KeyNotification returns a notification about a secret key that a member has created,
+// rolled or revoked. It returns none for a public key, which is not a secret.
+func KeyNotification(kind NotificationType, key APIKey, by Actor, at time.Time) []Notification {
+	if key.Kind != SecretKey || by.User == nil {
+		return nil
+	}
+	n := MemberNotification(key.Scope.Workspace, kind, *by.User, at, map[string]string{
+		"key": key.Name, "last4": key.Last4, "mode": string(key.Scope.Mode),
+	})
+	n.Resource = &key.ID.UUID
+	return []Notification{n}
+}

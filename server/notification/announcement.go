@@ -1,0 +1,50 @@
+package notification
+
+import (
+	"context"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// CreateAnnouncement sends a text to the approved participants of a programme.
+func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.CreateAnnouncementRequest) (*affiliatev1.Announcement, error) {
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	if err != nil {
+		return nil, err
+	}
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	announcement := affiliate.Announcement{
+		ID: affiliate.NewID[affiliate.Announcement](at), Scope: caller.Scope(), Program: program,
+		Title: req.GetTitle(), Body: req.GetBody(), CreatedBy: caller.User, CreatedAt: at,
+	}
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		status, err := tx.LockProgram(ctx, announcement.Scope, program)
+		if err != nil {
+			return err
+		}
+		recent, first, err := tx.RecentAnnouncements(ctx, announcement.Scope, program, at.Add(-affiliate.AnnouncementWindow))
+		if err != nil {
+			return err
+		}
+		if err := affiliate.CheckAnnouncement(status, recent, first, at); err != nil {
+			return err
+		}
+		if announcement.Recipients, err = tx.Announce(ctx, announcement); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: announcement.Scope.Workspace, Mode: &announcement.Scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Action: "program.announce", ResourceType: "program", ResourceID: program,
+			After: map[string]any{"announcement": announcement.ID, "title": announcement.Title, "recipients": announcement.Recipients},
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.Announcement{
+		Id: announcement.ID.String(), ProgramId: program.String(), Title: announcement.Title, Body: announcement.Body,
+		Recipients: announcement.Recipients, CreatedAt: server.Timestamp(at),
+	}, nil
+}

@@ -1,0 +1,126 @@
+package notification
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
+)
+
+const (
+	// digestInterval is how often due digests are sent.
+	digestInterval = time.Minute
+	// digestTimeout is the longest time that one run of the job takes. The next run
+	// sends the remaining digests.
+	digestTimeout = 4 * time.Minute
+)
+
+// DigestStore is the store of the DigestWorker.
+type DigestStore interface {
+	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
+	// more than once.
+	InTx(ctx context.Context, fn func(tx DigestTx) error) error
+}
+
+// DigestTx is a transaction of the DigestStore.
+type DigestTx interface {
+	// LockDueDigest locks and returns the digest that was due first.
+	LockDueDigest(ctx context.Context, now time.Time) (affiliate.NotificationDigestKey, affiliate.NotificationDigest, bool, error)
+	// FeedOf returns the feed that a user reads.
+	FeedOf(ctx context.Context, user affiliate.UserID) (affiliate.FeedID, bool, error)
+	// Recipients returns the users who may get mails about the notifications of feeds.
+	Recipients(ctx context.Context, feeds []affiliate.FeedID) ([]affiliate.FeedRecipient, error)
+	// Gathered returns the notifications of a digest, the oldest first.
+	Gathered(ctx context.Context, feed affiliate.FeedID, personal bool, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) ([]affiliate.ArrivedNotification, error)
+	// UpdateDigest stores the next period of a digest. CloseDigest deletes a digest.
+	UpdateDigest(ctx context.Context, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) error
+	CloseDigest(ctx context.Context, key affiliate.NotificationDigestKey) error
+	// SendMail stores mails and the jobs that send them.
+	SendMail(ctx context.Context, mails ...affiliate.Mail) error
+}
+
+// DigestWorker sends the mails with gathered notifications.
+type DigestWorker struct {
+	river.WorkerDefaults[affiliate.SendDigests]
+	store DigestStore
+	log   *slog.Logger
+	now   func() time.Time
+}
+
+// NewDigestWorker returns the worker.
+func NewDigestWorker(store DigestStore, log *slog.Logger, now func() time.Time) *DigestWorker {
+	return &DigestWorker{store: store, log: log, now: now}
+}
+
+// DigestJob returns the periodic job that sends due digests.
+func DigestJob() *river.PeriodicJob {
+	return server.OneAtATime(river.PeriodicInterval(digestInterval), affiliate.SendDigests{}, true)
+}
+
+// Timeout returns the time after which River cancels a run.
+func (w *DigestWorker) Timeout(*river.Job[affiliate.SendDigests]) time.Duration { return digestTimeout }
+
+// Work sends all due digests. Each digest has its own transaction.
+func (w *DigestWorker) Work(ctx context.Context, _ *river.Job[affiliate.SendDigests]) error {
+	for {
+		sent, err := w.sendNext(ctx)
+		if err != nil || !sent {
+			return err
+		}
+	}
+}
+
+// sendNext sends the digest that was due first. found is false if none is due.
+func (w *DigestWorker) sendNext(ctx context.Context) (found bool, err error) {
+	now := w.now().UTC().Truncate(time.Millisecond)
+	err = w.store.InTx(ctx, func(tx DigestTx) error {
+		var key affiliate.NotificationDigestKey
+		var digest affiliate.NotificationDigest
+		if key, digest, found, err = tx.LockDueDigest(ctx, now); err != nil || !found {
+			return err
+		}
+		mails, err := gatheredMails(ctx, tx, key, digest)
+		if err != nil {
+			return err
+		}
+		if len(mails) == 0 {
+			return tx.CloseDigest(ctx, key)
+		}
+		mail := mails[0] // all notifications of a digest are in one mail
+		if err := tx.SendMail(ctx, mail.Mail(now)); err != nil {
+			return err
+		}
+		return tx.UpdateDigest(ctx, key, affiliate.NextDigest(mail.Notifications, now))
+	})
+	return found, err
+}
+
+// gatheredMails returns the mail of a digest. It returns none if nothing was gathered, or
+// if the user does not want mails about the category any more.
+func gatheredMails(
+	ctx context.Context, tx DigestTx, key affiliate.NotificationDigestKey, digest affiliate.NotificationDigest,
+) ([]affiliate.NotificationMail, error) {
+	feed, found, err := tx.FeedOf(ctx, key.User)
+	if err != nil || !found {
+		return nil, err
+	}
+	recipients, err := tx.Recipients(ctx, []affiliate.FeedID{feed})
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(recipients, func(r affiliate.FeedRecipient) bool { return r.User == key.User })
+	if i < 0 {
+		return nil, nil
+	}
+	gathered, err := tx.Gathered(ctx, feed, recipients[i].SeesOwnOnly(key.Category), key, digest)
+	if err != nil {
+		return nil, err
+	}
+	gathered = slices.DeleteFunc(gathered, func(n affiliate.ArrivedNotification) bool { return !n.Gathered() })
+	return affiliate.PlanMails(gathered, recipients[i:i+1]), nil
+}

@@ -1,0 +1,221 @@
+package notification
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// distributeBatch is the number of arrivals that one transaction distributes. An
+	// arrival holds the notifications of one transaction.
+	distributeBatch = 200
+	// distributePause is the minimum time between two batches, so that the notifications
+	// of a busy workspace share transactions.
+	distributePause = 100 * time.Millisecond
+	// distributePoll is the time after which the distributor searches for arrivals even if
+	// this process has created none. They belong to a process that has crashed.
+	distributePoll = time.Second
+	// gatherMargin bounds the difference between the clocks of two processes.
+	gatherMargin = 5 * time.Second
+	// rememberFor is how long the distributor remembers that all recipients gather. A
+	// user who becomes a recipient in this time misses the mails about it.
+	rememberFor = time.Minute
+)
+
+// DistributionStore is the store of the Distributor.
+type DistributionStore interface {
+	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
+	// more than once.
+	InTx(ctx context.Context, fn func(tx DistributionTx) error) error
+}
+
+// DistributionTx is a transaction of the DistributionStore.
+type DistributionTx interface {
+	// TakeArrivals deletes the oldest arrivals and returns their notifications. more
+	// reports whether there may be further arrivals.
+	TakeArrivals(ctx context.Context, limit int) (arrived []affiliate.ArrivedNotification, more bool, err error)
+	// AssignSequence gives the notifications of streamed feeds their sequence numbers. It
+	// returns these feeds.
+	AssignSequence(ctx context.Context, arrived []affiliate.ArrivedNotification, now time.Time) ([]affiliate.FeedID, error)
+	// Recipients returns the users who may get mails about the notifications of feeds.
+	Recipients(ctx context.Context, feeds []affiliate.FeedID) ([]affiliate.FeedRecipient, error)
+	// OpenDigest begins to gather the notifications that follow a mail. opened is false
+	// if they are gathered already, until due.
+	OpenDigest(ctx context.Context, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) (opened bool, due time.Time, err error)
+	// SendMail stores mails and the jobs that send them.
+	SendMail(ctx context.Context, mails ...affiliate.Mail) error
+}
+
+// Distributor distributes committed notifications. It gives them their sequence numbers
+// for streams. It creates the mails about them, or leaves them to the digest of their
+// recipient.
+//
+// Several processes can run a Distributor at the same time. Each arrival is distributed
+// by one of them. If a process crashes while it distributes arrivals, another process
+// distributes them.
+type Distributor struct {
+	store    DistributionStore
+	streamed func(feeds ...affiliate.FeedID)
+	log      *slog.Logger
+	now      func() time.Time
+	wake     chan struct{}
+	// gathering holds the parts of feeds whose notifications all recipients gather, and
+	// until when. Nothing needs to be done for them before this time.
+	gathering map[feedPart]time.Time
+}
+
+// feedPart is the part of a feed with one mode and one category.
+type feedPart struct {
+	feed     affiliate.FeedID
+	mode     affiliate.Mode
+	category affiliate.NotificationCategory
+	// workspace separates the mails of test mode (affiliate.NotificationMail.Workspace).
+	workspace affiliate.WorkspaceID
+}
+
+// NewDistributor returns a Distributor. Run runs it. streamed is called with the streamed
+// feeds that have new notifications. It must not block.
+func NewDistributor(
+	store DistributionStore, streamed func(feeds ...affiliate.FeedID), log *slog.Logger, now func() time.Time,
+) *Distributor {
+	return &Distributor{
+		store: store, streamed: streamed, log: log, now: now, wake: make(chan struct{}, 1), gathering: map[feedPart]time.Time{},
+	}
+}
+
+// Wake makes the distributor search for arrivals soon. It does not block.
+func (d *Distributor) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run distributes notifications until ctx ends.
+func (d *Distributor) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		more, err := d.distribute(ctx)
+		if err != nil && ctx.Err() == nil {
+			d.log.ErrorContext(ctx, "notifications were not distributed", "error", err)
+		}
+		pause := time.NewTimer(distributePause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+		if more && err == nil {
+			continue
+		}
+		poll := time.NewTimer(distributePoll)
+		select {
+		case <-d.wake:
+		case <-poll.C:
+		case <-ctx.Done():
+		}
+		poll.Stop()
+	}
+}
+
+// distribute distributes one batch of arrivals. more reports whether there may be
+// further arrivals.
+func (d *Distributor) distribute(ctx context.Context) (more bool, err error) {
+	now := d.now().UTC().Truncate(time.Millisecond)
+	var gathered map[feedPart]time.Time
+	var streamed []affiliate.FeedID
+	err = d.store.InTx(ctx, func(tx DistributionTx) error {
+		var arrived []affiliate.ArrivedNotification
+		if arrived, more, err = tx.TakeArrivals(ctx, distributeBatch); err != nil || len(arrived) == 0 {
+			return err
+		}
+		if streamed, err = tx.AssignSequence(ctx, arrived, now); err != nil {
+			return err
+		}
+		gathered, err = d.createMails(ctx, tx, d.ungathered(arrived, now), now)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	d.streamed(streamed...)
+	d.remember(gathered, now)
+	return more, nil
+}
+
+// ungathered returns the notifications that are never gathered, or that are not known to
+// be gathered by all their recipients.
+func (d *Distributor) ungathered(arrived []affiliate.ArrivedNotification, now time.Time) []affiliate.ArrivedNotification {
+	var rest []affiliate.ArrivedNotification
+	for _, n := range arrived {
+		if until, known := d.gathering[partOf(n)]; !known || !now.Before(until) || !n.Gathered() {
+			rest = append(rest, n)
+		}
+	}
+	return rest
+}
+
+func partOf(n affiliate.ArrivedNotification) feedPart {
+	part := feedPart{feed: n.Feed, mode: n.Mode, category: n.Category()}
+	if w := n.LogWorkspace(); w != nil {
+		part.workspace = *w
+	}
+	return part
+}
+
+// createMails creates the mails about notifications that must be sent now. It returns
+// the parts of feeds whose notifications are gathered from now on.
+func (d *Distributor) createMails(
+	ctx context.Context, tx DistributionTx, arrived []affiliate.ArrivedNotification, now time.Time,
+) (gathered map[feedPart]time.Time, err error) {
+	if len(arrived) == 0 {
+		return nil, nil
+	}
+	seen, feeds := map[affiliate.FeedID]bool{}, []affiliate.FeedID{}
+	for _, n := range arrived {
+		if !seen[n.Feed] {
+			seen[n.Feed] = true
+			feeds = append(feeds, n.Feed)
+		}
+	}
+	recipients, err := tx.Recipients(ctx, feeds)
+	if err != nil {
+		return nil, err
+	}
+	var mails []affiliate.Mail
+	gathered = map[feedPart]time.Time{}
+	for _, mail := range affiliate.PlanMails(arrived, recipients) {
+		if mail.Gathered {
+			opened, due, err := tx.OpenDigest(ctx, mail.DigestKey(), affiliate.NextDigest(mail.Notifications, now))
+			if err != nil {
+				return nil, err
+			}
+			part := feedPart{feed: mail.Recipient.Feed, mode: mail.Mode, category: mail.Category, workspace: mail.DigestKey().Workspace}
+			if until := due.Add(-gatherMargin); gathered[part].IsZero() || until.Before(gathered[part]) {
+				gathered[part] = until
+			}
+			if !opened {
+				continue
+			}
+		}
+		mails = append(mails, mail.Mail(now))
+	}
+	return gathered, tx.SendMail(ctx, mails...)
+}
+
+// remember stores which parts are gathered, and removes those whose time is over.
+func (d *Distributor) remember(gathered map[feedPart]time.Time, now time.Time) {
+	for part, until := range d.gathering {
+		if !now.Before(until) {
+			delete(d.gathering, part)
+		}
+	}
+	latest := now.Add(rememberFor)
+	for part, until := range gathered {
+		if latest.Before(until) {
+			until = latest
+		}
+		d.gathering[part] = until
+	}
+}

@@ -1,0 +1,92 @@
+package notification
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// GetNotificationPreferences returns the preferences of a member.
+func (s *Service) GetNotificationPreferences(ctx context.Context, _ *affiliatev1.GetNotificationPreferencesRequest) (*affiliatev1.NotificationPreferences, error) {
+	return s.preferences(ctx)
+}
+
+// GetPartnerNotificationPreferences returns the preferences of a partner.
+func (s *Service) GetPartnerNotificationPreferences(ctx context.Context, _ *affiliatev1.GetNotificationPreferencesRequest) (*affiliatev1.NotificationPreferences, error) {
+	return s.preferences(ctx)
+}
+
+// UpdateNotificationPreferences changes the preferences of a member.
+func (s *Service) UpdateNotificationPreferences(ctx context.Context, req *affiliatev1.UpdateNotificationPreferencesRequest) (*affiliatev1.NotificationPreferences, error) {
+	return s.updatePreferences(ctx, req)
+}
+
+// UpdatePartnerNotificationPreferences changes the preferences of a partner.
+func (s *Service) UpdatePartnerNotificationPreferences(ctx context.Context, req *affiliatev1.UpdateNotificationPreferencesRequest) (*affiliatev1.NotificationPreferences, error) {
+	return s.updatePreferences(ctx, req)
+}
+
+func (s *Service) preferences(ctx context.Context) (*affiliatev1.NotificationPreferences, error) {
+	reader := readerFrom(ctx)
+	choices, err := s.store.Choices(ctx, reader.User)
+	if err != nil {
+		return nil, err
+	}
+	address, err := s.store.Address(ctx, reader.User)
+	if err != nil {
+		return nil, err
+	}
+	suppressed, err := s.store.Suppressed(ctx, affiliate.MailDigest(s.hashKey, address))
+	if err != nil {
+		return nil, err
+	}
+	return preferencesToProto(reader.Preferences(choices), suppressed), nil
+}
+
+func (s *Service) updatePreferences(ctx context.Context, req *affiliatev1.UpdateNotificationPreferencesRequest) (*affiliatev1.NotificationPreferences, error) {
+	reader := readerFrom(ctx)
+	chosen, err := choicesOf(reader, req)
+	if err != nil {
+		return nil, err
+	}
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.StoreChoices(ctx, reader.User, chosen); err != nil {
+			return err
+		}
+		return s.stateChanged(ctx, tx, reader)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.preferences(ctx)
+}
+
+// choicesOf returns the choices of a request. Errors: VALIDATION_ERROR if the reader does
+// not receive a category or a category occurs twice; NOTIFICATION_CATEGORY_PROTECTED.
+func choicesOf(reader affiliate.NotificationReader, req *affiliatev1.UpdateNotificationPreferencesRequest) (affiliate.CategoryChoices, error) {
+	chosen := affiliate.CategoryChoices{}
+	var found affiliate.Violations
+	var protected error
+	for i, change := range req.GetCategories() {
+		category := categoryOf(change.GetCategory())
+		field := fmt.Sprintf("categories[%d].category", i)
+		if _, twice := chosen[category]; twice {
+			found.Add(field, "must not occur twice")
+		}
+		choice := affiliate.CategoryChoice{Email: change.Email, InApp: change.InApp}
+		known, err := reader.CheckChoice(category, choice)
+		if !known {
+			found.Add(field, "must be one of the categories that you receive")
+		}
+		if protected == nil {
+			protected = err
+		}
+		chosen[category] = choice
+	}
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	return chosen, protected
+}

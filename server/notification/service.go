@@ -1,0 +1,127 @@
+// Package notification serves the notification feeds, the read state and the preferences
+// of members and partners.
+//
+// It guarantees that a caller sees only notifications of the own workspace or account, of
+// the own mode, and of the categories that the caller's role receives. Notifications
+// themselves are created in the transaction of their cause, not here.
+package notification
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// Config holds the dependencies of the service.
+type Config struct {
+	Store Store
+	Hub   *Hub
+	Log   *slog.Logger
+	// AppURL is the base URL of the dashboard. If it is empty, notifications have no
+	// action URL.
+	AppURL string
+	// HashKey is the secret key with which e-mail addresses are hashed.
+	HashKey []byte
+	Now     func() time.Time
+}
+
+// Service implements affiliate.v1.NotificationService.
+type Service struct {
+	affiliatev1.UnimplementedNotificationServiceServer
+	store   Store
+	hub     *Hub
+	log     *slog.Logger
+	appURL  string
+	hashKey []byte
+	now     func() time.Time
+}
+
+// New returns the service.
+func New(config Config) *Service {
+	return &Service{store: config.Store, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKey: config.HashKey, now: config.Now}
+}
+
+// currentTime returns the current time in UTC, truncated to the precision of the API,
+// which is milliseconds.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+
+// readerFrom returns the caller as the reader of a feed.
+func readerFrom(ctx context.Context) affiliate.NotificationReader {
+	p := server.PrincipalFrom(ctx)
+	reader := affiliate.NotificationReader{User: p.User, Mode: p.Mode, Role: p.Role}
+	if p.Kind == server.PartnerToken {
+		reader.Kind, reader.Feed = affiliate.Partner, affiliate.PartnerFeed(p.User)
+	} else {
+		reader.Kind, reader.Feed = affiliate.Merchant, affiliate.WorkspaceFeed(p.Workspace)
+	}
+	return reader
+}
+
+// ListNotifications returns a page of the workspace's feed.
+func (s *Service) ListNotifications(ctx context.Context, req *affiliatev1.ListNotificationsRequest) (*affiliatev1.ListNotificationsResponse, error) {
+	return s.list(ctx, req)
+}
+
+// ListPartnerNotifications returns a page of the partner's feed.
+func (s *Service) ListPartnerNotifications(ctx context.Context, req *affiliatev1.ListNotificationsRequest) (*affiliatev1.ListNotificationsResponse, error) {
+	return s.list(ctx, req)
+}
+
+func (s *Service) list(ctx context.Context, req *affiliatev1.ListNotificationsRequest) (*affiliatev1.ListNotificationsResponse, error) {
+	reader := readerFrom(ctx)
+	choices, err := s.store.Choices(ctx, reader.User)
+	if err != nil {
+		return nil, err
+	}
+	page := server.PageOf(req)
+	filter := affiliate.NotificationFilter{Ranges: reader.Ranges(choices, categoryOf(req.GetCategory())), UnreadOnly: req.GetUnread()}
+	entries, total, err := s.store.List(ctx, reader, filter, page, s.currentTime())
+	if err != nil {
+		return nil, err
+	}
+	resp := &affiliatev1.ListNotificationsResponse{
+		Data: make([]*affiliatev1.Notification, len(entries)), Total: capped(ctx, total),
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
+	}
+	for i, entry := range entries {
+		resp.Data[i] = s.entryToProto(entry)
+	}
+	return resp, nil
+}
+
+// capped returns a number of notifications for the response. If it is higher than the
+// number to which notifications are counted, the response gets the header Total-Capped.
+func capped(ctx context.Context, counted int64) int64 {
+	if counted <= affiliate.MaxNotificationCount {
+		return counted
+	}
+	server.MarkCapped(ctx)
+	return affiliate.MaxNotificationCount
+}
+
+// CountUnreadNotifications counts the unread notifications of a member.
+func (s *Service) CountUnreadNotifications(ctx context.Context, _ *affiliatev1.CountUnreadNotificationsRequest) (*affiliatev1.UnreadCount, error) {
+	return s.countUnread(ctx)
+}
+
+// CountPartnerUnreadNotifications counts the unread notifications of a partner.
+func (s *Service) CountPartnerUnreadNotifications(ctx context.Context, _ *affiliatev1.CountUnreadNotificationsRequest) (*affiliatev1.UnreadCount, error) {
+	return s.countUnread(ctx)
+}
+
+func (s *Service) countUnread(ctx context.Context) (*affiliatev1.UnreadCount, error) {
+	reader := readerFrom(ctx)
+	choices, err := s.store.Choices(ctx, reader.User)
+	if err != nil {
+		return nil, err
+	}
+	count, err := s.store.CountUnread(ctx, reader, reader.Ranges(choices, ""), s.currentTime())
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.UnreadCount{Count: capped(ctx, count)}, nil
+}

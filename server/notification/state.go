@@ -1,0 +1,137 @@
+package notification
+
+import (
+	"context"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// ReadNotification marks a notification of the workspace as read by the member.
+func (s *Service) ReadNotification(ctx context.Context, req *affiliatev1.ReadNotificationRequest) (*affiliatev1.Notification, error) {
+	return s.read(ctx, req)
+}
+
+// ReadPartnerNotification marks a notification of the partner as read.
+func (s *Service) ReadPartnerNotification(ctx context.Context, req *affiliatev1.ReadNotificationRequest) (*affiliatev1.Notification, error) {
+	return s.read(ctx, req)
+}
+
+func (s *Service) read(ctx context.Context, req *affiliatev1.ReadNotificationRequest) (*affiliatev1.Notification, error) {
+	return s.change(ctx, req.GetNotificationId(), func(tx Tx, reader affiliate.NotificationReader, entry *affiliate.NotificationEntry, at time.Time) error {
+		if entry.ReadAt != nil {
+			return nil
+		}
+		entry.ReadAt = &at
+		return tx.MarkRead(ctx, reader.User, entry.Notification, at)
+	})
+}
+
+// DismissNotification removes a notification from the workspace's feed.
+func (s *Service) DismissNotification(ctx context.Context, req *affiliatev1.DismissNotificationRequest) (*affiliatev1.Notification, error) {
+	return s.dismiss(ctx, req)
+}
+
+// DismissPartnerNotification removes a notification from the partner's feed.
+func (s *Service) DismissPartnerNotification(ctx context.Context, req *affiliatev1.DismissNotificationRequest) (*affiliatev1.Notification, error) {
+	return s.dismiss(ctx, req)
+}
+
+func (s *Service) dismiss(ctx context.Context, req *affiliatev1.DismissNotificationRequest) (*affiliatev1.Notification, error) {
+	return s.change(ctx, req.GetNotificationId(), func(tx Tx, _ affiliate.NotificationReader, entry *affiliate.NotificationEntry, at time.Time) error {
+		if entry.DismissedAt != nil {
+			return nil
+		}
+		entry.DismissedAt = &at
+		return tx.MarkDismissed(ctx, entry.Notification, at)
+	})
+}
+
+// change reads a notification of the caller's feed, applies a change and returns the
+// changed notification. Errors: NOT_FOUND.
+func (s *Service) change(
+	ctx context.Context, idText string,
+	apply func(tx Tx, reader affiliate.NotificationReader, entry *affiliate.NotificationEntry, at time.Time) error,
+) (*affiliatev1.Notification, error) {
+	id, err := server.PathID[affiliate.Notification](idText)
+	if err != nil {
+		return nil, err
+	}
+	reader, at := readerFrom(ctx), s.currentTime()
+	var entry affiliate.NotificationEntry
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		choices, err := tx.Choices(ctx, reader.User)
+		if err != nil {
+			return err
+		}
+		if entry, err = tx.Entry(ctx, reader, reader.Ranges(choices, ""), id, at); err != nil {
+			return err
+		}
+		if err := apply(tx, reader, &entry, at); err != nil {
+			return err
+		}
+		return s.stateChanged(ctx, tx, reader)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.entryToProto(entry), nil
+}
+
+// stateChanged makes the open streams of the reader's feed count unread notifications
+// again after the commit.
+func (s *Service) stateChanged(ctx context.Context, tx Tx, reader affiliate.NotificationReader) error {
+	tx.AfterCommit(func() { s.hub.Changed(reader.Feed) })
+	return tx.FeedChanged(ctx, reader.Feed)
+}
+
+// ReadAllNotifications marks the notifications of the workspace as read by the member.
+func (s *Service) ReadAllNotifications(ctx context.Context, req *affiliatev1.SelectNotificationsRequest) (*affiliatev1.UpdatedNotifications, error) {
+	return s.changeAll(ctx, req, Tx.MarkAllRead)
+}
+
+// ReadAllPartnerNotifications marks the notifications of the partner as read.
+func (s *Service) ReadAllPartnerNotifications(ctx context.Context, req *affiliatev1.SelectNotificationsRequest) (*affiliatev1.UpdatedNotifications, error) {
+	return s.changeAll(ctx, req, Tx.MarkAllRead)
+}
+
+// DismissReadNotifications removes the notifications that the member has read from the
+// workspace's feed.
+func (s *Service) DismissReadNotifications(ctx context.Context, req *affiliatev1.SelectNotificationsRequest) (*affiliatev1.UpdatedNotifications, error) {
+	return s.changeAll(ctx, req, Tx.DismissRead)
+}
+
+// DismissReadPartnerNotifications removes the notifications that the partner has read
+// from the partner's feed.
+func (s *Service) DismissReadPartnerNotifications(ctx context.Context, req *affiliatev1.SelectNotificationsRequest) (*affiliatev1.UpdatedNotifications, error) {
+	return s.changeAll(ctx, req, Tx.DismissRead)
+}
+
+// changeAll applies a change to all notifications that the request selects.
+func (s *Service) changeAll(
+	ctx context.Context, req *affiliatev1.SelectNotificationsRequest,
+	apply func(tx Tx, ctx context.Context, reader affiliate.NotificationReader, ranges []affiliate.FeedRange, before, now time.Time) (int64, error),
+) (*affiliatev1.UpdatedNotifications, error) {
+	reader, at := readerFrom(ctx), s.currentTime()
+	before := at.Add(time.Millisecond) // includes the notifications of the current millisecond
+	if given := req.GetBefore(); given != nil && given.AsTime().Before(before) {
+		before = given.AsTime()
+	}
+	var updated int64
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		choices, err := tx.Choices(ctx, reader.User)
+		if err != nil {
+			return err
+		}
+		if updated, err = apply(tx, ctx, reader, reader.Ranges(choices, categoryOf(req.GetCategory())), before, at); err != nil {
+			return err
+		}
+		return s.stateChanged(ctx, tx, reader)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.UpdatedNotifications{Updated: capped(ctx, updated)}, nil
+}

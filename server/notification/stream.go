@@ -1,0 +1,318 @@
+package notification
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+const (
+	// pingInterval is how often a stream sends a comment, so that proxies keep it open.
+	pingInterval = 25 * time.Second
+	// freshTime is the time after the opening in which a stream reads the number of
+	// unread notifications instead of counting on. The first number may include
+	// notifications that the stream sends a moment later.
+	freshTime = 2 * time.Second
+	// distributeWait is how long a new stream waits until earlier notifications were
+	// distributed. distributeCheck is how often it checks this.
+	distributeWait  = time.Second
+	distributeCheck = 20 * time.Millisecond
+	// streamRetryAfter is the time in seconds after which a client may try to open a
+	// stream again if the user has too many.
+	streamRetryAfter = 5
+)
+
+// CreateStreamTicket creates a ticket for a stream of the workspace's feed.
+func (s *Service) CreateStreamTicket(ctx context.Context, _ *affiliatev1.CreateStreamTicketRequest) (*affiliatev1.StreamTicket, error) {
+	return s.createTicket(ctx)
+}
+
+// CreatePartnerStreamTicket creates a ticket for a stream of the partner's feed.
+func (s *Service) CreatePartnerStreamTicket(ctx context.Context, _ *affiliatev1.CreateStreamTicketRequest) (*affiliatev1.StreamTicket, error) {
+	return s.createTicket(ctx)
+}
+
+func (s *Service) createTicket(ctx context.Context) (*affiliatev1.StreamTicket, error) {
+	caller, reader := server.PrincipalFrom(ctx), readerFrom(ctx)
+	text, digest := affiliate.NewStreamTicket()
+	err := s.store.InsertTicket(ctx, affiliate.StreamTicket{
+		Digest: digest, Session: caller.Session, Kind: reader.Kind, Mode: reader.Mode,
+		CreatedAt: s.currentTime(), ExpiresAt: caller.ExpiresAt,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.StreamTicket{Ticket: text, ExpiresAt: server.Timestamp(caller.ExpiresAt)}, nil
+}
+
+// StreamNotifications streams the feed of the workspace.
+func (s *Service) StreamNotifications(req *affiliatev1.StreamNotificationsRequest, out grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return s.stream(req, out)
+}
+
+// StreamPartnerNotifications streams the feed of the partner.
+func (s *Service) StreamPartnerNotifications(req *affiliatev1.StreamNotificationsRequest, out grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return s.stream(req, out)
+}
+
+func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	ctx := out.Context()
+	caller := server.PrincipalFrom(ctx)
+	at := s.currentTime()
+	stream := affiliate.Stream{
+		ID: affiliate.NewID[affiliate.Stream](at), Reader: readerFrom(ctx), Session: caller.Session, Ticket: caller.Ticket, ExpiresAt: caller.ExpiresAt,
+	}
+	state, err := s.openStream(ctx, stream, at)
+	if err != nil {
+		return err
+	}
+	after := lastEventID(ctx, req)
+	if after < 0 {
+		if state, err = s.distributed(ctx, stream.Reader.Feed, state); err != nil {
+			return err
+		}
+	}
+	subscriber := s.hub.subscribe(stream, state)
+	defer func() {
+		s.hub.unsubscribe(subscriber)
+		// The stream has usually ended because the client has gone.
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if err := s.store.CloseStream(closing, stream.ID); err != nil {
+			s.log.WarnContext(ctx, "a closed stream still counts for a minute", "error", err)
+		}
+	}()
+	session := &streamSession{service: s, subscriber: subscriber, reader: stream.Reader, openedAt: at, out: out}
+	if session.choices, err = s.store.Choices(ctx, stream.Reader.User); err != nil {
+		return err
+	}
+	// The proxies that understand this header do not buffer the response.
+	if err := out.SetHeader(metadata.Pairs("x-accel-buffering", "no")); err != nil {
+		return err
+	}
+	return session.run(ctx, state, after)
+}
+
+// distributed waits until the notifications that a feed contains now were distributed, so
+// that a new stream only sends those that follow. It returns the state of the feed then.
+// It waits at most distributeWait.
+func (s *Service) distributed(ctx context.Context, feed affiliate.FeedID, state affiliate.FeedState) (affiliate.FeedState, error) {
+	arrivals, err := s.store.Arrivals(ctx, feed)
+	if err != nil || len(arrivals) == 0 {
+		return state, err
+	}
+	deadline := time.Now().Add(distributeWait)
+	for waiting := true; waiting && time.Now().Before(deadline); {
+		select {
+		case <-time.After(distributeCheck):
+		case <-ctx.Done():
+			return state, ctx.Err()
+		}
+		if waiting, err = s.store.Waiting(ctx, arrivals); err != nil {
+			return state, err
+		}
+	}
+	states, err := s.store.FeedStates(ctx, []affiliate.FeedID{feed})
+	return states[feed], err
+}
+
+// openStream stores the stream. Errors: RATE_LIMIT_EXCEEDED if the user has too many.
+func (s *Service) openStream(ctx context.Context, stream affiliate.Stream, at time.Time) (state affiliate.FeedState, err error) {
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.LockUser(ctx, stream.Reader.User); err != nil {
+			return err
+		}
+		if stream.Ticket != nil {
+			if err := tx.CloseStreamsOfTicket(ctx, stream.Ticket, at); err != nil {
+				return err
+			}
+		}
+		open, err := tx.CountStreams(ctx, stream.Reader.User, at.Add(-streamLost))
+		if err != nil {
+			return err
+		}
+		if open >= affiliate.MaxStreams {
+			refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
+			refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(streamRetryAfter)}
+			return refusal
+		}
+		state, err = tx.OpenStream(ctx, stream, at)
+		return err
+	})
+	return state, err
+}
+
+// lastEventID returns the sequence number after which the client wants to continue, or -1
+// if it begins.
+func lastEventID(ctx context.Context, req *affiliatev1.StreamNotificationsRequest) int64 {
+	text := req.GetLastEventId()
+	md, _ := metadata.FromIncomingContext(ctx)
+	if header := md.Get("last-event-id"); len(header) > 0 && header[0] != "" {
+		text = header[0]
+	}
+	seq, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || seq < 0 {
+		return -1
+	}
+	return seq
+}
+
+// streamSession is the state of one open stream. One goroutine uses it.
+type streamSession struct {
+	service    *Service
+	subscriber *subscriber
+	reader     affiliate.NotificationReader
+	choices    affiliate.CategoryChoices
+	openedAt   time.Time
+	out        grpc.ServerStreamingServer[httpbody.HttpBody]
+
+	seq     int64 // the number up to which everything was sent
+	version int64
+	unread  int64
+}
+
+// run sends events until the stream ends. after is the number after which the client
+// wants to continue, or -1.
+func (s *streamSession) run(ctx context.Context, state affiliate.FeedState, after int64) error {
+	if err := s.begin(ctx, state, after); err != nil {
+		return err
+	}
+	ping := time.NewTicker(pingInterval)
+	defer ping.Stop()
+	for {
+		changed, err := s.sendNew(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ping.C:
+			err = s.send(appendPing(nil))
+		case reason := <-s.subscriber.ends:
+			if reason == endReauth {
+				return s.send(appendReauth(nil))
+			}
+			return nil
+		case <-s.service.hub.ended:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// begin sends the first event, and decides where the stream begins.
+func (s *streamSession) begin(ctx context.Context, state affiliate.FeedState, after int64) error {
+	s.seq, s.version = state.LastSeq, state.Version
+	replay := after >= 0 && state.CanReplay(after)
+	if replay {
+		s.seq = after
+	}
+	if err := s.countUnread(ctx); err != nil {
+		return err
+	}
+	frame := appendReady(nil, s.seq, s.unread)
+	if after >= 0 && !replay {
+		frame = appendResync(frame, s.seq)
+	}
+	return s.send(frame)
+}
+
+func (s *streamSession) countUnread(ctx context.Context) error {
+	count, err := s.service.store.CountUnread(ctx, s.reader, s.reader.Ranges(s.choices, ""), s.service.currentTime())
+	s.unread = min(count, affiliate.MaxNotificationCount)
+	return err
+}
+
+// sendNew sends what has changed since the last call. changed is closed when there is
+// more to send.
+func (s *streamSession) sendNew(ctx context.Context) (changed <-chan struct{}, err error) {
+	view := s.subscriber.feed.after(s.seq)
+	for !view.complete {
+		// The feed holds only the newest notifications. Read the others once more.
+		positions, err := s.service.hub.store.Positions(ctx, s.reader.Feed, s.seq, affiliate.MaxReplay)
+		if err != nil {
+			return nil, err
+		}
+		if len(positions) == 0 {
+			s.seq = view.last
+		} else if err := s.sendPositions(ctx, positions); err != nil {
+			return nil, err
+		}
+		view = s.subscriber.feed.after(s.seq)
+	}
+	if err := s.sendPositions(ctx, view.positions); err != nil {
+		return nil, err
+	}
+	s.seq = max(s.seq, view.last)
+	if view.version != s.version {
+		s.version = view.version
+		if err := s.refresh(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return view.changed, nil
+}
+
+// refresh reads the preferences and the number of unread notifications, and sends the
+// number if it has changed.
+func (s *streamSession) refresh(ctx context.Context) (err error) {
+	if s.choices, err = s.service.store.Choices(ctx, s.reader.User); err != nil {
+		return err
+	}
+	before := s.unread
+	if err := s.countUnread(ctx); err != nil || s.unread == before {
+		return err
+	}
+	return s.send(appendUnreadCount(nil, s.unread))
+}
+
+// sendPositions sends those of the notifications that the user sees.
+func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate.FeedPosition) error {
+	if len(positions) == 0 {
+		return nil
+	}
+	var visible []affiliate.FeedPosition
+	for _, p := range positions {
+		if s.reader.Sees(p, s.choices) {
+			visible = append(visible, p)
+		}
+	}
+	s.seq = positions[len(positions)-1].Seq
+	if len(visible) == 0 {
+		return nil
+	}
+	before := s.unread
+	if s.service.now().Sub(s.openedAt) < freshTime {
+		if err := s.countUnread(ctx); err != nil {
+			return err
+		}
+		before = s.unread - int64(len(visible))
+	}
+	var frame []byte
+	for i, p := range visible {
+		s.unread = min(max(0, before+int64(i)+1), affiliate.MaxNotificationCount)
+		frame = appendNotification(frame, p.Seq, s.service.itemOf(p.Entry), s.unread)
+	}
+	return s.send(frame)
+}
+
+func (s *streamSession) send(frame []byte) error {
+	err := s.out.Send(&httpbody.HttpBody{ContentType: eventStreamType, Data: frame})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

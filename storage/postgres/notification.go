@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// insertNotifications inserts notifications and their arrival. The parameters are arrays
+// with one element for each notification, except the id of the arrival. The arrays of
+// the arrival are the same parameters, so they are sent once.
+const insertNotifications = `
+	with stored as (
+		insert into notifications (feed_id, mode, type, id, workspace_id, user_id, category, day,
+			program_id, participant_id, resource_id, facts)
+		select * from unnest($2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::uuid[], $7::uuid[], $8::text[], $9::date[],
+			$10::uuid[], $11::uuid[], $12::uuid[], $13::json[])
+	)
+	insert into notification_arrivals (id, feed_ids, modes, types, ids, workspace_ids, user_ids)
+	values ($1, $2, $3, $4, $5, $6, $7)`
+
+// notificationColumns holds the parameters of insertNotifications.
+type notificationColumns struct {
+	feeds, ids                                           [][16]byte
+	modes, types, categories                             []string
+	days                                                 []time.Time
+	workspaces, users, programs, participants, resources []pgtype.UUID
+	facts                                                []json.RawMessage
+}
+
+// Notify stores notifications. After the commit, they are distributed to streams and
+// mails.
+func (tx *Tx) Notify(ctx context.Context, notifications ...affiliate.Notification) error {
+	batch := &pgx.Batch{}
+	if err := tx.queueNotifications(batch, notifications...); err != nil {
+		return err
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("store notifications: %w", err)
+	}
+	return nil
+}
+
+// queueNotifications adds the inserts of notifications to a batch of this transaction.
+func (tx *Tx) queueNotifications(batch *pgx.Batch, notifications ...affiliate.Notification) error {
+	if len(notifications) == 0 {
+		return nil
+	}
+	c, err := columnsOf(notifications)
+	if err != nil {
+		return err
+	}
+	first, _ := notifications[0].ID.Time()
+	batch.Queue(insertNotifications, affiliate.NewID[affiliate.ArrivedNotification](first),
+		c.feeds, c.modes, c.types, c.ids, c.workspaces, c.users, c.categories, c.days, c.programs, c.participants, c.resources, c.facts)
+	tx.Notified()
+	return nil
+}
+
+// Notified makes the callback of OnNotifications run after the commit.
+func (tx *Tx) Notified() {
+	if !tx.notifies {
+		tx.notifies = true
+		tx.AfterCommit(func() { tx.db.onNotifications() })
+	}
+}
+
+func columnsOf(notifications []affiliate.Notification) (notificationColumns, error) {
+	count := len(notifications)
+	c := notificationColumns{
+		feeds: make([][16]byte, count), ids: make([][16]byte, count),
+		modes: make([]string, count), types: make([]string, count), categories: make([]string, count),
+		days: make([]time.Time, count), facts: make([]json.RawMessage, count),
+		workspaces: make([]pgtype.UUID, count), users: make([]pgtype.UUID, count), programs: make([]pgtype.UUID, count),
+		participants: make([]pgtype.UUID, count), resources: make([]pgtype.UUID, count),
+	}
+	for i, n := range notifications {
+		idTime, _ := n.ID.Time()
+		c.feeds[i], c.ids[i], c.days[i] = n.Feed.UUID, n.ID.UUID, idTime.Truncate(24*time.Hour)
+		c.modes[i], c.types[i], c.categories[i] = string(n.StoredMode()), string(n.Type), string(n.Rule().Category)
+		c.workspaces[i], c.users[i] = optionalID(n.Workspace), optionalID(n.User)
+		c.programs[i], c.participants[i] = optionalID(n.Program), optionalID(n.Participant)
+		if n.Resource != nil {
+			c.resources[i] = pgtype.UUID{Bytes: *n.Resource, Valid: true}
+		}
+		if i > 0 && notifications[i-1].ID == n.ID { // the notifications about one event have the same facts
+			c.facts[i] = c.facts[i-1]
+			continue
+		}
+		var err error
+		if c.facts[i], err = json.Marshal(n.Facts); err != nil {
+			return c, fmt.Errorf("encode the facts of a notification: %w", err)
+		}
+	}
+	return c, nil
+}
+
+func optionalID[T any](id *affiliate.ID[T]) pgtype.UUID {
+	if id == nil {
+		return pgtype.UUID{}
+	}
+	return pgtype.UUID{Bytes: id.UUID, Valid: true}
+}
+

@@ -1,0 +1,76 @@
+package notification
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// LockProgram returns the status of a programme and locks the programme, so that its
+// announcements are counted and made one after another. Errors: NOT_FOUND.
+func (tx *Tx) LockProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.ProgramStatus, error) {
+	const query = `
+		select status from programs where workspace_id = @workspace and id = @id and mode = @mode for no key update`
+	rows, err := tx.Query(ctx, query, pgx.NamedArgs{"workspace": scope.Workspace, "id": id, "mode": scope.Mode})
+	row, err := postgres.OneRow[struct{ Status affiliate.ProgramStatus }](rows, err)
+	return row.Status, err
+}
+
+// RecentAnnouncements counts the announcements of a programme since the given time. It
+// also returns the time of the first of them.
+func (tx *Tx) RecentAnnouncements(
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, since time.Time,
+) (count int, first time.Time, err error) {
+	const query = `
+		select count(*), coalesce(min(created_at), @since) from announcements
+		where workspace_id = @workspace and program_id = @program and mode = @mode and created_at > @since`
+	err = tx.QueryRow(ctx, query, pgx.NamedArgs{
+		"workspace": scope.Workspace, "program": program, "mode": scope.Mode, "since": since,
+	}).Scan(&count, &first)
+	return count, first.UTC(), err
+}
+
+// announceBlock is the number of feeds in one row of notification_arrivals.
+const announceBlock = 1000
+
+// Announce stores an announcement and a notification for each approved participant of its
+// programme. It returns the number of these participants. The notifications are inserted
+// by one statement that reads the participants of the programme with this status.
+func (tx *Tx) Announce(ctx context.Context, a affiliate.Announcement) (recipients int64, err error) {
+	const store = `
+		insert into announcements (id, workspace_id, program_id, mode, title, body, created_by, created_at)
+		values (@id, @workspace, @program, @mode, @title, @body, @by, @at)`
+	const notify = `
+		with stored as (
+			insert into notifications (feed_id, mode, category, day, id, type, workspace_id, program_id, participant_id, resource_id, facts)
+			select p.partner_id, @mode, @category, @day, @notification, @type, @workspace, @program, p.id, @id, '{}'
+			from participants p
+			where p.workspace_id = @workspace and p.program_id = @program and p.mode = @mode and p.status = 'approved' and p.erased_at is null
+			returning feed_id
+		), arrived as (
+			insert into notification_arrivals (id, feed_ids, modes, types, ids, workspace_ids, user_ids)
+			select gen_random_uuid(), array_agg(feed_id), array_agg(@mode::text), array_agg(@type::text), array_agg(@notification::uuid),
+				array_agg(@workspace::uuid), array_agg(null::uuid)
+			from (select feed_id, row_number() over () / @block::bigint as block from stored) s
+			group by block
+		)
+		select count(*) from stored`
+	n := affiliate.NewNotification(affiliate.Partner, affiliate.FeedID{}, affiliate.NotifyProgramAnnouncement, &a.Scope.Mode, a.CreatedAt)
+	args := pgx.NamedArgs{
+		"id": a.ID, "workspace": a.Scope.Workspace, "program": a.Program, "mode": a.Scope.Mode, "title": a.Title, "body": a.Body,
+		"by": a.CreatedBy, "at": a.CreatedAt,
+		"category": n.Rule().Category, "day": dayOf(n.ID), "notification": n.ID, "type": n.Type, "block": announceBlock,
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(store, args)
+	batch.Queue(notify, args).QueryRow(func(row pgx.Row) error { return row.Scan(&recipients) })
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return 0, err
+	}
+	tx.Notified()
+	return recipients, nil
+}

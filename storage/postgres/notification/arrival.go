@@ -1,0 +1,78 @@
+package notification
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+type arrivalRow struct {
+	FeedIDs      []affiliate.FeedID           `db:"feed_ids"`
+	Modes        []affiliate.Mode             `db:"modes"`
+	Types        []affiliate.NotificationType `db:"types"`
+	IDs          []affiliate.NotificationID   `db:"ids"`
+	WorkspaceIDs []uuid.NullUUID              `db:"workspace_ids"`
+	UserIDs      []uuid.NullUUID              `db:"user_ids"`
+}
+
+func (r arrivalRow) notifications() []affiliate.ArrivedNotification {
+	arrived := make([]affiliate.ArrivedNotification, len(r.IDs))
+	for i := range r.IDs {
+		arrived[i] = affiliate.ArrivedNotification{
+			ID: r.IDs[i], Feed: r.FeedIDs[i], Mode: r.Modes[i], Type: r.Types[i],
+			Workspace: optionalID[affiliate.Workspace](r.WorkspaceIDs[i]), User: optionalID[affiliate.User](r.UserIDs[i]),
+		}
+	}
+	return arrived
+}
+
+func optionalID[T any](id uuid.NullUUID) *affiliate.ID[T] {
+	if !id.Valid {
+		return nil
+	}
+	return &affiliate.ID[T]{UUID: id.UUID}
+}
+
+// TakeArrivals deletes the oldest arrivals, at most limit of them, and returns their
+// notifications in the order of the arrivals. more reports whether the limit was reached.
+// It skips arrivals that another transaction is taking. If the transaction rolls back,
+// the arrivals are still there.
+func (tx *Tx) TakeArrivals(ctx context.Context, limit int) (arrived []affiliate.ArrivedNotification, more bool, err error) {
+	const take = `
+		with taken as (
+			delete from notification_arrivals
+			where id = any (array(select id from notification_arrivals order by id limit $1 for update skip locked))
+			returning id, feed_ids, modes, types, ids, workspace_ids, user_ids
+		)
+		select feed_ids, modes, types, ids, workspace_ids, user_ids from taken order by id`
+	rows, err := tx.Query(ctx, take, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	taken, err := pgx.CollectRows(rows, pgx.RowToStructByName[arrivalRow])
+	for _, row := range taken {
+		arrived = append(arrived, row.notifications()...)
+	}
+	return arrived, len(taken) == limit, err
+}
+
+// Arrivals returns the arrivals that contain notifications of a feed. It reads the whole
+// table, which contains the transactions of the last tenth of a second.
+func (s *Store) Arrivals(ctx context.Context, feed affiliate.FeedID) ([]affiliate.ArrivalID, error) {
+	const query = `select id from notification_arrivals where $1::uuid = any(feed_ids)`
+	rows, err := s.db.Pool().Query(ctx, query, feed)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[affiliate.ArrivalID])
+}
+
+// Waiting reports whether one of the arrivals was not distributed yet.
+func (s *Store) Waiting(ctx context.Context, arrivals []affiliate.ArrivalID) (waiting bool, err error) {
+	const query = `select exists (select from notification_arrivals where id = any($1))`
+	err = s.db.Pool().QueryRow(ctx, query, arrivals).Scan(&waiting)
+	return waiting, err
+}

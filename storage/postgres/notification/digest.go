@@ -1,0 +1,172 @@
+package notification
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// Recipients returns the users who may get mails about the notifications of feeds: the
+// members of the workspaces and the partners. It returns none for accounts that were
+// erased.
+func (tx *Tx) Recipients(ctx context.Context, feeds []affiliate.FeedID) ([]affiliate.FeedRecipient, error) {
+	const query = `
+		with recipients as (
+			select m.workspace_id as feed_id, m.user_id, m.role, u.kind, u.name, u.email
+			from members m join users u on u.id = m.user_id
+			where m.workspace_id = any($1) and u.erased_at is null
+			union all
+			select u.id, u.id, '', u.kind, u.name, u.email from users u
+			where u.id = any($1) and u.kind = 'partner' and u.erased_at is null
+		)
+		select r.feed_id, r.user_id, r.role, r.kind, r.name, r.email, p.category, p.email as by_email
+		from recipients r left join notification_preferences p on p.user_id = r.user_id
+		order by r.feed_id, r.user_id`
+	rows, err := tx.Query(ctx, query, feeds)
+	if err != nil {
+		return nil, err
+	}
+	var all []affiliate.FeedRecipient
+	var r affiliate.FeedRecipient
+	var category *affiliate.NotificationCategory
+	var byEmail *bool
+	_, err = pgx.ForEachRow(rows, []any{&r.Feed, &r.User, &r.Role, &r.Kind, &r.Name, &r.Address, &category, &byEmail}, func() error {
+		if len(all) == 0 || all[len(all)-1].Feed != r.Feed || all[len(all)-1].User != r.User {
+			all = append(all, r)
+			all[len(all)-1].Choices = affiliate.CategoryChoices{}
+		}
+		if category != nil {
+			all[len(all)-1].Choices[*category] = affiliate.CategoryChoice{Email: byEmail}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// openDigests stores that notifications are gathered. If this is stored already, it
+// leaves the row unchanged, but locks it: a transaction that ends the gathering at the
+// same time must either see the notification, or have deleted the row.
+const openDigests = `
+	insert into notification_digests as d (user_id, mode, category, workspace_id, window_start, mailed, due_at)
+	values (@user, @mode, @category, @workspace, @window_start, @mailed, @due_at)
+	on conflict (user_id, mode, category, workspace_id) do update set due_at = d.due_at
+	returning xmax = 0 as opened, due_at`
+
+// OpenDigest begins to gather the notifications that follow a mail. opened is false if
+// notifications are gathered already. due is the time at which the gathered notifications
+// are sent.
+func (tx *Tx) OpenDigest(ctx context.Context, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) (opened bool, due time.Time, err error) {
+	err = tx.QueryRow(ctx, openDigests, digestArguments(key, d)).Scan(&opened, &due)
+	return opened, due.UTC(), err
+}
+
+func digestArguments(key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"user": key.User, "mode": key.Mode, "category": key.Category, "workspace": key.Workspace,
+		"window_start": d.WindowStart, "mailed": d.Mailed, "due_at": d.DueAt,
+	}
+}
+
+type digestRow struct {
+	UserID      affiliate.UserID
+	Mode        affiliate.Mode
+	Category    affiliate.NotificationCategory
+	WorkspaceID affiliate.WorkspaceID
+	WindowStart time.Time
+	Mailed      []affiliate.NotificationID
+	DueAt       time.Time
+}
+
+// LockDueDigest locks the digest that was due first, and returns it. It skips digests
+// that another transaction has locked.
+func (tx *Tx) LockDueDigest(ctx context.Context, now time.Time) (key affiliate.NotificationDigestKey, d affiliate.NotificationDigest, found bool, err error) {
+	const query = `
+		select user_id, mode, category, workspace_id, window_start, mailed, due_at from notification_digests
+		where due_at <= $1 order by due_at limit 1 for update skip locked`
+	rows, err := tx.Query(ctx, query, now)
+	if err != nil {
+		return key, d, false, err
+	}
+	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[digestRow])
+	if err != nil || len(due) == 0 {
+		return key, d, false, err
+	}
+	r := due[0]
+	key = affiliate.NotificationDigestKey{User: r.UserID, Mode: r.Mode, Category: r.Category, Workspace: r.WorkspaceID}
+	return key, affiliate.NotificationDigest{WindowStart: r.WindowStart.UTC(), Mailed: r.Mailed, DueAt: r.DueAt.UTC()}, true, nil
+}
+
+// UpdateDigest stores the next period of a digest.
+func (tx *Tx) UpdateDigest(ctx context.Context, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) error {
+	const update = `
+		update notification_digests set window_start = @window_start, mailed = @mailed, due_at = @due_at
+		where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
+	_, err := tx.Exec(ctx, update, digestArguments(key, d))
+	return err
+}
+
+// CloseDigest deletes a digest. The next notification is then mailed at once.
+func (tx *Tx) CloseDigest(ctx context.Context, key affiliate.NotificationDigestKey) error {
+	const remove = `
+		delete from notification_digests
+		where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
+	_, err := tx.Exec(ctx, remove, digestArguments(key, affiliate.NotificationDigest{}))
+	return err
+}
+
+// FeedOf returns the feed that a user reads: the feed of the workspace of a member, or
+// the feed of a partner. found is false for an account without a feed.
+func (tx *Tx) FeedOf(ctx context.Context, user affiliate.UserID) (feed affiliate.FeedID, found bool, err error) {
+	const query = `
+		select coalesce(m.workspace_id, u.id) as feed_id from users u left join members m on m.user_id = u.id
+		where u.id = $1 and u.erased_at is null and (u.kind = 'partner' or m.user_id is not null)`
+	rows, err := tx.Query(ctx, query, user)
+	if err != nil {
+		return feed, false, err
+	}
+	feeds, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.FeedID])
+	if err != nil || len(feeds) == 0 {
+		return feed, false, err
+	}
+	return feeds[0], true, nil
+}
+
+// Gathered returns the notifications of a digest that were not mailed yet, the oldest
+// first, without those that were dismissed. There are at most
+// affiliate.MaxNotificationCount of them.
+func (tx *Tx) Gathered(
+	ctx context.Context, feed affiliate.FeedID, personal bool, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest,
+) ([]affiliate.ArrivedNotification, error) {
+	const query = `
+		select id, feed_id, mode, type, workspace_id, user_id from notifications
+		where feed_id = @feed and mode = @mode and category = @category and day >= @day and id >= @first
+			and dismissed_at is null and id <> all(@mailed) and (not @personal or user_id = @user)
+			and (@all_workspaces or workspace_id = @workspace)
+		order by day, id limit @limit`
+	args := digestArguments(key, d)
+	args["feed"], args["personal"], args["all_workspaces"] = feed, personal, key.Workspace == affiliate.WorkspaceID{}
+	args["first"], args["day"] = affiliate.FirstID[affiliate.Notification](d.WindowStart), d.WindowStart.UTC().Truncate(24*time.Hour)
+	args["limit"] = affiliate.MaxNotificationCount
+	if d.Mailed == nil {
+		args["mailed"] = []affiliate.NotificationID{}
+	}
+	rows, err := tx.Query(ctx, query, args)
+	return postgres.AllRows(rows, err, gatheredRow.notification)
+}
+
+type gatheredRow struct {
+	ID          affiliate.NotificationID
+	FeedID      affiliate.FeedID
+	Mode        affiliate.Mode
+	Type        affiliate.NotificationType
+	WorkspaceID *affiliate.WorkspaceID
+	UserID      *affiliate.UserID
+}
+
+func (r gatheredRow) notification() affiliate.ArrivedNotification {
+	return affiliate.ArrivedNotification{ID: r.ID, Feed: r.FeedID, Mode: r.Mode, Type: r.Type, Workspace: r.WorkspaceID, User: r.UserID}
+}

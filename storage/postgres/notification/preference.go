@@ -1,0 +1,67 @@
+package notification
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const choicesQuery = `select category, email, in_app from notification_preferences where user_id = $1`
+
+// Choices returns what a user has chosen.
+func (s *Store) Choices(ctx context.Context, user affiliate.UserID) (affiliate.CategoryChoices, error) {
+	return choices(ctx, s.db.Pool(), user)
+}
+
+// Choices returns what a user has chosen.
+func (tx *Tx) Choices(ctx context.Context, user affiliate.UserID) (affiliate.CategoryChoices, error) {
+	return choices(ctx, tx, user)
+}
+
+func choices(ctx context.Context, db postgres.Queryer, user affiliate.UserID) (affiliate.CategoryChoices, error) {
+	rows, err := db.Query(ctx, choicesQuery, user)
+	if err != nil {
+		return nil, err
+	}
+	all := affiliate.CategoryChoices{}
+	var category affiliate.NotificationCategory
+	var choice affiliate.CategoryChoice
+	_, err = pgx.ForEachRow(rows, []any{&category, &choice.Email, &choice.InApp}, func() error {
+		all[category] = choice
+		choice = affiliate.CategoryChoice{}
+		return nil
+	})
+	return all, err
+}
+
+// StoreChoices stores choices of a user. A field that is nil does not change.
+func (tx *Tx) StoreChoices(ctx context.Context, user affiliate.UserID, chosen affiliate.CategoryChoices) error {
+	const upsert = `
+		insert into notification_preferences as p (user_id, category, email, in_app)
+		values (@user, @category, @email, @in_app)
+		on conflict (user_id, category) do update
+		set email = coalesce(excluded.email, p.email), in_app = coalesce(excluded.in_app, p.in_app)`
+	batch := &pgx.Batch{}
+	for category, choice := range chosen {
+		batch.Queue(upsert, pgx.NamedArgs{"user": user, "category": category, "email": choice.Email, "in_app": choice.InApp})
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+// Address returns the e-mail address of a user. Errors: NOT_FOUND.
+func (s *Store) Address(ctx context.Context, user affiliate.UserID) (string, error) {
+	const query = `select email from users where id = $1 and erased_at is null`
+	rows, err := s.db.Pool().Query(ctx, query, user)
+	row, err := postgres.OneRow[struct{ Email string }](rows, err)
+	return row.Email, err
+}
+
+// Suppressed reports whether mails to an address are held back.
+func (s *Store) Suppressed(ctx context.Context, digest []byte) (suppressed bool, err error) {
+	const query = `select exists (select from mail_suppressions where digest = $1)`
+	err = s.db.Pool().QueryRow(ctx, query, digest).Scan(&suppressed)
+	return suppressed, err
+}

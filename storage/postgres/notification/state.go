@@ -1,0 +1,147 @@
+package notification
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// Entry returns a notification of the ranges, even if it is dismissed. Errors: NOT_FOUND.
+func (tx *Tx) Entry(
+	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, id affiliate.NotificationID, now time.Time,
+) (affiliate.NotificationEntry, error) {
+	const query = `
+		with ` + ranges + `, n as (
+			select n.id, n.feed_id, n.mode, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id, n.facts,
+				coalesce(n.dismissed_at, case when n.id < r.dismissed_before then r.dismissed_at end) as dismissed_at,
+				coalesce(
+					(
+						select x.read_at from notification_reads x
+						where x.user_id = @user and x.mode = n.mode and x.category = n.category and x.day = n.day and x.notification_id = n.id
+					),
+					case when n.id < r.read_before then r.read_at end
+				) as read_at
+			from ranges r cross join lateral (
+				select * from notifications n
+				where n.feed_id = @feed and n.mode = r.mode and n.category = r.category and n.day = @day and n.id = @id
+					and n.day >= @oldest and (not r.personal or n.user_id = @user)
+			) n
+		)
+		select ` + entryColumns + ` from n ` + nameJoins
+	args := arguments(reader, list, now)
+	args["id"], args["day"] = id, dayOf(id)
+	rows, err := tx.Query(ctx, query, args)
+	row, err := postgres.OneRow[entryRow](rows, err)
+	return row.entry(), err
+}
+
+// dayOf returns the day in the id of a notification, which determines the partition. For
+// an id that contains no time, it returns a day that no notification has.
+func dayOf(id affiliate.NotificationID) time.Time {
+	at, _ := id.Time()
+	return at.Truncate(24 * time.Hour)
+}
+
+// MarkRead stores that a user has read a notification. It does nothing if this is stored
+// already.
+func (tx *Tx) MarkRead(ctx context.Context, user affiliate.UserID, n affiliate.Notification, at time.Time) error {
+	const insert = `
+		insert into notification_reads (user_id, mode, category, day, notification_id, read_at)
+		values (@user, @mode, @category, @day, @id, @at)
+		on conflict do nothing`
+	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		"user": user, "mode": n.StoredMode(), "category": n.Rule().Category, "day": dayOf(n.ID), "id": n.ID, "at": at,
+	})
+	return err
+}
+
+// MarkDismissed stores that a notification is dismissed.
+func (tx *Tx) MarkDismissed(ctx context.Context, n affiliate.Notification, at time.Time) error {
+	const update = `
+		update notifications set dismissed_at = @at
+		where feed_id = @feed and mode = @mode and category = @category and day = @day and id = @id and dismissed_at is null`
+	_, err := tx.Exec(ctx, update, pgx.NamedArgs{
+		"at": at, "feed": n.Feed, "mode": n.StoredMode(), "category": n.Rule().Category, "day": dayOf(n.ID), "id": n.ID,
+	})
+	return err
+}
+
+// MarkAllRead marks all notifications of the ranges that were created before the given
+// time as read. It returns how many of them were not read; the number stops at
+// affiliate.MaxNotificationCount.
+func (tx *Tx) MarkAllRead(
+	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, before, now time.Time,
+) (updated int64, err error) {
+	count := `with ` + ranges + ` ` + postgres.CountUpTo(affiliate.MaxNotificationCount, `
+		from ranges r cross join lateral (select from notifications n where `+visible+unread+` and n.id < @before) n`)
+	const raise = `
+		insert into notification_watermarks as w (user_id, mode, category, read_day, read_before, read_at)
+		select @user, r.mode, r.category, @before_day, @before, @now
+		from unnest(@modes::text[], @categories::text[]) as r (mode, category)
+		on conflict (user_id, mode, category) do update
+		set read_day = excluded.read_day, read_before = excluded.read_before, read_at = excluded.read_at
+		where w.read_before < excluded.read_before`
+	args := withBefore(arguments(reader, list, now), before, now)
+	batch := &pgx.Batch{}
+	batch.Queue(count, args).QueryRow(func(row pgx.Row) error { return row.Scan(&updated) })
+	batch.Queue(raise, args)
+	return updated, tx.SendBatch(ctx, batch).Close()
+}
+
+func withBefore(args pgx.NamedArgs, before, now time.Time) pgx.NamedArgs {
+	args["before"], args["before_day"], args["now"] = affiliate.FirstID[affiliate.Notification](before), before.UTC().Truncate(24*time.Hour), now
+	return args
+}
+
+// DismissRead dismisses all notifications of the ranges that the reader has read and that
+// were created before the given time. It returns their number, which stops at
+// affiliate.MaxNotificationCount.
+//
+// The notifications below the reader's watermark are dismissed by a watermark of the
+// feed. In personal ranges, the reader sees only some of the notifications, so these are
+// dismissed one by one, as are the notifications that the reader has read one by one.
+func (tx *Tx) DismissRead(
+	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, before, now time.Time,
+) (updated int64, err error) {
+	const isRead = ` and n.id < @before and (
+		n.id < r.read_before
+		or exists (
+			select from notification_reads x
+			where x.user_id = @user and x.mode = n.mode and x.category = n.category and x.day = n.day and x.notification_id = n.id
+		)
+	)`
+	count := `with ` + ranges + ` ` + postgres.CountUpTo(affiliate.MaxNotificationCount, `
+		from ranges r cross join lateral (select from notifications n where `+visible+isRead+`) n`)
+	const dismissPersonal = `
+		with ` + ranges + `
+		update notifications n set dismissed_at = @now
+		from ranges r
+		where r.personal and n.user_id = @user and n.id < r.read_before and n.id < @before
+			and n.feed_id = @feed and n.mode = r.mode and n.category = r.category and n.dismissed_at is null`
+	const dismissSingle = `
+		with ` + ranges + `
+		update notifications n set dismissed_at = @now
+		from ranges r, notification_reads x
+		where x.user_id = @user and x.mode = r.mode and x.category = r.category
+			and n.feed_id = @feed and n.mode = x.mode and n.category = x.category and n.day = x.day and n.id = x.notification_id
+			and n.id < @before and n.dismissed_at is null and (not r.personal or n.user_id = @user)`
+	const raise = `
+		with ` + ranges + `
+		insert into notification_dismissals as d (feed_id, mode, category, dismissed_day, dismissed_before, dismissed_at)
+		select @feed, r.mode, r.category, least(r.read_day, @before_day), least(r.read_before, @before), @now
+		from ranges r where not r.personal and r.read_at is not null
+		on conflict (feed_id, mode, category) do update
+		set dismissed_day = excluded.dismissed_day, dismissed_before = excluded.dismissed_before, dismissed_at = excluded.dismissed_at
+		where d.dismissed_before < excluded.dismissed_before`
+	args := withBefore(arguments(reader, list, now), before, now)
+	batch := &pgx.Batch{}
+	batch.Queue(count, args).QueryRow(func(row pgx.Row) error { return row.Scan(&updated) })
+	for _, statement := range []string{dismissPersonal, dismissSingle, raise} {
+		batch.Queue(statement, args)
+	}
+	return updated, tx.SendBatch(ctx, batch).Close()
+}

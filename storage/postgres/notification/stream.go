@@ -1,0 +1,155 @@
+package notification
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// InsertTicket stores a ticket.
+func (s *Store) InsertTicket(ctx context.Context, t affiliate.StreamTicket) error {
+	const insert = `
+		insert into notification_stream_tickets (digest, session_id, kind, mode, created_at, expires_at)
+		values (@digest, @session, @kind, @mode, @created_at, @expires_at)`
+	_, err := s.db.Pool().Exec(ctx, insert, pgx.NamedArgs{
+		"digest": t.Digest, "session": t.Session, "kind": t.Kind, "mode": t.Mode, "created_at": t.CreatedAt, "expires_at": t.ExpiresAt,
+	})
+	return err
+}
+
+type ticketRow struct {
+	Digest    []byte
+	SessionID affiliate.SessionID
+	Kind      affiliate.AccountKind
+	Mode      affiliate.Mode
+	CreatedAt time.Time
+	OpenedAt  *time.Time
+	ExpiresAt time.Time
+}
+
+func (r ticketRow) ticket() affiliate.StreamTicket {
+	return affiliate.StreamTicket{
+		Digest: r.Digest, Session: r.SessionID, Kind: r.Kind, Mode: r.Mode,
+		CreatedAt: r.CreatedAt.UTC(), OpenedAt: postgres.UTC(r.OpenedAt), ExpiresAt: r.ExpiresAt.UTC(),
+	}
+}
+
+// StreamTicket returns the ticket with a digest. found is false if there is none.
+func (s *Store) StreamTicket(ctx context.Context, digest []byte) (ticket affiliate.StreamTicket, found bool, err error) {
+	const query = `
+		select digest, session_id, kind, mode, created_at, opened_at, expires_at
+		from notification_stream_tickets where digest = $1`
+	rows, err := s.db.Pool().Query(ctx, query, digest)
+	tickets, err := postgres.AllRows(rows, err, ticketRow.ticket)
+	if err != nil || len(tickets) == 0 {
+		return ticket, false, err
+	}
+	return tickets[0], true, nil
+}
+
+// LockUser locks a user, so that the streams of the user are counted and opened one after
+// another.
+func (tx *Tx) LockUser(ctx context.Context, user affiliate.UserID) error {
+	const lock = `select from users where id = $1 for no key update`
+	_, err := tx.Exec(ctx, lock, user)
+	return err
+}
+
+// CloseStreamsOfTicket deletes the streams that a ticket has opened, and stores that the
+// ticket was used.
+func (tx *Tx) CloseStreamsOfTicket(ctx context.Context, ticket []byte, now time.Time) error {
+	const remove = `delete from notification_streams where user_id = (
+		select s.user_id from notification_stream_tickets t join sessions s on s.id = t.session_id where t.digest = $1
+	) and ticket = $1`
+	const use = `update notification_stream_tickets set opened_at = coalesce(opened_at, $2) where digest = $1`
+	batch := &pgx.Batch{}
+	batch.Queue(remove, ticket)
+	batch.Queue(use, ticket, now)
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+// CountStreams counts the open streams of a user that were seen since the given time.
+func (tx *Tx) CountStreams(ctx context.Context, user affiliate.UserID, since time.Time) (count int, err error) {
+	const query = `select count(*) from notification_streams where user_id = $1 and seen_at > $2`
+	err = tx.QueryRow(ctx, query, user, since).Scan(&count)
+	return count, err
+}
+
+// OpenStream stores an open stream. From now on, the notifications of its feed get
+// sequence numbers. It returns the state of the feed.
+//
+// If the feed was not streamed for a while, there may be notifications without a number.
+// The feed then skips a number, so that no client can continue from an earlier number.
+func (tx *Tx) OpenStream(ctx context.Context, stream affiliate.Stream, now time.Time) (state affiliate.FeedState, err error) {
+	const insert = `insert into notification_streams (id, user_id, ticket, seen_at) values (@id, @user, @ticket, @now)`
+	const open = `
+		insert into notification_feeds as f (feed_id, last_seq, replay_after, version, streamed_until)
+		values (@feed, 0, 0, 0, @until)
+		on conflict (feed_id) do update
+		set streamed_until = excluded.streamed_until,
+			last_seq = f.last_seq + case when f.streamed_until > @now then 0 else 1 end,
+			replay_after = case
+				when f.streamed_until > @now
+				then greatest(f.replay_after, (select max(p.seq) from notification_positions p where p.feed_id = f.feed_id and p.created_at < @oldest))
+				else f.last_seq + 1
+			end
+		returning last_seq, replay_after, version`
+	args := pgx.NamedArgs{
+		"id": stream.ID, "user": stream.Reader.User, "ticket": stream.Ticket, "now": now,
+		"feed": stream.Reader.Feed, "until": now.Add(affiliate.ReplayLife + affiliate.AccessTokenLife), "oldest": now.Add(-affiliate.ReplayLife),
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(insert, args)
+	batch.Queue(open, args).QueryRow(func(row pgx.Row) error { return row.Scan(&state.LastSeq, &state.ReplayAfter, &state.Version) })
+	err = tx.SendBatch(ctx, batch).Close()
+	return state, err
+}
+
+// CloseStream deletes a stream.
+func (s *Store) CloseStream(ctx context.Context, id affiliate.StreamID) error {
+	const remove = `delete from notification_streams where id = $1`
+	_, err := s.db.Pool().Exec(ctx, remove, id)
+	return err
+}
+
+// SeeStreams stores that streams are open.
+func (s *Store) SeeStreams(ctx context.Context, ids []affiliate.StreamID, now time.Time) error {
+	const update = `update notification_streams set seen_at = $2 where id = any($1)`
+	_, err := s.db.Pool().Exec(ctx, update, ids, now)
+	return err
+}
+
+// OpenStreams returns those of the given streams that may stay open: nobody has reopened
+// them with their ticket, their session is active, and the user still has the same role.
+func (s *Store) OpenStreams(ctx context.Context, streams []affiliate.Stream, now time.Time) (map[affiliate.StreamID]affiliate.StreamCheck, error) {
+	const query = `
+		select o.id,
+			exists (select from notification_streams n where n.id = o.id) as is_current,
+			exists (
+				select from sessions s join users u on u.id = s.user_id left join members m on m.user_id = u.id
+				where s.id = o.session_id and s.revoked_at is null and s.expires_at > @now and u.erased_at is null
+					and (u.kind = 'partner' or m.workspace_id = o.feed_id and m.role = o.role)
+			) as is_permitted
+		from unnest(@ids::uuid[], @sessions::uuid[], @feeds::uuid[], @roles::text[]) as o (id, session_id, feed_id, role)`
+	ids, sessions := make([]affiliate.StreamID, len(streams)), make([]affiliate.SessionID, len(streams))
+	feeds, roles := make([]affiliate.FeedID, len(streams)), make([]string, len(streams))
+	for i, stream := range streams {
+		ids[i], sessions[i], feeds[i], roles[i] = stream.ID, stream.Session, stream.Reader.Feed, string(stream.Reader.Role)
+	}
+	rows, err := s.db.Pool().Query(ctx, query, pgx.NamedArgs{"ids": ids, "sessions": sessions, "feeds": feeds, "roles": roles, "now": now})
+	if err != nil {
+		return nil, err
+	}
+	checks := map[affiliate.StreamID]affiliate.StreamCheck{}
+	var id affiliate.StreamID
+	var check affiliate.StreamCheck
+	_, err = pgx.ForEachRow(rows, []any{&id, &check.Current, &check.Permitted}, func() error {
+		checks[id] = check
+		return nil
+	})
+	return checks, err
+}
