@@ -82,7 +82,9 @@ func (n Notification) to(audience AccountKind, feed FeedID) Notification {
 }
 
 // NotificationsBothModes is the mode under which notifications without a mode are stored.
-const NotificationsBothModes Mode = "both"
+// It has no type, because it is not a mode of other objects. The documentation of Mode
+// would list it otherwise.
+const NotificationsBothModes = "both"
 
 // StoredMode returns the mode under which the notification is stored: its mode, or
 // NotificationsBothModes.

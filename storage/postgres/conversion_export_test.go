@@ -68,5 +68,8 @@ func (s *Store) with(t *testing.T, url string, set func(*pgxpool.Config)) *Store
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return newStore(&DB{pool: pool, groups: pool, jobs: s.jobs, onDeliveries: s.onDeliveries, onDirectoryChange: s.onDirectoryChange})
+	return newStore(&DB{
+		pool: pool, groups: pool, jobs: s.jobs,
+		onDeliveries: s.onDeliveries, onDirectoryChange: s.onDirectoryChange, onNotifications: s.onNotifications,
+	})
 }

@@ -41,7 +41,34 @@ var scopedTables = map[string]bool{
 	"idempotency_keys": true, "fraud_events": true, "events": true, "webhook_endpoints": true, "webhook_deliveries": true, "stats_deltas": true, "stats_hours": true,
 	"members": false, "member_invites": false, "program_rules": false, "groups": false, "commission_history": false, "audit_log": false,
 	"ledger_balances": false, "payout_commissions": false, "participant_totals": false, "link_totals": false, "list_counts": false,
+	"announcements": true,
 }
+
+// ownedTables contains the tables whose rows belong to a feed or to a user. The value is
+// the column with the owner. These tables are not in scopedTables, because the feed of a
+// partner contains notifications of several workspaces and of the partner's account.
+var ownedTables = map[string]string{
+	"notifications": "feed_id", "notification_dismissals": "feed_id",
+	"notification_reads": "user_id", "notification_watermarks": "user_id", "notification_preferences": "user_id",
+}
+
+// A statement about the rows of a feed or of a user must mention the column of the owner,
+// or it must be in the map unowned with a reason.
+func TestStatements_MentionFeedOrUser(t *testing.T) {
+	for _, s := range parseStatements(t) {
+		for _, match := range tableNames.FindAllStringSubmatch(s.text, -1) {
+			owner, ok := ownedTables[strings.ToLower(match[1])]
+			if !ok || regexp.MustCompile(`\b`+owner+`\b`).MatchString(s.text) || unowned[s.name] != "" {
+				continue
+			}
+			t.Errorf("the statement %s does not mention %s of %s, and is not in unowned\n%s", s.name, owner, match[1], s.text)
+		}
+	}
+}
+
+// unowned contains the statements that need not mention the owner of a row, with the
+// reasons.
+var unowned = map[string]string{}
 
 // A statement about rows of a workspace must mention the columns workspace and mode, or
 // it must be in the map unscoped with a reason. The test parses the source code to find
