@@ -36,6 +36,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.partnerData()
 	c.payouts()
 	c.webhooks(t)
+	c.notifications()
 	c.lastCalls()
 
 	for _, list := range operations() {
@@ -396,6 +397,30 @@ func (c *referenceCalls) webhooks(t *testing.T) {
 	c.call(c.merchant, "GET", "/api/v1/webhooks", nil)
 	c.call(c.merchant, "POST", endpoint+"/recover", object{"since": c.sys.clock.now().Add(-time.Hour).UTC().Format(time.RFC3339), "statuses": []string{"failed", "dead_lettered"}})
 	c.call(c.merchant, "DELETE", endpoint, nil)
+}
+
+// notifications reads and changes the feeds of the merchant and the partner.
+func (c *referenceCalls) notifications() {
+	c.call(c.merchant, "POST", c.program+"/announcements", object{
+		"title": "New roasts", "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
+	})
+	for _, side := range []struct {
+		client          apiClient
+		feed            string
+		category, noisy string
+	}{
+		{c.merchant, "/api/v1/notifications", "payouts", "conversions"},
+		{c.partner, "/api/v1/partner/notifications", "payouts", "commissions"},
+	} {
+		list := c.call(side.client, "GET", side.feed+"?category="+side.category+"&unread=true&pageSize=2", nil)
+		c.call(side.client, "GET", side.feed+"/unread-count", nil)
+		c.call(side.client, "POST", side.feed+"/"+list.text("data.0.id")+"/read", nil)
+		c.call(side.client, "POST", side.feed+"/"+list.text("data.0.id")+"/dismiss", nil)
+		c.call(side.client, "POST", side.feed+"/read-all", object{"category": side.noisy})
+		c.call(side.client, "POST", side.feed+"/dismiss-read", object{"before": c.sys.clock.now().Add(time.Minute).UTC().Format(time.RFC3339)})
+		c.call(side.client, "GET", side.feed+"/preferences", nil)
+		c.call(side.client, "PATCH", side.feed+"/preferences", object{"categories": []object{{"category": "payouts", "email": false}}})
+	}
 }
 
 // lastCalls archives the programme, reads the audit log, and removes a member.
