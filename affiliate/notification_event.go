@@ -51,6 +51,9 @@ func (e Event) Notifications() []Notification {
 
 func (o conversionObject) notice() notice {
 	facts := map[string]string{"event": string(o.EventType)}
+	if o.EventType == Custom {
+		facts["event"] = "custom event"
+	}
 	if o.Currency != nil && o.AmountCents != 0 {
 		facts["amount"] = formatMoney(Money{o.AmountCents, *o.Currency})
 		if o.RefundedAmountCents != 0 {
