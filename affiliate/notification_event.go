@@ -93,9 +93,6 @@ func (o payoutObject) notice() notice {
 }
 
 func (o ParticipantObject) notice() notice {
-	facts := map[string]string{}
-	if o.Reason != nil {
-		facts["reason"] = *o.Reason
-	}
-	return notice{program: &o.Program, participant: &o.ID, resource: o.ID.UUID, facts: facts}
+	// The reason of the merchant is not a fact, because partners must not see it.
+	return notice{program: &o.Program, participant: &o.ID, resource: o.ID.UUID}
 }

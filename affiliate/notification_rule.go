@@ -203,11 +203,11 @@ var notificationRules = []NotificationRule{
 	},
 	{
 		Type: NotificationType(EventParticipantRejected), Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityInfo,
-		Title: "Application rejected", Body: "{program} did not accept your application[: {reason}].", Resource: ResourceParticipant,
+		Title: "Application rejected", Body: "{program} did not accept your application.", Resource: ResourceParticipant,
 	},
 	{
 		Type: NotificationType(EventParticipantSuspended), Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityWarning,
-		Title: "You were suspended", Body: "You earn no commissions in {program} at the moment[: {reason}].", Resource: ResourceParticipant,
+		Title: "You were suspended", Body: "You earn no commissions in {program} at the moment.", Resource: ResourceParticipant,
 	},
 	{
 		Type: NotificationType(EventParticipantReinstated), Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityInfo,

@@ -22,8 +22,8 @@ func TestNotificationText(t *testing.T) {
 		{"erased names", affiliate.Merchant, "participant.applied", nil, affiliate.NotificationNames{}, "A partner applied to a programme."},
 		{"optional parts", affiliate.Merchant, "conversion.created", map[string]string{"event": "purchase", "amount": "49.00 USD"}, all, "A purchase of 49.00 USD was recorded and credited to Anna Jansen."},
 		{"optional part without a value", affiliate.Merchant, "conversion.created", map[string]string{"event": "signup"}, all, "A signup was recorded and credited to Anna Jansen."},
-		{"a reason", affiliate.Partner, "participant.rejected", map[string]string{"reason": "No garden"}, all, "Garden Friends did not accept your application: No garden."},
-		{"no reason", affiliate.Partner, "participant.rejected", nil, affiliate.NotificationNames{}, "A programme did not accept your application."},
+		{"a reason", affiliate.Partner, "payout.failed", map[string]string{"amount": "5.00 USD", "reason": "No account"}, all, "A payout of 5.00 USD from Garden Friends could not be paid: No account. Check your payout method."},
+		{"no reason", affiliate.Partner, "payout.failed", map[string]string{"amount": "5.00 USD"}, affiliate.NotificationNames{}, "A payout of 5.00 USD from a programme could not be paid. Check your payout method."},
 		{"a user at the start", affiliate.Merchant, "account.member_left", nil, affiliate.NotificationNames{}, "A user is no longer a member of the workspace."},
 		{"a user in the middle", affiliate.Merchant, "account.email_verified", nil, affiliate.NotificationNames{}, "The e-mail address of a user is verified."},
 	} {
@@ -46,8 +46,8 @@ func TestNotificationText_OmitsCreditWithoutParticipant(t *testing.T) {
 // Names and facts are inserted as they are, even if they look like placeholders or HTML.
 func TestNotificationText_DoesNotInterpretValues(t *testing.T) {
 	for _, hostile := range []string{"{program}", "[x]", "]{user}[", "<script>alert(1)</script>", "a\r\nBcc: x@example.com", "{", "%s%!d"} {
-		n := affiliate.Notification{Audience: affiliate.Partner, Type: "participant.rejected", Facts: map[string]string{"reason": hostile}}
-		want := hostile + " did not accept your application: " + hostile + "."
+		n := affiliate.Notification{Audience: affiliate.Partner, Type: "payout.failed", Facts: map[string]string{"amount": hostile, "reason": hostile}}
+		want := "A payout of " + hostile + " from " + hostile + " could not be paid: " + hostile + ". Check your payout method."
 		if _, body := n.Text(affiliate.NotificationNames{Program: hostile, User: "Mia"}); body != want {
 			t.Errorf("body %q, want %q", body, want)
 		}
@@ -78,6 +78,18 @@ func TestEventNotifications_NameTheEventType(t *testing.T) {
 		n := notificationFor(t, c.Event(affiliate.EventConversionCreated, d, noon), affiliate.Merchant)
 		if _, body := n.Text(affiliate.NotificationNames{}); !strings.HasPrefix(body, want) {
 			t.Errorf("body %q, want the start %q", body, want)
+		}
+	}
+}
+
+// The reason for a rejection or suspension is internal to the merchant.
+func TestEventNotifications_HideReasonsFromPartners(t *testing.T) {
+	for _, status := range []affiliate.ParticipantStatus{affiliate.ParticipantRejected, affiliate.ParticipantSuspended} {
+		p := exampleParticipant(status)
+		name := affiliate.EventName("participant." + status)
+		n := notificationFor(t, p.Event(name, noon, nil), affiliate.Partner)
+		if title, body := n.Text(affiliate.NotificationNames{Program: "Garden Friends"}); *p.Object().Reason == "" || len(n.Facts) > 0 || strings.Contains(title+body, *p.Object().Reason) {
+			t.Errorf("%s: body %q and facts %v, want neither to contain the reason %q", name, body, n.Facts, *p.Object().Reason)
 		}
 	}
 }
