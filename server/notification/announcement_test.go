@@ -1,0 +1,159 @@
+package notification_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func (f *fixture) announce(ctx context.Context, program, title, body string) (*affiliatev1.Announcement, error) {
+	return f.service.CreateAnnouncement(ctx, &affiliatev1.CreateAnnouncementRequest{ProgramId: program, Title: title, Body: body})
+}
+
+func TestAnnouncement_ReachesApprovedParticipants(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	jane := f.Join("Jane")
+	for _, status := range []affiliate.ParticipantStatus{affiliate.ParticipantPending, affiliate.ParticipantRejected, affiliate.ParticipantSuspended} {
+		f.Join(string(status), pgtest.Row{"status": status})
+	}
+	stranger := f.NewParticipant(f.Scope, f.NewProgram(f.Scope), f.NewPartner("John"))
+	got, err := f.announce(f.asOwner(), f.Program.String(), "{program} <b>", "Two\nlines")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servertest.WantFields(t, "the announcement", got, &affiliatev1.Announcement{
+		ProgramId: f.Program.String(), Title: "{program} <b>", Body: "Two\nlines", Recipients: 1, CreatedAt: server.Timestamp(f.Now()),
+	})
+	partner := f.reader(servertest.AsPartner(t, jane.Partner, affiliate.ModeTest))
+	feed := partner.list(&affiliatev1.ListNotificationsRequest{})
+	if len(feed.Data) != 1 {
+		t.Fatalf("the feed of the participant has %d notifications, want 1", len(feed.Data))
+	}
+	servertest.WantFields(t, "the notification", feed.Data[0], &affiliatev1.Notification{
+		Category: affiliatev1.NotificationCategory_NOTIFICATION_CATEGORY_PROGRAMME_NEWS, Type: "program.announcement",
+		Title: "{program} <b>", Body: "Two\nlines", Mode: affiliatev1.Mode_MODE_TEST,
+		Resource: &affiliatev1.NotificationResource{Type: "announcement", Id: got.Id, ProgramId: ptr(f.Program.String())},
+	})
+	partner.mustRead(feed.Data[0].Id)
+	partner.wantUnread("after reading the announcement", 0)
+	f.reader(servertest.AsPartner(t, stranger.Partner, affiliate.ModeTest)).wantFeed("a participant of another programme")
+	f.reader(f.asOwner()).wantFeed("the workspace")
+	if n := f.AuditActions("program", f.Program.String()); len(n) != 1 || n[0] != "program.announce" {
+		t.Errorf("the audit log has the actions %v, want program.announce", n)
+	}
+	f.WantCount(1, "notifications that wait to be distributed", `select coalesce(sum(cardinality(ids)), 0)::int from notification_arrivals`)
+}
+
+func TestAnnouncement_ReachesThousandsOfParticipants(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(`insert into users (id, kind, email, password_hash, name, created_at)
+		select gen_random_uuid(), 'partner', 'p' || n || '@example.com', '', 'p', now() from generate_series(1, 2500) n`)
+	f.ExecWithoutForeignKeys(`
+		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
+		select $1, gen_random_uuid(), $2, $3, id, name, email, 'approved', id::text, '{}', now(), now(), now() from users where kind = 'partner'`,
+		f.Scope.Workspace, f.Program, f.Scope.Mode)
+	got, err := f.announce(f.asOwner(), f.Program.String(), "News", "Text")
+	if err != nil || got.Recipients != 2500 {
+		t.Fatalf("the announcement has %d recipients, %v, want 2500", got.GetRecipients(), err)
+	}
+	f.WantCount(2500, "notifications", `select count(distinct feed_id) from notifications where type = 'program.announcement'`)
+	f.WantCount(2500, "notifications that wait to be distributed", `select count(distinct feed) from notification_arrivals, unnest(feed_ids) feed`)
+	f.WantCount(1000, "notifications in the largest arrival", `select max(cardinality(ids)) from notification_arrivals`)
+}
+
+func TestAnnouncement_IsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	other := f.NewShop(affiliate.ModeTest)
+	for name, tc := range map[string]struct {
+		program string
+		status  affiliate.ProgramStatus
+		want    affiliate.Reason
+	}{
+		"a paused programme":               {f.NewProgram(f.Scope, pgtest.Row{"status": affiliate.ProgramPaused}).String(), affiliate.ProgramPaused, affiliate.ReasonProgramStateInvalid},
+		"a draft":                          {f.NewProgram(f.Scope, pgtest.Row{"status": affiliate.ProgramDraft}).String(), affiliate.ProgramDraft, affiliate.ReasonProgramStateInvalid},
+		"an archived programme":            {f.NewProgram(f.Scope, pgtest.Row{"status": affiliate.ProgramArchived}).String(), affiliate.ProgramArchived, affiliate.ReasonProgramStateInvalid},
+		"a programme of another workspace": {other.Program.String(), "", affiliate.ReasonNotFound},
+		"a programme of the other mode":    {f.InOtherMode().Program.String(), "", affiliate.ReasonNotFound},
+		"an id that is not a UUID":         {"x", "", affiliate.ReasonNotFound},
+	} {
+		if _, err := f.announce(f.asOwner(), tc.program, "News", "Text"); pgtest.ReasonOf(t, err) != tc.want {
+			t.Errorf("%s: error %v, want %s", name, err, tc.want)
+		}
+	}
+	f.WantCount(0, "announcements", `select count(*) from announcements`)
+}
+
+func TestAnnouncement_IsLimitedToFiveADay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	second := f.NewProgram(f.Scope).String()
+	start := f.Now()
+	for i := range 5 {
+		if _, err := f.announce(f.asOwner(), f.Program.String(), "News", strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+		f.clock.Advance(time.Hour)
+	}
+	_, err := f.announce(f.asOwner(), f.Program.String(), "News", "The sixth")
+	var refusal *affiliate.Error
+	if want := strconv.Itoa(19 * 3600); !errors.As(err, &refusal) || refusal.Reason != affiliate.ReasonRateLimitExceeded || refusal.Metadata["retry_after"] != want {
+		t.Errorf("the sixth announcement returned %#v, want RATE_LIMIT_EXCEEDED with retry_after %s", err, want)
+	}
+	if _, err := f.announce(f.asOwner(), second, "News", "Another programme"); err != nil {
+		t.Errorf("the announcement of another programme returned %v", err)
+	}
+	f.clock.Set(start.Add(24 * time.Hour))
+	if _, err := f.announce(f.asOwner(), f.Program.String(), "News", "The next day"); err != nil {
+		t.Errorf("after the retry_after, the announcement returned %v", err)
+	}
+}
+
+// Concurrent announcements do not exceed the limit.
+func TestAnnouncement_ConcurrentCallsRespectTheLimit(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	results := make(chan error, 8)
+	for range cap(results) {
+		go func() {
+			_, err := f.announce(f.asOwner(), f.Program.String(), "News", "Text")
+			results <- err
+		}()
+	}
+	refused := 0
+	for range cap(results) {
+		if err := <-results; err != nil {
+			refused++
+			if pgtest.ReasonOf(t, err) != affiliate.ReasonRateLimitExceeded {
+				t.Errorf("error %v, want RATE_LIMIT_EXCEEDED", err)
+			}
+		}
+	}
+	if refused != 3 {
+		t.Errorf("%d of 8 announcements were refused, want 3", refused)
+	}
+}
+
+func TestAnnouncement_Lengths(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		title, body int
+		valid       bool
+	}{{1, 1, true}, {120, 5000, true}, {0, 1, false}, {1, 0, false}, {121, 1, false}, {1, 5001, false}} {
+		err := (&affiliatev1.CreateAnnouncementRequest{Title: strings.Repeat("é", tc.title), Body: strings.Repeat("é", tc.body)}).ValidateAll()
+		if (err == nil) != tc.valid {
+			t.Errorf("a title of %d and a body of %d characters: error %v, want valid: %t", tc.title, tc.body, err, tc.valid)
+		}
+	}
+}
