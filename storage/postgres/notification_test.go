@@ -1,0 +1,86 @@
+package postgres_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// partnerEvent returns an event for which the workspace and a partner get a notification.
+func (f *fixture) partnerEvent(partner affiliate.UserID) affiliate.Event {
+	payout := affiliate.PayoutChange{
+		Before:     affiliate.Payout{Status: affiliate.PayoutProcessing},
+		After:      affiliate.Payout{ID: affiliate.NewID[affiliate.Payout](f.Now()), Scope: f.Scope, Partner: partner, Program: f.Program, AmountCents: 100, Currency: "EUR", Status: affiliate.PayoutPaid},
+		Transition: affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, At: f.Now()},
+	}
+	event, ok := payout.Event(nil)
+	if !ok || event.Name != affiliate.EventPayoutPaid {
+		f.Fatalf("the event is %+v, want payout.paid", event)
+	}
+	return event
+}
+
+// Notifications and their arrival commit and roll back with their cause. The callback
+// runs once after each commit with notifications.
+func TestNotifications_CommitWithTheirCause(t *testing.T) {
+	f := newFixture(t)
+	partner := f.NewPartner("Jane")
+	callbacks := 0
+	rows := func() int {
+		return f.Count(`select (select count(*) from notifications) + (select coalesce(sum(cardinality(ids)), 0) from notification_arrivals)`)
+	}
+	f.Store.OnNotifications(func() {
+		if callbacks++; rows() == 0 {
+			t.Error("the callback does not see the notifications")
+		}
+	})
+	first, second := f.partnerEvent(partner), f.partnerEvent(partner)
+	failure := errors.New("the change fails")
+	if err := f.Store.Publish(t.Context(), func() error { return failure }, first); !errors.Is(err, failure) {
+		t.Fatalf("Publish returned %v, want %v", err, failure)
+	}
+	if n := rows(); n != 0 || callbacks != 0 {
+		t.Errorf("after a rollback, there are %d rows and the callback ran %d times, want none", n, callbacks)
+	}
+	if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.Scope, affiliate.EventLinkCreated, f.Now(), nil, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if n := rows(); n != 0 || callbacks != 0 {
+		t.Errorf("after an event without notifications, there are %d rows and the callback ran %d times, want none", n, callbacks)
+	}
+	if err := f.Store.Publish(t.Context(), succeed, first, second); err != nil {
+		t.Fatal(err)
+	}
+	if n := rows(); n != 8 || callbacks != 1 {
+		t.Errorf("after a commit, there are %d rows and the callback ran %d times, want 8 and 1", n, callbacks)
+	}
+	want := []string{"false payouts", "true payouts"}
+	got := f.Texts(`
+		select (n.feed_id = $1)::text || ' ' || n.category from notifications n, notification_arrivals a
+		where n.feed_id = any(a.feed_ids) and n.id = any(a.ids) and n.id = $2 and n.mode = $3 and n.day = '2026-03-10' order by 1`,
+		f.Scope.Workspace, first.ID, f.Scope.Mode)
+	if !slices.Equal(got, want) {
+		t.Errorf("the notifications about the first event are %q, want %q", got, want)
+	}
+}
+
+func TestNotify_StoresNotificationsWithoutEvent(t *testing.T) {
+	f := newFixture(t)
+	n := affiliate.NewNotification(affiliate.Merchant, affiliate.WorkspaceFeed(f.Scope.Workspace), affiliate.NotifyPasswordChanged, &f.Scope.Mode, f.Now())
+	n.Workspace, n.User = &f.Scope.Workspace, &f.Owner
+	if err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
+		if err := tx.Notify(t.Context()); err != nil { // none
+			return err
+		}
+		return tx.Notify(t.Context(), n)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.WantCount(1, "notifications of both modes about the user", `
+		select count(*) from notifications where feed_id = $1 and user_id = $2 and mode = 'both' and category = 'security' and dismissed_at is null`,
+		f.Scope.Workspace, f.Owner)
+	f.WantCount(1, "arrivals", `select count(*) from notification_arrivals where user_ids = array[$1::uuid] and modes = array['both']`, f.Owner)
+}
