@@ -141,7 +141,8 @@ type NotificationFilter struct {
 const MaxNotificationCount = MaxSearchTotal
 
 // NotificationLife is how long notifications are kept. A dismissed notification is
-// deleted after DismissedNotificationLife.
+// deleted after DismissedNotificationLife. If it was dismissed together with others, it
+// may be deleted up to DismissedNotificationLife later.
 const (
 	NotificationLife          = 180 * 24 * time.Hour
 	DismissedNotificationLife = 30 * 24 * time.Hour

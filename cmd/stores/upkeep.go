@@ -4,23 +4,28 @@ import (
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // Upkeep returns the store of package upkeep. It combines the methods of several storage
 // packages.
 func Upkeep(store *postgres.Store) upkeep.Store {
-	return upkeepStore{Store: store, accounts: accountpg.NewStore(store.DB), webhooks: webhookpg.NewStore(store.DB)}
+	return upkeepStore{
+		Store: store, accounts: accountpg.NewStore(store.DB), webhooks: webhookpg.NewStore(store.DB), notifications: notificationpg.NewStore(store.DB),
+	}
 }
 
 // These aliases give the embedded stores different field names.
 type (
-	accounts = accountpg.Store
-	webhooks = webhookpg.Store
+	accounts      = accountpg.Store
+	webhooks      = webhookpg.Store
+	notifications = notificationpg.Store
 )
 
 type upkeepStore struct {
 	*postgres.Store
 	*accounts
 	*webhooks
+	*notifications
 }

@@ -1,11 +1,13 @@
 // Package upkeep contains the hourly job that maintains the tables of the database:
 //
-//   - It creates the partitions of clicks and events in advance.
+//   - It creates the partitions of clicks, events and notifications in advance.
 //   - It deletes ended sessions, idempotency keys with their responses, origins of users
 //     (the networks and browsers of their sessions) and dead letters of clicks.
 //   - It cancels deliveries to disabled webhook endpoints, if the job that should have
 //     canceled these deliveries has missed them.
-//   - It drops events and deliveries after a month.
+//   - It drops events and deliveries after a month, and notifications after 180 days.
+//   - It deletes dismissed notifications after 30 days, and the read state of dropped
+//     notifications.
 //   - It applies the retention of clicks. After 90 days it removes the data that
 //     identifies a visitor. After 13 months it replaces the clicks of a day by sums.
 //
@@ -45,14 +47,14 @@ const (
 	// identifies a visitor.
 	visitorRetention = 90 * 24 * time.Hour
 	// maxPurgeTime is the time after which a run starts no further batch of PurgeClicks.
-	// maxRollTime is the time after which a run starts no further call of RollClicks. One
-	// batch or call takes at most two minutes.
+	// maxRollTime is the time after which a run starts no further call of RollClicks, or
+	// no further deletion of notifications. One batch or call takes at most two minutes.
 	maxPurgeTime = 2 * time.Minute
 	maxRollTime  = time.Minute
 	// timeout is the longest time that a run may take. It is long enough for maxPurgeTime
-	// and maxRollTime, although the last batch and the last call can end after these
+	// and twice maxRollTime, although the last batch and the last call can end after these
 	// times.
-	timeout = 5*time.Minute + 30*time.Second
+	timeout = 6*time.Minute + 30*time.Second
 )
 
 // Store maintains the tables in the database. A method with the parameter limit processes
@@ -66,15 +68,25 @@ type Store interface {
 	// StrayClicks counts the clicks in the default partition, which contains the clicks
 	// of days without a partition. It stops counting at a maximum.
 	StrayClicks(ctx context.Context) (int, error)
-	// EnsureEventPartitions creates the missing partitions of events and deliveries in
-	// the same way. A partition contains the rows of one week.
-	EnsureEventPartitions(ctx context.Context, first, last time.Time) (created int, err error)
-	// StrayEvents counts the events and deliveries in the default partitions.
-	StrayEvents(ctx context.Context) (int, error)
-	// DropOldEvents deletes events and deliveries that are so old that the API does not
-	// return them. It drops their partitions. Old events and deliveries in the default
+	// EnsureWeekPartitions creates the missing partitions of events, deliveries and
+	// notifications in the same way. A partition contains the rows of one week.
+	EnsureWeekPartitions(ctx context.Context, first, last time.Time) (created int, err error)
+	// StrayWeekRows counts the events, deliveries and notifications in the default
+	// partitions.
+	StrayWeekRows(ctx context.Context) (int, error)
+	// DropOldWeeks deletes events, deliveries and notifications that are so old that the
+	// API does not return them. It drops their partitions. Old rows in the default
 	// partitions are deleted in batches; rows is the size of a batch.
-	DropOldEvents(ctx context.Context, rows int) (int64, error)
+	DropOldWeeks(ctx context.Context, rows int) (int64, error)
+	// DeleteDismissed deletes notifications that were dismissed before the given time.
+	DeleteDismissed(ctx context.Context, before time.Time, limit int) (int64, error)
+	// PurgeDismissed deletes notifications that were dismissed together with others and
+	// whose retention has ended.
+	PurgeDismissed(ctx context.Context, now time.Time, limit int) (int64, error)
+	// DeleteOldReads deletes the read state of notifications that were created before the
+	// day of the given time. DeleteOldAnnouncements deletes such announcements.
+	DeleteOldReads(ctx context.Context, before time.Time, limit int) (int64, error)
+	DeleteOldAnnouncements(ctx context.Context, before time.Time, limit int) (int64, error)
 	// CancelRemaining cancels deliveries to disabled endpoints. Normally, a job cancels
 	// these deliveries when the endpoint is disabled. CancelRemaining cancels deliveries
 	// that the job has missed.
@@ -123,15 +135,15 @@ func PeriodicJob() *river.PeriodicJob {
 // Timeout returns the time limit of one run.
 func (w *Worker) Timeout(*river.Job[affiliate.Upkeep]) time.Duration { return timeout }
 
-// Work calls Run and then applies the retention of clicks and events in three steps. If
-// Run fails, Work returns its error and runs no step. If a step fails, the other steps
+// Work calls Run and then applies the retention of clicks, events and notifications in
+// four steps. If Run fails, Work returns its error and runs no step. If a step fails, the other steps
 // still run. The removal of visitors' data is the first step. The later steps can fail if
 // a transaction uses a partition that must be dropped.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.Upkeep]) error {
 	if err := w.Run(ctx); err != nil {
 		return err
 	}
-	return errors.Join(w.purge(ctx), w.roll(ctx), w.dropEvents(ctx))
+	return errors.Join(w.purge(ctx), w.roll(ctx), w.dropWeeks(ctx), w.deleteNotifications(ctx))
 }
 
 func (w *Worker) purge(ctx context.Context) error {
@@ -157,15 +169,55 @@ func (w *Worker) roll(ctx context.Context) error {
 	return nil
 }
 
-func (w *Worker) dropEvents(ctx context.Context) error {
-	dropped, err := w.store.DropOldEvents(ctx, deleteBatch)
+func (w *Worker) dropWeeks(ctx context.Context) error {
+	dropped, err := w.store.DropOldWeeks(ctx, deleteBatch)
 	if err != nil {
-		return fmt.Errorf("drop old events: %w", err)
+		return fmt.Errorf("drop old weeks: %w", err)
 	}
 	if dropped > 0 {
-		w.log.LogAttrs(ctx, slog.LevelInfo, "old events and deliveries were dropped", slog.Int64("partitions_and_rows", dropped))
+		w.log.LogAttrs(ctx, slog.LevelInfo, "old events, deliveries and notifications were dropped", slog.Int64("partitions_and_rows", dropped))
 	}
 	return nil
+}
+
+// deleteNotifications deletes dismissed notifications, and rows about notifications that
+// the API does not return any more.
+func (w *Worker) deleteNotifications(ctx context.Context) error {
+	now := w.now().UTC()
+	until := now.Add(maxRollTime)
+	oldest := now.Add(-affiliate.NotificationLife)
+	for _, task := range []task{
+		{"dismissed notifications", now.Add(-affiliate.DismissedNotificationLife), w.store.DeleteDismissed},
+		{"notifications that were dismissed together", now, w.store.PurgeDismissed},
+		{"the read state of notifications", oldest, w.store.DeleteOldReads},
+		{"announcements", oldest, w.store.DeleteOldAnnouncements},
+	} {
+		if err := task.run(ctx, func() bool { return w.now().Before(until) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// task deletes or changes rows in batches of deleteBatch.
+type task struct {
+	name string
+	at   time.Time
+	fn   func(ctx context.Context, at time.Time, limit int) (int64, error)
+}
+
+// run runs the task. After each full batch it calls the function more, and it stops if
+// the function returns false.
+func (t task) run(ctx context.Context, more func() bool) error {
+	for {
+		n, err := t.fn(ctx, t.at, deleteBatch)
+		if err != nil {
+			return fmt.Errorf("clean up %s: %w", t.name, err)
+		}
+		if n < deleteBatch || !more() {
+			return nil
+		}
+	}
 }
 
 // Run does the part of the job that takes little time: it creates partitions and deletes
@@ -183,32 +235,26 @@ func (w *Worker) Run(ctx context.Context) error {
 	if stray > 0 {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "clicks are in the default partition", slog.Int("rows_at_least", stray))
 	}
-	// If this fails, Run continues. Events without a partition are stored in the default
+	// If this fails, Run continues. Rows without a partition are stored in the default
 	// partition and moved to a new partition later.
-	if _, err := w.store.EnsureEventPartitions(ctx, now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)); err != nil {
-		w.log.LogAttrs(ctx, slog.LevelWarn, "partitions of events could not be created", slog.Any("error", err))
+	if _, err := w.store.EnsureWeekPartitions(ctx, now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)); err != nil {
+		w.log.LogAttrs(ctx, slog.LevelWarn, "weekly partitions could not be created", slog.Any("error", err))
 	}
-	if stray, err = w.store.StrayEvents(ctx); err != nil {
-		return fmt.Errorf("count events in the default partitions: %w", err)
+	if stray, err = w.store.StrayWeekRows(ctx); err != nil {
+		return fmt.Errorf("count rows in the default partitions of weeks: %w", err)
 	}
 	if stray > 0 {
-		w.log.LogAttrs(ctx, slog.LevelWarn, "events or deliveries are in a default partition", slog.Int("rows_at_least", stray))
+		w.log.LogAttrs(ctx, slog.LevelWarn, "events, deliveries or notifications are in a default partition", slog.Int("rows_at_least", stray))
 	}
-	for _, task := range []struct {
-		name string
-		at   time.Time
-		fn   func(context.Context, time.Time, int) (int64, error)
-	}{
+	for _, task := range []task{
 		{"ended sessions", now.Add(-sessionRetention), w.store.DeleteEndedSessions},
 		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
 		{"origins of users", now.Add(-affiliate.OriginRetention), w.store.DeleteOldOrigins},
 		{"dead letters of clicks", now.Add(-visitorRetention), w.store.DropDeadLetters},
 		{"deliveries of disabled endpoints", now, w.store.CancelRemaining},
 	} {
-		for n := int64(deleteBatch); n == deleteBatch; {
-			if n, err = task.fn(ctx, task.at, deleteBatch); err != nil {
-				return fmt.Errorf("clean up %s: %w", task.name, err)
-			}
+		if err := task.run(ctx, func() bool { return true }); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -119,7 +119,7 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	}
 }
 
-// The job creates weekly partitions of events and deliveries in advance, drops old
+// The job creates weekly partitions of events, deliveries and notifications in advance, drops old
 // partitions, and logs rows in the default partitions.
 func TestWork_MaintainsEventPartitions(t *testing.T) {
 	ctx := t.Context()
@@ -127,8 +127,8 @@ func TestWork_MaintainsEventPartitions(t *testing.T) {
 	f := pgtest.Open(t, func() time.Time { return now })
 	var log bytes.Buffer
 	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.NewTextHandler(&log, nil)), f.Now)
-	old := now.AddDate(0, 0, -50)
-	if _, err := f.Store.EnsureEventPartitions(ctx, old, old); err != nil {
+	old := now.AddDate(0, 0, -200)
+	if _, err := f.Store.EnsureWeekPartitions(ctx, old, old); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -136,10 +136,10 @@ func TestWork_MaintainsEventPartitions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := strings.Count(log.String(), "old events and deliveries were dropped"); n != 1 {
+	if n := strings.Count(log.String(), "old events, deliveries and notifications were dropped"); n != 1 {
 		t.Errorf("Work logged %d times that it dropped partitions, want once:\n%s", n, &log)
 	}
-	for _, table := range []string{"events", "webhook_deliveries"} {
+	for _, table := range []string{"events", "webhook_deliveries", "notifications"} {
 		// There are partitions for the last week, this week and the next week.
 		f.WantCount(3, "weekly partitions of "+table, `select count(*) from pg_class where relkind = 'r' and relname ~ ('^' || $1 || '_[0-9]{8}$')`, table)
 	}
@@ -151,7 +151,7 @@ func TestWork_MaintainsEventPartitions(t *testing.T) {
 	if err := worker.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if want := "events or deliveries are in a default partition"; !strings.Contains(log.String(), want) {
+	if want := "events, deliveries or notifications are in a default partition"; !strings.Contains(log.String(), want) {
 		t.Errorf("Run with an event dated 20 days ahead logged %q, want a line with %q", &log, want)
 	}
 }

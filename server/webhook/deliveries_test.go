@@ -164,7 +164,7 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
 	f.createEndpoint() // it gets the same events
-	if _, err := f.Store.EnsureEventPartitions(t.Context(), f.Now().AddDate(0, 0, -7), f.Now()); err != nil {
+	if _, err := f.Store.EnsureWeekPartitions(t.Context(), f.Now().AddDate(0, 0, -7), f.Now()); err != nil {
 		t.Fatal(err)
 	}
 	// The deliveries are in three partitions: the default partition and the partitions

@@ -41,7 +41,7 @@ func newSenderFixture(t *testing.T) *senderFixture {
 	t.Helper()
 	clock := pgtest.NewRunningClock()
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
-	if _, err := shop.Store.EnsureEventPartitions(t.Context(), clock.Now().AddDate(0, 0, -1), clock.Now().AddDate(0, 0, 40)); err != nil {
+	if _, err := shop.Store.EnsureWeekPartitions(t.Context(), clock.Now().AddDate(0, 0, -1), clock.Now().AddDate(0, 0, 40)); err != nil {
 		t.Fatal(err)
 	}
 	store := webhookpg.NewStore(shop.Store.DB)

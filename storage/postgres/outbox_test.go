@@ -163,10 +163,10 @@ func (f *fixture) rowPartitions(table string) []string {
 	return f.Texts(`select tableoid::regclass::text || ' ' || day from ` + table + ` order by day`)
 }
 
-// EnsureEventPartitions must create the partition of a week in both tables and move the
+// EnsureWeekPartitions must create the partition of a week in both tables and move the
 // rows of this week from the default partition to the new partition. It must also move
 // rows of transactions that have not committed yet, so it waits for them.
-func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
+func TestEnsureWeekPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 	f := newFixture(t)
 	f.NewEndpoint(f.Scope)
 	days := []time.Time{
@@ -185,9 +185,9 @@ func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 	created := make(chan error, 1)
 	publish(days[1].Add(time.Hour), func() error {
 		go func() {
-			n, err := f.Store.EnsureEventPartitions(t.Context(), days[1].AddDate(0, 0, 2), days[3].Add(-time.Hour))
-			if err == nil && n != 2 {
-				err = fmt.Errorf("%d partitions were created, want 2", n)
+			n, err := f.Store.EnsureWeekPartitions(t.Context(), days[1].AddDate(0, 0, 2), days[3].Add(-time.Hour))
+			if err == nil && n != 3 { // also the partition of notifications
+				err = fmt.Errorf("%d partitions were created, want 3", n)
 			}
 			created <- err
 		}()
@@ -209,23 +209,23 @@ func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 			t.Errorf("the rows of %s are in the partitions %q, want %q", table, got, want)
 		}
 	}
-	for _, want := range []int{2, 0} {
-		if n, err := f.Store.EnsureEventPartitions(t.Context(), days[1], days[3]); err != nil || n != want {
-			t.Errorf("EnsureEventPartitions created %d partitions, %v, want %d", n, err, want)
+	for _, want := range []int{3, 0} {
+		if n, err := f.Store.EnsureWeekPartitions(t.Context(), days[1], days[3]); err != nil || n != want {
+			t.Errorf("EnsureWeekPartitions created %d partitions, %v, want %d", n, err, want)
 		}
 	}
 	publish(days[3], succeed)
 	if got := f.rowPartitions("webhook_deliveries"); got[4] != "webhook_deliveries_20260316 2026-03-16" || got[5] != got[4] {
 		t.Errorf("the rows are in the partitions %q, want the last two rows in webhook_deliveries_20260316", got)
 	}
-	if n, err := f.Store.StrayEvents(t.Context()); err != nil || n != 2 {
+	if n, err := f.Store.StrayWeekRows(t.Context()); err != nil || n != 2 {
 		t.Errorf("%d rows are in the default partitions, %v, want 2", n, err)
 	}
 }
 
-// DropOldEvents must delete old rows from the default partitions. It must drop the
+// DropOldWeeks must delete old rows from the default partitions. It must drop the
 // partition of a week only when all days of this week are old.
-func TestDropOldEvents_DropsOldPartitionsAndRows(t *testing.T) {
+func TestDropOldWeeks_DropsOldPartitionsAndRows(t *testing.T) {
 	f := newFixture(t)
 	f.NewEndpoint(f.Scope)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
@@ -234,7 +234,7 @@ func TestDropOldEvents_DropsOldPartitionsAndRows(t *testing.T) {
 	// remaining is the first week that must remain. dropped is the last week that must be
 	// dropped.
 	remaining, dropped := week(oldest), week(oldest).AddDate(0, 0, -7)
-	if _, err := f.Store.EnsureEventPartitions(t.Context(), dropped.AddDate(0, 0, -7), remaining); err != nil {
+	if _, err := f.Store.EnsureWeekPartitions(t.Context(), dropped.AddDate(0, 0, -7), remaining); err != nil {
 		t.Fatal(err)
 	}
 	stray := dropped.AddDate(0, 0, -14)
@@ -255,8 +255,8 @@ func TestDropOldEvents_DropsOldPartitionsAndRows(t *testing.T) {
 	// of the default partition. The second call deletes one row of the default partition.
 	// The third call does nothing.
 	for _, want := range []int64{8, 2, 0} {
-		if n, err := f.Store.DropOldEvents(t.Context(), 2); err != nil || n != want {
-			t.Errorf("DropOldEvents dropped %d partitions and rows, %v, want %d", n, err, want)
+		if n, err := f.Store.DropOldWeeks(t.Context(), 2); err != nil || n != want {
+			t.Errorf("DropOldWeeks dropped %d partitions and rows, %v, want %d", n, err, want)
 		}
 	}
 	for _, table := range partitionedTables {
@@ -270,12 +270,12 @@ func TestDropOldEvents_DropsOldPartitionsAndRows(t *testing.T) {
 	}
 }
 
-// DropOldEvents cannot drop a partition while a transaction is reading it. A later call
+// DropOldWeeks cannot drop a partition while a transaction is reading it. A later call
 // must drop the partition.
-func TestDropOldEvents_FailsWhileAPartitionIsRead(t *testing.T) {
+func TestDropOldWeeks_FailsWhileAPartitionIsRead(t *testing.T) {
 	f := newFixture(t)
 	at := time.Now().AddDate(0, 0, -50)
-	if _, err := f.Store.EnsureEventPartitions(t.Context(), at, at); err != nil {
+	if _, err := f.Store.EnsureWeekPartitions(t.Context(), at, at); err != nil {
 		t.Fatal(err)
 	}
 	reader, err := f.SQL.Begin(t.Context())
@@ -285,16 +285,16 @@ func TestDropOldEvents_FailsWhileAPartitionIsRead(t *testing.T) {
 	if _, err := reader.Exec(t.Context(), `select from events`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Store.DropOldEvents(t.Context(), 2); err == nil || len(f.partitions("events")) != 1 || len(f.partitions("webhook_deliveries")) != 0 {
-		t.Errorf("DropOldEvents during a read of events returned %v, want an error; the partition of webhook_deliveries must be dropped", err)
+	if _, err := f.Store.DropOldWeeks(t.Context(), 2); err == nil || len(f.partitions("events")) != 1 || len(f.partitions("webhook_deliveries")) != 0 {
+		t.Errorf("DropOldWeeks during a read of events returned %v, want an error; the partition of webhook_deliveries must be dropped", err)
 	}
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := f.Store.DropOldEvents(t.Context(), 2); err != nil || n != 1 {
-		t.Errorf("after the read, DropOldEvents dropped %d partitions and rows, %v, want 1", n, err)
+	if n, err := f.Store.DropOldWeeks(t.Context(), 2); err != nil || n != 1 {
+		t.Errorf("after the read, DropOldWeeks dropped %d partitions and rows, %v, want 1", n, err)
 	}
-	if _, err := f.SQL.Exec(t.Context(), `select drop_old_events('conversions', 2)`); err == nil {
-		t.Error("drop_old_events drops partitions of other tables")
+	if _, err := f.SQL.Exec(t.Context(), `select drop_old_weeks('clicks', 2)`); err == nil {
+		t.Error("drop_old_weeks drops partitions of other tables")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -18,6 +19,10 @@ func TestInTx_RepeatsInsertsIntoADefaultPartition(t *testing.T) {
 	}{
 		{"events", `select ensure_event_partitions($1::date, $1::date)`, func(s *pgtest.Shop, _ pgtest.Participant) error {
 			return s.Store.Publish(s.Context(), succeed, affiliate.NewEvent(s.Scope, "payout.paid", s.Now(), nil, nil))
+		}},
+		{"notifications", `select ensure_week_partitions('notifications', $1::date, $1::date)`, func(s *pgtest.Shop, jane pgtest.Participant) error {
+			n := affiliate.NewNotification(affiliate.Partner, affiliate.PartnerFeed(jane.Partner), affiliate.NotifyVerifyEmail, nil, s.Now())
+			return s.Store.InTx(s.Context(), func(tx *postgres.Tx) error { return tx.Notify(s.Context(), n) })
 		}},
 		{"clicks", `select ensure_click_partitions($1::date, $1::date)`, func(s *pgtest.Shop, jane pgtest.Participant) error {
 			return s.Store.StoreClicks(s.Context(), []affiliate.Click{s.UnstoredClick(jane)})

@@ -68,7 +68,10 @@ func TestStatements_MentionFeedOrUser(t *testing.T) {
 
 // unowned contains the statements that need not mention the owner of a row, with the
 // reasons.
-var unowned = map[string]string{}
+var unowned = map[string]string{
+	"notification/package.deleteDismissed": "periodic maintenance of all feeds",
+	"notification/package.deleteOldReads":  "periodic maintenance of all users",
+}
 
 // A statement about rows of a workspace must mention the columns workspace and mode, or
 // it must be in the map unscoped with a reason. The test parses the source code to find
@@ -357,33 +360,34 @@ func (s source) resultText(fn *ast.FuncDecl, call *ast.CallExpr, local map[strin
 // unscoped contains the statements that need not mention workspace and mode, with the
 // reasons.
 var unscoped = map[string]string{
-	"webhook/package.claim":             "the sender serves endpoints of all workspaces, named by workspace and id",
-	"webhook/Release.release":           "the sender serves endpoints of all workspaces, named by workspace and id",
-	"webhook/package.unclaimed":         "the sender serves endpoints of all workspaces",
-	"webhook/package.targets":           "the sender serves endpoints of all workspaces, named by workspace and id",
-	"webhook/package.dueDeliveries":     "the sender serves endpoints of all workspaces, named by workspace and id",
-	"webhook/package.applyOutcomes":     "deliveries that the sender has read, named by workspace and id",
-	"webhook/package.lockDeliveryOfKey": "a delivery that the sender has read, named by workspace and id",
-	"webhook/package.updateHealth":      "endpoints that the transaction has locked, named by workspace and id",
-	"webhook/page.result":               "the conditions name workspace and endpoint, see newListQuery",
-	"webhook/count.result":              "the conditions name workspace and endpoint, see newListQuery",
-	"webhook/package.cancelRemaining":   "periodic maintenance of all workspaces",
-	"package.dropExpiredRefunds":        "periodic maintenance of all workspaces",
-	"package.purgeDay":                  "periodic maintenance of all workspaces",
-	"package.purgeStray":                "periodic maintenance of all workspaces",
-	"StrayClicks.query":                 "periodic maintenance of all workspaces",
-	"ArrivedClicks.page":                "the periodic job covers all workspaces",
-	"DropExpiredAwaited.drop":           "the periodic job covers all workspaces",
-	"countAndEnqueue.anyAwaited":        "checks whether any conversion waits, in any workspace",
-	"package.selectStoredAwaited":       "the periodic job covers all workspaces; joined by workspace and id",
-	"enqueueAwaited.awaited":            "clicks of all workspaces, joined by workspace and id",
-	"UpdatePartnerProfile.rename":       "a partner has one name in all workspaces",
-	"package.countInGroup":              "the group belongs to a programme that was read with its mode",
-	"package.countInGroupAndStatus":     "the group belongs to a programme that was read with its mode",
-	"PartnerLedger.where":               "the partner's own ledger, in all workspaces",
-	"PartnerPayouts.where":              "the partner's own payouts, in all workspaces",
-	"checkParticipation.known":          "the partner's own participations, in all workspaces",
-	"package.countGroupMembers":         "the groups belong to a programme that was read with its mode",
-	"replaceCode.find":                  "the participant was read with its mode",
-	"account/ActiveKey.touch":           "the key was found by its digest, which determines workspace and mode",
+	"webhook/package.claim":                       "the sender serves endpoints of all workspaces, named by workspace and id",
+	"webhook/Release.release":                     "the sender serves endpoints of all workspaces, named by workspace and id",
+	"webhook/package.unclaimed":                   "the sender serves endpoints of all workspaces",
+	"webhook/package.targets":                     "the sender serves endpoints of all workspaces, named by workspace and id",
+	"webhook/package.dueDeliveries":               "the sender serves endpoints of all workspaces, named by workspace and id",
+	"webhook/package.applyOutcomes":               "deliveries that the sender has read, named by workspace and id",
+	"webhook/package.lockDeliveryOfKey":           "a delivery that the sender has read, named by workspace and id",
+	"webhook/package.updateHealth":                "endpoints that the transaction has locked, named by workspace and id",
+	"webhook/page.result":                         "the conditions name workspace and endpoint, see newListQuery",
+	"webhook/count.result":                        "the conditions name workspace and endpoint, see newListQuery",
+	"webhook/package.cancelRemaining":             "periodic maintenance of all workspaces",
+	"package.dropExpiredRefunds":                  "periodic maintenance of all workspaces",
+	"package.purgeDay":                            "periodic maintenance of all workspaces",
+	"package.purgeStray":                          "periodic maintenance of all workspaces",
+	"notification/package.deleteOldAnnouncements": "periodic maintenance of all workspaces",
+	"StrayClicks.query":                           "periodic maintenance of all workspaces",
+	"ArrivedClicks.page":                          "the periodic job covers all workspaces",
+	"DropExpiredAwaited.drop":                     "the periodic job covers all workspaces",
+	"countAndEnqueue.anyAwaited":                  "checks whether any conversion waits, in any workspace",
+	"package.selectStoredAwaited":                 "the periodic job covers all workspaces; joined by workspace and id",
+	"enqueueAwaited.awaited":                      "clicks of all workspaces, joined by workspace and id",
+	"UpdatePartnerProfile.rename":                 "a partner has one name in all workspaces",
+	"package.countInGroup":                        "the group belongs to a programme that was read with its mode",
+	"package.countInGroupAndStatus":               "the group belongs to a programme that was read with its mode",
+	"PartnerLedger.where":                         "the partner's own ledger, in all workspaces",
+	"PartnerPayouts.where":                        "the partner's own payouts, in all workspaces",
+	"checkParticipation.known":                    "the partner's own participations, in all workspaces",
+	"package.countGroupMembers":                   "the groups belong to a programme that was read with its mode",
+	"replaceCode.find":                            "the participant was read with its mode",
+	"account/ActiveKey.touch":                     "the key was found by its digest, which determines workspace and mode",
 }

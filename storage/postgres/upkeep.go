@@ -17,7 +17,7 @@ func (s *Store) EnsureClickPartitions(ctx context.Context, first, last time.Time
 	return created, err
 }
 
-// maxStrayCount is the highest number that StrayClicks and StrayEvents count. It is
+// maxStrayCount is the highest number that StrayClicks and StrayWeekRows count. It is
 // enough for an alarm; the exact number does not matter.
 const maxStrayCount = 1000
 
@@ -30,42 +30,51 @@ func (s *Store) StrayClicks(ctx context.Context) (int, error) {
 	return n, err
 }
 
-// EnsureEventPartitions creates the missing weekly partitions of events and deliveries
-// for the days from first to last, both included. It returns the number of new
-// partitions.
-func (s *Store) EnsureEventPartitions(ctx context.Context, first, last time.Time) (int, error) {
-	const call = `select ensure_event_partitions($1::date, $2::date)`
-	var created int
-	err := s.pool.QueryRow(ctx, call, first.UTC(), last.UTC()).Scan(&created)
-	return created, err
+// weekTables are the tables with a partition for each week. Deliveries are before events,
+// so that they are dropped first and every delivery has its event.
+var weekTables = []string{"webhook_deliveries", "events", "notifications"}
+
+// EnsureWeekPartitions creates the missing weekly partitions of events, deliveries and
+// notifications for the days from first to last, both included. It returns the number of
+// new partitions. Each table has its own transaction.
+func (s *Store) EnsureWeekPartitions(ctx context.Context, first, last time.Time) (int, error) {
+	const call = `select ensure_week_partitions($1, $2::date, $3::date)`
+	created, err := s.eachWeekTable(ctx, call, first.UTC(), last.UTC())
+	return int(created), err
 }
 
-// StrayEvents returns the number of events and deliveries in the default partitions. It
-// counts at most maxStrayCount rows of each table.
-func (s *Store) StrayEvents(ctx context.Context) (int, error) {
+// StrayWeekRows returns the number of events, deliveries and notifications in the default
+// partitions. It counts at most maxStrayCount rows of each table.
+func (s *Store) StrayWeekRows(ctx context.Context) (int, error) {
 	const query = `
 		select (select count(*) from (select from events_default limit $1) as stray)
-			+ (select count(*) from (select from webhook_deliveries_default limit $1) as stray)`
+			+ (select count(*) from (select from webhook_deliveries_default limit $1) as stray)
+			+ (select count(*) from (select from notifications_default limit $1) as stray)`
 	var n int
 	err := s.pool.QueryRow(ctx, query, maxStrayCount).Scan(&n)
 	return n, err
 }
 
-// DropOldEvents drops the weekly partitions of events and deliveries that are so old that
-// the API no longer returns them. From each default partition it deletes rows that are
-// equally old, at most maxRows of them. It returns the number of dropped partitions and
-// deleted rows. Deliveries are dropped first, so that every delivery has its event. Each
-// table has its own transaction. A transaction that locks one table while it waits for
-// the other would make readers and writers wait too.
-func (s *Store) DropOldEvents(ctx context.Context, maxRows int) (int64, error) {
-	const call = `select drop_old_events($1, $2)`
-	var dropped int64
-	for _, table := range []string{"webhook_deliveries", "events"} {
+// DropOldWeeks drops the weekly partitions of events, deliveries and notifications that
+// are so old that the API no longer returns them. From each default partition it deletes
+// rows that are equally old, at most maxRows of them. It returns the number of dropped
+// partitions and deleted rows. Each table has its own transaction. A transaction that
+// locks one table while it waits for the other would make readers and writers wait too.
+func (s *Store) DropOldWeeks(ctx context.Context, maxRows int) (int64, error) {
+	const call = `select drop_old_weeks($1, $2)`
+	return s.eachWeekTable(ctx, call, maxRows)
+}
+
+// eachWeekTable calls an SQL function for each table with weekly partitions, until one
+// call fails. The name of the table is the first argument of the function. The result is
+// the sum of the results.
+func (s *Store) eachWeekTable(ctx context.Context, call string, args ...any) (sum int64, err error) {
+	for _, table := range weekTables {
 		var n int64
-		if err := s.pool.QueryRow(ctx, call, table, maxRows).Scan(&n); err != nil {
-			return dropped, fmt.Errorf("drop old rows of %s: %w", table, err)
+		if err := s.pool.QueryRow(ctx, call, append([]any{table}, args...)...).Scan(&n); err != nil {
+			return sum, fmt.Errorf("partitions of %s: %w", table, err)
 		}
-		dropped += n
+		sum += n
 	}
-	return dropped, nil
+	return sum, nil
 }

@@ -21,6 +21,7 @@ create table notifications (
   primary key (feed_id, mode, category, day, id)
 ) partition by range (day);
 create table notifications_default partition of notifications default;
+create index notifications_dismissed on notifications (dismissed_at) where dismissed_at is not null;
 
 -- The notifications of one transaction that were not distributed yet to streams and
 -- mails. The arrays are parallel: they have one element for each notification. A process
@@ -61,7 +62,9 @@ create table notification_watermarks (
 );
 
 -- All notifications of a feed and category with an id below dismissed_before are
--- dismissed.
+-- dismissed. Those with an id below purge_before are deleted at purge_at. After that, the
+-- two columns are set again, to the current dismissed_before and a later time. Therefore a
+-- notification is deleted even if dismissed_before is raised every day.
 create table notification_dismissals (
   feed_id          uuid not null,
   mode             text not null,
@@ -69,8 +72,12 @@ create table notification_dismissals (
   dismissed_day    date not null,               -- day in dismissed_before
   dismissed_before uuid not null,
   dismissed_at     timestamptz not null,
+  purge_day        date,                        -- day in purge_before
+  purge_before     uuid,
+  purge_at         timestamptz,                 -- null, like the two columns above: all dismissed notifications are deleted
   primary key (feed_id, mode, category)
 );
+create index notification_dismissals_by_purge on notification_dismissals (purge_at) where purge_at is not null;
 
 -- Texts that were announced to the approved participants of a programme, or by the
 -- operator to all workspaces.
@@ -95,6 +102,93 @@ create table notification_preferences (
   primary key (user_id, category)
 );
 
+-- +goose StatementBegin
+-- Creates the missing weekly partitions of the table that the argument parent names, for
+-- all days from the argument first to the argument last, both included. Rows of these
+-- weeks that are in the default partition move into the new partitions. If another
+-- transaction locks the default partition for a long time, as a dump does, the function
+-- fails with lock_not_available. If it waited instead, all later transactions would have
+-- to wait too. It replaces ensure_event_partitions, which older binaries still call.
+create function ensure_week_partitions(parent text, first date, last date) returns integer
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
+declare
+  week date := date_trunc('week', first)::date;
+  name text;
+  made integer := 0;
+  -- The schema that contains the tables. It is read from the catalogue, because
+  -- search_path is fixed and does not contain this schema.
+  home text := (select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                where c.relname = 'webhook_deliveries' and c.relkind = 'p' limit 1);
+begin
+  if parent not in ('events', 'webhook_deliveries', 'notifications') then
+    raise exception 'not a table with weekly partitions: %', parent;
+  end if;
+  -- Only one database session at a time creates partitions, also with
+  -- ensure_event_partitions. Other sessions wait and then find the partitions.
+  perform pg_advisory_xact_lock(7305804402567017333);
+  while week <= last loop
+    name := parent || '_' || to_char(week, 'YYYYMMDD');
+    if to_regclass(format('%I.%I', home, name)) is null then
+      execute format('create table %I.%I (like %I.%I including defaults including constraints)', home, name, home, parent);
+      -- The lock waits for transactions that are inserting into the default partition.
+      -- Their rows move too.
+      execute format('lock table %I.%I in access exclusive mode', home, parent || '_default');
+      execute format('with moved as (delete from %I.%I where day >= %L and day < %L returning *) insert into %I.%I select * from moved',
+        home, parent || '_default', week, week + 7, home, name);
+      execute format('alter table %I.%I attach partition %I.%I for values from (%L) to (%L)', home, parent, home, name, week, week + 7);
+      made := made + 1;
+    end if;
+    week := week + 7;
+  end loop;
+  return made;
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- Drops old weekly partitions of the table that the argument parent names. A partition is
+-- old if its week ended before the first day that is kept: the API returns notifications
+-- for 180 days, and events and deliveries for 30 days. A delivery that is recovered on the
+-- last of these days can take four more days. From the default partition the function
+-- deletes rows that are equally old; the argument most limits their number. The
+-- database's clock decides what is old enough, not the caller. The function returns the
+-- number of dropped partitions and deleted rows. Dropping a partition needs an exclusive
+-- lock on the table for a moment. If the lock is not available within one second, the
+-- function fails with lock_not_available. It replaces drop_old_events, which older
+-- binaries still call.
+create function drop_old_weeks(parent text, most integer) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
+declare
+  kept    date := (now() at time zone 'UTC')::date - case parent when 'notifications' then 180 else 34 end;
+  home    text := (select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                   where c.relname = 'webhook_deliveries' and c.relkind = 'p' limit 1);
+  week    text;
+  dropped bigint := 0;
+  strays  bigint;
+begin
+  if parent not in ('events', 'webhook_deliveries', 'notifications') then
+    raise exception 'not a table with weekly partitions: %', parent;
+  end if;
+  if not pg_try_advisory_xact_lock(7305804402567017334) then
+    return 0;
+  end if;
+  for week in
+    select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = format('%I.%I', home, parent)::regclass and c.relname ~ ('^' || parent || '_[0-9]{8}$')
+      and to_date(right(c.relname, 8), 'YYYYMMDD') + 7 <= kept
+    order by c.relname
+  loop
+    execute format('drop table %I.%I', home, week);
+    dropped := dropped + 1;
+  end loop;
+  execute format('delete from %1$I.%2$I where ctid = any (array(select ctid from %1$I.%2$I where day < $1 limit $2))', home, parent || '_default')
+    using kept, most;
+  get diagnostics strays = row_count;
+  return dropped + strays;
+end $$;
+-- +goose StatementEnd
+
+revoke execute on function ensure_week_partitions(text, date, date), drop_old_weeks(text, integer) from public;
+grant execute on function ensure_week_partitions(text, date, date), drop_old_weeks(text, integer) to tributary_app;
 grant select, insert, update (dismissed_at), delete on notifications to tributary_app;
 grant select on notifications_default to tributary_app; -- for the alarm about weeks without a partition
 grant select, insert, update (id), delete on notification_arrivals to tributary_app; -- FOR UPDATE requires the right to update

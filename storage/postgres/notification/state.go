@@ -10,31 +10,32 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
+const entryStatement = `
+	with ` + ranges + `, n as (
+		select n.id, n.feed_id, n.mode, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id, n.facts,
+			coalesce(n.dismissed_at, case when n.id < r.dismissed_before then r.dismissed_at end) as dismissed_at,
+			coalesce(
+				(
+					select x.read_at from notification_reads x
+					where x.user_id = @user and x.mode = n.mode and x.category = n.category and x.day = n.day and x.notification_id = n.id
+				),
+				case when n.id < r.read_before then r.read_at end
+			) as read_at
+		from ranges r cross join lateral (
+			select * from notifications n
+			where n.feed_id = @feed and n.mode = r.mode and n.category = r.category and n.day = @day and n.id = @id
+				and n.day >= @oldest and (not r.personal or n.user_id = @user)
+		) n
+	)
+	select ` + entryColumns + ` from n ` + nameJoins
+
 // Entry returns a notification of the ranges, even if it is dismissed. Errors: NOT_FOUND.
 func (tx *Tx) Entry(
 	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, id affiliate.NotificationID, now time.Time,
 ) (affiliate.NotificationEntry, error) {
-	const query = `
-		with ` + ranges + `, n as (
-			select n.id, n.feed_id, n.mode, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id, n.facts,
-				coalesce(n.dismissed_at, case when n.id < r.dismissed_before then r.dismissed_at end) as dismissed_at,
-				coalesce(
-					(
-						select x.read_at from notification_reads x
-						where x.user_id = @user and x.mode = n.mode and x.category = n.category and x.day = n.day and x.notification_id = n.id
-					),
-					case when n.id < r.read_before then r.read_at end
-				) as read_at
-			from ranges r cross join lateral (
-				select * from notifications n
-				where n.feed_id = @feed and n.mode = r.mode and n.category = r.category and n.day = @day and n.id = @id
-					and n.day >= @oldest and (not r.personal or n.user_id = @user)
-			) n
-		)
-		select ` + entryColumns + ` from n ` + nameJoins
 	args := arguments(reader, list, now)
 	args["id"], args["day"] = id, dayOf(id)
-	rows, err := tx.Query(ctx, query, args)
+	rows, err := tx.Query(ctx, entryStatement, args)
 	row, err := postgres.OneRow[entryRow](rows, err)
 	return row.entry(), err
 }
@@ -86,7 +87,7 @@ func (tx *Tx) MarkAllRead(
 		set read_day = excluded.read_day, read_before = excluded.read_before, read_at = excluded.read_at
 		where w.read_before < excluded.read_before`
 	args := withBefore(arguments(reader, list, now), before, now)
-	batch := &pgx.Batch{}
+	batch := newBatch()
 	batch.Queue(count, args).QueryRow(func(row pgx.Row) error { return row.Scan(&updated) })
 	batch.Queue(raise, args)
 	return updated, tx.SendBatch(ctx, batch).Close()
@@ -131,14 +132,18 @@ func (tx *Tx) DismissRead(
 			and n.id < @before and n.dismissed_at is null and (not r.personal or n.user_id = @user)`
 	const raise = `
 		with ` + ranges + `
-		insert into notification_dismissals as d (feed_id, mode, category, dismissed_day, dismissed_before, dismissed_at)
-		select @feed, r.mode, r.category, least(r.read_day, @before_day), least(r.read_before, @before), @now
+		insert into notification_dismissals as d (feed_id, mode, category, dismissed_day, dismissed_before, dismissed_at, purge_day, purge_before, purge_at)
+		select @feed, r.mode, r.category, least(r.read_day, @before_day), least(r.read_before, @before), @now,
+			least(r.read_day, @before_day), least(r.read_before, @before), @purge_at
 		from ranges r where not r.personal and r.read_at is not null
 		on conflict (feed_id, mode, category) do update
-		set dismissed_day = excluded.dismissed_day, dismissed_before = excluded.dismissed_before, dismissed_at = excluded.dismissed_at
+		set dismissed_day = excluded.dismissed_day, dismissed_before = excluded.dismissed_before, dismissed_at = excluded.dismissed_at,
+			purge_day = coalesce(d.purge_day, excluded.purge_day), purge_before = coalesce(d.purge_before, excluded.purge_before),
+			purge_at = coalesce(d.purge_at, excluded.purge_at)
 		where d.dismissed_before < excluded.dismissed_before`
 	args := withBefore(arguments(reader, list, now), before, now)
-	batch := &pgx.Batch{}
+	args["purge_at"] = now.Add(affiliate.DismissedNotificationLife)
+	batch := newBatch()
 	batch.Queue(count, args).QueryRow(func(row pgx.Row) error { return row.Scan(&updated) })
 	for _, statement := range []string{dismissPersonal, dismissSingle, raise} {
 		batch.Queue(statement, args)

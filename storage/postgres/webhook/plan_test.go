@@ -15,7 +15,7 @@ import (
 func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	t.Parallel()
 	f := newQueueAt(t, time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
-	if _, err := f.Store.EnsureEventPartitions(t.Context(), f.Now().AddDate(0, 0, -14), f.Now()); err != nil {
+	if _, err := f.Store.EnsureWeekPartitions(t.Context(), f.Now().AddDate(0, 0, -14), f.Now()); err != nil {
 		t.Fatal(err)
 	}
 	e := f.NewEndpoint(f.Scope)

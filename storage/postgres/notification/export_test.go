@@ -1,0 +1,21 @@
+package notification
+
+// The tests of plans explain these statements.
+const (
+	DeleteDismissedSQL = deleteDismissed
+	PurgeDismissedSQL  = purgeDismissed
+	DeleteOldReadsSQL  = deleteOldReads
+	EntrySQL           = entryStatement
+	RangePlan          = rangePlan
+)
+
+var (
+	ListSQL  = listStatement
+	CountSQL = countStatement
+)
+
+// Arguments returns the arguments of ListSQL, CountSQL and EntrySQL.
+var Arguments = arguments
+
+// DayOf returns the day in the id of a notification.
+var DayOf = dayOf

@@ -1,0 +1,63 @@
+package notification_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/notification"
+)
+
+var scanPattern = regexp.MustCompile(`\S+ \S+ Scan .*on notification\S*|Seq Scan on notification\S*|Index .*on notification\S*`)
+
+// The statements read ranges of the primary key, in each weekly partition, and do not
+// sort the feed. The list merges the ranges of the categories, so it sorts at most one
+// page of each category. Postgres must choose these plans with and without statistics.
+func TestStatements_ReadRangesOfThePrimaryKey(t *testing.T) {
+	f := newFixture(t)
+	now := f.Now()
+	if _, err := f.Store.EnsureWeekPartitions(t.Context(), now.AddDate(0, 0, -180), now); err != nil {
+		t.Fatal(err)
+	}
+	f.fill(30000)
+	f.Exec(`insert into notification_reads (user_id, mode, category, day, notification_id, read_at)
+		select md5((n % 100)::text)::uuid, mode, category, day, id, $1 from (select *, row_number() over () as n from notifications) x`, now)
+	read := f.notify(affiliate.NotificationType(affiliate.EventCommissionCreated))
+	list := f.reader.Ranges(nil, "")
+	if err := f.store.InTx(t.Context(), func(tx *notification.Tx) error {
+		if err := tx.MarkRead(t.Context(), f.reader.User, read, now); err != nil {
+			return err
+		}
+		_, err := tx.MarkAllRead(t.Context(), f.reader, f.reader.Ranges(nil, affiliate.CategoryPayouts), now, now)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	args := map[string]any(notification.Arguments(f.reader, list, now))
+	args["limit"], args["offset"], args["reach"] = 20, 0, 20
+	args["id"], args["day"] = read.ID, notification.DayOf(read.ID)
+	check := func(when string) {
+		for name, sql := range map[string]string{
+			"list": notification.ListSQL(false), "list of unread": notification.ListSQL(true),
+			"count": notification.CountSQL(false), "count of unread": notification.CountSQL(true), "entry": notification.EntrySQL,
+		} {
+			plan := f.plan(notification.RangePlan, sql, args)
+			scans := scanPattern.FindAllString(plan, -1)
+			if len(scans) == 0 {
+				t.Errorf("%s, %s: the plan has no scan of notifications\n%s", name, when, plan)
+			}
+			if n := strings.Count(plan, "Sort Key"); n > 2 || strings.HasPrefix(name, "count") && n > 0 {
+				t.Errorf("%s, %s: the plan sorts %d times, want at most the page and the rows that the page is selected from\n%s", name, when, n, plan)
+			}
+			for _, scan := range scans {
+				if !strings.Contains(scan, "_pkey on") {
+					t.Errorf("%s, %s: the plan has the step %q, want index scans of primary keys", name, when, scan)
+				}
+			}
+		}
+	}
+	check("without statistics")
+	f.VacuumAnalyze("notifications", "notification_reads", "notification_watermarks", "notification_dismissals")
+	check("with statistics")
+}
