@@ -4,7 +4,7 @@
 // result.
 //
 //	make bench                                 all parts, about twenty minutes
-//	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, webhooks
+//	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, notifications, webhooks
 //	make bench BASE=<commit>                   compare the CPU time of the service with that commit; see test/load/compare
 //
 // The command needs Linux (for the CPU times in /proc), pgbench, and a durable Postgres
@@ -57,6 +57,10 @@
 //     hundred workspaces. The yardstick is the second workspace. More rows measure the CSV export of the
 //     large workspace, compared with psql's COPY of the same query (E1), and the memory
 //     of the core during the export (E2).
+//   - notifications: a page of the feed and the number of unread notifications (N1, N2),
+//     in a workspace that has a thousand times as many notifications as a second
+//     workspace. The yardstick is the second workspace. Totals stop at 10,000, so a count
+//     of the large feed reads ten times as many rows.
 //   - webhooks: a backlog of pending deliveries for ten endpoints. A core starts and
 //     sends all of them to test/load/bare, which receives them over TLS in a separate
 //     process. The measured time begins with the 3,000th arrival and ends with the last.
@@ -160,6 +164,7 @@ var parts = []part{
 	{"gateway", measureGateway},
 	{"lists", measureLists},
 	{"commissions", measureCommissions},
+	{"notifications", measureNotifications},
 	{"webhooks", measureWebhooks},
 }
 

@@ -2,6 +2,7 @@ package notification
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -173,8 +174,15 @@ func countStatement(unreadOnly bool) string {
 	if unreadOnly {
 		conditions += unread
 	}
-	return `with ` + ranges + ` ` + postgres.CountUpTo(affiliate.MaxNotificationCount, `
-		from ranges r cross join lateral (select from notifications n where `+conditions+`) n`)
+	return countIn(conditions)
+}
+
+// countIn returns a statement that counts the notifications that fulfill conditions. The
+// limit in the subquery keeps the subquery separate: without it, Postgres may read the
+// notifications of all categories in parallel and then look for their ranges.
+func countIn(conditions string) string {
+	return `with ` + ranges + ` ` + postgres.CountUpTo(affiliate.MaxNotificationCount, fmt.Sprintf(`
+		from ranges r cross join lateral (select from notifications n where %s limit %d) n`, conditions, affiliate.MaxNotificationCount+1))
 }
 
 // CountUnread counts the notifications of the ranges that the reader has not read. The

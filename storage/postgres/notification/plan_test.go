@@ -50,6 +50,9 @@ func TestStatements_ReadRangesOfThePrimaryKey(t *testing.T) {
 			if n := strings.Count(plan, "Sort Key"); n > 2 || strings.HasPrefix(name, "count") && n > 0 {
 				t.Errorf("%s, %s: the plan sorts %d times, want at most the page and the rows that the page is selected from\n%s", name, when, n, plan)
 			}
+			if strings.Contains(plan, "Gather") {
+				t.Errorf("%s, %s: the plan is parallel, so it may read more than the ranges\n%s", name, when, plan)
+			}
 			for _, scan := range scans {
 				if !strings.Contains(scan, "_pkey on") {
 					t.Errorf("%s, %s: the plan has the step %q, want index scans of primary keys", name, when, scan)

@@ -77,8 +77,7 @@ func (tx *Tx) MarkDismissed(ctx context.Context, n affiliate.Notification, at ti
 func (tx *Tx) MarkAllRead(
 	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, before, now time.Time,
 ) (updated int64, err error) {
-	count := `with ` + ranges + ` ` + postgres.CountUpTo(affiliate.MaxNotificationCount, `
-		from ranges r cross join lateral (select from notifications n where `+visible+unread+` and n.id < @before) n`)
+	count := countIn(visible + unread + ` and n.id < @before`)
 	const raise = `
 		insert into notification_watermarks as w (user_id, mode, category, read_day, read_before, read_at)
 		select @user, r.mode, r.category, @before_day, @before, @now
@@ -115,8 +114,7 @@ func (tx *Tx) DismissRead(
 			where x.user_id = @user and x.mode = n.mode and x.category = n.category and x.day = n.day and x.notification_id = n.id
 		)
 	)`
-	count := `with ` + ranges + ` ` + postgres.CountUpTo(affiliate.MaxNotificationCount, `
-		from ranges r cross join lateral (select from notifications n where `+visible+isRead+`) n`)
+	count := countIn(visible + isRead)
 	const dismissPersonal = `
 		with ` + ranges + `
 		update notifications n set dismissed_at = @now
