@@ -81,6 +81,10 @@ var specificReasons = map[string][]affiliate.Reason{
 
 	affiliatev1.FraudService_ResolveFraudEvent_FullMethodName: {affiliate.ReasonFraudEventResolved},
 
+	affiliatev1.NotificationService_UpdateNotificationPreferences_FullMethodName:        {affiliate.ReasonCategoryProtected},
+	affiliatev1.NotificationService_UpdatePartnerNotificationPreferences_FullMethodName: {affiliate.ReasonCategoryProtected},
+	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName:                   {affiliate.ReasonProgramStateInvalid},
+
 	affiliatev1.WebhookService_CreateWebhook_FullMethodName: {
 		affiliate.ReasonWebhookLimitExceeded, affiliate.ReasonWebhookURLNotHTTPS,
 		affiliate.ReasonWebhookURLPrivateIP, affiliate.ReasonWebhookURLUnresolvable,

@@ -12,6 +12,7 @@
 //	outage_test.go             responses while Redis or Postgres is not available
 //	webhooks_test.go           webhook endpoints
 //	webhook_deliveries_test.go webhook deliveries
+//	notifications_test.go      notifications of merchants and partners
 //	separate_gateway_test.go   the gateway in its own process
 //
 // Each test starts its own system with a new database and a new Redis, so tests can run

@@ -9023,6 +9023,25 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description - `NOTIFICATION_CATEGORY_PROTECTED`: This category cannot be turned off. */
+        NOTIFICATION_CATEGORY_PROTECTED: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "This category cannot be turned off.",
+                 *       "error": "Conflict",
+                 *       "code": "NOTIFICATION_CATEGORY_PROTECTED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description - `NOT_FOUND`: Not found. */
         NOT_FOUND: {
             headers: {
@@ -13123,6 +13142,7 @@ export interface operations {
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["NOTIFICATION_CATEGORY_PROTECTED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -14365,6 +14385,7 @@ export interface operations {
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["NOTIFICATION_CATEGORY_PROTECTED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -16589,6 +16610,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
