@@ -120,12 +120,16 @@ var actionPaths = map[NotificationResource]string{
 	ResourceAnnouncement: "/programs/{program}",
 }
 
+// Page returns the path of the dashboard's page about a kind of record, with the
+// placeholders {id} and {program}. It is empty if there is no page.
+func (r NotificationResource) Page() string { return actionPaths[r] }
+
 // ActionURL returns the page of the dashboard that shows the record of the notification.
 // appURL is the base URL of the dashboard. The result is nil if appURL is empty or if
 // there is no page.
 func (n Notification) ActionURL(appURL string) *string {
-	path, ok := actionPaths[n.Rule().Resource]
-	if appURL == "" || !ok || n.Resource == nil {
+	path := n.Rule().Resource.Page()
+	if appURL == "" || path == "" || n.Resource == nil {
 		return nil
 	}
 	if strings.Contains(path, "{program}") && n.Program == nil {
