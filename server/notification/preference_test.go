@@ -107,7 +107,7 @@ func TestUpdatePreferences_RefusesAllOrNothing(t *testing.T) {
 		{"mails about webhook_health", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{change(affiliate.CategoryWebhookHealth, on, on)}, affiliate.ReasonCategoryProtected, nil, "webhook_health"},
 		{"a category twice", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{good}, affiliate.ReasonValidation, map[string]string{"categories[1].category": twice}, ""},
 		{"a category of partners", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{change(affiliate.CategoryProgrammeNews, off, nil)}, affiliate.ReasonValidation, map[string]string{"categories[1].category": unknown}, ""},
-		{"a category of other roles, and one that is protected", f.newReader(affiliate.RoleManager), []*affiliatev1.CategoryPreferenceChange{
+		{"a category of other roles and a protected category", f.newReader(affiliate.RoleManager), []*affiliatev1.CategoryPreferenceChange{
 			change(affiliate.CategorySecurity, off, nil), change(affiliate.CategoryBilling, off, nil),
 		}, affiliate.ReasonValidation, map[string]string{"categories[2].category": unknown}, ""},
 		{"a category of merchants", servertest.AsPartner(t, f.NewPartner("Jane"), affiliate.ModeTest), []*affiliatev1.CategoryPreferenceChange{

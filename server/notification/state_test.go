@@ -140,7 +140,7 @@ func TestDismissRead_RemovesReadNotificationsFromFeed(t *testing.T) {
 	}
 	owner.mustRead(ids[1])
 	if n := owner.dismissRead(everything); n != 1 {
-		t.Errorf("dismiss-read changed %d notifications, want the single one that is read", n)
+		t.Errorf("dismiss-read changed %d notifications, want only the notification that was read", n)
 	}
 	manager.wantFeed("another member", conversion, ids[2], ids[0])
 

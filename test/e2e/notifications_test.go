@@ -139,7 +139,7 @@ func TestNotifications_ReadAndDismiss(t *testing.T) {
 	manager.get(t, merchantFeed+"?category=bogus&unread=maybe&pageSize=0").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "category", "pageSize", "unread")
 }
 
-// TestNotifications_Preferences shows which categories a user can turn off.
+// TestNotifications_Preferences shows which categories a user can disable.
 func TestNotifications_Preferences(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})

@@ -937,7 +937,7 @@ export interface paths {
          * @description Changes preferences. If one change is not possible,
          *     none is made.
          *
-         *     Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be turned off.
+         *     Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -1338,7 +1338,7 @@ export interface paths {
          * @description Changes preferences. If one change is not possible,
          *     none is made.
          *
-         *     Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be turned off.
+         *     Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -6489,7 +6489,8 @@ export interface components {
         NotificationResource: {
             /**
              * @description The kind of the record: `participant`, `conversion`, `commission`, `payout`,
-             *     `program`, `webhook`, `api_key`, `member` or `user`. The list may grow.
+             *     `program`, `webhook`, `api_key`, `member`, `user` or `announcement`. The list may
+             *     grow.
              */
             type: string;
             id: string;

@@ -346,7 +346,8 @@ func (x *Notification) GetCreatedAt() *timestamppb.Timestamp {
 type NotificationResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The kind of the record: `participant`, `conversion`, `commission`, `payout`,
-	// `program`, `webhook`, `api_key`, `member` or `user`. The list may grow.
+	// `program`, `webhook`, `api_key`, `member`, `user` or `announcement`. The list may
+	// grow.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Id   string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	// The programme of the record. Null if it belongs to none.

@@ -81,7 +81,7 @@ type NotificationServiceClient interface {
 	// UpdateNotificationPreferences changes preferences. If one change is not possible,
 	// none is made.
 	//
-	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be turned off.
+	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
 	UpdateNotificationPreferences(ctx context.Context, in *UpdateNotificationPreferencesRequest, opts ...grpc.CallOption) (*NotificationPreferences, error)
 	// StreamNotifications sends the notifications of the workspace's feed while they are
 	// created, as server-sent events (`text/event-stream`). docs/notifications.md describes
@@ -119,7 +119,7 @@ type NotificationServiceClient interface {
 	// UpdatePartnerNotificationPreferences changes preferences. If one change is not possible,
 	// none is made.
 	//
-	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be turned off.
+	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
 	UpdatePartnerNotificationPreferences(ctx context.Context, in *UpdateNotificationPreferencesRequest, opts ...grpc.CallOption) (*NotificationPreferences, error)
 	// StreamPartnerNotifications sends the notifications of the partner's feed while they are
 	// created, as server-sent events (`text/event-stream`). docs/notifications.md describes
@@ -417,7 +417,7 @@ type NotificationServiceServer interface {
 	// UpdateNotificationPreferences changes preferences. If one change is not possible,
 	// none is made.
 	//
-	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be turned off.
+	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
 	UpdateNotificationPreferences(context.Context, *UpdateNotificationPreferencesRequest) (*NotificationPreferences, error)
 	// StreamNotifications sends the notifications of the workspace's feed while they are
 	// created, as server-sent events (`text/event-stream`). docs/notifications.md describes
@@ -455,7 +455,7 @@ type NotificationServiceServer interface {
 	// UpdatePartnerNotificationPreferences changes preferences. If one change is not possible,
 	// none is made.
 	//
-	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be turned off.
+	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
 	UpdatePartnerNotificationPreferences(context.Context, *UpdateNotificationPreferencesRequest) (*NotificationPreferences, error)
 	// StreamPartnerNotifications sends the notifications of the partner's feed while they are
 	// created, as server-sent events (`text/event-stream`). docs/notifications.md describes

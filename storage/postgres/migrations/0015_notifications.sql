@@ -42,7 +42,7 @@ create table notification_reads (
   user_id         uuid not null,
   mode            text not null,
   category        text not null,
-  day             date not null,                -- mode, category and day are those of the notification
+  day             date not null,                -- mode, category and day of the notification
   notification_id uuid not null,
   read_at         timestamptz not null,
   primary key (user_id, mode, category, day, notification_id)
