@@ -19,10 +19,10 @@ type Feed struct{}
 type FeedID = ID[Feed]
 
 // WorkspaceFeed returns the id of a workspace's feed.
-func WorkspaceFeed(id WorkspaceID) FeedID { return FeedID{id.UUID} }
+func WorkspaceFeed(id WorkspaceID) FeedID { return FeedID(id) }
 
 // PartnerFeed returns the id of a partner's feed.
-func PartnerFeed(id UserID) FeedID { return FeedID{id.UUID} }
+func PartnerFeed(id UserID) FeedID { return FeedID(id) }
 
 // NotificationType is the type of a notification. A notification about a webhook event
 // has the name of the event as its type.

@@ -16,14 +16,30 @@ import (
 // The roles are owner, admin, manager, finance, developer and viewer by initial.
 var wantCategories = map[affiliate.AccountKind][]struct{ category, flags, roles string }{
 	affiliate.Merchant: {
-		{"security", "P both personal", "oamfd"}, {"account", "P both personal", "oam"}, {"gdpr", "P both", "oam"}, {"billing", "P both", "oaf"},
-		{"webhook_health", "mail", "oad"}, {"partner_applications", "", "oamv"}, {"conversions", "off", "oamv"}, {"commissions", "", "oamfv"},
-		{"fraud_review", "", "oamv"}, {"refunds_disputes", "", "oamfv"}, {"payouts", "", "oamfv"}, {"weekly_summary", "both", "oamv"},
+		{"security", "P both personal", "oamfd"},
+		{"account", "P both personal", "oam"},
+		{"gdpr", "P both", "oam"},
+		{"billing", "P both", "oaf"},
+		{"webhook_health", "mail", "oad"},
+		{"partner_applications", "", "oamv"},
+		{"conversions", "off", "oamv"},
+		{"commissions", "", "oamfv"},
+		{"fraud_review", "", "oamv"},
+		{"refunds_disputes", "", "oamfv"},
+		{"payouts", "", "oamfv"},
+		{"weekly_summary", "both", "oamv"},
 		{"product_updates", "off both", "oamv"},
 	},
 	affiliate.Partner: {
-		{"security", "P both", ""}, {"account", "P both", ""}, {"gdpr", "P both", ""}, {"payout_problems", "P", ""}, {"application_status", "", ""},
-		{"commissions", "", ""}, {"payouts", "", ""}, {"programme_news", "", ""}, {"monthly_summary", "both", ""},
+		{"security", "P both", ""},
+		{"account", "P both", ""},
+		{"gdpr", "P both", ""},
+		{"payout_problems", "P", ""},
+		{"application_status", "", ""},
+		{"commissions", "", ""},
+		{"payouts", "", ""},
+		{"programme_news", "", ""},
+		{"monthly_summary", "both", ""},
 	},
 }
 

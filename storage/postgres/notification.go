@@ -107,4 +107,3 @@ func optionalID[T any](id *affiliate.ID[T]) pgtype.UUID {
 	}
 	return pgtype.UUID{Bytes: id.UUID, Valid: true}
 }
-

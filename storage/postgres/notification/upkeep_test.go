@@ -1,8 +1,8 @@
 package notification_test
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +96,7 @@ func TestDeleteOldReads_KeepsReadStateOfVisibleNotifications(t *testing.T) {
 			"user_id": f.Owner, "mode": "test", "category": "payouts", "day": day, "notification_id": affiliate.NewID[affiliate.Notification](day), "read_at": day,
 		})
 		f.Insert("announcements", pgtest.Row{
-			"id": affiliate.NewID[affiliate.Announcement](day), "title": fmt.Sprint(i), "body": "", "created_at": day,
+			"id": affiliate.NewID[affiliate.Announcement](day), "title": strconv.Itoa(i), "body": "", "created_at": day,
 		})
 	}
 	for _, want := range []int64{1, 1, 0} {
