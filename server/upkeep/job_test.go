@@ -155,3 +155,39 @@ func TestWork_MaintainsEventPartitions(t *testing.T) {
 		t.Errorf("Run with an event dated 20 days ahead logged %q, want a line with %q", &log, want)
 	}
 }
+
+// The job deletes dismissed notifications after 30 days. It also deletes the read state of
+// notifications, and announcements, after 180 days.
+func TestWork_DeletesOldNotifications(t *testing.T) {
+	ctx := t.Context()
+	now := time.Now().UTC()
+	f := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
+	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.DiscardHandler), f.Now)
+	for _, age := range []int{29, 31, 179, 182} {
+		at := now.AddDate(0, 0, -age)
+		created, id := now.AddDate(0, 0, -40), affiliate.NewID[affiliate.Notification](at)
+		f.Insert("notifications", pgtest.Row{
+			"feed_id": f.Scope.Workspace, "mode": "live", "category": "payouts", "day": created, "id": id, "type": "payout.paid", "facts": "{}", "dismissed_at": at,
+		})
+		f.Insert("notification_reads", pgtest.Row{"user_id": f.Owner, "mode": "live", "category": "payouts", "day": at, "notification_id": id, "read_at": at})
+		f.Insert("announcements", pgtest.Row{"id": affiliate.NewID[affiliate.Announcement](at), "title": "t", "body": "b", "created_at": at})
+	}
+	// The watermark has dismissed a notification 31 days ago.
+	f.Insert("notifications", pgtest.Row{
+		"feed_id": f.Scope.Workspace, "mode": "live", "category": "commissions", "day": now.AddDate(0, 0, -32),
+		"id": affiliate.NewID[affiliate.Notification](now.AddDate(0, 0, -32)), "type": "commission.created", "facts": "{}",
+	})
+	watermark := affiliate.FirstID[affiliate.Notification](now.AddDate(0, 0, -31))
+	f.Insert("notification_dismissals", pgtest.Row{
+		"feed_id": f.Scope.Workspace, "mode": "live", "category": "commissions", "dismissed_day": now.AddDate(0, 0, -31), "dismissed_before": watermark,
+		"dismissed_at": now.AddDate(0, 0, -31), "purge_day": now.AddDate(0, 0, -31), "purge_before": watermark, "purge_at": now.AddDate(0, 0, -1),
+	})
+	for range 2 {
+		if err := worker.Work(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		f.WantCount(1, "notifications", `select count(*) from notifications`)
+		f.WantCount(3, "read notifications", `select count(*) from notification_reads`)
+		f.WantCount(3, "announcements", `select count(*) from announcements`)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -83,4 +84,47 @@ func TestNotify_StoresNotificationsWithoutEvent(t *testing.T) {
 		select count(*) from notifications where feed_id = $1 and user_id = $2 and mode = 'both' and category = 'security' and dismissed_at is null`,
 		f.Scope.Workspace, f.Owner)
 	f.WantCount(1, "arrivals", `select count(*) from notification_arrivals where user_ids = array[$1::uuid] and modes = array['both']`, f.Owner)
+}
+
+// notifyAt stores a notification for the workspace with the given time.
+func (f *fixture) notifyAt(at time.Time) {
+	f.Helper()
+	n := affiliate.NewNotification(affiliate.Merchant, affiliate.WorkspaceFeed(f.Scope.Workspace), affiliate.NotifyMemberLeft, nil, at)
+	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) }); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// EnsureWeekPartitions must move the notifications of a week from the default partition
+// to the new partition. DropOldWeeks must keep the notifications of 180 days.
+func TestWeekPartitions_OfNotifications(t *testing.T) {
+	f := newFixture(t)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	oldest := today.AddDate(0, 0, -180)
+	monday := oldest.AddDate(0, 0, -(int(oldest.Weekday())+6)%7)
+	day := func(at time.Time) string { return at.Format(time.DateOnly) }
+	days := []time.Time{monday.AddDate(0, 0, -8), monday.AddDate(0, 0, -1), monday, oldest, today}
+	for _, at := range days {
+		f.notifyAt(at)
+	}
+	if n, err := f.Store.StrayWeekRows(t.Context()); err != nil || n != len(days) {
+		t.Errorf("%d rows are in the default partitions, %v, want %d", n, err, len(days))
+	}
+	if _, err := f.Store.EnsureWeekPartitions(t.Context(), monday.AddDate(0, 0, -7), monday); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"notifications_default " + day(days[0]), "notifications_" + monday.AddDate(0, 0, -7).Format("20060102") + " " + day(days[1]),
+		"notifications_" + monday.Format("20060102") + " " + day(monday), "notifications_" + monday.Format("20060102") + " " + day(oldest),
+		"notifications_default " + day(today),
+	}
+	if got := f.rowPartitions("notifications"); !slices.Equal(got, want) {
+		t.Errorf("the rows are in the partitions %q, want %q", got, want)
+	}
+	if _, err := f.Store.DropOldWeeks(t.Context(), 10); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.rowPartitions("notifications"); !slices.Equal(got, want[2:]) {
+		t.Errorf("after DropOldWeeks, the rows are in the partitions %q, want %q", got, want[2:])
+	}
 }
