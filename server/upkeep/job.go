@@ -136,9 +136,9 @@ func PeriodicJob() *river.PeriodicJob {
 func (w *Worker) Timeout(*river.Job[affiliate.Upkeep]) time.Duration { return timeout }
 
 // Work calls Run and then applies the retention of clicks, events and notifications in
-// four steps. If Run fails, Work returns its error and runs no step. If a step fails, the other steps
-// still run. The removal of visitors' data is the first step. The later steps can fail if
-// a transaction uses a partition that must be dropped.
+// four steps. If Run fails, Work returns its error and runs no step. If a step fails, the
+// other steps still run. The removal of visitors' data is the first step. The later steps
+// can fail if a transaction uses a partition that must be dropped.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.Upkeep]) error {
 	if err := w.Run(ctx); err != nil {
 		return err

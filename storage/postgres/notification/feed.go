@@ -187,9 +187,9 @@ func countIn(conditions string) string {
 
 // CountUnread counts the notifications of the ranges that the reader has not read. The
 // number stops at affiliate.MaxNotificationCount.
-func (s *Store) CountUnread(ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, now time.Time) (int64, error) {
-	var count int64
+func (s *Store) CountUnread(ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, now time.Time) (count int64, err error) {
 	batch := newBatch()
 	batch.Queue(countStatement(true), arguments(reader, list, now)).QueryRow(func(row pgx.Row) error { return row.Scan(&count) })
-	return count, s.db.Pool().SendBatch(ctx, batch).Close()
+	err = s.db.Pool().SendBatch(ctx, batch).Close()
+	return count, err
 }

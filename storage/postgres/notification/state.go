@@ -89,7 +89,8 @@ func (tx *Tx) MarkAllRead(
 	batch := newBatch()
 	batch.Queue(count, args).QueryRow(func(row pgx.Row) error { return row.Scan(&updated) })
 	batch.Queue(raise, args)
-	return updated, tx.SendBatch(ctx, batch).Close()
+	err = tx.SendBatch(ctx, batch).Close()
+	return updated, err
 }
 
 func withBefore(args pgx.NamedArgs, before, now time.Time) pgx.NamedArgs {
@@ -146,5 +147,6 @@ func (tx *Tx) DismissRead(
 	for _, statement := range []string{dismissPersonal, dismissSingle, raise} {
 		batch.Queue(statement, args)
 	}
-	return updated, tx.SendBatch(ctx, batch).Close()
+	err = tx.SendBatch(ctx, batch).Close()
+	return updated, err
 }
