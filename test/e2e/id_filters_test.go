@@ -50,8 +50,8 @@ func TestIDFilters(t *testing.T) {
 	const neverUsed = "01890000-0000-7000-8000-000000000001"
 	values := func(ids map[string]string) (all []string) {
 		for name, id := range ids {
-			// The audit log has no entries about clicks and deliveries.
-			if name != "click_id" && name != "delivery_id" {
+			// The audit log has no entries about clicks, deliveries and notifications.
+			if name != "click_id" && name != "delivery_id" && name != "notification_id" {
 				all = append(all, id)
 			}
 		}
