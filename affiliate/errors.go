@@ -66,6 +66,8 @@ const (
 	ReasonWebhookDisabled         Reason = "WEBHOOK_DISABLED"
 	ReasonCategoryProtected       Reason = "NOTIFICATION_CATEGORY_PROTECTED"
 	ReasonFraudEventResolved      Reason = "FRAUD_EVENT_RESOLVED"
+	ReasonInvalidSignature        Reason = "INVALID_SIGNATURE"
+	ReasonNotificationLogNotFound Reason = "NOTIFICATION_LOG_NOT_FOUND"
 )
 
 // Error is an error that the caller may see. Any other error that a function returns is

@@ -46,8 +46,8 @@ type Mail struct {
 	Type string
 	// Category is the category of the notifications. It is empty for account mail.
 	Category NotificationCategory
-	// Workspace is the workspace whose notification log shows the mail. It is nil if no
-	// log shows it.
+	// Workspace is the workspace that the mail belongs to. For account mail it is the
+	// workspace of the user. It is nil if the user belongs to no workspace.
 	Workspace *WorkspaceID
 	// Mode is the mode of the notifications. It is nil for mail that belongs to both
 	// modes, for example account mail.
@@ -55,7 +55,8 @@ type Mail struct {
 	Recipient MailRecipient
 	Facts     MailFacts
 	// Secret is the sealed token of the link in the mail; nil if the mail has no token.
-	// It is deleted when the mail has been sent.
+	// The additional data of its encryption is the ID in binary form. It is deleted when
+	// the mail has been sent.
 	Secret    []byte
 	CreatedAt time.Time
 }
@@ -90,6 +91,10 @@ type MailFacts struct {
 type SendMail struct {
 	Mail MailID `json:"mail"`
 }
+
+// MailAttempts is the maximum number of attempts to send a mail. They are distributed
+// over about a day.
+const MailAttempts = 8
 
 // MailQueue is the queue of SendMail. It has its own queue because a slow mail server
 // must not delay other jobs.

@@ -4,6 +4,7 @@ import (
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	mailpg "github.com/tributary-hq/tributary/storage/postgres/mail"
 	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
@@ -12,7 +13,8 @@ import (
 // packages.
 func Upkeep(store *postgres.Store) upkeep.Store {
 	return upkeepStore{
-		Store: store, accounts: accountpg.NewStore(store.DB), webhooks: webhookpg.NewStore(store.DB), notifications: notificationpg.NewStore(store.DB),
+		Store: store, accounts: accountpg.NewStore(store.DB), mails: mailpg.NewStore(store.DB),
+		webhooks: webhookpg.NewStore(store.DB), notifications: notificationpg.NewStore(store.DB),
 	}
 }
 
@@ -21,11 +23,13 @@ type (
 	accounts      = accountpg.Store
 	webhooks      = webhookpg.Store
 	notifications = notificationpg.Store
+	mails         = mailpg.Store
 )
 
 type upkeepStore struct {
 	*postgres.Store
 	*accounts
+	*mails
 	*webhooks
 	*notifications
 }

@@ -8,6 +8,8 @@
 //   - It drops events and deliveries after a month, and notifications after 180 days.
 //   - It deletes dismissed notifications after 30 days, and the read state of dropped
 //     notifications.
+//   - It deletes mails after a month, and the ids of the mail provider's messages after a
+//     week. It ends mails that stay pending because a process crashed.
 //   - It applies the retention of clicks. After 90 days it removes the data that
 //     identifies a visitor. After 13 months it replaces the clicks of a day by sums.
 //
@@ -102,6 +104,13 @@ type Store interface {
 	// DropDeadLetters deletes dead letters of clicks that were stored before the given
 	// time.
 	DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error)
+	// EndLostMails ends pending mails that were created before the given time.
+	EndLostMails(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteOldMails deletes mails that were created before the given time.
+	DeleteOldMails(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteProviderMessages deletes the ids of messages of the mail provider that arrived
+	// before the given time.
+	DeleteProviderMessages(ctx context.Context, before time.Time, limit int) (int64, error)
 	// PurgeClicks removes the data that identifies visitors from clicks that arrived
 	// before the given time. It works in batches. Before each batch it calls the function
 	// more, and it stops if the function returns false. It returns the number of changed
@@ -252,6 +261,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"origins of users", now.Add(-affiliate.OriginRetention), w.store.DeleteOldOrigins},
 		{"dead letters of clicks", now.Add(-visitorRetention), w.store.DropDeadLetters},
 		{"deliveries of disabled endpoints", now, w.store.CancelRemaining},
+		{"mails that stay pending", now.Add(-affiliate.MailPendingLimit), w.store.EndLostMails},
+		{"mails", now.Add(-affiliate.MailLogRetention), w.store.DeleteOldMails},
+		{"messages of the mail provider", now.Add(-affiliate.ProviderMessageRetention), w.store.DeleteProviderMessages},
 	} {
 		if err := task.run(ctx, func() bool { return true }); err != nil {
 			return err

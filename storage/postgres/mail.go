@@ -19,6 +19,7 @@ type newMailRow struct {
 	Type             string                         `db:"type"`
 	Category         affiliate.NotificationCategory `db:"category"`
 	WorkspaceID      *affiliate.WorkspaceID         `db:"workspace_id"`
+	Logged           bool                           `db:"logged"`
 	Mode             *affiliate.Mode                `db:"mode"`
 	UserID           *affiliate.UserID              `db:"user_id"`
 	AccountKind      affiliate.AccountKind          `db:"account_kind"`
@@ -39,7 +40,7 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...affiliate.Mail) error {
 	rows, jobs := make([]newMailRow, len(mails)), make([]affiliate.Job, len(mails))
 	for i, m := range mails {
 		rows[i] = newMailRow{
-			ID: m.ID, Kind: m.Kind, Type: m.Type, Category: m.Category, WorkspaceID: m.Workspace, Mode: m.Mode,
+			ID: m.ID, Kind: m.Kind, Type: m.Type, Category: m.Category, WorkspaceID: m.Workspace, Logged: m.Logged(), Mode: m.Mode,
 			UserID: m.Recipient.User, AccountKind: m.Recipient.Account, RecipientName: m.Recipient.Name, RecipientAddress: m.Recipient.Address,
 			Facts: m.Facts, Secret: m.Secret, Status: affiliate.MailPending, CreatedAt: m.CreatedAt,
 		}
@@ -51,4 +52,14 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...affiliate.Mail) error {
 		return fmt.Errorf("store mails: %w", err)
 	}
 	return tx.Enqueue(ctx, jobs...)
+}
+
+// LiftSuppression deletes the suppression of an address, because the address was verified
+// again. digest is the result of affiliate.MailDigest. LiftSuppression has no effect if
+// the address is not suppressed.
+func (tx *Tx) LiftSuppression(ctx context.Context, digest []byte) error {
+	if _, err := tx.Exec(ctx, `delete from mail_suppressions where digest = $1`, digest); err != nil {
+		return fmt.Errorf("lift the suppression of an address: %w", err)
+	}
+	return nil
 }

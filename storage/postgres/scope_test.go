@@ -39,7 +39,7 @@ var scopedTables = map[string]bool{
 	"customers": true, "customer_payments": true, "clicks": true, "clicks_default": true, "click_days": true, "awaited_clicks": true, "conversions": true, "attribution_decisions": true,
 	"commissions": true, "commission_counts": true, "ledger_entries": true, "payouts": true, "payout_batches": true, "refunds": true,
 	"idempotency_keys": true, "fraud_events": true, "events": true, "webhook_endpoints": true, "webhook_deliveries": true, "stats_deltas": true, "stats_hours": true,
-	"members": false, "member_invites": false, "program_rules": false, "groups": false, "commission_history": false, "audit_log": false,
+	"mails": false, "members": false, "member_invites": false, "program_rules": false, "groups": false, "commission_history": false, "audit_log": false,
 	"ledger_balances": false, "payout_commissions": false, "participant_totals": false, "link_totals": false, "list_counts": false,
 	"announcements": true,
 }
@@ -390,4 +390,7 @@ var unscoped = map[string]string{
 	"package.countGroupMembers":                   "the groups belong to a programme that was read with its mode",
 	"replaceCode.find":                            "the participant was read with its mode",
 	"account/ActiveKey.touch":                     "the key was found by its digest, which determines workspace and mode",
+	"mail/package.completeMail":                   "a mail that a job has read, found by its id",
+	"mail/package.endLostMails":                   "periodic maintenance of all workspaces",
+	"mail/package.deleteOldMails":                 "periodic maintenance of all workspaces",
 }

@@ -120,15 +120,15 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 	}
 	inserted := make([]river.InsertManyParams, len(jobs))
 	for i, job := range jobs {
-		queue := river.QueueDefault
+		options := &river.InsertOpts{Queue: river.QueueDefault}
 		switch job := job.(type) {
 		case affiliate.SyncDirectory:
-			queue = affiliate.DirectoryQueue
+			options.Queue = affiliate.DirectoryQueue
 			tx.AfterCommit(func() { tx.db.onDirectoryChange(job) })
 		case affiliate.SendMail:
-			queue = affiliate.MailQueue
+			options.Queue, options.MaxAttempts = affiliate.MailQueue, affiliate.MailAttempts
 		}
-		inserted[i] = river.InsertManyParams{Args: job, InsertOpts: &river.InsertOpts{Queue: queue}}
+		inserted[i] = river.InsertManyParams{Args: job, InsertOpts: options}
 	}
 	if _, err := tx.db.jobs.InsertManyTx(ctx, tx.Tx, inserted); err != nil {
 		return fmt.Errorf("enqueue %d jobs of kind %s: %w", len(jobs), jobs[0].Kind(), err)

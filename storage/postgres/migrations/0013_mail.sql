@@ -8,7 +8,8 @@ create table mails (
   kind           text not null,                 -- selects the text
   type           text not null,                 -- as the log shows it
   category       text not null,                 -- of the notifications; empty for account mail
-  workspace_id   uuid,                          -- the workspace whose log shows the mail; null: no log
+  workspace_id   uuid,                          -- null: the recipient belongs to no workspace
+  logged         boolean not null,              -- the notification log of the workspace shows the mail
   mode           text check (mode in ('test', 'live')), -- null: both modes
   user_id        uuid,                          -- null: the recipient has no account
   account_kind   text not null check (account_kind in ('merchant', 'partner')),
@@ -17,9 +18,9 @@ create table mails (
   facts          jsonb not null,                -- what the text contains; no tokens
   secret         bytea,                         -- the token of the link, encrypted; null: none, or the mail was sent
   status         text not null check (status in ('pending', 'delivered', 'redirected', 'suppressed')),
-  reason         text,                          -- why the mail is suppressed
+  reason         text,                          -- why the mail is suppressed; null: it is not
   redirected_to  text,
-  sender         text,                          -- the header From; like subject, html and text only set in the log
+  sender         text,                          -- the header From; like subject, html and text only set if the log shows them
   subject        text,
   html           text,
   text           text,
@@ -27,8 +28,9 @@ create table mails (
   completed_at   timestamptz                    -- null: pending
 );
 create index mails_by_age on mails (created_at);
-create index mails_log on mails (workspace_id, created_at desc, id desc) include (status, type)
-  where status <> 'pending' and workspace_id is not null;
+create index mails_log on mails (workspace_id, created_at desc, id desc) include (status, type, recipient)
+  where logged and status <> 'pending';
+create index mails_pending on mails (created_at) where status = 'pending';
 create index mails_by_user on mails (user_id) where user_id is not null;
 
 -- Addresses that get no mail except security mail and mail that their owner has

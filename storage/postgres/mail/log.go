@@ -1,0 +1,121 @@
+package mail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// logColumns are the columns of an entry in a list. The index mails_log contains the
+// columns that a filter needs.
+const logColumns = `
+	id, type, category, recipient, status, coalesce(redirected_to, '') as redirected_to, coalesce(reason, '') as reason,
+	created_at, coalesce(sender, '') as sender, coalesce(subject, '') as subject`
+
+type logRow struct {
+	ID           affiliate.MailID
+	Type         string
+	Category     affiliate.NotificationCategory
+	Recipient    string
+	Status       affiliate.MailStatus
+	RedirectedTo string
+	Reason       affiliate.MailReason
+	CreatedAt    time.Time
+	Sender       string
+	Subject      string
+	HTML         string
+	Text         string
+}
+
+func (r logRow) entry() affiliate.MailLogEntry {
+	return affiliate.MailLogEntry{
+		ID: r.ID, Type: r.Type, Category: r.Category, Recipient: r.Recipient, Status: r.Status, RedirectedTo: r.RedirectedTo,
+		Reason: r.Reason, CreatedAt: r.CreatedAt.UTC(), Sender: r.Sender, Subject: r.Subject, HTML: r.HTML, Text: r.Text,
+	}
+}
+
+// logQuery holds the statements for one filter. page selects a page. count counts the
+// entries and stops after affiliate.MaxTotal.
+type logQuery struct {
+	page, count string
+	args        pgx.NamedArgs
+}
+
+func newLogQuery(workspace affiliate.WorkspaceID, filter affiliate.MailLogFilter) logQuery {
+	where := []string{"workspace_id = @workspace", "logged", "status <> 'pending'"}
+	args := pgx.NamedArgs{"workspace": workspace}
+	add := func(condition, name string, value any) {
+		where = append(where, condition)
+		args[name] = value
+	}
+	if filter.Status != "" {
+		add("status = @status", "status", filter.Status)
+	}
+	if filter.Type != "" {
+		add("type = @type", "type", filter.Type)
+	}
+	if filter.Recipient != "" {
+		add("starts_with(recipient, @recipient)", "recipient", filter.Recipient)
+	}
+	if filter.CreatedAt.From != nil {
+		add("created_at >= @from", "from", *filter.CreatedAt.From)
+	}
+	if filter.CreatedAt.Before != nil {
+		add("created_at < @before", "before", *filter.CreatedAt.Before)
+	}
+	from := ` from mails where ` + strings.Join(where, " and ")
+	return logQuery{
+		page:  `select ` + logColumns + `, '' as html, '' as text` + from + ` order by created_at desc, id desc limit @limit offset @offset`,
+		count: postgres.CountUpTo(affiliate.MaxTotal, from),
+		args:  args,
+	}
+}
+
+// planForArgs makes Postgres plan a statement for its actual arguments, because the
+// number of matching rows depends on the filter.
+const planForArgs = pgx.QueryExecModeCacheDescribe
+
+// Log returns one page of the notification log of a workspace, newest first, and the
+// number of all matching entries, up to affiliate.MaxTotal. The entries have no HTML and
+// no text.
+func (s *Store) Log(ctx context.Context, workspace affiliate.WorkspaceID, filter affiliate.MailLogFilter, page affiliate.Page) ([]affiliate.MailLogEntry, int64, error) {
+	query := newLogQuery(workspace, filter)
+	args := maps.Clone(query.args)
+	args["limit"], args["offset"] = page.Size, page.Offset()
+	rows, err := s.db.Pool().Query(ctx, query.page, planForArgs, args)
+	entries, err := postgres.AllRows(rows, err, logRow.entry)
+	if err != nil {
+		return nil, 0, fmt.Errorf("notification log: %w", err)
+	}
+	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
+		// This is the last page, so the position of its last row is the total.
+		return entries, page.Offset() + n, nil
+	}
+	var total int64
+	if err := s.db.Pool().QueryRow(ctx, query.count, planForArgs, query.args).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count notification log: %w", err)
+	}
+	return entries, total, nil
+}
+
+const selectLogEntry = `
+	select ` + logColumns + `, coalesce(html, '') as html, coalesce(text, '') as text
+	from mails
+	where workspace_id = $1 and id = $2 and logged and status <> 'pending'`
+
+// LogEntry returns an entry of the notification log. Errors: NOTIFICATION_LOG_NOT_FOUND.
+func (s *Store) LogEntry(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.MailID) (affiliate.MailLogEntry, error) {
+	row, err := postgres.OneRow[logRow](s.db.Pool().Query(ctx, selectLogEntry, workspace, id))
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		err = affiliate.Refuse(affiliate.ReasonNotificationLogNotFound)
+	}
+	return row.entry(), err
+}

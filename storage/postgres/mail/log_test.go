@@ -1,0 +1,118 @@
+package mail_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/mail"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestLog_ShowsCompletedMailOfTestModeAndAccounts(t *testing.T) {
+	f := newFixture(t)
+	other := f.NewWorkspace()
+	live := affiliate.ModeLive
+	at := func(minute int) func(*affiliate.Mail) {
+		return func(m *affiliate.Mail) {
+			m.CreatedAt = f.Now().Add(time.Duration(minute) * time.Minute)
+			m.ID = affiliate.NewID[affiliate.Mail](m.CreatedAt)
+		}
+	}
+	payout := f.newMail(at(1))
+	reset := f.newMail(at(2), func(m *affiliate.Mail) {
+		m.Kind, m.Type, m.Mode, m.Recipient.Address = affiliate.MailPasswordReset, "password_reset", nil, "zoe@example.com"
+	})
+	pending := f.newMail(at(3))
+	liveMail := f.newMail(at(4), func(m *affiliate.Mail) { m.Mode = &live })
+	foreign := f.newMail(at(5), func(m *affiliate.Mail) { m.Workspace = &other })
+	f.store(payout, reset, pending, liveMail, foreign)
+	for _, m := range []affiliate.Mail{payout, reset, liveMail, foreign} {
+		f.complete(affiliate.MailOutcome{Mail: m.ID, Status: affiliate.MailSuppressed, Reason: affiliate.MailTestMode, At: f.Now()})
+	}
+
+	minute := f.Now().Add(2 * time.Minute)
+	for name, tc := range map[string]struct {
+		filter affiliate.MailLogFilter
+		want   []affiliate.MailID
+	}{
+		"all":               {affiliate.MailLogFilter{}, []affiliate.MailID{reset.ID, payout.ID}},
+		"status":            {affiliate.MailLogFilter{Status: affiliate.MailSuppressed}, []affiliate.MailID{reset.ID, payout.ID}},
+		"another status":    {affiliate.MailLogFilter{Status: affiliate.MailDelivered}, nil},
+		"type":              {affiliate.MailLogFilter{Type: "password_reset"}, []affiliate.MailID{reset.ID}},
+		"recipient":         {affiliate.MailLogFilter{Recipient: "mar"}, []affiliate.MailID{payout.ID}},
+		"recipient's end":   {affiliate.MailLogFilter{Recipient: "example.com"}, nil},
+		"recipient pattern": {affiliate.MailLogFilter{Recipient: "%"}, nil},
+		"from":              {affiliate.MailLogFilter{CreatedAt: affiliate.Period{From: &minute}}, []affiliate.MailID{reset.ID}},
+		"before":            {affiliate.MailLogFilter{CreatedAt: affiliate.Period{Before: &minute}}, []affiliate.MailID{payout.ID}},
+	} {
+		entries, total, err := f.mails.Log(t.Context(), f.Scope.Workspace, tc.filter, affiliate.Page{Number: 1, Size: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []affiliate.MailID
+		for _, entry := range entries {
+			ids = append(ids, entry.ID)
+		}
+		if !slices.Equal(ids, tc.want) || total != int64(len(tc.want)) {
+			t.Errorf("%s: entries %v with the total %d, want %v", name, ids, total, tc.want)
+		}
+	}
+	for number, want := range []int{1: 1, 2: 1, 3: 0} {
+		entries, total, err := f.mails.Log(t.Context(), f.Scope.Workspace, affiliate.MailLogFilter{}, affiliate.Page{Number: max(1, number), Size: 1})
+		if number > 0 && (err != nil || len(entries) != want || total != 2) {
+			t.Errorf("page %d has %d entries with the total %d, %v; want %d and 2", number, len(entries), total, err, want)
+		}
+	}
+	for name, m := range map[string]affiliate.Mail{"pending": pending, "live": liveMail, "foreign": foreign} {
+		_, err := f.mails.LogEntry(t.Context(), f.Scope.Workspace, m.ID)
+		if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotificationLogNotFound {
+			t.Errorf("%s mail: LogEntry returns %s, want NOTIFICATION_LOG_NOT_FOUND", name, got)
+		}
+	}
+}
+
+func TestMailStatements_UseIndexes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	fill := func(workspace affiliate.WorkspaceID, n int) {
+		f.Exec(`
+			insert into mails (id, kind, type, category, workspace_id, logged, mode, account_kind, recipient_name, recipient, facts, status, created_at)
+			select gen_random_uuid(), 'notifications', 'type-' || n % 10, 'payouts', $1, n % 2 = 0, 'test', 'merchant', '', n % 50 || '@example.com', '{}',
+				case when n % 1000 = 0 then 'pending' else 'suppressed' end, $2::timestamptz - n * interval '1 minute'
+			from generate_series(1, $3::int) n`, workspace, f.Now(), n)
+	}
+	fill(f.Scope.Workspace, 20_000)
+	for range 4 {
+		fill(affiliate.NewID[affiliate.Workspace](f.Now()), 20_000)
+	}
+	f.Exec(`insert into mail_provider_messages (id, received_at) select n, $1::timestamptz - n * interval '1 minute' from generate_series(1, 20000) n`, f.Now())
+	f.VacuumAnalyze()
+
+	day := f.Now().AddDate(0, 0, -2)
+	for name, filter := range map[string]affiliate.MailLogFilter{
+		"all": {}, "status": {Status: affiliate.MailSuppressed}, "type": {Type: "type-2"}, "recipient": {Recipient: "12@"},
+		"period": {CreatedAt: affiliate.Period{From: &day}},
+	} {
+		page, count, args := mail.LogSQL(f.Scope.Workspace, filter, 20)
+		if plan := f.Plan(page, args); !strings.Contains(plan, "mails_log") || strings.Contains(plan, "Sort") || strings.Contains(plan, "Seq Scan") {
+			t.Errorf("%s: the page does not read the index mails_log in order\n%s", name, plan)
+		}
+		if plan := f.Plan(count, args); !strings.Contains(plan, "Index Only Scan using mails_log") {
+			t.Errorf("%s: the count does not read the index mails_log only\n%s", name, plan)
+		}
+	}
+	id := affiliate.NewID[affiliate.Mail](f.Now())
+	for name, tc := range map[string]struct{ plan, index string }{
+		"entry":  {f.Plan(mail.SelectLogEntrySQL, f.Scope.Workspace, id), "mails_pkey"},
+		"mail":   {f.Plan(mail.SelectMailSQL, id), "mails_pkey"},
+		"lost":   {f.Plan(mail.EndLostMailsSQL, day, 1000), "mails_pending"},
+		"delete": {f.Plan(mail.DeleteOldMailsSQL, day, 1000), "mails_by_age"},
+	} {
+		if !strings.Contains(tc.plan, tc.index) || strings.Contains(tc.plan, "Seq Scan on mails") {
+			t.Errorf("%s: the plan does not use the index %s\n%s", name, tc.index, tc.plan)
+		}
+	}
+}

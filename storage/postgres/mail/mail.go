@@ -1,0 +1,111 @@
+package mail
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// selectMail selects a mail with the facts that decide about its delivery. A recipient
+// with an account is removed if the account was erased. The recipient of notifications of
+// a workspace is also removed if the user is no longer a member.
+const selectMail = `
+	select m.id, m.kind, m.type, m.category, m.workspace_id, m.mode, m.user_id, m.account_kind,
+		m.recipient_name, m.recipient, m.facts, m.secret, m.status, m.created_at,
+		coalesce(w.test_mail_redirect, '') as test_redirect,
+		m.user_id is not null and (
+			not exists (select from users u where u.id = m.user_id and u.erased_at is null)
+			or m.kind = 'notifications' and m.account_kind = 'merchant'
+				and not exists (select from members t where t.workspace_id = m.workspace_id and t.user_id = m.user_id)
+		) as removed
+	from mails m
+	left join workspaces w on w.id = m.workspace_id
+	where m.id = $1`
+
+type mailRow struct {
+	ID            affiliate.MailID
+	Kind          affiliate.MailKind
+	Type          string
+	Category      affiliate.NotificationCategory
+	WorkspaceID   *affiliate.WorkspaceID
+	Mode          *affiliate.Mode
+	UserID        *affiliate.UserID
+	AccountKind   affiliate.AccountKind
+	RecipientName string
+	Recipient     string
+	Facts         affiliate.MailFacts
+	Secret        []byte
+	Status        affiliate.MailStatus
+	CreatedAt     time.Time
+	TestRedirect  string
+	Removed       bool
+}
+
+func (r mailRow) mail() affiliate.StoredMail {
+	return affiliate.StoredMail{
+		Mail: affiliate.Mail{
+			ID: r.ID, Kind: r.Kind, Type: r.Type, Category: r.Category, Workspace: r.WorkspaceID, Mode: r.Mode,
+			Recipient: affiliate.MailRecipient{User: r.UserID, Account: r.AccountKind, Name: r.RecipientName, Address: r.Recipient},
+			Facts:     r.Facts, Secret: r.Secret, CreatedAt: r.CreatedAt.UTC(),
+		},
+		Status: r.Status, RecipientRemoved: r.Removed, TestRedirect: r.TestRedirect,
+	}
+}
+
+// Mail returns a mail. Errors: NOT_FOUND.
+func (s *Store) Mail(ctx context.Context, id affiliate.MailID) (affiliate.StoredMail, error) {
+	row, err := postgres.OneRow[mailRow](s.db.Pool().Query(ctx, selectMail, id))
+	return row.mail(), err
+}
+
+// completeMail stores the final state of a pending mail. It deletes the token.
+const completeMail = `
+	update mails
+	set status = @status, reason = nullif(@reason, ''), redirected_to = nullif(@redirected_to, ''), secret = null,
+		sender = @sender, subject = @subject, html = @html, text = @text, completed_at = @at
+	where id = @id and status = 'pending'`
+
+// CompleteMail stores the outcome of a mail and deletes its token. It has no effect if the
+// mail is not pending.
+func (tx *Tx) CompleteMail(ctx context.Context, outcome affiliate.MailOutcome) error {
+	args := pgx.NamedArgs{
+		"id": outcome.Mail, "status": outcome.Status, "reason": outcome.Reason, "redirected_to": outcome.RedirectedTo,
+		"sender": nil, "subject": nil, "html": nil, "text": nil, "at": outcome.At,
+	}
+	if c := outcome.Content; c != nil {
+		args["sender"], args["subject"], args["html"], args["text"] = c.Sender, c.Subject, c.HTML, c.Text
+	}
+	if _, err := tx.Exec(ctx, completeMail, args); err != nil {
+		return fmt.Errorf("store the outcome of mail %s: %w", outcome.Mail, err)
+	}
+	return nil
+}
+
+const endLostMails = `
+	update mails
+	set status = 'suppressed', reason = 'undeliverable', secret = null, completed_at = now()
+	where id = any (array(select id from mails where status = 'pending' and created_at < $1 order by created_at limit $2))
+		and status = 'pending'`
+
+// EndLostMails ends at most limit pending mails that were created before the given time.
+// A mail is lost if a process crashed in the last attempt to send it. EndLostMails returns
+// the number of changed rows.
+func (s *Store) EndLostMails(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, endLostMails, before, limit)
+	return tag.RowsAffected(), err
+}
+
+const deleteOldMails = `
+	delete from mails where id = any (array(select id from mails where created_at < $1 order by created_at limit $2))`
+
+// DeleteOldMails deletes at most limit mails that were created before the given time. It
+// returns the number of deleted rows.
+func (s *Store) DeleteOldMails(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, deleteOldMails, before, limit)
+	return tag.RowsAffected(), err
+}

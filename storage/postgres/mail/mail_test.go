@@ -1,0 +1,170 @@
+package mail_test
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/mail"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestSendMail_StoresMailsWithTheirJobs(t *testing.T) {
+	f := newFixture(t)
+	expires := f.Now().Add(time.Hour)
+	reset := f.newMail(func(m *affiliate.Mail) {
+		m.Kind, m.Type, m.Category, m.Mode, m.Facts = affiliate.MailPasswordReset, "password_reset", "", nil, affiliate.MailFacts{ExpiresAt: &expires}
+	})
+	invite := f.newMail(func(m *affiliate.Mail) {
+		m.Kind, m.Recipient.User, m.Workspace = affiliate.MailMemberInvite, nil, nil
+	})
+	f.store(f.newMail(), reset, invite)
+	f.WantCount(3, "jobs", `select count(*) from river.river_job where kind = 'send_mail' and queue = 'mail' and max_attempts = $1`, affiliate.MailAttempts)
+	for _, want := range []affiliate.Mail{reset, invite} {
+		got, err := f.mails.Mail(t.Context(), want.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Facts.ExpiresAt != nil {
+			utc := got.Facts.ExpiresAt.UTC()
+			got.Facts.ExpiresAt = &utc
+		}
+		if !reflect.DeepEqual(got, affiliate.StoredMail{Mail: want, Status: affiliate.MailPending}) {
+			t.Errorf("Mail = %+v, want %+v", got, want)
+		}
+	}
+	_, err := f.mails.Mail(t.Context(), affiliate.NewID[affiliate.Mail](f.Now()))
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+}
+
+func TestMail_KnowsRedirectAndRemovedRecipients(t *testing.T) {
+	f := newFixture(t)
+	partner, former, erased := f.NewPartner("Pia"), f.NewMerchant("Former"), f.NewMember(f.Scope.Workspace, affiliate.RoleViewer)
+	f.Exec(`update users set erased_at = created_at where id = $1`, erased)
+	f.Exec(`update workspaces set test_mail_redirect = 'qa@example.com' where id = $1`, f.Scope.Workspace)
+	to := func(user affiliate.UserID, account affiliate.AccountKind, kind affiliate.MailKind) affiliate.Mail {
+		return f.newMail(func(m *affiliate.Mail) { m.Recipient.User, m.Recipient.Account, m.Kind = &user, account, kind })
+	}
+	for name, tc := range map[string]struct {
+		mail    affiliate.Mail
+		removed bool
+	}{
+		"member":                  {f.newMail(), false},
+		"partner":                 {to(partner, affiliate.Partner, affiliate.MailNotifications), false},
+		"former member":           {to(former, affiliate.Merchant, affiliate.MailNotifications), true},
+		"former member, password": {to(former, affiliate.Merchant, affiliate.MailPasswordReset), false},
+		"erased member":           {to(erased, affiliate.Merchant, affiliate.MailPasswordReset), true},
+		"no account":              {f.newMail(func(m *affiliate.Mail) { m.Recipient.User = nil }), false},
+	} {
+		f.store(tc.mail)
+		got, err := f.mails.Mail(t.Context(), tc.mail.ID)
+		if err != nil || got.RecipientRemoved != tc.removed || got.TestRedirect != "qa@example.com" {
+			t.Errorf("%s: removed %t, redirect %q, %v; want removed %t and qa@example.com", name, got.RecipientRemoved, got.TestRedirect, err, tc.removed)
+		}
+	}
+}
+
+func TestCompleteMail_DeletesTheTokenAndHappensOnce(t *testing.T) {
+	f := newFixture(t)
+	m := f.newMail()
+	f.store(m)
+	outcome := affiliate.MailOutcome{
+		Mail: m.ID, Status: affiliate.MailRedirected, RedirectedTo: "qa@example.com", At: f.Now(),
+		Content: &affiliate.MailContent{Sender: "s", Subject: "subject", HTML: "<p>", Text: "text"},
+	}
+	f.complete(outcome)
+	f.complete(affiliate.MailOutcome{Mail: m.ID, Status: affiliate.MailSuppressed, Reason: affiliate.MailUndeliverable, At: f.Now()})
+	got, err := f.mails.Mail(t.Context(), m.ID)
+	if err != nil || got.Status != affiliate.MailRedirected || got.Secret != nil {
+		t.Errorf("the mail has the status %s and the token %q, %v; want redirected and no token", got.Status, got.Secret, err)
+	}
+	entry, err := f.mails.LogEntry(t.Context(), f.Scope.Workspace, m.ID)
+	want := affiliate.MailLogEntry{
+		ID: m.ID, Type: m.Type, Category: m.Category, Recipient: m.Recipient.Address, Status: affiliate.MailRedirected,
+		RedirectedTo: "qa@example.com", CreatedAt: f.Now(), Sender: "s", Subject: "subject", HTML: "<p>", Text: "text",
+	}
+	if err != nil || entry != want {
+		t.Errorf("LogEntry = %+v, %v; want %+v", entry, err, want)
+	}
+}
+
+func TestMaintenance_EndsLostMailsAndDeletesOldRows(t *testing.T) {
+	f := newFixture(t)
+	aged := func(age time.Duration) affiliate.Mail {
+		return f.newMail(func(m *affiliate.Mail) { m.CreatedAt = f.Now().Add(-age) })
+	}
+	recent, lost, old, older := aged(time.Hour), aged(4*24*time.Hour), aged(31*24*time.Hour), aged(32*24*time.Hour)
+	f.store(recent, lost, old, older)
+	f.complete(affiliate.MailOutcome{Mail: old.ID, Status: affiliate.MailDelivered, At: f.Now()})
+	for _, want := range []int64{1, 1, 0} {
+		if n, err := f.mails.EndLostMails(t.Context(), f.Now().Add(-affiliate.MailPendingLimit), 1); err != nil || n != want {
+			t.Errorf("EndLostMails = %d, %v; want %d", n, err, want)
+		}
+	}
+	f.WantCount(1, "pending mails", `select count(*) from mails where status = 'pending' and secret is not null`)
+	f.WantCount(2, "lost mails", `select count(*) from mails where reason = 'undeliverable' and secret is null`)
+	for _, want := range []int64{1, 1, 0} {
+		if n, err := f.mails.DeleteOldMails(t.Context(), f.Now().Add(-affiliate.MailLogRetention), 1); err != nil || n != want {
+			t.Errorf("DeleteOldMails = %d, %v; want %d", n, err, want)
+		}
+	}
+	f.WantCount(2, "mails", `select count(*) from mails`)
+}
+
+func TestSuppression_IsKeptOnceAndCanBeLifted(t *testing.T) {
+	f := newFixture(t)
+	key := []byte("key")
+	first, second := affiliate.MailDigest(key, "first@example.com"), affiliate.MailDigest(key, "second@example.com")
+	suppressed := func(digest []byte) bool {
+		t.Helper()
+		found, err := f.mails.Suppressed(t.Context(), digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	suppress := func(reason affiliate.SuppressionReason, digests ...[]byte) {
+		t.Helper()
+		f.inTx(func(tx *mail.Tx) error { return tx.Suppress(t.Context(), reason, f.Now(), digests...) })
+	}
+	suppress(affiliate.SuppressionBounced, first, bytes.Clone(first))
+	suppress(affiliate.SuppressionComplained, first)
+	suppress(affiliate.SuppressionComplained)
+	if !suppressed(first) || suppressed(second) {
+		t.Errorf("suppressed: first %t, second %t; want only the first", suppressed(first), suppressed(second))
+	}
+	if reasons := f.Texts(`select reason from mail_suppressions`); len(reasons) != 1 || reasons[0] != "bounced" {
+		t.Errorf("the reasons are %q, want only bounced", reasons)
+	}
+	for range 2 {
+		f.inTx(func(tx *mail.Tx) error { return tx.LiftSuppression(t.Context(), first) })
+	}
+	if suppressed(first) {
+		t.Error("the address is still suppressed")
+	}
+}
+
+func TestRecordProviderMessage_RemembersIdsForAWeek(t *testing.T) {
+	f := newFixture(t)
+	record := func(id string, at time.Time) (isNew bool) {
+		t.Helper()
+		f.inTx(func(tx *mail.Tx) (err error) {
+			isNew, err = tx.RecordProviderMessage(t.Context(), id, at)
+			return err
+		})
+		return isNew
+	}
+	if !record("a", f.Now().AddDate(0, 0, -8)) || !record("b", f.Now().AddDate(0, 0, -6)) || record("a", f.Now()) {
+		t.Error("a message must be new exactly once")
+	}
+	for _, want := range []int64{1, 0} {
+		if n, err := f.mails.DeleteProviderMessages(t.Context(), f.Now().Add(-affiliate.ProviderMessageRetention), 1); err != nil || n != want {
+			t.Errorf("DeleteProviderMessages = %d, %v; want %d", n, err, want)
+		}
+	}
+	if !record("a", f.Now()) || record("b", f.Now()) {
+		t.Error("only the message of 8 days ago must be new again")
+	}
+}

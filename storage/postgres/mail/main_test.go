@@ -1,0 +1,64 @@
+package mail_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/mail"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
+
+// fixture is a shop with the store of mails. Its time is always noon.
+type fixture struct {
+	*pgtest.Shop
+	mails *mail.Store
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	noon := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	shop := pgtest.Open(t, func() time.Time { return noon }).NewShop(affiliate.ModeTest)
+	return &fixture{shop, mail.NewStore(shop.Store.DB)}
+}
+
+// newMail returns a notification of test mode to the owner.
+func (f *fixture) newMail(changes ...func(*affiliate.Mail)) affiliate.Mail {
+	mode := f.Scope.Mode
+	m := affiliate.Mail{
+		ID: affiliate.NewID[affiliate.Mail](f.Now()), Kind: affiliate.MailNotifications, Type: "payout.paid", Category: affiliate.CategoryPayouts,
+		Workspace: &f.Scope.Workspace, Mode: &mode, CreatedAt: f.Now(),
+		Recipient: affiliate.MailRecipient{User: &f.Owner, Account: affiliate.Merchant, Name: "Mara", Address: "mara@example.com"},
+		Facts:     affiliate.MailFacts{More: 2}, Secret: []byte("sealed"),
+	}
+	for _, change := range changes {
+		change(&m)
+	}
+	return m
+}
+
+// store stores mails with their jobs.
+func (f *fixture) store(mails ...affiliate.Mail) {
+	f.Helper()
+	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.SendMail(f.Context(), mails...) }); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// complete stores the outcome of a mail.
+func (f *fixture) complete(outcome affiliate.MailOutcome) {
+	f.Helper()
+	f.inTx(func(tx *mail.Tx) error { return tx.CompleteMail(f.Context(), outcome) })
+}
+
+func (f *fixture) inTx(fn func(tx *mail.Tx) error) {
+	f.Helper()
+	if err := f.mails.InTx(f.Context(), fn); err != nil {
+		f.Fatal(err)
+	}
+}

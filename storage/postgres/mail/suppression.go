@@ -1,0 +1,56 @@
+package mail
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Suppressed reports whether an address is suppressed. digest is the result of
+// affiliate.MailDigest.
+func (s *Store) Suppressed(ctx context.Context, digest []byte) (bool, error) {
+	const query = `select exists (select from mail_suppressions where digest = $1)`
+	var suppressed bool
+	if err := s.db.Pool().QueryRow(ctx, query, digest).Scan(&suppressed); err != nil {
+		return false, fmt.Errorf("read the suppression of an address: %w", err)
+	}
+	return suppressed, nil
+}
+
+// Suppress suppresses addresses. An address that is already suppressed keeps its earlier
+// reason. digests are results of affiliate.MailDigest.
+func (tx *Tx) Suppress(ctx context.Context, reason affiliate.SuppressionReason, at time.Time, digests ...[]byte) error {
+	// The order prevents deadlocks between two transactions with the same addresses.
+	const insert = `
+		insert into mail_suppressions (digest, reason, created_at)
+		select distinct d, $2, $3::timestamptz from unnest($1::bytea[]) d order by d
+		on conflict (digest) do nothing`
+	if _, err := tx.Exec(ctx, insert, digests, reason, at); err != nil {
+		return fmt.Errorf("suppress %d addresses: %w", len(digests), err)
+	}
+	return nil
+}
+
+// RecordProviderMessage stores the id of a message of the mail provider. isNew is false if
+// the id is already stored. If another transaction is storing the same id,
+// RecordProviderMessage waits for the end of that transaction.
+func (tx *Tx) RecordProviderMessage(ctx context.Context, id string, at time.Time) (isNew bool, err error) {
+	const insert = `insert into mail_provider_messages (id, received_at) values ($1, $2) on conflict (id) do nothing`
+	tag, err := tx.Exec(ctx, insert, id, at)
+	if err != nil {
+		return false, fmt.Errorf("store the message of the mail provider: %w", err)
+	}
+	return tag.RowsAffected() == 1, nil
+}
+
+// DeleteProviderMessages deletes at most limit ids of messages that arrived before the
+// given time. It returns the number of deleted rows.
+func (s *Store) DeleteProviderMessages(ctx context.Context, before time.Time, limit int) (int64, error) {
+	const drop = `
+		delete from mail_provider_messages
+		where id = any (array(select id from mail_provider_messages where received_at < $1 order by received_at limit $2))`
+	tag, err := s.db.Pool().Exec(ctx, drop, before, limit)
+	return tag.RowsAffected(), err
+}
