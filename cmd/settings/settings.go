@@ -178,6 +178,8 @@ type Limits struct {
 	Conversions int `env:"TRIBUTARY_LIMIT_CONVERSIONS" envDefault:"120"`
 	Auth        int `env:"TRIBUTARY_LIMIT_AUTH" envDefault:"10"`
 	General     int `env:"TRIBUTARY_LIMIT_GENERAL" envDefault:"300"`
+	// MailProvider limits the messages of the mail provider, per address.
+	MailProvider int `env:"TRIBUTARY_LIMIT_MAIL_PROVIDER" envDefault:"1200"`
 }
 
 // CORS holds the origins of the pages that may call the API from a browser.
@@ -379,6 +381,8 @@ func (c *Core) check() []error {
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_CONVERSIONS", c.Conversions)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_AUTH", c.Auth)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_GENERAL", c.General)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_MAIL_PROVIDER", c.Limits.MailProvider)...)
+	faults = append(faults, c.Mail.faults()...)
 	if _, ok := affiliate.ParseWebURL(c.LinkURL); c.LinkURL != "" && (!ok || strings.Count(c.LinkURL, "/") != 2) {
 		faults = append(faults, errors.New("TRIBUTARY_LINK_URL: must be a scheme and a host, for example https://go.example.com"))
 	}
