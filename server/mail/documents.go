@@ -1,0 +1,141 @@
+package mail
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/mail"
+)
+
+// brand is the name above the content of account mail.
+const brand = "Tributary"
+
+// accountMail returns the content of an account mail.
+func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, error) {
+	document := mail.Document{Brand: brand, Greeting: greeting(m.Recipient)}
+	// Paragraphs keep line breaks. A name must not look like a paragraph of its own.
+	for _, name := range []*string{&m.Facts.WorkspaceName, &m.Facts.ProgramName, &m.Facts.InviterName} {
+		*name = strings.Join(strings.Fields(*name), " ")
+	}
+	switch m.Kind {
+	case affiliate.MailVerification:
+		document.Subject = "Verify your e-mail address"
+		document.Preheader = "Confirm that this address is yours."
+		document.Blocks = paragraphs("Please confirm that " + m.Recipient.Address + " is your e-mail address.")
+		document.Button = c.link("Verify e-mail address", "/verify-email", m, token, false)
+		document.Closing = closing(m, "If you did not create an account, you can ignore this mail.")
+		document.Footer.Reason = "You get this mail because an account was created with this e-mail address."
+	case affiliate.MailPasswordReset:
+		document.Subject = "Reset your password"
+		document.Preheader = "Choose a new password for your account."
+		document.Blocks = paragraphs("We have received a request to reset the password of your account. Choose a new password on the following page.")
+		document.Button = c.link("Choose a new password", "/reset-password", m, token, true)
+		document.Closing = closing(m, "If you did not request this, you can ignore this mail. Your password stays the same.")
+		document.Footer.Reason = "You get this mail because a new password was requested for the account with this e-mail address."
+	case affiliate.MailEmailChange:
+		document.Subject = "Confirm your new e-mail address"
+		document.Preheader = "Your account will use this address after you confirm it."
+		document.Blocks = paragraphs("You want to use " + m.Recipient.Address + " as the e-mail address of your account. Please confirm that this address is yours.")
+		document.Button = c.link("Confirm new address", "/verify-email", m, token, false)
+		document.Closing = closing(m, "If you did not request this, you can ignore this mail. The address of the account stays the same.")
+		document.Footer.Reason = "You get this mail because this e-mail address was entered as the new address of an account."
+	case affiliate.MailEmailChangeNotice:
+		document.Subject = "A new e-mail address was requested for your account"
+		document.Preheader = "Check that you made this request."
+		document.Blocks = append(paragraphs("We have received a request to change the e-mail address of your account."),
+			mail.Block{Facts: []mail.Fact{{Label: "Present address", Value: m.Recipient.Address}, {Label: "New address", Value: m.Facts.NewAddress}}},
+		)
+		document.Closing = []string{
+			"The new address takes effect when it is confirmed. If you made this request, you need not do anything here.",
+			"If you did not make this request, somebody else knows your password. Change your password now.",
+		}
+		document.Footer.Reason = "You get this mail because it concerns the security of your account."
+	case affiliate.MailMemberInvite:
+		document.Subject = "Invitation to join " + m.Facts.WorkspaceName
+		document.Preheader = "Accept the invitation to work in this team."
+		document.Blocks = append(paragraphs(invitation(m.Facts.InviterName, "join the workspace "+m.Facts.WorkspaceName+".")),
+			mail.Block{Facts: []mail.Fact{{Label: "Workspace", Value: m.Facts.WorkspaceName}, {Label: "Role", Value: string(m.Facts.Role)}}},
+		)
+		document.Button = c.link("Accept invitation", "/accept-invite", m, token, true)
+		document.Closing = closing(m, "If you do not know the sender, you can ignore this mail.")
+		document.Footer.Reason = "You get this mail because a member of " + m.Facts.WorkspaceName + " entered this e-mail address."
+	case affiliate.MailParticipantInvite:
+		document.Subject = "Invitation to the affiliate programme " + m.Facts.ProgramName
+		document.Preheader = "Accept the invitation to become a partner."
+		document.Blocks = append(paragraphs(invitation(m.Facts.InviterName, "become a partner in an affiliate programme. You earn commissions for the sales that come through your links.")),
+			mail.Block{Facts: []mail.Fact{{Label: "Company", Value: m.Facts.WorkspaceName}, {Label: "Programme", Value: m.Facts.ProgramName}}},
+		)
+		document.Button = c.link("Accept invitation", "/accept-invite", m, token, true)
+		document.Closing = closing(m, "If you are not interested, you can ignore this mail.")
+		document.Footer.Reason = "You get this mail because a member of " + m.Facts.WorkspaceName + " entered this e-mail address."
+	case affiliate.MailNotifications:
+		return mail.Document{}, fmt.Errorf("mail %s is not an account mail", m.ID)
+	default:
+		return mail.Document{}, fmt.Errorf("mail %s has the unknown kind %q", m.ID, m.Kind)
+	}
+	document.Heading = document.Subject
+	return document, nil
+}
+
+func greeting(to affiliate.MailRecipient) string {
+	if to.Name == "" {
+		return "Hello,"
+	}
+	return "Hello " + to.Name + ","
+}
+
+func paragraphs(texts ...string) []mail.Block {
+	blocks := make([]mail.Block, len(texts))
+	for i, text := range texts {
+		blocks[i].Paragraph = text
+	}
+	return blocks
+}
+
+// closing returns the paragraphs after the button: how long the link works, and a note for
+// recipients who do not expect the mail.
+func closing(m affiliate.Mail, note string) []string {
+	if m.Facts.ExpiresAt == nil {
+		return []string{note}
+	}
+	return []string{"The link works once, until " + timeText(*m.Facts.ExpiresAt) + ".", note}
+}
+
+func invitation(inviter, to string) string {
+	if inviter == "" {
+		return "You are invited to " + to
+	}
+	return inviter + " invites you to " + to
+}
+
+// notifications returns the content of a mail with one or more notifications.
+func notifications(m affiliate.Mail, texts []NotificationText) mail.Document {
+	document := mail.Document{Brand: brand, Greeting: greeting(m.Recipient)}
+	document.Footer.Reason = "You get this mail because your settings include mail about such events."
+	if m.Category.MailProtected() {
+		document.Footer.Reason = "You get this mail because it concerns your account. You cannot disable mail of this kind."
+	}
+	if first := texts[0]; len(texts) == 1 && m.Facts.More == 0 {
+		document.Subject, document.Heading, document.Preheader = first.Title, first.Title, first.Body
+		if first.Body != "" {
+			document.Blocks = paragraphs(first.Body)
+		}
+		if first.ActionURL != "" {
+			document.Button = &mail.Link{Label: "Open", URL: first.ActionURL}
+		}
+		return document
+	}
+	document.Subject = strconv.Itoa(len(texts)+m.Facts.More) + " new notifications"
+	document.Heading, document.Preheader = document.Subject, texts[0].Title
+	items := make([]mail.Item, len(texts))
+	for i, text := range texts {
+		items[i] = mail.Item{Title: text.Title, Body: text.Body, Time: timeText(text.CreatedAt), URL: text.ActionURL}
+	}
+	document.Blocks = []mail.Block{{Items: items}}
+	if m.Facts.More > 0 {
+		document.Blocks = append(document.Blocks, mail.Block{More: "and " + strconv.Itoa(m.Facts.More) + " more"})
+	}
+	return document
+}

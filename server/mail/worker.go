@@ -1,0 +1,277 @@
+package mail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/mail"
+)
+
+const (
+	// jobTimeout is the longest time of one attempt. The Sender stops earlier.
+	jobTimeout = time.Minute
+	// storeTimeout is the longest time for storing the outcome of a mail. It begins after
+	// the attempt, even if the attempt took the whole jobTimeout, because a mail whose
+	// outcome is not stored is sent again.
+	storeTimeout = 10 * time.Second
+)
+
+// retryDelays are the times between two attempts. Together they are about a day
+// (DECISIONS.md section 19).
+var retryDelays = [affiliate.MailAttempts - 1]time.Duration{
+	time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+}
+
+// Sender sends a message to the mail server. Every error is a *mail.SendError.
+type Sender interface {
+	Send(ctx context.Context, m mail.Message) error
+}
+
+// Opener decrypts the tokens of mails. Package seal implements it.
+type Opener interface {
+	// Open decrypts sealed. aad is the additional data of the encryption.
+	Open(sealed, aad []byte) ([]byte, error)
+}
+
+// WorkerConfig holds the dependencies of a Worker.
+type WorkerConfig struct {
+	Store Store
+	// Sender is nil if the service has no mail server. Every mail is then suppressed.
+	Sender Sender
+	// From is the header From, which the notification log shows.
+	From     string
+	Seal     Opener
+	Composer *Composer
+	// HashKey is the secret key of the digests of addresses.
+	HashKey []byte
+	Log     *slog.Logger
+	Now     func() time.Time
+	Metrics *Metrics
+}
+
+// Worker runs the job affiliate.SendMail.
+type Worker struct {
+	river.WorkerDefaults[affiliate.SendMail]
+	WorkerConfig
+}
+
+// NewWorker returns a Worker.
+func NewWorker(c WorkerConfig) *Worker { return &Worker{WorkerConfig: c} }
+
+// Timeout returns the time limit of one attempt.
+func (*Worker) Timeout(*river.Job[affiliate.SendMail]) time.Duration { return jobTimeout }
+
+// NextRetry returns the time of the next attempt. The delay varies by a tenth in both
+// directions, so that the mails of an outage are not all sent at the same time. The
+// function uses the system's clock, because River compares the result with that clock.
+func (*Worker) NextRetry(job *river.Job[affiliate.SendMail]) time.Time {
+	delay := retryDelays[max(0, min(job.Attempt, len(retryDelays))-1)]
+	return time.Now().Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
+}
+
+// Work makes one attempt to send a mail. It returns an error if another attempt follows.
+func (w *Worker) Work(ctx context.Context, job *river.Job[affiliate.SendMail]) error {
+	stored, err := w.Store.Mail(ctx, job.Args.Mail)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return nil // the mail was deleted, for example with its workspace
+	}
+	if err != nil {
+		return fmt.Errorf("read mail %s: %w", job.Args.Mail, err)
+	}
+	if stored.Status != affiliate.MailPending {
+		return nil
+	}
+	result, err := w.attempt(ctx, stored)
+	if err != nil && job.Attempt >= job.MaxAttempts {
+		w.Metrics.fail(string(affiliate.MailUndeliverable))
+		w.Log.LogAttrs(ctx, slog.LevelError, "a mail could not be sent in any attempt", append(attrs(stored), slog.Any("error", err))...)
+		result.delivery, err = affiliate.SuppressMail(affiliate.MailUndeliverable), nil
+	}
+	if err != nil {
+		return fmt.Errorf("send mail %s: %w", stored.ID, err)
+	}
+	return w.complete(ctx, stored, result)
+}
+
+// attemptResult is the result of one attempt.
+type attemptResult struct {
+	delivery affiliate.MailDelivery
+	// content is what the notification log shows. It is nil if the log does not show the
+	// mail, or if the mail could not be composed.
+	content *affiliate.MailContent
+	// refused is the address that the mail server has refused for good, or empty.
+	refused string
+}
+
+// attempt decides about a mail and sends it if the decision is to send it. It returns an
+// error if the attempt has failed and another attempt can succeed. The error contains no
+// address and no token.
+func (w *Worker) attempt(ctx context.Context, m affiliate.StoredMail) (attemptResult, error) {
+	var result attemptResult
+	var err error
+	if result.delivery, err = w.decide(ctx, m); err != nil {
+		w.Metrics.fail(failureInternal)
+		return result, err
+	}
+	if result.delivery.Reason == affiliate.MailRecipientRemoved {
+		// Nothing about a person whose account was erased is stored.
+		return result, nil
+	}
+	if m.Logged() {
+		if result.content, err = w.logContent(ctx, m.Mail); err != nil {
+			w.Metrics.fail(failureInternal)
+			return result, err
+		}
+		if result.content == nil {
+			result.delivery = affiliate.SuppressMail(affiliate.MailWithoutContent)
+		}
+	}
+	if result.delivery.Status == affiliate.MailSuppressed {
+		return result, nil
+	}
+	message, found, err := w.message(ctx, m.Mail, result.delivery)
+	if err != nil {
+		w.Metrics.fail(failureInternal)
+		return result, err
+	}
+	if !found {
+		result.delivery = affiliate.SuppressMail(affiliate.MailWithoutContent)
+		return result, nil
+	}
+	return w.send(ctx, m, message, result)
+}
+
+// decide returns the decision about a mail.
+func (w *Worker) decide(ctx context.Context, m affiliate.StoredMail) (affiliate.MailDelivery, error) {
+	delivery := m.Delivery(affiliate.MailConditions{
+		Off: w.Sender == nil, RecipientRemoved: m.RecipientRemoved, TestRedirect: m.TestRedirect,
+	})
+	if delivery.Status == affiliate.MailSuppressed || !delivery.ChecksSuppression {
+		return delivery, nil
+	}
+	suppressed, err := w.Store.Suppressed(ctx, affiliate.MailDigest(w.HashKey, delivery.Address))
+	if suppressed {
+		delivery = affiliate.SuppressMail(affiliate.MailAddressSuppressed)
+	}
+	return delivery, err
+}
+
+// send makes one attempt to send a message. It changes the delivery in result if the mail
+// server has refused the mail for good.
+func (w *Worker) send(ctx context.Context, m affiliate.StoredMail, message mail.Message, result attemptResult) (attemptResult, error) {
+	err := w.Sender.Send(ctx, message)
+	if err == nil {
+		return result, nil
+	}
+	var failure *mail.SendError
+	if !errors.As(err, &failure) {
+		w.Metrics.fail(failureInternal)
+		return result, err
+	}
+	switch failure.Kind {
+	case mail.RecipientRefused:
+		result.refused = result.delivery.Address
+		result.delivery = affiliate.SuppressMail(affiliate.MailRecipientRefused)
+		w.Metrics.fail(string(affiliate.MailRecipientRefused))
+		return result, nil
+	case mail.Refused:
+		result.delivery = affiliate.SuppressMail(affiliate.MailRefusedByServer)
+		w.Metrics.fail(string(affiliate.MailRefusedByServer))
+		w.Log.LogAttrs(ctx, slog.LevelError, "the mail server has refused a mail for good", append(attrs(m), slog.Any("error", err))...)
+		return result, nil
+	default:
+		w.Metrics.fail(failureTemporary)
+		return result, err
+	}
+}
+
+// complete stores the outcome of a mail.
+func (w *Worker) complete(ctx context.Context, m affiliate.StoredMail, result attemptResult) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	outcome := affiliate.MailOutcome{
+		Mail: m.ID, Status: result.delivery.Status, Reason: result.delivery.Reason,
+		Content: result.content, At: w.Now().UTC().Truncate(time.Millisecond),
+	}
+	if outcome.Status == affiliate.MailRedirected {
+		outcome.RedirectedTo = result.delivery.Address
+	}
+	err := w.Store.InTx(ctx, func(tx Tx) error {
+		if result.refused != "" {
+			digest := affiliate.MailDigest(w.HashKey, result.refused)
+			if err := tx.Suppress(ctx, affiliate.SuppressionRefused, outcome.At, digest); err != nil {
+				return err
+			}
+		}
+		return tx.CompleteMail(ctx, outcome)
+	})
+	if err == nil {
+		w.Metrics.observe(m.Mail, outcome)
+	}
+	return err
+}
+
+// attrs returns the attributes of a mail in logs. They contain no address.
+func attrs(m affiliate.StoredMail) []slog.Attr {
+	return []slog.Attr{slog.String("mail", m.ID.String()), slog.String("kind", string(m.Kind)), slog.String("type", m.Type)}
+}
+
+// message returns a mail as it is sent. found is false if the mail has no content any
+// more.
+func (w *Worker) message(ctx context.Context, m affiliate.Mail, delivery affiliate.MailDelivery) (message mail.Message, found bool, err error) {
+	token, err := w.token(m)
+	if err != nil {
+		return mail.Message{}, false, err
+	}
+	document, found, err := w.Composer.document(ctx, m, w.Composer.tokens(m, token))
+	if err != nil || !found {
+		return mail.Message{}, false, err
+	}
+	content, err := document.Render()
+	if err != nil {
+		return mail.Message{}, false, err
+	}
+	to := mail.Address{Name: m.Recipient.Name, Address: delivery.Address}
+	if delivery.Status == affiliate.MailRedirected {
+		to.Name = ""
+	}
+	return mail.Message{
+		ID: m.ID.String(), To: to, Content: content, UnsubscribeURL: document.Footer.UnsubscribeURL, Date: m.CreatedAt,
+	}, true, nil
+}
+
+// redacted replaces tokens in the content that is stored.
+const redacted = "[redacted]"
+
+// logContent returns the content of a mail for the notification log, without tokens. It
+// is nil if the mail has no content any more.
+func (w *Worker) logContent(ctx context.Context, m affiliate.Mail) (*affiliate.MailContent, error) {
+	document, found, err := w.Composer.document(ctx, m, tokens{link: redacted, unsubscribe: redacted})
+	if err != nil || !found {
+		return nil, err
+	}
+	content, err := document.Render()
+	if err != nil {
+		return nil, err
+	}
+	return &affiliate.MailContent{Sender: w.From, Subject: content.Subject, HTML: content.HTML, Text: content.Text}, nil
+}
+
+// token returns the token of the link in a mail. It is empty if the mail has none.
+func (w *Worker) token(m affiliate.Mail) (string, error) {
+	if m.Secret == nil {
+		return "", nil
+	}
+	token, err := w.Seal.Open(m.Secret, m.ID.UUID[:])
+	if err != nil {
+		return "", fmt.Errorf("decrypt the token: %w", err)
+	}
+	return string(token), nil
+}
