@@ -42,6 +42,7 @@ import (
 	"github.com/tributary-hq/tributary/server/ledger"
 	"github.com/tributary-hq/tributary/server/link"
 	"github.com/tributary-hq/tributary/server/notification"
+	servermail "github.com/tributary-hq/tributary/server/mail"
 	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/payout"
@@ -67,6 +68,9 @@ const (
 	// constant connections, so that requests find free connections.
 	workers          = 20
 	directoryWorkers = 4
+	// mailWorkers is the number of mails that a process sends at the same time. An attempt
+	// uses a database connection only for reading the mail and storing its outcome.
+	mailWorkers = 8
 	// connections is the maximum number of connections in the pool that requests, jobs
 	// and ingestion share.
 	connections = 48
@@ -221,7 +225,11 @@ func (c *Core) build() error {
 	c.store.OnDeliveries(c.sender.Wake)
 	c.distributor = notification.NewDistributor(stores.NotificationDistribution(c.store.DB), c.hub.Changed, c.log, c.now)
 	c.store.OnNotifications(c.distributor.Wake)
-	return c.buildWork(conversions, tokens)
+	mails, err := c.newMailWorker(sealer)
+	if err != nil {
+		return err
+	}
+	return c.buildWork(conversions, tokens, mails)
 }
 
 // newWebhookClient returns the client that sends webhooks. It logs a warning if the
@@ -240,7 +248,7 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 
 // buildWork creates the parts that do not serve requests: the jobs, the consumer of the
 // click stream, and the keeper, which updates the edge directory.
-func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKeys) error {
+func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKeys, mails *servermail.Worker) error {
 	var err error
 	if c.ingester, err = c.newIngester(); err != nil {
 		return err
@@ -260,6 +268,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	river.AddWorker(registered, stats.New(c.store, c.log, c.now))
 	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
 	river.AddWorker(registered, check.New(c.store, c.log, c.now))
+	river.AddWorker(registered, mails)
 	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
 	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
 
@@ -270,6 +279,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 		Queues: map[string]river.QueueConfig{
 			river.QueueDefault:       {MaxWorkers: workers},
 			affiliate.DirectoryQueue: {MaxWorkers: directoryWorkers},
+			affiliate.MailQueue:      {MaxWorkers: mailWorkers},
 		},
 		Workers:              registered,
 		PeriodicJobs:         periodic,

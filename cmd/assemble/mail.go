@@ -1,0 +1,40 @@
+package assemble
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	"github.com/tributary-hq/tributary/mail"
+	servermail "github.com/tributary-hq/tributary/server/mail"
+	"github.com/tributary-hq/tributary/server/seal"
+)
+
+// newMailWorker returns the worker that sends mails. It logs a warning if the settings
+// name no mail server.
+func (c *Core) newMailWorker(sealer *seal.Keys) (*servermail.Worker, error) {
+	config := servermail.WorkerConfig{
+		Store: stores.Mail(c.store.DB),
+		From:  c.cfg.MailFrom,
+		Seal:  sealer,
+		Composer: servermail.NewComposer(servermail.ComposerConfig{
+			PublicURL: c.cfg.PublicURL, AppURL: c.cfg.AppURL, Unsubscribe: affiliate.NewUnsubscribeTokens(c.cfg.HashKey),
+		}),
+		HashKey: c.cfg.HashKey,
+		Log:     c.log,
+		Now:     c.now,
+		Metrics: servermail.NewMetrics(c.registry),
+	}
+	if c.cfg.SMTPURL == "" {
+		c.log.LogAttrs(context.Background(), slog.LevelWarn, "no mail is sent", slog.String("setting", "TRIBUTARY_SMTP_URL"))
+		return servermail.NewWorker(config), nil
+	}
+	sender, err := mail.NewSender(mail.Config{URL: c.cfg.SMTPURL, From: c.cfg.MailFrom, ReplyTo: c.cfg.MailReplyTo})
+	if err != nil {
+		return nil, fmt.Errorf("TRIBUTARY_SMTP_URL, TRIBUTARY_MAIL_FROM or TRIBUTARY_MAIL_REPLY_TO: %w", err)
+	}
+	config.Sender = sender
+	return servermail.NewWorker(config), nil
+}
