@@ -193,7 +193,7 @@ func makeEnumPlan(desc protoreflect.EnumDescriptor) (*enumPlan, error) {
 }
 
 // marshaler encodes and decodes messages for the generated handlers. It uses the JSON
-// dialect, except that it writes the data of a google.api.HttpBody unchanged.
+// dialect, except that it reads and writes the data of a google.api.HttpBody unchanged.
 type marshaler struct{}
 
 var (
@@ -282,11 +282,14 @@ func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 			}
 			return m.Unmarshal(data, v)
 		}
-		message, ok := v.(proto.Message)
-		if !ok {
+		switch v := v.(type) {
+		case **httpbody.HttpBody:
+			*v = &httpbody.HttpBody{ContentType: body.call.request.Header.Get("Content-Type"), Data: body.data}
+		case proto.Message:
+			body.call.decode(body.data, v.ProtoReflect())
+		default:
 			return fmt.Errorf("gateway: %T is not a message", v)
 		}
-		body.call.decode(body.data, message.ProtoReflect())
 		if len(body.call.faults.list) > 0 {
 			return errInvalid
 		}

@@ -25,6 +25,13 @@ var forwardedHeaders = []struct{ header, key string }{
 	{"Last-Event-Id", "last-event-id"},
 }
 
+// signatureHeaders lists the headers that the gateway forwards in addition if a route has
+// a raw body. They contain the signature of the body (Standard Webhooks). Each header has
+// the same name in the gRPC metadata.
+var signatureHeaders = []string{
+	"Svix-Id", "Svix-Timestamp", "Svix-Signature", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature",
+}
+
 // responseHeaders maps metadata keys of the core's response to the response headers that
 // the client gets.
 var responseHeaders = map[string]string{
@@ -131,6 +138,13 @@ func (g *gateway) outgoingMetadata(ctx context.Context, _ *http.Request) metadat
 	for _, p := range forwardedHeaders {
 		if lines := c.request.Header[p.header]; len(lines) > 0 {
 			set(p.key, metadataValue(lines))
+		}
+	}
+	if c.route.RawBody != nil {
+		for _, header := range signatureHeaders {
+			if lines := c.request.Header[header]; len(lines) > 0 {
+				md.Set(header, metadataValue(lines))
+			}
 		}
 	}
 	return md

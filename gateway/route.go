@@ -75,6 +75,9 @@ func newRoute(r contract.Route) (*route, error) {
 			return nil, err
 		}
 	}
+	if r.RawBody != nil {
+		return prepared, nil
+	}
 	plan, err := planFor(r.RPC.Input())
 	if err != nil {
 		return nil, err
@@ -141,7 +144,8 @@ func (g *gateway) readQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 }
 
 // readBody reads the body. If the route has a body, NewDecoder decodes it later. All
-// other routes accept only an empty body or an empty object.
+// other routes accept only an empty body or an empty object. A raw body can have any
+// content type.
 func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())
@@ -193,7 +197,7 @@ func (c *call) readBody() (data []byte, refused affiliate.Reason) {
 		c.Header().Set("Connection", "close")
 		c.faults.add(affiliate.WholeBody, "could not be read to its end")
 		return nil, ""
-	case len(data) > 0 && !isPlainJSON(c.request.Header):
+	case len(data) > 0 && c.route.RawBody == nil && !isPlainJSON(c.request.Header):
 		return nil, affiliate.ReasonUnsupportedMediaType
 	}
 	return data, ""

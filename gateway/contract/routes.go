@@ -3,8 +3,8 @@
 // gateway and tools/openapi both use this package, so the documentation matches the API.
 //
 // The package returns an error if the protos contain a construct that the gateway does
-// not support, such as a path with a wildcard or a body that is one field of the message.
-// The package does not serve requests.
+// not support, such as a path with a wildcard. A body can be one field of the message only
+// if it is a google.api.HttpBody. The package does not serve requests.
 package contract
 
 import (
@@ -28,6 +28,9 @@ const OpenAPIPath = "/api/v1/openapi.json"
 // UpdateMask is the name of the field that contains the keys of a PATCH body.
 const UpdateMask protoreflect.Name = "update_mask"
 
+// httpBody is the message type of bodies that are not JSON.
+const httpBody protoreflect.FullName = "google.api.HttpBody"
+
 // Route is one HTTP binding of an RPC. An RPC may have several bindings.
 type Route struct {
 	// Verb is the HTTP method.
@@ -44,6 +47,9 @@ type Route struct {
 	// HasBody is true if the fields that are not in the path come from the body.
 	// Otherwise they come from the query.
 	HasBody bool
+	// RawBody is the field that gets the body byte by byte, whatever its content type. It
+	// is nil for routes whose body is JSON.
+	RawBody protoreflect.FieldDescriptor
 	// PathFields are the fields in the path, in path order. Only the path can set them.
 	PathFields []protoreflect.FieldDescriptor
 }
@@ -95,10 +101,15 @@ func bindings(rpc protoreflect.MethodDescriptor) ([]Route, error) {
 			RPC:        rpc,
 			FullMethod: "/" + string(rpc.Parent().FullName()) + "/" + string(rpc.Name()),
 			Binding:    len(routes),
-			HasBody:    r.GetBody() == "*",
+			HasBody:    r.GetBody() != "",
 		}
-		if r.GetBody() != "" && r.GetBody() != "*" || r.GetResponseBody() != "" {
-			return nil, fmt.Errorf("a body or response_body of one field is not supported")
+		if r.GetResponseBody() != "" {
+			return nil, fmt.Errorf("a response_body is not supported")
+		}
+		if r.GetBody() != "" && r.GetBody() != "*" {
+			if route.RawBody = rawBody(rpc.Input(), r.GetBody()); route.RawBody == nil {
+				return nil, fmt.Errorf("a body of one field is supported only for google.api.HttpBody")
+			}
 		}
 		switch {
 		case r.GetGet() != "":
@@ -121,6 +132,16 @@ func bindings(rpc protoreflect.MethodDescriptor) ([]Route, error) {
 		routes = append(routes, route)
 	}
 	return routes, nil
+}
+
+// rawBody returns the field of a google.api.HttpBody, or nil if the message has no such
+// field with this name.
+func rawBody(input protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	field := input.Fields().ByName(protoreflect.Name(name))
+	if field == nil || field.IsList() || field.Message() == nil || field.Message().FullName() != httpBody {
+		return nil
+	}
+	return field
 }
 
 // pathFields returns the fields of the parameters in a path template.
@@ -168,7 +189,7 @@ func (r Route) InPath(field protoreflect.FieldDescriptor) bool {
 // Download reports whether the response is not JSON but a file, which the core sends as a
 // stream of google.api.HttpBody.
 func (r Route) Download() bool {
-	return r.RPC != nil && r.RPC.IsStreamingServer() && r.RPC.Output().FullName() == "google.api.HttpBody"
+	return r.RPC != nil && r.RPC.IsStreamingServer() && r.RPC.Output().FullName() == httpBody
 }
 
 // SetByGateway reports whether only the gateway sets the field. A body must not contain
