@@ -21,6 +21,8 @@ const (
 	ZoneGeneral     Zone = "general"
 	ZoneAuth        Zone = "auth"
 	ZoneConversions Zone = "conversions"
+	// ZoneMailProvider counts the messages of the mail provider by the provider's address.
+	ZoneMailProvider Zone = "mail_provider"
 )
 
 // Action is a row of the role matrix (DECISIONS.md section 11): a group of methods that
@@ -268,6 +270,8 @@ var policies = map[string]Policy{
 	affiliatev1.FraudService_PutFraudPolicy_FullMethodName:    merchant(runPrograms),
 	affiliatev1.FraudService_ListFraudEvents_FullMethodName:   merchant(readDashboards),
 	affiliatev1.FraudService_ResolveFraudEvent_FullMethodName: merchant(review),
+
+	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: unauthenticated(ZoneMailProvider),
 
 	affiliatev1.WebhookService_ListWebhooks_FullMethodName:        merchant(readDashboards),
 	affiliatev1.WebhookService_CreateWebhook_FullMethodName:       merchant(manageKeys),

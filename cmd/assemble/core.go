@@ -41,8 +41,8 @@ import (
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/server/ledger"
 	"github.com/tributary-hq/tributary/server/link"
-	"github.com/tributary-hq/tributary/server/notification"
 	servermail "github.com/tributary-hq/tributary/server/mail"
+	"github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/payout"
@@ -179,6 +179,10 @@ func (c *Core) build() error {
 		return err
 	}
 	c.hub = notification.NewHub(stores.NotificationHub(c.store.DB), feedsignal.New(c.cache), c.log, c.now)
+	provider, err := c.newProviderService()
+	if err != nil {
+		return err
+	}
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
 		health.Probe{Name: "cache", Ping: func(ctx context.Context) error { return c.cache.Ping(ctx).Err() }},
@@ -215,6 +219,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.NotificationService_ServiceDesc, Impl: notification.New(notification.Config{
 			Store: stores.Notification(c.store.DB), Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKey: c.cfg.HashKey, Now: c.now,
 		})},
+		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},
 	)
 	if err != nil {
 		return err

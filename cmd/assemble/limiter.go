@@ -37,8 +37,9 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 			Fallback: func(zone string) { fallbacks.WithLabelValues(zone).Inc() },
 		}),
 		zones: map[server.Zone]ratelimit.Zone{
-			server.ZoneGeneral:     zone(server.ZoneGeneral, limits.General, limits.General),
-			server.ZoneConversions: zone(server.ZoneConversions, limits.Conversions, limits.Conversions),
+			server.ZoneGeneral:      zone(server.ZoneGeneral, limits.General, limits.General),
+			server.ZoneConversions:  zone(server.ZoneConversions, limits.Conversions, limits.Conversions),
+			server.ZoneMailProvider: zone(server.ZoneMailProvider, limits.MailProvider, limits.MailProvider),
 			// Without Redis, each process allows only half of the limit, because each
 			// process then counts only its own requests, so several processes together
 			// allow more guesses of a password than the limit.

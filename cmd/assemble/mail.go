@@ -38,3 +38,15 @@ func (c *Core) newMailWorker(sealer *seal.Keys) (*servermail.Worker, error) {
 	config.Sender = sender
 	return servermail.NewWorker(config), nil
 }
+
+// newProviderService returns the service that receives the webhooks of the mail provider.
+func (c *Core) newProviderService() (*servermail.ProviderService, error) {
+	secrets, err := c.cfg.MailWebhookSecrets()
+	if err != nil {
+		return nil, fmt.Errorf("TRIBUTARY_MAIL_WEBHOOK_SECRET: %w", err)
+	}
+	return servermail.NewProviderService(servermail.ProviderConfig{
+		Store: stores.Mail(c.store.DB), Provider: c.cfg.Mail.MailProvider, Secrets: secrets,
+		HashKey: c.cfg.HashKey, Log: c.log, Now: c.now,
+	}), nil
+}

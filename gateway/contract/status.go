@@ -125,6 +125,7 @@ const defaultBodyLimit = 64 << 10
 // bodyLimits contains the limits of the RPCs for which defaultBodyLimit does not apply.
 var bodyLimits = map[string]int64{
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: 4 << 20,
+	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName:    256 << 10,
 }
 
 // BodyLimit returns the maximum size of a request body in bytes. The gateway refuses a

@@ -27,6 +27,12 @@ type example struct {
 	Text string `json:"text,omitempty"`
 }
 
+// exampleSignature contains the headers of a signed message as the examples show them.
+// The timestamp and the signature of a real message depend on the time of the test.
+var exampleSignature = map[string]string{
+	"Svix-Id": "msg_2f8k1q", "Svix-Timestamp": "1772443800", "Svix-Signature": "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
+}
+
 // recorder calls the API and records each call as the example of its operation.
 type recorder struct {
 	t          *testing.T
@@ -67,6 +73,11 @@ func (r *recorder) call(c apiClient, method, path string, body any) response {
 	for _, name := range []string{"X-Mode", "Idempotency-Key"} {
 		if value := c.header.Get(name); value != "" {
 			recorded.Headers[name] = r.normalizer.text(value)
+		}
+	}
+	for name, value := range exampleSignature {
+		if c.header.Get(name) != "" {
+			recorded.Headers[name] = value
 		}
 	}
 	recorded.Credential = credentialKind(c.header.Get("Authorization"))

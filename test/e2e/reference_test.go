@@ -23,7 +23,7 @@ var updateExamples = flag.Bool("update-examples", false, "write "+examplesFile)
 // changed, run this test with -update-examples, and then make generate.
 func TestReferenceExamples(t *testing.T) {
 	t.Parallel()
-	sys := start(t, setup{})
+	sys := start(t, setup{env: map[string]string{"TRIBUTARY_MAIL_WEBHOOK_SECRET": providerSecret().Text()}})
 	r := newRecorder(t, sys)
 	c := &referenceCalls{recorder: r, sys: sys}
 	c.accounts(t)
@@ -37,6 +37,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.payouts()
 	c.webhooks(t)
 	c.notifications()
+	c.mails(t)
 	c.lastCalls()
 
 	for _, list := range operations() {
@@ -134,6 +135,13 @@ func (c *referenceCalls) workspace() {
 	c.call(c.merchant, "GET", "/api/v1/api-keys", nil)
 	c.server = c.anonymous.withCredential(rolled.text("secretKey"))
 	c.call(c.merchant, "DELETE", "/api/v1/api-keys/"+key.text("id"), nil)
+}
+
+// mails sends a message of the mail provider.
+func (c *referenceCalls) mails(t *testing.T) {
+	t.Helper()
+	event := object{"type": "email.bounced", "data": object{"to": []string{"gone@example.com"}, "bounce": object{"type": "Permanent"}}}
+	c.call(c.sys.provider(t, event, message{}).apiClient, "POST", "/webhooks/resend", event)
 }
 
 // member returns the id of the workspace's member with the given name.

@@ -253,6 +253,8 @@ var routeRules = map[string]rule{
 	"ListFraudEvents":   {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"ResolveFraudEvent": {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"outcome": "dismissed"}},
 
+	"ReceiveProviderEvent": {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
+
 	"ListWebhooks":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"CreateWebhook":       {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
 	"GetWebhook":          {accepts: merchants, permission: readDashboards, allowedOutcome: noWebhook},

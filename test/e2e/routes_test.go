@@ -18,7 +18,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// route is one HTTP route that the proto files define for an RPC.
+// route is one HTTP route that the proto files define for an RPC. body means that the
+// route has a JSON body.
 type route struct {
 	rpc, verb, template string
 	body                bool
@@ -51,7 +52,7 @@ func httpRules(t *testing.T, rpc protoreflect.MethodDescriptor) []route {
 	}
 	var all []route
 	for _, r := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
-		found := route{rpc: string(rpc.Name()), body: r.GetBody() != "", input: rpc.Input()}
+		found := route{rpc: string(rpc.Name()), body: r.GetBody() == "*", input: rpc.Input()}
 		switch pattern := r.GetPattern().(type) {
 		case *annotations.HttpRule_Get:
 			found.verb, found.template = http.MethodGet, pattern.Get
@@ -256,6 +257,8 @@ func (r route) zone(c credential, rule rule) string {
 		return ""
 	case strings.Contains(r.template, "/auth/"):
 		return `"auth"`
+	case r.rpc == "ReceiveProviderEvent":
+		return `"mail_provider"`
 	case r.rpc == "ReportConversion" && (c.validKind == secretKeys || c.validKind == "public key"):
 		return `"conversions"`
 	}

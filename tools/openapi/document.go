@@ -175,7 +175,14 @@ func (b *builder) operation(r contract.Route) (object, error) {
 	if len(parameters) > 0 {
 		set(&operation, "parameters", parameters)
 	}
-	if r.HasBody {
+	switch {
+	case r.RawBody != nil:
+		content := object{{"application/json", object{{"schema", object{{"type", "object"}}}}}}
+		if body := b.examples[id].Request; body != nil {
+			content = withExample(content, body)
+		}
+		set(&operation, "requestBody", object{{"required", true}, {"content", content}})
+	case r.HasBody:
 		name, required, err := b.requestBody(r, key)
 		if err != nil {
 			return nil, err

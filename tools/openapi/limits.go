@@ -27,12 +27,14 @@ func limitText(r contract.Route, zone server.Zone) string {
 // limitSubjects says for each zone how its requests are counted.
 var limitSubjects = map[string]string{
 	"conversions": "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key",
+	"mail_provider": "per client address",
 }
 
 // zoneText describes the rate limit of a zone. The default is read from the tags of the
 // settings.
 func zoneText(zone string) string {
-	limits, name := reflect.TypeFor[settings.Limits](), strings.ToUpper(zone[:1])+zone[1:]
+	name := contract.CamelCase(zone)
+	limits, name := reflect.TypeFor[settings.Limits](), strings.ToUpper(name[:1])+name[1:]
 	if zone == "tracking" {
 		limits = reflect.TypeFor[settings.Collector]()
 	}

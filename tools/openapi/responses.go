@@ -90,7 +90,10 @@ func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
 		list = append(list, affiliate.ReasonRateLimitExceeded)
 	}
 	if r.Verb != http.MethodGet {
-		list = append(list, affiliate.ReasonPayloadTooLarge, affiliate.ReasonUnsupportedMediaType)
+		list = append(list, affiliate.ReasonPayloadTooLarge)
+	}
+	if r.Verb != http.MethodGet && r.RawBody == nil {
+		list = append(list, affiliate.ReasonUnsupportedMediaType)
 	}
 	if required, accepted := contract.IdempotencyKey(r.FullMethod); accepted {
 		list = append(list, affiliate.ReasonIdempotencyKeyReused)

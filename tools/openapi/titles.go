@@ -78,6 +78,7 @@ var titles = map[string]string{
 	"getPartnerNotificationPreferences":    "Get a partner's notification preferences",
 	"updateNotificationPreferences":        "Update notification preferences",
 	"updatePartnerNotificationPreferences": "Update a partner's notification preferences",
+	"receiveProviderEvent":                 "Receive a message of the mail provider",
 }
 
 // names maps words of operation ids to the words that summaries use instead.
@@ -123,12 +124,13 @@ var tagGroups = []tagGroup{
 	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
 	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Notification", "Workspace"}},
 	{"Partners", []string{"Partner"}},
-	{"Accounts and system", []string{"Account", "Health", "Document"}},
+	{"Accounts and system", []string{"Account", "Mail", "Health", "Document"}},
 }
 
 // tagNames maps tags to the names that the reference shows.
 var tagNames = map[string]string{
 	"Account": "Accounts and sessions", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
 	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Notification": "Notifications", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
+	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
 	"Program": "Programmes", "PromoCode": "Promo codes", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
 }

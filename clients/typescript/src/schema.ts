@@ -866,176 +866,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/notifications": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List notifications
-         * @description Returns a page of the feed of the workspace, newest first. Dismissed
-         *     notifications are not included.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        get: operations["listNotifications"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/notifications/dismiss-read": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Dismiss all notifications that are read
-         * @description Removes from the feed all notifications that a member has
-         *     read, or those of them that the body selects.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
-         */
-        post: operations["dismissReadNotifications"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/notifications/preferences": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get notification preferences
-         * @description Returns the preferences for each category that the
-         *     caller receives.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        get: operations["getNotificationPreferences"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        /**
-         * Update notification preferences
-         * @description Changes preferences. If one change is not possible,
-         *     none is made.
-         *
-         *     Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
-         */
-        patch: operations["updateNotificationPreferences"];
-        trace?: never;
-    };
-    "/api/v1/notifications/read-all": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Mark all notifications as read
-         * @description Marks all notifications as read, or those that the body
-         *     selects.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
-         */
-        post: operations["readAllNotifications"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/notifications/unread-count": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Count unread notifications
-         * @description Returns the number of notifications that a member has not
-         *     read, at most 10,000.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        get: operations["countUnreadNotifications"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/notifications/{notificationId}/dismiss": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Dismiss a notification
-         * @description Removes one notification from the feed. Repeating the call
-         *     changes nothing.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        post: operations["dismissNotification"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/notifications/{notificationId}/read": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Mark a notification as read
-         * @description Marks one notification as read. Repeating the call changes
-         *     nothing.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        post: operations["readNotification"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -1265,176 +1095,6 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updatePartnerLink"];
-        trace?: never;
-    };
-    "/api/v1/partner/notifications": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List a partner's notifications
-         * @description Returns a page of the partner's feed, newest first. Dismissed
-         *     notifications are not included.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        get: operations["listPartnerNotifications"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/partner/notifications/dismiss-read": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Dismiss all notifications that a partner has read
-         * @description Removes from the feed all notifications that a partner has
-         *     read, or those of them that the body selects.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
-         */
-        post: operations["dismissReadPartnerNotifications"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/partner/notifications/preferences": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get a partner's notification preferences
-         * @description Returns the preferences for each category that the
-         *     caller receives.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        get: operations["getPartnerNotificationPreferences"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        /**
-         * Update a partner's notification preferences
-         * @description Changes preferences. If one change is not possible,
-         *     none is made.
-         *
-         *     Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
-         */
-        patch: operations["updatePartnerNotificationPreferences"];
-        trace?: never;
-    };
-    "/api/v1/partner/notifications/read-all": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Mark all notifications of a partner as read
-         * @description Marks all notifications as read, or those that the body
-         *     selects.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
-         */
-        post: operations["readAllPartnerNotifications"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/partner/notifications/unread-count": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Count a partner's unread notifications
-         * @description Returns the number of notifications that a partner has not
-         *     read, at most 10,000.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        get: operations["countPartnerUnreadNotifications"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/partner/notifications/{notificationId}/dismiss": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Dismiss a partner's notification
-         * @description Removes one notification from the feed. Repeating the call
-         *     changes nothing.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        post: operations["dismissPartnerNotification"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/partner/notifications/{notificationId}/read": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Mark a partner's notification as read
-         * @description Marks one notification as read. Repeating the call changes
-         *     nothing.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        post: operations["readPartnerNotification"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
         trace?: never;
     };
     "/api/v1/partner/payout-method": {
@@ -2022,34 +1682,6 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         post: operations["activateProgram"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/programs/{programId}/announcements": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Create an announcement
-         * @description Sends a text to all approved participants of a programme, as a
-         *     notification and as a mail. Owners, admins and managers can do this, at most five
-         *     times in 24 hours for each programme.
-         *
-         *     Errors:
-         *       - PROGRAM_STATE_INVALID: the programme is not active.
-         *       - RATE_LIMIT_EXCEEDED: there were five announcements in the last 24 hours.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
-         */
-        post: operations["createAnnouncement"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3483,6 +3115,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/webhooks/{provider}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Receive a message of the mail provider
+         * @description Receives one message of the mail provider. It is signed as
+         *     [Standard Webhooks](https://www.standardwebhooks.com/) describes. The headers can have
+         *     the names `svix-id`, `svix-timestamp` and `svix-signature`, or the names `webhook-id`,
+         *     `webhook-timestamp` and `webhook-signature`. The timestamp may differ from the
+         *     server's clock by 5 minutes.
+         *
+         *     `email.bounced` with the bounce type `Permanent`, `email.complained` and
+         *     `email.suppressed` suppress the addresses in `data.to`: they get no further mail
+         *     except security mail and mail that their owner requests. `email.failed` is logged.
+         *     Other events are ignored.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the path names another provider, or the service has no webhook secret.
+         *       - INVALID_SIGNATURE: the signature is missing, wrong or too old.
+         *
+         *     Rate limit: `mail_provider`, by default 1200 requests in 60 seconds per client address. The body may have up to 256 KiB.
+         */
+        post: operations["receiveProviderEvent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -3503,20 +3170,6 @@ export interface components {
              *     has terms.
              */
             acceptTerms?: boolean | null;
-        };
-        /** @description Announcement is a text that was sent to the approved participants of a programme. */
-        Announcement: {
-            id: string;
-            programId: string;
-            title: string;
-            body: string;
-            /**
-             * Format: int64
-             * @description The number of participants to whom it was sent.
-             */
-            recipients: number;
-            /** Format: date-time */
-            createdAt: string | null;
         };
         /** @description ApiKey describes an API key. It does not contain the key itself. */
         ApiKey: {
@@ -3797,34 +3450,6 @@ export interface components {
         };
         CancelPayoutBatchRequest: Record<string, never>;
         CancelPayoutRequest: Record<string, never>;
-        /** @description CategoryPreference says how a user is notified about a category. */
-        CategoryPreference: {
-            /** @enum {string|null} */
-            category: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates" | null;
-            /** @description The name of the category for people. */
-            label: string;
-            /**
-             * @description Whether the category cannot be changed. Of `webhook_health`, only `email` cannot be
-             *     changed.
-             */
-            protected: boolean;
-            /** @description Whether mails are sent. */
-            email: boolean;
-            /** @description Whether the notifications are shown in the feed. */
-            inApp: boolean;
-        };
-        /** @description CategoryPreferenceChange changes the preferences for a category. */
-        CategoryPreferenceChange: {
-            /**
-             * @description A category that the user receives.
-             * @enum {string}
-             */
-            category: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates";
-            /** @description Whether mails are sent. Absent: no change. */
-            email?: boolean | null;
-            /** @description Whether the notifications are shown in the feed. Absent: no change. */
-            inApp?: boolean | null;
-        };
         ClearCommissionReviewRequest: {
             /** @description A note for the commission's history, 1 to 500 characters. */
             note?: string | null;
@@ -4827,12 +4452,6 @@ export interface components {
             /** Format: date-time */
             created_at: string | null;
         };
-        CreateAnnouncementRequest: {
-            /** @description Plain text, 1 to 120 characters. */
-            title: string;
-            /** @description Plain text, 1 to 5,000 characters. Line breaks are kept. */
-            body: string;
-        };
         CreateApiKeyRequest: {
             /** @description A name for the key, 1 to 100 characters. */
             name: string;
@@ -5567,7 +5186,7 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND";
             /** @description All faults of the request. Only with VALIDATION_ERROR. */
             details?: {
                 /** @description The path of the field, spelled as in the request. `body` if the fault concerns the whole body. */
@@ -6141,25 +5760,6 @@ export interface components {
              */
             limit: number;
         };
-        ListNotificationsResponse: {
-            data: components["schemas"]["Notification"][];
-            /**
-             * Format: int64
-             * @description The number of notifications on all pages, counted up to 10,000. If there are more,
-             *     the header `Total-Capped` is `true`.
-             */
-            total: number;
-            /**
-             * Format: int32
-             * @description The page that was returned.
-             */
-            page: number;
-            /**
-             * Format: int32
-             * @description The number of records per page.
-             */
-            limit: number;
-        };
         ListParticipantInvitesResponse: {
             data: components["schemas"]["ParticipantInvite"][];
             /**
@@ -6433,69 +6033,6 @@ export interface components {
              * @description The time when the user became a member.
              */
             createdAt: string | null;
-        };
-        /** @description Notification is a notification as one user sees it. */
-        Notification: {
-            id: string;
-            /** @enum {string|null} */
-            category: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates" | null;
-            /** @description The type, for example `commission.created`. The list of types may grow. */
-            type: string;
-            /** @description Plain text for people. The wording may change. */
-            title: string;
-            /** @description Plain text for people. The wording may change. */
-            body: string;
-            /** @enum {string|null} */
-            severity: "info" | "warning" | "critical" | null;
-            /** @description The record that the notification is about. Null if it is about none. */
-            resource: components["schemas"]["NotificationResource"] | null;
-            /**
-             * @description The page of the dashboard that shows the record. Null if the deployment has no
-             *     dashboard address, or if the record has no page.
-             */
-            actionUrl: string | null;
-            /** @description Whether the user has read the notification. */
-            read: boolean;
-            /**
-             * Format: date-time
-             * @description When the user read the notification. Null if it is not read.
-             */
-            readAt: string | null;
-            /**
-             * Format: date-time
-             * @description When the notification was dismissed. Null if it was not dismissed.
-             */
-            dismissedAt: string | null;
-            /**
-             * @description Null if the notification belongs to both modes.
-             * @enum {string|null}
-             */
-            mode: "test" | "live" | null;
-            /** Format: date-time */
-            createdAt: string | null;
-        };
-        /** @description NotificationPreferences are the preferences of one user. */
-        NotificationPreferences: {
-            /** @description One entry for each category that the user receives. */
-            categories: components["schemas"]["CategoryPreference"][];
-            /**
-             * @description Whether mails to the user's address are held back, because one of them bounced or
-             *     was reported as spam. Security mail and requested mail is still sent. Verifying the
-             *     address again ends this.
-             */
-            emailSuppressed: boolean;
-        };
-        /** @description NotificationResource is the record that a notification is about. */
-        NotificationResource: {
-            /**
-             * @description The kind of the record: `participant`, `conversion`, `commission`, `payout`,
-             *     `program`, `webhook`, `api_key`, `member`, `user` or `announcement`. The list may
-             *     grow.
-             */
-            type: string;
-            id: string;
-            /** @description The programme of the record. Null if it belongs to none. */
-            programId: string | null;
         };
         /** @description Participant is a partner in one programme. */
         Participant: {
@@ -7555,6 +7092,13 @@ export interface components {
              */
             reason: string;
         };
+        ReceiveProviderEventResponse: {
+            /**
+             * @description The effect of the message.
+             * @enum {string|null}
+             */
+            status: "processed" | "ignored" | "duplicate" | null;
+        };
         RecoverDeliveriesRequest: {
             /**
              * Format: date-time
@@ -7944,18 +7488,6 @@ export interface components {
              */
             source: string;
         };
-        SelectNotificationsRequest: {
-            /**
-             * @description Only notifications of this category.
-             * @enum {string|null}
-             */
-            category?: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates" | null;
-            /**
-             * Format: date-time
-             * @description Only notifications that were created before this time. Default: now.
-             */
-            before?: string | null;
-        };
         /** @description SessionResponse holds the tokens of a session and the account that it belongs to. */
         SessionResponse: {
             /**
@@ -8157,14 +7689,6 @@ export interface components {
              */
             memberId: string;
         };
-        /** @description UnreadCount is the number of unread notifications. */
-        UnreadCount: {
-            /**
-             * Format: int64
-             * @description At most 10,000. If there are more, the header `Total-Capped` is `true`.
-             */
-            count: number;
-        };
         UpdateGroupRequest: {
             /**
              * @description The name of the group, unique in the programme. Case is ignored. It cannot be
@@ -8200,10 +7724,6 @@ export interface components {
              * @enum {string}
              */
             role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer";
-        };
-        UpdateNotificationPreferencesRequest: {
-            /** @description The changes, 1 to 20. */
-            categories: components["schemas"]["CategoryPreferenceChange"][];
         };
         UpdateParticipantRequest: {
             /** @description The merchant's note, at most 2,000 characters. Partners do not see it. */
@@ -8376,15 +7896,6 @@ export interface components {
              * @description The e-mail address to which all e-mail of test mode is sent.
              */
             testMailRedirect?: string | null;
-        };
-        /** @description UpdatedNotifications is the number of notifications that a call has changed. */
-        UpdatedNotifications: {
-            /**
-             * Format: int64
-             * @description At most 10,000, even if more were changed. If there are more, the header
-             *     `Total-Capped` is `true`.
-             */
-            updated: number;
         };
         /** @description User is the account of a person. */
         User: {
@@ -8964,6 +8475,25 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description - `INVALID_SIGNATURE`: The signature is missing or not valid. */
+        INVALID_SIGNATURE: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 401,
+                 *       "message": "The signature is missing or not valid.",
+                 *       "error": "Unauthorized",
+                 *       "code": "INVALID_SIGNATURE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description - `LAST_OWNER`: A workspace must have at least one owner. */
         LAST_OWNER: {
             headers: {
@@ -9019,25 +8549,6 @@ export interface components {
                  *       "message": "The signal belongs to the other mode.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "MODE_MISMATCH"
-                 *     }
-                 */
-                "application/json": components["schemas"]["Error"];
-            };
-        };
-        /** @description - `NOTIFICATION_CATEGORY_PROTECTED`: This category cannot be turned off. */
-        NOTIFICATION_CATEGORY_PROTECTED: {
-            headers: {
-                /** @description The id of the request in the logs. */
-                "X-Request-Id"?: string;
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "statusCode": 409,
-                 *       "message": "This category cannot be turned off.",
-                 *       "error": "Conflict",
-                 *       "code": "NOTIFICATION_CATEGORY_PROTECTED"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -12728,618 +12239,6 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
-    listNotifications: {
-        parameters: {
-            query?: {
-                /** @description The page to return, counted from 1. Default 1. */
-                page?: number;
-                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
-                pageSize?: number;
-                /** @description Alias of `pageSize`. Only one of the two can be given. */
-                limit?: number;
-                /**
-                 * @description Only notifications of this category.
-                 *
-                 *      - NOTIFICATION_CATEGORY_SECURITY: Sign-ins from new devices, changed passwords and addresses, keys, roles. Both.
-                 *      - NOTIFICATION_CATEGORY_ACCOUNT: Verification of addresses, members who join or leave. Both.
-                 *      - NOTIFICATION_CATEGORY_GDPR: Exports and erasures of personal data. Both.
-                 *      - NOTIFICATION_CATEGORY_BILLING: Invoices for the service itself. Merchants.
-                 *      - NOTIFICATION_CATEGORY_WEBHOOK_HEALTH: Failing and disabled webhook endpoints. Merchants.
-                 *      - NOTIFICATION_CATEGORY_PARTNER_APPLICATIONS: Applications of partners. Merchants.
-                 *      - NOTIFICATION_CATEGORY_CONVERSIONS: New conversions. Merchants.
-                 *      - NOTIFICATION_CATEGORY_COMMISSIONS: Commissions. Both.
-                 *      - NOTIFICATION_CATEGORY_FRAUD_REVIEW: Suspicious conversions and commissions that need review. Merchants.
-                 *      - NOTIFICATION_CATEGORY_REFUNDS_DISPUTES: Refunds and disputes. Merchants.
-                 *      - NOTIFICATION_CATEGORY_PAYOUTS: Payouts. Both.
-                 *      - NOTIFICATION_CATEGORY_PAYOUT_PROBLEMS: Payouts that failed, and missing payout methods. Partners.
-                 *      - NOTIFICATION_CATEGORY_APPLICATION_STATUS: Decisions about applications, suspensions. Partners.
-                 *      - NOTIFICATION_CATEGORY_PROGRAMME_NEWS: Announcements of merchants. Partners.
-                 *      - NOTIFICATION_CATEGORY_WEEKLY_SUMMARY: A summary of each week. Merchants.
-                 *      - NOTIFICATION_CATEGORY_MONTHLY_SUMMARY: A summary of each month. Partners.
-                 *      - NOTIFICATION_CATEGORY_PRODUCT_UPDATES: Announcements of the operator. Merchants.
-                 */
-                category?: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates";
-                /** @description `true`: only notifications that the user has not read. */
-                unread?: boolean;
-            };
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "data": [
-                     *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
-                     *           "category": "payouts",
-                     *           "type": "payout.canceled",
-                     *           "title": "Payout canceled",
-                     *           "body": "The payout of 10.00 USD to Ada Lindqvist was canceled.",
-                     *           "severity": "info",
-                     *           "resource": {
-                     *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
-                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
-                     *           },
-                     *           "actionUrl": null,
-                     *           "read": false,
-                     *           "readAt": null,
-                     *           "dismissedAt": null,
-                     *           "mode": "test",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
-                     *         },
-                     *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
-                     *           "category": "payouts",
-                     *           "type": "payout.paid",
-                     *           "title": "Payout paid",
-                     *           "body": "The payout of 49.75 USD to Ada Lindqvist was paid.",
-                     *           "severity": "info",
-                     *           "resource": {
-                     *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
-                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
-                     *           },
-                     *           "actionUrl": null,
-                     *           "read": false,
-                     *           "readAt": null,
-                     *           "dismissedAt": null,
-                     *           "mode": "test",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
-                     *         }
-                     *       ],
-                     *       "total": 4,
-                     *       "page": 1,
-                     *       "limit": 2
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ListNotificationsResponse"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    dismissReadNotifications: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                /**
-                 * @example {
-                 *       "before": "2026-03-16T09:30:00.000Z"
-                 *     }
-                 */
-                "application/json": components["schemas"]["SelectNotificationsRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "updated": 10
-                     *     }
-                     */
-                    "application/json": components["schemas"]["UpdatedNotifications"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    getNotificationPreferences: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "categories": [
-                     *         {
-                     *           "category": "security",
-                     *           "label": "Security",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "account",
-                     *           "label": "Account",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "gdpr",
-                     *           "label": "Personal data",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "billing",
-                     *           "label": "Billing",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "webhook_health",
-                     *           "label": "Webhook health",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "partner_applications",
-                     *           "label": "Partner applications",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "conversions",
-                     *           "label": "Conversions",
-                     *           "protected": false,
-                     *           "email": false,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "commissions",
-                     *           "label": "Commissions",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "fraud_review",
-                     *           "label": "Fraud and review",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "refunds_disputes",
-                     *           "label": "Refunds and disputes",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "payouts",
-                     *           "label": "Payouts",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "weekly_summary",
-                     *           "label": "Weekly summary",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "product_updates",
-                     *           "label": "Product updates",
-                     *           "protected": false,
-                     *           "email": false,
-                     *           "inApp": true
-                     *         }
-                     *       ],
-                     *       "emailSuppressed": false
-                     *     }
-                     */
-                    "application/json": components["schemas"]["NotificationPreferences"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    updateNotificationPreferences: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "categories": [
-                 *         {
-                 *           "category": "payouts",
-                 *           "email": false
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["UpdateNotificationPreferencesRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "categories": [
-                     *         {
-                     *           "category": "security",
-                     *           "label": "Security",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "account",
-                     *           "label": "Account",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "gdpr",
-                     *           "label": "Personal data",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "billing",
-                     *           "label": "Billing",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "webhook_health",
-                     *           "label": "Webhook health",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "partner_applications",
-                     *           "label": "Partner applications",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "conversions",
-                     *           "label": "Conversions",
-                     *           "protected": false,
-                     *           "email": false,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "commissions",
-                     *           "label": "Commissions",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "fraud_review",
-                     *           "label": "Fraud and review",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "refunds_disputes",
-                     *           "label": "Refunds and disputes",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "payouts",
-                     *           "label": "Payouts",
-                     *           "protected": false,
-                     *           "email": false,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "weekly_summary",
-                     *           "label": "Weekly summary",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "product_updates",
-                     *           "label": "Product updates",
-                     *           "protected": false,
-                     *           "email": false,
-                     *           "inApp": true
-                     *         }
-                     *       ],
-                     *       "emailSuppressed": false
-                     *     }
-                     */
-                    "application/json": components["schemas"]["NotificationPreferences"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            409: components["responses"]["NOTIFICATION_CATEGORY_PROTECTED"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    readAllNotifications: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                /**
-                 * @example {
-                 *       "category": "conversions"
-                 *     }
-                 */
-                "application/json": components["schemas"]["SelectNotificationsRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "updated": 10
-                     *     }
-                     */
-                    "application/json": components["schemas"]["UpdatedNotifications"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    countUnreadNotifications: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "count": 35
-                     *     }
-                     */
-                    "application/json": components["schemas"]["UnreadCount"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    dismissNotification: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path: {
-                notificationId: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
-                     *       "category": "payouts",
-                     *       "type": "payout.canceled",
-                     *       "title": "Payout canceled",
-                     *       "body": "The payout of 10.00 USD to Ada Lindqvist was canceled.",
-                     *       "severity": "info",
-                     *       "resource": {
-                     *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
-                     *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
-                     *       },
-                     *       "actionUrl": null,
-                     *       "read": true,
-                     *       "readAt": "2026-03-16T09:30:00.000Z",
-                     *       "dismissedAt": "2026-03-16T09:30:00.000Z",
-                     *       "mode": "test",
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Notification"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            404: components["responses"]["NOT_FOUND"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    readNotification: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path: {
-                notificationId: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
-                     *       "category": "payouts",
-                     *       "type": "payout.canceled",
-                     *       "title": "Payout canceled",
-                     *       "body": "The payout of 10.00 USD to Ada Lindqvist was canceled.",
-                     *       "severity": "info",
-                     *       "resource": {
-                     *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
-                     *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
-                     *       },
-                     *       "actionUrl": null,
-                     *       "read": true,
-                     *       "readAt": "2026-03-16T09:30:00.000Z",
-                     *       "dismissedAt": null,
-                     *       "mode": "test",
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Notification"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            404: components["responses"]["NOT_FOUND"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
     getOpenAPI: {
         parameters: {
             query?: never;
@@ -14020,562 +12919,6 @@ export interface operations {
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED-PROGRAM_STATE_INVALID"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    listPartnerNotifications: {
-        parameters: {
-            query?: {
-                /** @description The page to return, counted from 1. Default 1. */
-                page?: number;
-                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
-                pageSize?: number;
-                /** @description Alias of `pageSize`. Only one of the two can be given. */
-                limit?: number;
-                /**
-                 * @description Only notifications of this category.
-                 *
-                 *      - NOTIFICATION_CATEGORY_SECURITY: Sign-ins from new devices, changed passwords and addresses, keys, roles. Both.
-                 *      - NOTIFICATION_CATEGORY_ACCOUNT: Verification of addresses, members who join or leave. Both.
-                 *      - NOTIFICATION_CATEGORY_GDPR: Exports and erasures of personal data. Both.
-                 *      - NOTIFICATION_CATEGORY_BILLING: Invoices for the service itself. Merchants.
-                 *      - NOTIFICATION_CATEGORY_WEBHOOK_HEALTH: Failing and disabled webhook endpoints. Merchants.
-                 *      - NOTIFICATION_CATEGORY_PARTNER_APPLICATIONS: Applications of partners. Merchants.
-                 *      - NOTIFICATION_CATEGORY_CONVERSIONS: New conversions. Merchants.
-                 *      - NOTIFICATION_CATEGORY_COMMISSIONS: Commissions. Both.
-                 *      - NOTIFICATION_CATEGORY_FRAUD_REVIEW: Suspicious conversions and commissions that need review. Merchants.
-                 *      - NOTIFICATION_CATEGORY_REFUNDS_DISPUTES: Refunds and disputes. Merchants.
-                 *      - NOTIFICATION_CATEGORY_PAYOUTS: Payouts. Both.
-                 *      - NOTIFICATION_CATEGORY_PAYOUT_PROBLEMS: Payouts that failed, and missing payout methods. Partners.
-                 *      - NOTIFICATION_CATEGORY_APPLICATION_STATUS: Decisions about applications, suspensions. Partners.
-                 *      - NOTIFICATION_CATEGORY_PROGRAMME_NEWS: Announcements of merchants. Partners.
-                 *      - NOTIFICATION_CATEGORY_WEEKLY_SUMMARY: A summary of each week. Merchants.
-                 *      - NOTIFICATION_CATEGORY_MONTHLY_SUMMARY: A summary of each month. Partners.
-                 *      - NOTIFICATION_CATEGORY_PRODUCT_UPDATES: Announcements of the operator. Merchants.
-                 */
-                category?: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates";
-                /** @description `true`: only notifications that the user has not read. */
-                unread?: boolean;
-            };
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "data": [
-                     *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
-                     *           "category": "payouts",
-                     *           "type": "payout.paid",
-                     *           "title": "Payout paid",
-                     *           "body": "Coffee friends paid you 49.75 USD.",
-                     *           "severity": "info",
-                     *           "resource": {
-                     *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
-                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
-                     *           },
-                     *           "actionUrl": null,
-                     *           "read": false,
-                     *           "readAt": null,
-                     *           "dismissedAt": null,
-                     *           "mode": "test",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
-                     *         },
-                     *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
-                     *           "category": "payouts",
-                     *           "type": "payout.processing",
-                     *           "title": "Payout on its way",
-                     *           "body": "A payout of 49.75 USD from Coffee friends is being sent.",
-                     *           "severity": "info",
-                     *           "resource": {
-                     *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
-                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
-                     *           },
-                     *           "actionUrl": null,
-                     *           "read": false,
-                     *           "readAt": null,
-                     *           "dismissedAt": null,
-                     *           "mode": "test",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
-                     *         }
-                     *       ],
-                     *       "total": 2,
-                     *       "page": 1,
-                     *       "limit": 2
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ListNotificationsResponse"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    dismissReadPartnerNotifications: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                /**
-                 * @example {
-                 *       "before": "2026-03-16T09:30:00.000Z"
-                 *     }
-                 */
-                "application/json": components["schemas"]["SelectNotificationsRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "updated": 17
-                     *     }
-                     */
-                    "application/json": components["schemas"]["UpdatedNotifications"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    getPartnerNotificationPreferences: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "categories": [
-                     *         {
-                     *           "category": "security",
-                     *           "label": "Security",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "account",
-                     *           "label": "Account",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "gdpr",
-                     *           "label": "Personal data",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "payout_problems",
-                     *           "label": "Payout problems",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "application_status",
-                     *           "label": "Applications",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "commissions",
-                     *           "label": "Commissions",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "payouts",
-                     *           "label": "Payouts",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "programme_news",
-                     *           "label": "Programme news",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "monthly_summary",
-                     *           "label": "Monthly summary",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         }
-                     *       ],
-                     *       "emailSuppressed": false
-                     *     }
-                     */
-                    "application/json": components["schemas"]["NotificationPreferences"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    updatePartnerNotificationPreferences: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "categories": [
-                 *         {
-                 *           "category": "payouts",
-                 *           "email": false
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["UpdateNotificationPreferencesRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "categories": [
-                     *         {
-                     *           "category": "security",
-                     *           "label": "Security",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "account",
-                     *           "label": "Account",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "gdpr",
-                     *           "label": "Personal data",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "payout_problems",
-                     *           "label": "Payout problems",
-                     *           "protected": true,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "application_status",
-                     *           "label": "Applications",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "commissions",
-                     *           "label": "Commissions",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "payouts",
-                     *           "label": "Payouts",
-                     *           "protected": false,
-                     *           "email": false,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "programme_news",
-                     *           "label": "Programme news",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         },
-                     *         {
-                     *           "category": "monthly_summary",
-                     *           "label": "Monthly summary",
-                     *           "protected": false,
-                     *           "email": true,
-                     *           "inApp": true
-                     *         }
-                     *       ],
-                     *       "emailSuppressed": false
-                     *     }
-                     */
-                    "application/json": components["schemas"]["NotificationPreferences"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            409: components["responses"]["NOTIFICATION_CATEGORY_PROTECTED"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    readAllPartnerNotifications: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                /**
-                 * @example {
-                 *       "category": "commissions"
-                 *     }
-                 */
-                "application/json": components["schemas"]["SelectNotificationsRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "updated": 17
-                     *     }
-                     */
-                    "application/json": components["schemas"]["UpdatedNotifications"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    countPartnerUnreadNotifications: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "count": 22
-                     *     }
-                     */
-                    "application/json": components["schemas"]["UnreadCount"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    dismissPartnerNotification: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path: {
-                notificationId: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
-                     *       "category": "payouts",
-                     *       "type": "payout.paid",
-                     *       "title": "Payout paid",
-                     *       "body": "Coffee friends paid you 49.75 USD.",
-                     *       "severity": "info",
-                     *       "resource": {
-                     *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
-                     *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
-                     *       },
-                     *       "actionUrl": null,
-                     *       "read": true,
-                     *       "readAt": "2026-03-16T09:30:00.000Z",
-                     *       "dismissedAt": "2026-03-16T09:30:00.000Z",
-                     *       "mode": "test",
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Notification"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            404: components["responses"]["NOT_FOUND"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    readPartnerNotification: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path: {
-                notificationId: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
-                     *       "category": "payouts",
-                     *       "type": "payout.paid",
-                     *       "title": "Payout paid",
-                     *       "body": "Coffee friends paid you 49.75 USD.",
-                     *       "severity": "info",
-                     *       "resource": {
-                     *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
-                     *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
-                     *       },
-                     *       "actionUrl": null,
-                     *       "read": true,
-                     *       "readAt": "2026-03-16T09:30:00.000Z",
-                     *       "dismissedAt": null,
-                     *       "mode": "test",
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Notification"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -16550,61 +14893,6 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["Program"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["PROGRAM_STATE_INVALID"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
-            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    createAnnouncement: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path: {
-                programId: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
-                 *       "title": "New roasts"
-                 *     }
-                 */
-                "application/json": components["schemas"]["CreateAnnouncementRequest"];
-            };
-        };
-        responses: {
-            /** @description Created */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
-                     *       "title": "New roasts",
-                     *       "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
-                     *       "recipients": 3,
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["Announcement"];
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
@@ -21310,7 +19598,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -21324,11 +19612,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -21342,11 +19630,11 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *           "mode": "test"
                      *         }
                      *       ],
-                     *       "total": 8,
+                     *       "total": 7,
                      *       "page": 1,
                      *       "limit": 2
                      *     }
@@ -21410,7 +19698,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829346","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829347","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829342","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829343","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -21853,6 +20141,58 @@ export interface operations {
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    receiveProviderEvent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "data": {
+                 *         "bounce": {
+                 *           "type": "Permanent"
+                 *         },
+                 *         "to": [
+                 *           "gone@example.com"
+                 *         ]
+                 *       },
+                 *       "type": "email.bounced"
+                 *     }
+                 */
+                "application/json": Record<string, never>;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "status": "processed"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ReceiveProviderEventResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_SIGNATURE"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];

@@ -1,0 +1,152 @@
+package mail
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	netmail "net/mail"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// ProviderConfig holds the dependencies of a ProviderService.
+type ProviderConfig struct {
+	Store Store
+	// Provider is the last part of the path of the webhook.
+	Provider string
+	// Secrets are the secrets that sign messages. If there is none, the webhook does not
+	// exist.
+	Secrets []webhook.Secret
+	// HashKey is the secret key of the digests of addresses.
+	HashKey []byte
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// ProviderService implements affiliate.v1.MailService.
+type ProviderService struct {
+	affiliatev1.UnimplementedMailServiceServer
+	config ProviderConfig
+}
+
+// NewProviderService returns a ProviderService.
+func NewProviderService(c ProviderConfig) *ProviderService { return &ProviderService{config: c} }
+
+// ReceiveProviderEvent checks the signature of a message and suppresses the addresses that
+// the message names. The id of a message is stored in the same transaction, so that a
+// repeated message has no effect. The ids of messages without an effect are not stored.
+func (s *ProviderService) ReceiveProviderEvent(ctx context.Context, req *affiliatev1.ReceiveProviderEventRequest) (*affiliatev1.ReceiveProviderEventResponse, error) {
+	if req.GetProvider() != s.config.Provider || len(s.config.Secrets) == 0 {
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	signature, body, now := signatureFrom(ctx), req.GetBody().GetData(), s.config.Now()
+	if err := webhook.Verify(s.config.Secrets, signature, body, now); err != nil {
+		return nil, affiliate.Refuse(affiliate.ReasonInvalidSignature)
+	}
+	var event providerEvent
+	if err := json.Unmarshal(body, &event); err != nil {
+		return nil, affiliate.Invalid(affiliate.WholeBody, "must be a JSON object with a type and data")
+	}
+	reason, ok := event.suppression()
+	if !ok && event.Type != eventFailed {
+		return providerResponse(affiliatev1.ProviderEventStatus_PROVIDER_EVENT_STATUS_IGNORED), nil
+	}
+	var digests [][]byte
+	for _, address := range event.Data.To {
+		digests = append(digests, affiliate.MailDigest(s.config.HashKey, bareAddress(address)))
+	}
+	var isNew bool
+	err := s.config.Store.InTx(ctx, func(tx Tx) error {
+		var err error
+		if isNew, err = tx.RecordProviderMessage(ctx, signature.ID, now); err != nil || !isNew || !ok {
+			return err
+		}
+		return tx.Suppress(ctx, reason, now, digests...)
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !isNew:
+		return providerResponse(affiliatev1.ProviderEventStatus_PROVIDER_EVENT_STATUS_DUPLICATE), nil
+	case !ok:
+		s.config.Log.LogAttrs(ctx, slog.LevelWarn, "the mail provider could not send a mail", slog.String("message", signature.ID))
+	}
+	return providerResponse(affiliatev1.ProviderEventStatus_PROVIDER_EVENT_STATUS_PROCESSED), nil
+}
+
+func providerResponse(status affiliatev1.ProviderEventStatus) *affiliatev1.ReceiveProviderEventResponse {
+	return &affiliatev1.ReceiveProviderEventResponse{Status: status}
+}
+
+// signatureFrom returns the signature in the metadata of a call. The headers have the
+// names of Svix, which Resend uses, or the names of Standard Webhooks.
+func signatureFrom(ctx context.Context) webhook.Signature {
+	md, _ := metadata.FromIncomingContext(ctx)
+	prefix := "webhook-"
+	if len(md.Get("svix-id")) > 0 {
+		prefix = "svix-"
+	}
+	value := func(name string) string { return strings.Join(md.Get(prefix+name), " ") }
+	return webhook.Signature{ID: value("id"), Timestamp: value("timestamp"), Signatures: value("signature")}
+}
+
+// The types of the events that have an effect.
+const (
+	eventBounced    = "email.bounced"
+	eventComplained = "email.complained"
+	eventSuppressed = "email.suppressed"
+	eventFailed     = "email.failed"
+)
+
+// providerEvent is the part of a message that the service reads.
+type providerEvent struct {
+	Type string `json:"type"`
+	Data struct {
+		To     addressList `json:"to"`
+		Bounce struct {
+			Type string `json:"type"`
+		} `json:"bounce"`
+	} `json:"data"`
+}
+
+// suppression returns the reason for which the addresses of an event are suppressed. ok is
+// false if they are not.
+func (e providerEvent) suppression() (reason affiliate.SuppressionReason, ok bool) {
+	switch e.Type {
+	case eventBounced:
+		return affiliate.SuppressionBounced, strings.EqualFold(e.Data.Bounce.Type, "permanent")
+	case eventComplained:
+		return affiliate.SuppressionComplained, true
+	case eventSuppressed:
+		return affiliate.SuppressionSuppressed, true
+	}
+	return "", false
+}
+
+// addressList is one address, or a list of addresses.
+type addressList []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *addressList) UnmarshalJSON(text []byte) error {
+	var one string
+	if err := json.Unmarshal(text, &one); err == nil {
+		*l = addressList{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(l))
+}
+
+// bareAddress returns the address without a display name. If the text is not a valid
+// address, bareAddress returns the text without spaces around it.
+func bareAddress(text string) string {
+	if parsed, err := netmail.ParseAddress(text); err == nil {
+		return parsed.Address
+	}
+	return strings.TrimSpace(text)
+}
