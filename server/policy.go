@@ -37,6 +37,7 @@ const (
 	review          Action = "approve, reject, override, review"
 	managePayouts   Action = "payouts confirm, mark paid"
 	manageKeys      Action = "webhooks, API keys, processor"
+	readMailLog     Action = "notification log"
 	manageWorkspace Action = "members, settings"
 	exportPersonal  Action = "exports of personal data, participant and buyer erasure"
 	ownWorkspace    Action = "account erasure, ownership"
@@ -52,6 +53,7 @@ var roles = map[Action][]affiliate.Role{
 	review:          {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager, affiliate.RoleFinance},
 	managePayouts:   {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleFinance},
 	manageKeys:      {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleDeveloper},
+	readMailLog:     {affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleDeveloper},
 	manageWorkspace: {affiliate.RoleOwner, affiliate.RoleAdmin},
 	exportPersonal:  {affiliate.RoleOwner, affiliate.RoleAdmin},
 	ownWorkspace:    {affiliate.RoleOwner},
@@ -272,6 +274,9 @@ var policies = map[string]Policy{
 	affiliatev1.FraudService_ResolveFraudEvent_FullMethodName: merchant(review),
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: unauthenticated(ZoneMailProvider),
+
+	affiliatev1.NotificationLogService_ListNotificationLog_FullMethodName:     merchant(readMailLog),
+	affiliatev1.NotificationLogService_GetNotificationLogEntry_FullMethodName: merchant(readMailLog),
 
 	affiliatev1.WebhookService_ListWebhooks_FullMethodName:        merchant(readDashboards),
 	affiliatev1.WebhookService_CreateWebhook_FullMethodName:       merchant(manageKeys),

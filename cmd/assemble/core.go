@@ -220,6 +220,7 @@ func (c *Core) build() error {
 			Store: stores.Notification(c.store.DB), Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKey: c.cfg.HashKey, Now: c.now,
 		})},
 		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},
+		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(stores.Mail(c.store.DB))},
 	)
 	if err != nil {
 		return err

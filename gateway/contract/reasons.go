@@ -70,7 +70,8 @@ var specificReasons = map[string][]affiliate.Reason{
 
 	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName: {affiliate.ReasonParticipantErased},
 
-	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: {affiliate.ReasonInvalidSignature},
+	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName:               {affiliate.ReasonInvalidSignature},
+	affiliatev1.NotificationLogService_GetNotificationLogEntry_FullMethodName: {affiliate.ReasonNotificationLogNotFound},
 
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: {affiliate.ReasonPayoutState},

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,11 +12,58 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // providerSecret returns the secret with which the tests sign messages of the mail
 // provider.
 func providerSecret() webhook.Secret { return bytes.Repeat([]byte{3}, 32) }
+
+// logPath is the path of the notification log.
+const logPath = "/api/v1/workspace/notification-log"
+
+// createLogEntry adds a redirected mail to the notification log of a merchant's workspace
+// and returns its id.
+func (sys *system) createLogEntry(t *testing.T, merchant account) (id string) {
+	t.Helper()
+	id = affiliate.NewID[affiliate.Mail](sys.clock.now()).String()
+	sys.exec(t, `
+		insert into mails (id, kind, type, category, workspace_id, logged, mode, user_id, account_kind, recipient_name, recipient, facts,
+			status, redirected_to, sender, subject, html, text, created_at, completed_at)
+		values ($1, 'notifications', 'participant.applied', 'partner_applications', $2, true, 'test', $3, 'merchant', 'Mia', $4, '{}',
+			'redirected', 'qa@example.com', 'Tributary <no-reply@example.com>', 'A partner has applied',
+			'<p>Ada has applied to Coffee friends.</p>', 'Ada has applied to Coffee friends.', $5, $5)`,
+		id, merchant.workspace, merchant.id, merchant.email, sys.clock.now())
+	return id
+}
+
+// sendMail stores mails and the jobs that send them, as the core does.
+func (sys *system) sendMail(t *testing.T, mails ...affiliate.Mail) {
+	t.Helper()
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: sys.database, MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.SendMail(t.Context(), mails...) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// accountMail returns a mail to a merchant that resets the password. It has no token.
+func (a account) accountMail(t *testing.T, kind affiliate.MailKind) affiliate.Mail {
+	t.Helper()
+	workspace, ok := affiliate.ParseID[affiliate.Workspace](a.workspace)
+	user, okUser := affiliate.ParseID[affiliate.User](a.id)
+	if !ok || !okUser {
+		t.Fatalf("the ids %q and %q are not valid", a.workspace, a.id)
+	}
+	now := a.sys.clock.now().UTC().Truncate(time.Millisecond)
+	return affiliate.Mail{
+		ID: affiliate.NewID[affiliate.Mail](now), Kind: kind, Type: string(kind), Workspace: &workspace, CreatedAt: now,
+		Recipient: affiliate.MailRecipient{User: &user, Account: affiliate.Merchant, Name: "Mara <Merchant>", Address: a.email},
+	}
+}
 
 // message describes how a message of the mail provider is signed. The zero value is a
 // valid message with a new id and the header names of Svix.
@@ -169,6 +217,58 @@ func TestProviderWebhook_SuppressesAddresses(t *testing.T) {
 		repeated.deliver(t, "/webhooks/resend").wantStatus(http.StatusOK).wantFields(object{"status": "duplicate"})
 		if suppressed("again@example.com") {
 			t.Error("a repeated message suppresses the address again")
+		}
+	})
+}
+
+func TestNotificationLog_ShowsAccountMailInTestModeOnly(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	merchant, stranger := sys.newMerchant(t), sys.newMerchant(t)
+	mail := merchant.accountMail(t, affiliate.MailPasswordReset)
+	sys.sendMail(t, mail)
+	test := merchant.inMode("test")
+	eventually(t, waitTimeout, "the mail is in the log", func() error {
+		if got := test.get(t, logPath).wantStatus(http.StatusOK); got.number("total") != 1 {
+			return fmt.Errorf("the log is %s", got.body)
+		}
+		return nil
+	})
+	test.get(t, logPath).wantFields(object{
+		"data.0.id": mail.ID.String(), "data.0.type": "password_reset", "data.0.category": nil, "data.0.recipient": merchant.email,
+		"data.0.status": "suppressed", "data.0.reason": "mail_off", "data.0.redirectedTo": nil, "data.0.subject": "Reset your password", "page": 1, "limit": 20,
+	})
+	detail := test.get(t, logPath+"/"+mail.ID.String()).wantStatus(http.StatusOK)
+	if html, text := detail.text("html"), detail.text("text"); !strings.Contains(html, "Mara &lt;Merchant&gt;") || !strings.Contains(text, "Mara <Merchant>") {
+		t.Errorf("the entry has the HTML %s and the text %s, want both with the name as text", html, text)
+	}
+
+	t.Run("the live log is empty", func(t *testing.T) {
+		live := merchant.inMode("live")
+		live.get(t, logPath).wantStatus(http.StatusOK).wantFields(object{"total": 0, "data": []any{}})
+		live.get(t, logPath+"/"+mail.ID.String()).wantOutcome(noLogEntry)
+	})
+	t.Run("another workspace does not see the mail", func(t *testing.T) {
+		other := stranger.inMode("test")
+		other.get(t, logPath).wantStatus(http.StatusOK).wantFields(object{"total": 0})
+		for _, id := range []string{mail.ID.String(), affiliate.NewID[affiliate.Mail](time.Now()).String(), "x"} {
+			other.get(t, logPath+"/"+id).wantOutcome(noLogEntry)
+		}
+	})
+	t.Run("filters", func(t *testing.T) {
+		today := mail.CreatedAt.Format(time.DateOnly)
+		for query, total := range map[string]int{
+			"status=suppressed": 1, "status=delivered": 0, "type=password_reset": 1, "type=digest": 0,
+			"recipient=" + strings.ToUpper(merchant.email[:9]): 1, "recipient=example": 0, "from=" + today + "&to=" + today: 1,
+			"from=2100-01-01": 0, "to=2000-01-01": 0, "page=2": 1, "from=" + mail.CreatedAt.Format(time.RFC3339Nano): 1,
+		} {
+			test.get(t, logPath+"?"+query).wantStatus(http.StatusOK).wantFields(object{"total": total})
+		}
+		for query, field := range map[string]string{
+			"status=pending": "status", "from=tomorrow": "from", "to=1": "to", "from=2026-02-02&to=2026-02-01": "to", "timezone=Mars": "timezone",
+			"page=0": "page", "pageSize=101": "pageSize", "dateFrom=2026-02-02": "dateFrom", "search=x": "search",
+		} {
+			test.get(t, logPath+"?"+query).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 		}
 	})
 }

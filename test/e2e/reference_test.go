@@ -137,9 +137,13 @@ func (c *referenceCalls) workspace() {
 	c.call(c.merchant, "DELETE", "/api/v1/api-keys/"+key.text("id"), nil)
 }
 
-// mails sends a message of the mail provider.
+// mails reads the notification log and sends a message of the mail provider.
 func (c *referenceCalls) mails(t *testing.T) {
 	t.Helper()
+	account := c.sys.account("merchant", ownerEmail, c.anonymous.post(t, "/api/v1/auth/merchant/login", object{"email": ownerEmail, "password": "correct horse battery"}))
+	entry := c.sys.createLogEntry(t, account)
+	c.call(c.merchant, "GET", "/api/v1/workspace/notification-log?status=redirected&recipient=mia@", nil)
+	c.call(c.merchant, "GET", "/api/v1/workspace/notification-log/"+entry, nil)
 	event := object{"type": "email.bounced", "data": object{"to": []string{"gone@example.com"}, "bounce": object{"type": "Permanent"}}}
 	c.call(c.sys.provider(t, event, message{}).apiClient, "POST", "/webhooks/resend", event)
 }

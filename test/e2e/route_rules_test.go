@@ -31,6 +31,7 @@ var (
 	forbidden    = outcome{http.StatusForbidden, "FORBIDDEN"}
 	notFound     = outcome{http.StatusNotFound, "NOT_FOUND"}
 	noWebhook    = outcome{http.StatusNotFound, "WEBHOOK_NOT_FOUND"}
+	noLogEntry   = outcome{http.StatusNotFound, "NOTIFICATION_LOG_NOT_FOUND"}
 	allFailed    = outcome{http.StatusUnprocessableEntity, "BULK_ALL_FAILED"}
 )
 
@@ -52,6 +53,7 @@ const (
 	review          = "approve / reject / override / review"
 	managePayouts   = "payouts confirm, mark paid"
 	manageKeys      = "webhooks, API keys, processor"
+	readMailLog     = "notification log"
 	manageWorkspace = "members, settings"
 	exportPersonal  = "exports of personal data, participant and buyer erasure"
 	ownWorkspace    = "account erasure, ownership"
@@ -66,6 +68,7 @@ var rolesByPermission = map[string][]string{
 	review:          {"owner", "admin", "manager", "finance"},
 	managePayouts:   {"owner", "admin", "finance"},
 	manageKeys:      {"owner", "admin", "developer"},
+	readMailLog:     {"owner", "admin", "developer"},
 	manageWorkspace: {"owner", "admin"},
 	exportPersonal:  {"owner", "admin"},
 	ownWorkspace:    {"owner"},
@@ -253,7 +256,9 @@ var routeRules = map[string]rule{
 	"ListFraudEvents":   {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"ResolveFraudEvent": {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"outcome": "dismissed"}},
 
-	"ReceiveProviderEvent": {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
+	"ReceiveProviderEvent":    {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
+	"ListNotificationLog":     {accepts: merchants, permission: readMailLog, allowedOutcome: ok},
+	"GetNotificationLogEntry": {accepts: merchants, permission: readMailLog, allowedOutcome: noLogEntry, sharedByModes: true},
 
 	"ListWebhooks":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"CreateWebhook":       {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},

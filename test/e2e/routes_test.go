@@ -88,8 +88,11 @@ func (r route) hasIDs() bool { return strings.Contains(r.template, "{") }
 // unknownOutcome returns the expected outcome for ids that do not exist, or that the
 // client may not read.
 func (r route) unknownOutcome() outcome {
-	if strings.Contains(r.template, "{webhook_id}") {
+	switch {
+	case strings.Contains(r.template, "{webhook_id}"):
 		return noWebhook
+	case strings.Contains(r.template, "{entry_id}"):
+		return noLogEntry
 	}
 	return notFound
 }
@@ -114,6 +117,7 @@ func unknownIDs() map[string]string {
 		"webhook_id":      affiliate.NewID[affiliate.Endpoint](time.Now()).String(),
 		"delivery_id":     affiliate.NewID[affiliate.Delivery](time.Now()).String(),
 		"notification_id": affiliate.NewID[affiliate.Notification](time.Now()).String(),
+		"entry_id":        affiliate.NewID[affiliate.Mail](time.Now()).String(),
 	}
 }
 
@@ -149,6 +153,7 @@ func (f fixture) createAll(t *testing.T) map[string]string {
 		"key_id":          created("/api/v1/api-keys", object{"name": "for the routes"}),
 		"group_id":        created(f.programPath()+"/groups", object{"name": "for the routes", "percentage": 30}),
 		"link_id":         created(f.programPath()+"/links", object{"participantId": f.participant, "destinationUrl": "https://shop.example/"}),
+		"entry_id":        f.sys.createLogEntry(t, f.merchant),
 		"promo_code_id": created(f.programPath()+"/promo-codes", object{
 			"participantId": f.participant, "code": "ROUTES", "discountType": "percentage", "discountValue": 10,
 		}),

@@ -103,6 +103,8 @@ func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
 	}
 	webhook := strings.HasPrefix(r.Template, "/api/v1/webhooks/")
 	switch {
+	case strings.HasPrefix(r.Template, "/api/v1/workspace/notification-log/"):
+		// ErrorReasons contains the error code for an unknown id.
 	case webhook && len(r.PathFields) > 0:
 		list = append(list, affiliate.ReasonWebhookNotFound)
 	case len(r.PathFields) > 0 || filtersByID(r):

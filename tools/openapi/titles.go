@@ -79,6 +79,8 @@ var titles = map[string]string{
 	"updateNotificationPreferences":        "Update notification preferences",
 	"updatePartnerNotificationPreferences": "Update a partner's notification preferences",
 	"receiveProviderEvent":                 "Receive a message of the mail provider",
+	"listNotificationLog":                  "List the notification log",
+	"getNotificationLogEntry":              "Get an entry of the notification log",
 }
 
 // names maps words of operation ids to the words that summaries use instead.
@@ -123,6 +125,7 @@ type tagGroup struct {
 var tagGroups = []tagGroup{
 	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
 	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Notification", "Workspace"}},
+	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Workspace", "NotificationLog"}},
 	{"Partners", []string{"Partner"}},
 	{"Accounts and system", []string{"Account", "Mail", "Health", "Document"}},
 }
@@ -132,5 +135,6 @@ var tagNames = map[string]string{
 	"Account": "Accounts and sessions", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
 	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Notification": "Notifications", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
 	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
+	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "NotificationLog": "Notification log", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
 	"Program": "Programmes", "PromoCode": "Promo codes", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
 }

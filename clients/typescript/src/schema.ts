@@ -3066,6 +3066,55 @@ export interface paths {
         patch: operations["updateMember"];
         trace?: never;
     };
+    "/api/v1/workspace/notification-log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the notification log
+         * @description Returns the entries of the notification log, newest first. A mail
+         *     appears when the service has sent it or decided not to send it.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listNotificationLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspace/notification-log/{entryId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an entry of the notification log
+         * @description Returns an entry with the content of the mail. Tokens in links
+         *     are replaced by `[redacted]`.
+         *
+         *     Errors:
+         *       - NOTIFICATION_LOG_NOT_FOUND: the log has no such entry, or `X-Mode` is not `test`.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getNotificationLogEntry"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspace/transfer-ownership": {
         parameters: {
             query?: never;
@@ -5760,6 +5809,25 @@ export interface components {
              */
             limit: number;
         };
+        ListNotificationLogResponse: {
+            data: components["schemas"]["NotificationLogEntry"][];
+            /**
+             * Format: int64
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
+             */
+            total: number;
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
+            page: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            limit: number;
+        };
         ListParticipantInvitesResponse: {
             data: components["schemas"]["ParticipantInvite"][];
             /**
@@ -6033,6 +6101,79 @@ export interface components {
              * @description The time when the user became a member.
              */
             createdAt: string | null;
+        };
+        /** @description NotificationLogEntry is one mail, without its content. */
+        NotificationLogEntry: {
+            id: string;
+            /**
+             * @description The kind of an account mail, for example `password_reset`, the type of a notification,
+             *     or `digest` for a mail with several notifications.
+             */
+            type: string;
+            /** @description The category of the notifications. Null for account mail. */
+            category: string | null;
+            /** @description The address of the recipient. */
+            recipient: string;
+            /** @description The sender in the mail. Null if the mail has no content. */
+            from: string | null;
+            /** @description The subject of the mail. Null if the mail has no content. */
+            subject: string | null;
+            /** @enum {string|null} */
+            status: "suppressed" | "redirected" | "delivered" | null;
+            /**
+             * @description The address that the mail was sent to instead of the recipient. Null unless `status`
+             *     is `redirected`.
+             */
+            redirectedTo: string | null;
+            /**
+             * @description Why the mail was not sent: `test_mode`, `mail_off`, `address_suppressed`,
+             *     `recipient_removed`, `notifications_removed`, `recipient_refused`, `refused_by_server`
+             *     or `undeliverable`. Null unless `status` is `suppressed`.
+             */
+            reason: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the event that caused the mail.
+             */
+            createdAt: string | null;
+        };
+        /** @description NotificationLogEntryDetail is one mail with its content. */
+        NotificationLogEntryDetail: {
+            id: string;
+            /**
+             * @description The kind of an account mail, for example `password_reset`, the type of a notification,
+             *     or `digest` for a mail with several notifications.
+             */
+            type: string;
+            /** @description The category of the notifications. Null for account mail. */
+            category: string | null;
+            /** @description The address of the recipient. */
+            recipient: string;
+            /** @description The sender in the mail. Null if the mail has no content. */
+            from: string | null;
+            /** @description The subject of the mail. Null if the mail has no content. */
+            subject: string | null;
+            /** @enum {string|null} */
+            status: "suppressed" | "redirected" | "delivered" | null;
+            /**
+             * @description The address that the mail was sent to instead of the recipient. Null unless `status`
+             *     is `redirected`.
+             */
+            redirectedTo: string | null;
+            /** @description Why the mail was not sent, as in the list. Null unless `status` is `suppressed`. */
+            reason: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the event that caused the mail.
+             */
+            createdAt: string | null;
+            /**
+             * @description The HTML part of the mail. It contains names that other people have chosen, so show it
+             *     in a sandboxed frame only. Null if the mail has no content.
+             */
+            html: string | null;
+            /** @description The text part of the mail. Null if the mail has no content. */
+            text: string | null;
         };
         /** @description Participant is a partner in one programme. */
         Participant: {
@@ -8549,6 +8690,25 @@ export interface components {
                  *       "message": "The signal belongs to the other mode.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "MODE_MISMATCH"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description - `NOTIFICATION_LOG_NOT_FOUND`: The notification log has no such entry. */
+        NOTIFICATION_LOG_NOT_FOUND: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 404,
+                 *       "message": "The notification log has no such entry.",
+                 *       "error": "Not Found",
+                 *       "code": "NOTIFICATION_LOG_NOT_FOUND"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -19598,7 +19758,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -19612,11 +19772,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -19630,7 +19790,7 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *           "mode": "test"
                      *         }
                      *       ],
@@ -19698,7 +19858,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829342","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829343","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829343","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829344","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -19990,6 +20150,141 @@ export interface operations {
             409: components["responses"]["LAST_OWNER"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    listNotificationLog: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+                /**
+                 * @description Only mail with this status.
+                 *
+                 *      - MAIL_STATUS_SUPPRESSED: The mail was not sent. `reason` says why.
+                 *      - MAIL_STATUS_REDIRECTED: The mail was sent to `redirectedTo` instead of the recipient.
+                 *      - MAIL_STATUS_DELIVERED: The mail server has accepted the mail for the recipient.
+                 */
+                status?: "suppressed" | "redirected" | "delivered";
+                /** @description Only mail of this type, for example `password_reset`. */
+                type?: string;
+                /**
+                 * @description Only mail to addresses that begin with this text. Upper and lower case make no
+                 *     difference.
+                 */
+                recipient?: string;
+                /**
+                 * @description Only mail of this time or later. A date (`YYYY-MM-DD`) means the start of the day.
+                 *     RFC 3339 timestamps are accepted too.
+                 */
+                from?: string;
+                /**
+                 * @description Only mail of this time or earlier. A date (`YYYY-MM-DD`) means the end of the day.
+                 *     RFC 3339 timestamps are accepted too.
+                 */
+                to?: string;
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
+                timezone?: string;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "type": "participant.applied",
+                     *           "category": "partner_applications",
+                     *           "recipient": "mia@northwind.example",
+                     *           "from": "Tributary <no-reply@example.com>",
+                     *           "subject": "A partner has applied",
+                     *           "status": "redirected",
+                     *           "redirectedTo": "qa@example.com",
+                     *           "reason": null,
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListNotificationLogResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getNotificationLogEntry: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                entryId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "type": "participant.applied",
+                     *       "category": "partner_applications",
+                     *       "recipient": "mia@northwind.example",
+                     *       "from": "Tributary <no-reply@example.com>",
+                     *       "subject": "A partner has applied",
+                     *       "status": "redirected",
+                     *       "redirectedTo": "qa@example.com",
+                     *       "reason": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "html": "<p>Ada has applied to Coffee friends.</p>",
+                     *       "text": "Ada has applied to Coffee friends."
+                     *     }
+                     */
+                    "application/json": components["schemas"]["NotificationLogEntryDetail"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOTIFICATION_LOG_NOT_FOUND"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
