@@ -41,6 +41,9 @@ func TestLimits(t *testing.T) {
 	click := func(key string) request {
 		return request{sys.client().withCredential(key), http.MethodPost, sys.edge + "/v1/clicks", object{"referral_code": f.code}}
 	}
+	providerMessage := func(address string) request {
+		return request{sys.client().fromAddress(address), http.MethodPost, sys.api + "/webhooks/resend", object{}}
+	}
 	zones := []zone{
 		{
 			name: "auth", limit: 10, success: outcome{status: http.StatusNoContent},
@@ -53,6 +56,10 @@ func TestLimits(t *testing.T) {
 		{
 			name: "conversions", limit: 120, success: outcome{http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL"},
 			request: reportWithoutSignal(f.secretKey), otherClient: reportWithoutSignal(other.createSecretKey(t)),
+		},
+		{
+			name: "mail_provider", limit: 1200, success: notFound,
+			request: providerMessage("198.51.100.5"), otherClient: providerMessage("198.51.100.6"),
 		},
 		{
 			name: "tracking", limit: 1000, success: outcome{status: http.StatusCreated},

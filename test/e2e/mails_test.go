@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/mail/mailtest"
+	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -50,7 +53,7 @@ func (sys *system) sendMail(t *testing.T, mails ...affiliate.Mail) {
 	}
 }
 
-// accountMail returns a mail to a merchant that resets the password. It has no token.
+// accountMail returns an account mail to a merchant. It has no token.
 func (a account) accountMail(t *testing.T, kind affiliate.MailKind) affiliate.Mail {
 	t.Helper()
 	workspace, ok := affiliate.ParseID[affiliate.Workspace](a.workspace)
@@ -271,4 +274,55 @@ func TestNotificationLog_ShowsAccountMailInTestModeOnly(t *testing.T) {
 			test.get(t, logPath+"?"+query).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 		}
 	})
+}
+
+// A mail goes from the database over the job queue to the mail server. After the provider
+// has reported a bounce, the address gets only the mail that its owner requests.
+func TestMail_IsSentUntilTheAddressBounces(t *testing.T) {
+	t.Parallel()
+	server := mailtest.NewServer(t, mailtest.Options{User: "user", Password: "password"})
+	sys := start(t, setup{env: map[string]string{
+		"TRIBUTARY_SMTP_URL": server.URL(), "TRIBUTARY_MAIL_FROM": "Acme <no-reply@example.com>", "TRIBUTARY_PUBLIC_URL": "https://api.example",
+		"TRIBUTARY_MAIL_WEBHOOK_SECRET": providerSecret().Text(),
+	}})
+	merchant := sys.newMerchant(t).inMode("test")
+	wantStatus := func(mail affiliate.Mail, status, reason any) response {
+		t.Helper()
+		eventually(t, waitTimeout, "the mail is in the log", func() error {
+			if got := merchant.get(t, logPath+"/"+mail.ID.String()); got.status != http.StatusOK {
+				return fmt.Errorf("status %d", got.status)
+			}
+			return nil
+		})
+		got := merchant.get(t, logPath+"/"+mail.ID.String())
+		got.wantFields(object{"status": status, "reason": reason, "from": "Acme <no-reply@example.com>"})
+		return got
+	}
+	keys, err := seal.New("e2e:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	invite := merchant.accountMail(t, affiliate.MailMemberInvite)
+	invite.Secret = keys.Seal([]byte("token-of-the-invite"), invite.ID.UUID[:])
+	sys.sendMail(t, invite)
+	sent := server.WaitMessages(1)[0]
+	if sent.To[0] != merchant.email || !strings.Contains(sent.Text, "https://api.example/accept-invite#kind=merchant&token=token-of-the-invite") {
+		t.Errorf("the mail to %s has the text %s, want the link of the invite", sent.To, sent.Text)
+	}
+	if got := wantStatus(invite, "delivered", nil); strings.Contains(got.body, "token-of-the-invite") {
+		t.Errorf("the log contains the token: %s", got.body)
+	}
+
+	bounce := object{"type": "email.bounced", "data": object{"to": []string{merchant.email}, "bounce": object{"type": "Permanent"}}}
+	sys.provider(t, bounce, message{}).deliver(t, "/webhooks/resend").wantStatus(http.StatusOK)
+	second, reset := merchant.accountMail(t, affiliate.MailMemberInvite), merchant.accountMail(t, affiliate.MailPasswordReset)
+	sys.sendMail(t, second, reset)
+	wantStatus(second, "suppressed", "address_suppressed")
+	wantStatus(reset, "delivered", nil)
+	if n := len(server.Messages()); n != 2 {
+		t.Errorf("the server got %d mails, want 2", n)
+	}
+	if logs := sys.logs.String(); strings.Contains(logs, merchant.email) || strings.Contains(logs, "token-of-the-invite") {
+		t.Error("the log contains the address or the token")
+	}
 }
