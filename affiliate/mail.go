@@ -1,8 +1,6 @@
 package affiliate
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"time"
 )
 
@@ -102,11 +100,3 @@ const MailQueue = "mail"
 
 // Kind returns the name of the job.
 func (SendMail) Kind() string { return "send_mail" }
-
-// MailDigest returns the keyed hash of an e-mail address in lower case. Suppressed
-// addresses are stored as this hash.
-func MailDigest(hashKey []byte, address string) []byte {
-	mac := hmac.New(sha256.New, hashKey)
-	mac.Write([]byte("mail:" + address))
-	return mac.Sum(nil)
-}
