@@ -1,18 +1,21 @@
-// Package ratelimit enforces limits of the form "at most N in any 60 seconds".
+// Package ratelimit enforces limits of the form "at most N in any 60 seconds", or in any
+// longer period, for example an hour (Zone.Window).
 //
 // A limit applies to each subject separately, for example to each IP address. All
 // processes count the requests of a subject in one shared window in Redis. A window
-// consists of one-second buckets: the current second and the 60 seconds before it. An
-// admitted request counts until its bucket has left the window. Therefore any period of
-// 60 seconds contains at most N requests, and a request may be refused for up to one
-// second longer than necessary. Refused requests do not count.
+// consists of 61 buckets, each a sixtieth of the period: the current bucket and the 60
+// buckets before it. For a period of 60 seconds, a bucket is one second. An admitted
+// request counts until its bucket has left the window. Therefore any period contains at
+// most N requests, and a request may be refused for up to the length of one bucket longer
+// than necessary. Refused requests do not count.
 //
 // The package has two implementations:
 //
 //	Limiter: makes one call to Redis before each request. It is for limits that must be
 //	         exact. Simultaneous requests of a subject share a call.
 //	Lease:   takes tokens from the shared window in blocks. A token admits one request,
-//	         so most requests need no call to Redis. It is for clicks.
+//	         so most requests need no call to Redis. It is for clicks. Its period is
+//	         always 60 seconds.
 //
 // Both also count the requests that this process has admitted in a local window. If Redis
 // does not respond within 50 ms (Options.Timeout), the local window decides. Therefore a
@@ -38,13 +41,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Zone is a rate limit. It allows Limit requests in any 60 seconds for each subject, for
-// example for each IP address.
+// Zone is a rate limit. It allows Limit requests in any period of the length Window for
+// each subject, for example for each IP address.
 type Zone struct {
 	Name  string
 	Limit int64
+	// Window is a whole number of minutes. 0 means one minute.
+	Window time.Duration
 	// LocalLimit replaces Limit while Redis does not respond. 0 means Limit.
 	LocalLimit int64
+}
+
+// bucketMs returns the length of a bucket in ms.
+func (z Zone) bucketMs() int64 {
+	return max(z.Window, time.Minute).Milliseconds() / (span - 1)
 }
 
 // Result is the decision about a request.
@@ -64,7 +74,8 @@ type Result struct {
 }
 
 const (
-	// span is the length of a window in seconds: 60 full seconds and the current second.
+	// span is the number of buckets in a window: the current bucket, and 60 full buckets,
+	// which together are as long as the period of the limit.
 	span           = 61
 	defaultTimeout = 50 * time.Millisecond
 	// redisPause is the time for which a Lease makes no call to Redis after a failure.
@@ -116,11 +127,13 @@ func windowKey(hashKey []byte, zone, subject string) string {
 // acquireScript takes tokens from the shared window KEYS[1]. The window is a Redis hash.
 // Each holder of tokens has one row in it: each Lease has its own row, and all Limiters
 // share the row of the holder "". A row consists of the number of the call that wrote it,
-// the sum of its counts, and its buckets. A bucket is a second and a count. The buckets
-// are in ascending order of their seconds. Each number has four bytes.
+// the sum of its counts, and its buckets. A bucket is a number and a count. The number is
+// the start of the bucket, divided by its length. The buckets are in ascending order of
+// their numbers. Each number and count has four bytes.
 //
 // The arguments are the current time in ms, the limit, the requested number of tokens,
-// the number of buckets in the window, and the name of the holder. A Lease also sends its
+// the number of buckets in the window, the length of a bucket in ms, and the name of the
+// holder. A Lease also sends its
 // whole row, and the script replaces the stored row by it. If a later call has written
 // the stored row, the script changes nothing: this call has arrived late, and its caller
 // no longer waits for the result. The client of a Cluster may send a call twice. Because
@@ -130,9 +143,10 @@ func windowKey(hashKey []byte, zone, subject string) string {
 // the time in ms until one more token is free (0 if all requested tokens were granted)
 // and the time in ms until the window is empty.
 var acquireScript = redis.NewScript(`
-local now, limit, want, span, holder, sent = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
-local second = math.floor(now / 1000)
-local rows, total, newest = {}, 0, second - span
+local now, limit, want, span, length = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local holder, sent = ARGV[6], ARGV[7]
+local current = math.floor(now / length)
+local rows, total, newest = {}, 0, current - span
 -- take removes the buckets of a row that have left the window and adds the other buckets
 -- to total. It returns the number of the call that wrote the row, the sum of the remaining
 -- buckets and these buckets.
@@ -140,7 +154,7 @@ local function take(row)
   local number, sum, from = struct.unpack('>I4I4', row)
   while from < #row do
     local at, count = struct.unpack('>I4I4', row, from)
-    if at > second - span then
+    if at > current - span then
       newest = math.max(newest, (struct.unpack('>I4', row, #row - 7)))
       break
     end
@@ -169,20 +183,20 @@ if own then
 end
 local granted = math.max(0, math.min(want, limit - total))
 if granted > 0 then
-  sum, total, newest = sum + granted, total + granted, math.max(newest, second)
+  sum, total, newest = sum + granted, total + granted, math.max(newest, current)
   local to, at, count = #buckets, 0, 0
   while to > 0 do
     at, count = struct.unpack('>I4I4', buckets, to - 7)
-    if at <= second then
+    if at <= current then
       break
     end
     to = to - 8 -- this bucket was written with a clock that is ahead
   end
   local before, after = string.sub(buckets, 1, to), string.sub(buckets, to + 1)
-  if to == 0 or at < second then
-    buckets = before .. struct.pack('>I4I4', second, granted) .. after
+  if to == 0 or at < current then
+    buckets = before .. struct.pack('>I4I4', current, granted) .. after
   else
-    buckets = string.sub(before, 1, -9) .. struct.pack('>I4I4', second, count + granted) .. after
+    buckets = string.sub(before, 1, -9) .. struct.pack('>I4I4', current, count + granted) .. after
   end
 end
 if granted > 0 or sent then
@@ -190,7 +204,7 @@ if granted > 0 or sent then
     redis.call('HDEL', KEYS[1], holder)
   else
     redis.call('HSET', KEYS[1], holder, struct.pack('>I4I4', number, sum) .. buckets)
-    redis.call('PEXPIRE', KEYS[1], (span + 1) * 1000)
+    redis.call('PEXPIRE', KEYS[1], (span + 1) * length)
   end
 end
 local retry = 0
@@ -208,12 +222,12 @@ if granted < want then
   for _, bucket in ipairs(all) do
     excess = excess - bucket[2]
     if excess <= 0 then
-      retry = (bucket[1] + span) * 1000 - now
+      retry = (bucket[1] + span) * length - now
       break
     end
   end
 end
-return {granted, total, retry, (newest + span) * 1000 - now}
+return {granted, total, retry, (newest + span) * length - now}
 `)
 
 // seconds rounds milliseconds up to whole seconds, at least one.

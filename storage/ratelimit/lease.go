@@ -54,6 +54,9 @@ type subjectKey struct{ zone, subject string }
 const (
 	// leaseSpan is the number of buckets in the window of a Lease.
 	leaseSpan = span + 1
+	// leaseBucketMs is the length of these buckets in ms. It is not longer than
+	// blockLifetime. A Lease therefore ignores Zone.Window.
+	leaseBucketMs = 1000
 	// blockLifetime is the time for which the tokens of a block can be used.
 	blockLifetime = time.Second
 	// blockPermille is the size of a block in thousandths of the limit.
@@ -80,10 +83,10 @@ type subject struct {
 	// used counts the used tokens by the second of their block.
 	used window
 
-	// The current block: the number of its unused tokens, the second in which it was
+	// The current block: the number of its unused tokens, the time in ms at which it was
 	// granted and the time at which it expires.
 	unused       int64
-	blockSecond  int64
+	blockGranted int64
 	blockExpires time.Time
 
 	// rowOutdated is true if the row in the shared window may differ from the tokens of
@@ -121,14 +124,14 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 	for {
 		now := l.opt.Now()
 		s.expire(now)
-		s.used.removeOld(now.Unix())
+		s.used.removeOld(now.UnixMilli())
 		switch {
 		case s.used.total >= zone.Limit:
 			// This process has used the whole limit, so the shared window is full too.
 			return s.refuse(now, zone.Limit)
 		case s.unused > 0:
 			s.unused--
-			s.used.add(s.blockSecond, 1)
+			s.used.add(s.blockGranted, 1)
 			return Result{Allowed: true, Limit: zone.Limit, Remaining: max(0, zone.Limit-s.sum) + s.unused, ResetAfter: seconds(s.reset)}
 		case now.Before(s.refusedUntil):
 			return s.refusal
@@ -160,7 +163,7 @@ func (l *Lease) call(ctx context.Context, s *subject, now time.Time, tokens int6
 	s.calls++
 	limit, row := s.zone.Limit, s.row()
 	s.mu.Unlock()
-	granted, sum, retry, reset, err := l.opt.acquire(ctx, l.client, s.key, now.UnixMilli(), limit, tokens, leaseSpan, s.holder, row)
+	granted, sum, retry, reset, err := l.opt.acquire(ctx, l.client, s.key, now.UnixMilli(), limit, tokens, leaseSpan, leaseBucketMs, s.holder, row)
 	s.mu.Lock()
 	s.callDone = nil
 	close(returned)
@@ -177,21 +180,21 @@ func (l *Lease) call(ctx context.Context, s *subject, now time.Time, tokens int6
 		s.refusal = Result{Limit: limit, RetryAfter: seconds(retry), ResetAfter: seconds(reset)}
 		s.refusedUntil = now.Add(refusalLifetime)
 	default:
-		s.unused, s.blockSecond, s.blockExpires = granted, now.Unix(), now.Add(blockLifetime)
+		s.unused, s.blockGranted, s.blockExpires = granted, now.UnixMilli(), now.Add(blockLifetime)
 	}
 }
 
 // row returns the row of s for the shared window. It contains the used tokens and the
 // unused tokens of the current block.
 func (s *subject) row() []byte {
-	tokens := window{buckets: slices.Clone(s.used.buckets), total: s.used.total}
+	tokens := window{bucketMs: leaseBucketMs, buckets: slices.Clone(s.used.buckets), total: s.used.total}
 	if s.unused > 0 {
-		tokens.add(s.blockSecond, s.unused)
+		tokens.add(s.blockGranted, s.unused)
 	}
 	row := make([]byte, 0, 8+8*len(tokens.buckets))
 	row = appendUint32(appendUint32(row, s.calls), tokens.total)
 	for _, b := range tokens.buckets {
-		row = appendUint32(appendUint32(row, b.second), b.count)
+		row = appendUint32(appendUint32(row, b.number), b.count)
 	}
 	return row
 }
@@ -221,7 +224,7 @@ func (l *Lease) decideLocally(s *subject, now time.Time) Result {
 	if s.used.total >= limit {
 		return s.refuse(now, limit)
 	}
-	s.used.add(now.Unix(), 1)
+	s.used.add(now.UnixMilli(), 1)
 	s.rowOutdated = true
 	return Result{Allowed: true, Limit: limit, Remaining: limit - s.used.total, ResetAfter: seconds(s.used.emptyIn(now.UnixMilli()))}
 }
@@ -262,7 +265,7 @@ func (l *Lease) subject(zone Zone, name string) *subject {
 	l.created++
 	s := &subject{
 		key: windowKey(l.opt.HashKey, zone.Name, name), zone: zone,
-		holder: l.holder + "." + strconv.Itoa(l.created), used: window{span: leaseSpan},
+		holder: l.holder + "." + strconv.Itoa(l.created), used: window{span: leaseSpan, bucketMs: leaseBucketMs},
 	}
 	l.subjects.Add(key, s)
 	return s
@@ -295,7 +298,7 @@ func (l *Lease) sweep(ctx context.Context) {
 		}
 		s.mu.Lock()
 		s.expire(now)
-		s.used.removeOld(now.Unix())
+		s.used.removeOld(now.UnixMilli())
 		if s.rowOutdated && s.callDone == nil {
 			l.call(ctx, s, now, 0)
 		}

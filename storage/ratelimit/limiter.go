@@ -109,11 +109,11 @@ func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sha
 	call.started = true
 	l.mu.Unlock()
 	nowMs := l.opt.Now().UnixMilli()
-	call.granted, call.sum, call.retry, call.reset, call.err = l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, call.requests, span, "", nil)
+	call.granted, call.sum, call.retry, call.reset, call.err = l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, call.requests, span, zone.bucketMs(), "", nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if call.granted > 0 {
-		l.window(key).add(nowMs/1000, call.granted)
+		l.window(zone, key).add(nowMs, call.granted)
 	}
 }
 
@@ -127,14 +127,14 @@ var (
 // acquire requests tokens from the shared window with the given key: it runs
 // acquireScript. The given row replaces the stored row of the holder. If row is nil, the
 // script adds the granted tokens to the stored row.
-func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, tokens, span int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
+func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, tokens, span, bucketMs int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
 	if client == nil {
 		return 0, 0, 0, 0, errNoRedis
 	}
 	// A canceled request must not count as a failure of Redis.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Timeout)
 	defer cancel()
-	args := []any{nowMs, limit, tokens, span, holder}
+	args := []any{nowMs, limit, tokens, span, bucketMs, holder}
 	if row != nil {
 		args = append(args, row)
 	}
@@ -154,7 +154,7 @@ func (l *Limiter) localWindowFull(key string, nowMs, limit int64) (full bool, re
 	if !ok {
 		return false, Result{}
 	}
-	w.removeOld(nowMs / 1000)
+	w.removeOld(nowMs)
 	if w.total < limit {
 		return false, Result{}
 	}
@@ -173,22 +173,22 @@ func (l *Limiter) decideLocally(zone Zone, key string, nowMs int64, cause error)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := l.window(key)
-	w.removeOld(nowMs / 1000)
+	w := l.window(zone, key)
+	w.removeOld(nowMs)
 	if w.total >= limit {
 		return Result{Limit: limit, RetryAfter: seconds(w.freeIn(nowMs, limit)), ResetAfter: seconds(w.emptyIn(nowMs))}
 	}
-	w.add(nowMs/1000, 1)
+	w.add(nowMs, 1)
 	return Result{Allowed: true, Limit: limit, Remaining: limit - w.total, ResetAfter: seconds(w.emptyIn(nowMs))}
 }
 
-// window returns the local window of a key and creates it if necessary. If there are
-// already maxSubjects windows, the new window evicts the least recently used window. The
-// caller must have locked l.mu.
-func (l *Limiter) window(key string) *window {
+// window returns the local window of a key of the zone and creates it if necessary. If
+// there are already maxSubjects windows, the new window evicts the least recently used
+// window. The caller must have locked l.mu.
+func (l *Limiter) window(zone Zone, key string) *window {
 	w, ok := l.local.Get(key)
 	if !ok {
-		w = &window{span: span}
+		w = &window{span: span, bucketMs: zone.bucketMs()}
 		l.local.Add(key, w)
 	}
 	return w

@@ -43,8 +43,12 @@ func (c *clock) now() time.Time          { return time.UnixMilli(c.ms.Load()) }
 func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
 // oracle checks the decisions of a Limiter or Lease. Unlike these, it has no buckets. It
-// stores the exact time, in ms, of every admitted request.
-type oracle struct{ admitted []int64 }
+// stores the exact time, in ms, of every admitted request. minutes is the period of the
+// limit. 0 means one minute.
+type oracle struct {
+	admitted []int64
+	minutes  int64
+}
 
 // count returns the number of requests that were admitted later than afterMs and not
 // later than untilMs.
@@ -58,14 +62,17 @@ func (o *oracle) count(afterMs, untilMs int64) int64 {
 	return n
 }
 
-// check checks a decision. In any 60 s, the number of admitted requests must not be above
-// limit. A request may be refused only if the number of requests admitted in the last
-// spanSeconds has reached limit.
+// check checks a decision. In any period of the limit, the number of admitted requests
+// must not be above limit. A request may be refused only if the number of requests
+// admitted in the last spanSeconds, multiplied by the minutes of the period, has reached
+// limit.
 func (o *oracle) check(t *rapid.T, result Result, nowMs, limit, spanSeconds int64) {
+	minutes := max(o.minutes, 1)
+	spanSeconds *= minutes
 	if result.Allowed {
 		o.admitted = append(o.admitted, nowMs)
-		if n := o.count(nowMs-60_000, nowMs); n > limit {
-			t.Fatalf("%d requests were admitted within 60 s, want at most %d", n, limit)
+		if n := o.count(nowMs-minutes*60_000, nowMs); n > limit {
+			t.Fatalf("%d requests were admitted within %d minutes, want at most %d", n, minutes, limit)
 		}
 		return
 	}
@@ -88,11 +95,13 @@ func limiterProperty(client redis.UniversalClient) func(*rapid.T) {
 		if client != nil {
 			instances = append(instances, NewLimiter(client, Options{Timeout: longTimeout, Now: c.now}))
 		}
-		zone := Zone{Name: "test", Limit: rapid.Int64Range(1, 12).Draw(t, "limit")}
+		minutes := rapid.SampledFrom([]int64{0, 1, 60}).Draw(t, "minutes")
+		zone := Zone{Name: "test", Limit: rapid.Int64Range(1, 12).Draw(t, "limit"), Window: time.Duration(minutes) * time.Minute}
 		subject := strconv.FormatInt(lastSubject.Add(1), 10)
-		var reference oracle
+		reference := oracle{minutes: minutes}
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
-			c.advance(time.Duration(rapid.OneOf(rapid.Int64Range(0, 50), rapid.Int64Range(0, 20_000), rapid.Just(int64(1000))).Draw(t, "ms")) * time.Millisecond)
+			ms := rapid.OneOf(rapid.Int64Range(0, 50), rapid.Int64Range(0, 20_000), rapid.Just(int64(1000))).Draw(t, "ms")
+			c.advance(time.Duration(ms*max(minutes, 1)) * time.Millisecond)
 			limiter := rapid.SampledFrom(instances).Draw(t, "instance")
 			result := limiter.Allow(context.Background(), zone, subject)
 			reference.check(t, result, c.ms.Load(), zone.Limit, 61)

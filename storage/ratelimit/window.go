@@ -1,19 +1,20 @@
 package ratelimit
 
-// window counts requests in one-second buckets, in memory. It is not safe for concurrent
-// use.
+// window counts requests in buckets of equal length, in memory. The number of a bucket is
+// its start divided by the length. It is not safe for concurrent use.
 type window struct {
-	span    int64    // number of seconds
-	buckets []bucket // by second, ascending
-	total   int64
+	span     int64    // number of buckets
+	bucketMs int64    // length of a bucket in ms
+	buckets  []bucket // by number, ascending
+	total    int64
 }
 
-type bucket struct{ second, count int64 }
+type bucket struct{ number, count int64 }
 
-// removeOld removes the buckets that are no longer in the window at nowSecond.
-func (w *window) removeOld(nowSecond int64) {
-	old := 0
-	for old < len(w.buckets) && w.buckets[old].second <= nowSecond-w.span {
+// removeOld removes the buckets that are no longer in the window at nowMs.
+func (w *window) removeOld(nowMs int64) {
+	current, old := nowMs/w.bucketMs, 0
+	for old < len(w.buckets) && w.buckets[old].number <= current-w.span {
 		w.total -= w.buckets[old].count
 		old++
 	}
@@ -22,21 +23,23 @@ func (w *window) removeOld(nowSecond int64) {
 	}
 }
 
-func (w *window) add(second, count int64) {
+// add counts requests in the bucket that contains the time atMs.
+func (w *window) add(atMs, count int64) {
+	number := atMs / w.bucketMs
 	w.total += count
-	// Search from the end, because most requests belong to the last second. An earlier
-	// second occurs only if the clock was set back.
+	// Search from the end, because most requests belong to the last bucket. An earlier
+	// bucket occurs only if the clock was set back.
 	i := len(w.buckets)
-	for i > 0 && w.buckets[i-1].second > second {
+	for i > 0 && w.buckets[i-1].number > number {
 		i--
 	}
-	if i > 0 && w.buckets[i-1].second == second {
+	if i > 0 && w.buckets[i-1].number == number {
 		w.buckets[i-1].count += count
 		return
 	}
 	w.buckets = append(w.buckets, bucket{})
 	copy(w.buckets[i+1:], w.buckets[i:])
-	w.buckets[i] = bucket{second, count}
+	w.buckets[i] = bucket{number, count}
 }
 
 // freeIn returns the time in ms from nowMs until the window allows one more request.
@@ -44,10 +47,10 @@ func (w *window) freeIn(nowMs, limit int64) int64 {
 	excess := w.total - limit + 1
 	for _, b := range w.buckets {
 		if excess -= b.count; excess <= 0 {
-			return (b.second+w.span)*1000 - nowMs
+			return (b.number+w.span)*w.bucketMs - nowMs
 		}
 	}
-	return w.span * 1000
+	return w.span * w.bucketMs
 }
 
 // emptyIn returns the time in ms from nowMs until the window is empty.
@@ -55,5 +58,5 @@ func (w *window) emptyIn(nowMs int64) int64 {
 	if len(w.buckets) == 0 {
 		return 0
 	}
-	return (w.buckets[len(w.buckets)-1].second+w.span)*1000 - nowMs
+	return (w.buckets[len(w.buckets)-1].number+w.span)*w.bucketMs - nowMs
 }
