@@ -88,12 +88,14 @@ func (r Role) MayManageKeys() bool {
 // User is an account. A merchant's user belongs to at most one workspace, a partner's
 // user belongs to none.
 type User struct {
-	ID        UserID
-	Kind      AccountKind
-	Email     string // lower case
-	Name      string
-	Country   *string // ISO 3166-1 alpha-2
-	CreatedAt time.Time
+	ID    UserID
+	Kind  AccountKind
+	Email string // lower case
+	// EmailVerified is true if the user has proved to read the mail of the address.
+	EmailVerified bool
+	Name          string
+	Country       *string // ISO 3166-1 alpha-2
+	CreatedAt     time.Time
 }
 
 // Member is a user's membership in a workspace.

@@ -1,6 +1,9 @@
 package affiliate
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // CommonPassword reports whether a password is easy to guess: a frequent password of at
 // least ten characters, one repeated character, or a simple sequence of digits or
@@ -12,6 +15,32 @@ func CommonPassword(password string) bool {
 	}
 	return strings.Trim(folded, folded[:1]) == "" ||
 		strings.Contains("01234567890123456789"+"9876543210987654321"+"abcdefghijklmnopqrstuvwxyz"+"qwertyuiopasdfghjklzxcvbnm", folded)
+}
+
+// PersonalPassword reports whether a password consists of a text that others know about
+// the user: the name, the e-mail address or the part of the address before the @. Case,
+// spaces, punctuation and digits at the end of the password make no difference.
+func PersonalPassword(password, name, email string) bool {
+	password = compact(password)
+	withoutDigits := strings.TrimRightFunc(password, unicode.IsDigit)
+	local, _, _ := strings.Cut(email, "@")
+	for _, text := range []string{name, email, local} {
+		text = compact(text)
+		if text != "" && (password == text || withoutDigits == text) {
+			return true
+		}
+	}
+	return false
+}
+
+// compact returns the letters and digits of s in lower case.
+func compact(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, s)
 }
 
 // commonPasswords holds frequent passwords of at least ten characters from published

@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/seal"
 )
 
@@ -123,6 +125,18 @@ func TestNew_ErrorsDoNotContainTheKeys(t *testing.T) {
 	_, err := seal.New("x," + "b:short," + entry("c", 1) + ",c:" + secret)
 	if err == nil || strings.Count(err.Error(), "entry ") != 4 {
 		t.Errorf("New returned the error %v, want one that lists all 4 faults", err)
+	}
+}
+
+func TestMailToken_OpensOnlyForItsMail(t *testing.T) {
+	keys := newKeys(t, entry("a", 1))
+	mail, other := affiliate.NewID[affiliate.Mail](time.Now()), affiliate.NewID[affiliate.Mail](time.Now())
+	sealed := keys.SealMailToken(mail, "ver_token")
+	if token, err := keys.OpenMailToken(mail, sealed); err != nil || token != "ver_token" {
+		t.Errorf("OpenMailToken returned %q, %v, want ver_token", token, err)
+	}
+	if token, err := keys.OpenMailToken(other, sealed); err == nil || token != "" {
+		t.Errorf("OpenMailToken for another mail returned %q, %v, want an error", token, err)
 	}
 }
 

@@ -3,6 +3,10 @@
 //   - It creates the partitions of clicks, events and notifications in advance.
 //   - It deletes ended sessions, idempotency keys with their responses, origins of users
 //     (the networks and browsers of their sessions) and dead letters of clicks.
+//   - It creates the partitions of clicks and events in advance.
+//   - It deletes ended sessions, expired e-mail tokens, idempotency keys with their
+//     responses, origins of users (the networks and browsers of their sessions) and dead
+//     letters of clicks. It deletes requests for mails that no job has processed.
 //   - It cancels deliveries to disabled webhook endpoints, if the job that should have
 //     canceled these deliveries has missed them.
 //   - It drops events and deliveries after a month, and notifications after 180 days.
@@ -45,6 +49,9 @@ const (
 	// sessionRetention is how long an ended session is kept for the investigation of
 	// incidents.
 	sessionRetention = 24 * time.Hour
+	// requestRetention is how long a request for a mail is kept. All attempts of its job
+	// end earlier, or the mail is no longer useful.
+	requestRetention = 24 * time.Hour
 	// visitorRetention is how long clicks and dead letters of clicks contain data that
 	// identifies a visitor.
 	visitorRetention = 90 * 24 * time.Hour
@@ -95,6 +102,11 @@ type Store interface {
 	CancelRemaining(ctx context.Context, now time.Time, limit int) (int64, error)
 	// DeleteEndedSessions deletes sessions that ended before the given time.
 	DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteExpiredEmailTokens deletes e-mail tokens that expired before the given time.
+	DeleteExpiredEmailTokens(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteOldEmailRequests deletes requests for mails that were stored before the given
+	// time and that no job has processed.
+	DeleteOldEmailRequests(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DropExpiredIdempotencyKeys deletes idempotency keys with their responses after
 	// their expiry.
 	DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error)
@@ -257,6 +269,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	for _, task := range []task{
 		{"ended sessions", now.Add(-sessionRetention), w.store.DeleteEndedSessions},
+		{"e-mail tokens", now, w.store.DeleteExpiredEmailTokens},
+		{"requests for mails", now.Add(-requestRetention), w.store.DeleteOldEmailRequests},
 		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
 		{"origins of users", now.Add(-affiliate.OriginRetention), w.store.DeleteOldOrigins},
 		{"dead letters of clicks", now.Add(-visitorRetention), w.store.DropDeadLetters},

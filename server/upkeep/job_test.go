@@ -43,6 +43,28 @@ func TestRun_CreatesClickPartitionsAWeekAhead(t *testing.T) {
 	}
 }
 
+func TestRun_DeletesExpiredTokensAndOldRequests(t *testing.T) {
+	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
+	f := pgtest.Open(t, clock.Now)
+	user := f.NewPartner("Jane")
+	for i, age := range []time.Duration{24*time.Hour - time.Minute, 24*time.Hour + time.Minute} {
+		at := f.Now().Add(-age)
+		f.Insert("email_tokens", pgtest.Row{
+			"digest": []byte{byte(i)}, "user_id": user, "purpose": "verify", "address": "jane@example.com",
+			"created_at": at, "expires_at": at.Add(affiliate.VerifyTokenLife),
+		})
+		f.Insert("email_requests", pgtest.Row{
+			"id": affiliate.NewID[affiliate.EmailRequest](at), "purpose": "reset", "account_kind": "partner", "address": "jane@example.com", "created_at": at,
+		})
+	}
+	if err := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.DiscardHandler), clock.Now).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.WantCount(1, "tokens, which have not expired", `select count(*) from email_tokens where expires_at > $1`, f.Now())
+	f.WantCount(1, "tokens", `select count(*) from email_tokens`)
+	f.WantCount(1, "requests", `select count(*) from email_requests`)
+}
+
 // rollObserver calls onRoll before each call of RollClicks, the step that replaces the
 // clicks of old days by sums.
 type rollObserver struct {

@@ -393,4 +393,5 @@ var unscoped = map[string]string{
 	"mail/package.completeMail":                   "a mail that a job has read, found by its id",
 	"mail/package.endLostMails":                   "periodic maintenance of all workspaces",
 	"mail/package.deleteOldMails":                 "periodic maintenance of all workspaces",
+	"account/ChangeEmail.copyEmail":               "a partner has one address in all workspaces",
 }

@@ -87,6 +87,16 @@ func (tx *Tx) RevokeSessions(ctx context.Context, user affiliate.UserID, at time
 	return err
 }
 
+// RevokeOtherSessions revokes all sessions of a user except one. If except is nil, it
+// revokes all of them.
+func (tx *Tx) RevokeOtherSessions(ctx context.Context, user affiliate.UserID, except *affiliate.SessionID, at time.Time) error {
+	const revoke = `
+		update sessions set revoked_at = $3
+		where user_id = $1 and id is distinct from $2 and revoked_at is null`
+	_, err := tx.Exec(ctx, revoke, user, except, at)
+	return err
+}
+
 // RevokeSessionOfToken revokes the session of a refresh token. The token may already
 // have been used. An unknown token is not an error.
 func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error {

@@ -1,5 +1,5 @@
-// Package account has the SQL for users, sessions, failed logins, workspaces, members,
-// invitations, API keys and the audit log.
+// Package account has the SQL for users, sessions, failed logins, e-mail tokens,
+// workspaces, members, invitations, API keys and the audit log.
 //
 // The package reads, locks and stores rows. Its callers decide which values it stores.
 // The methods of Tx run in the caller's transaction. Each method of Store runs on its

@@ -15,8 +15,9 @@ import (
 // workspace. A partner has no membership. A merchant has none after being removed from
 // the workspace. Each query must add a condition that excludes erased users.
 const (
-	accountColumns = `u.id, u.kind, u.email, u.password_hash, u.name, u.country, u.created_at, m.workspace_id, m.role`
-	accountFrom    = ` from users u left join members m on m.user_id = u.id `
+	accountColumns = `u.id, u.kind, u.email, u.password_hash, u.name, u.country, u.created_at,
+		u.email_verified_at is not null as email_verified, m.workspace_id, m.role`
+	accountFrom = ` from users u left join members m on m.user_id = u.id `
 )
 
 type accountRow struct {
@@ -27,14 +28,17 @@ type accountRow struct {
 	Name         string
 	Country      *string
 	CreatedAt    time.Time
-	WorkspaceID  *affiliate.WorkspaceID
-	Role         *affiliate.Role
+	// EmailVerified is true if email_verified_at is set.
+	EmailVerified bool
+	WorkspaceID   *affiliate.WorkspaceID
+	Role          *affiliate.Role
 }
 
 func (r accountRow) account() affiliate.Account {
 	account := affiliate.Account{
 		User: affiliate.User{
-			ID: r.ID, Kind: r.Kind, Email: r.Email, Name: r.Name, Country: r.Country, CreatedAt: r.CreatedAt.UTC(),
+			ID: r.ID, Kind: r.Kind, Email: r.Email, EmailVerified: r.EmailVerified,
+			Name: r.Name, Country: r.Country, CreatedAt: r.CreatedAt.UTC(),
 		},
 		PasswordHash: r.PasswordHash,
 	}
@@ -64,10 +68,17 @@ func (tx *Tx) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, em
 	return accountByEmail(ctx, tx, kind, email)
 }
 
+const accountByID = `select ` + accountColumns + accountFrom + `where u.id = $1 and u.erased_at is null`
+
+// Account returns an account. Errors: NOT_FOUND.
+func (s *Store) Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error) {
+	row, err := postgres.OneRow[accountRow](s.db.Pool().Query(ctx, accountByID, id))
+	return row.account(), err
+}
+
 // Account returns an account. Errors: NOT_FOUND.
 func (tx *Tx) Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error) {
-	const query = `select ` + accountColumns + accountFrom + `where u.id = $1 and u.erased_at is null`
-	row, err := postgres.OneRow[accountRow](tx.Query(ctx, query, id))
+	row, err := postgres.OneRow[accountRow](tx.Query(ctx, accountByID, id))
 	return row.account(), err
 }
 
@@ -83,6 +94,16 @@ func (tx *Tx) LockUser(ctx context.Context, kind affiliate.AccountKind, email st
 		return id, false, nil
 	}
 	return id, err == nil, err
+}
+
+// LockUserByID locks a user. Errors: NOT_FOUND.
+func (tx *Tx) LockUserByID(ctx context.Context, id affiliate.UserID) error {
+	const lock = `select from users where id = $1 and erased_at is null for no key update`
+	tag, err := tx.Exec(ctx, lock, id)
+	if err == nil && tag.RowsAffected() == 0 {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return err
 }
 
 // InsertUser stores a user. Errors: EMAIL_TAKEN.
@@ -113,6 +134,37 @@ func (tx *Tx) ResetUser(ctx context.Context, user affiliate.User, passwordHash s
 func (tx *Tx) UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error {
 	const update = `update users set password_hash = $2 where id = $1`
 	_, err := tx.Exec(ctx, update, id, hash)
+	return err
+}
+
+// SetPassword stores the hash of a new password.
+func (tx *Tx) SetPassword(ctx context.Context, id affiliate.UserID, hash string) error {
+	const update = `update users set password_hash = $2, version = version + 1 where id = $1`
+	_, err := tx.Exec(ctx, update, id, hash)
+	return err
+}
+
+// VerifyEmail marks a user's address as verified. If it is verified already, the time of
+// the verification does not change.
+func (tx *Tx) VerifyEmail(ctx context.Context, id affiliate.UserID, at time.Time) error {
+	const update = `update users set email_verified_at = coalesce(email_verified_at, $2) where id = $1`
+	_, err := tx.Exec(ctx, update, id, at)
+	return err
+}
+
+// ChangeEmail replaces the address of a user by a verified address, which must be in
+// lower case. The copies of the address in the participants of a partner change too.
+// Errors: EMAIL_TAKEN.
+func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string, at time.Time) error {
+	const (
+		update = `update users set email = $2, email_verified_at = $3, version = version + 1 where id = $1`
+		// copyEmail updates the copies of the address in all workspaces and both modes.
+		copyEmail = `update participants set partner_email = $2 where partner_id = $1`
+	)
+	if _, err := tx.Exec(ctx, update, id, email, at); err != nil {
+		return postgres.Refusal(err)
+	}
+	_, err := tx.Exec(ctx, copyEmail, id, email)
 	return err
 }
 

@@ -1,0 +1,120 @@
+package account
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const emailTokenColumns = `t.user_id, t.purpose, t.address, t.session_id, t.created_at, t.expires_at, t.used_at`
+
+type emailTokenRow struct {
+	UserID    affiliate.UserID
+	Purpose   affiliate.EmailTokenPurpose
+	Address   string
+	SessionID *affiliate.SessionID
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	UsedAt    *time.Time
+}
+
+func (r emailTokenRow) token() affiliate.EmailToken {
+	return affiliate.EmailToken{
+		User: r.UserID, Purpose: r.Purpose, Address: r.Address, Session: r.SessionID,
+		CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(), UsedAt: postgres.UTC(r.UsedAt),
+	}
+}
+
+// EmailToken returns the e-mail token with the given digest. The caller must lock the
+// user before it uses the token (LockEmailToken).
+func (s *Store) EmailToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.EmailToken, found bool, err error) {
+	const query = `select ` + emailTokenColumns + ` from email_tokens t where t.digest = $1`
+	rows, err := s.db.Pool().Query(ctx, query, digest[:])
+	return optional(rows, err, emailTokenRow.token)
+}
+
+// LockEmailToken locks the user of an e-mail token and then reads the token. All
+// transactions that use tokens lock the user first, so two transactions of one user
+// never wait for each other's tokens.
+func (tx *Tx) LockEmailToken(ctx context.Context, user affiliate.UserID, digest [sha256.Size]byte) (token affiliate.EmailToken, found bool, err error) {
+	const query = `select ` + emailTokenColumns + ` from email_tokens t where t.digest = $1 and t.user_id = $2`
+	if err := tx.LockUserByID(ctx, user); err != nil {
+		return affiliate.EmailToken{}, false, err
+	}
+	rows, err := tx.Query(ctx, query, digest[:], user)
+	return optional(rows, err, emailTokenRow.token)
+}
+
+// InsertEmailToken stores an e-mail token with its digest.
+func (tx *Tx) InsertEmailToken(ctx context.Context, token affiliate.EmailToken, digest [sha256.Size]byte) error {
+	const insert = `
+		insert into email_tokens (digest, user_id, purpose, address, session_id, created_at, expires_at)
+		values (@digest, @user, @purpose, @address, @session, @created_at, @expires_at)`
+	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		"digest": digest[:], "user": token.User, "purpose": token.Purpose, "address": token.Address, "session": token.Session,
+		"created_at": token.CreatedAt, "expires_at": token.ExpiresAt,
+	})
+	return err
+}
+
+// UseEmailToken marks an e-mail token as used.
+func (tx *Tx) UseEmailToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error {
+	const use = `update email_tokens set used_at = $2 where digest = $1`
+	_, err := tx.Exec(ctx, use, digest[:], at)
+	return err
+}
+
+// RevokeEmailTokens makes all e-mail tokens of a user unusable. It also deletes the user's
+// requests that were not processed yet. The caller must have locked the user.
+func (tx *Tx) RevokeEmailTokens(ctx context.Context, user affiliate.UserID, at time.Time) error {
+	const (
+		revoke = `update email_tokens set used_at = $2 where user_id = $1 and used_at is null`
+		remove = `delete from email_requests where user_id = $1`
+	)
+	if _, err := tx.Exec(ctx, revoke, user, at); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, remove, user)
+	return err
+}
+
+// CountEmailTokens counts the e-mail tokens for an address and a purpose that were
+// created after the given time. It locks the address until the transaction ends, so that
+// two transactions do not count at the same time.
+func (tx *Tx) CountEmailTokens(ctx context.Context, purpose affiliate.EmailTokenPurpose, address string, since time.Time) (int, error) {
+	const (
+		// The lock needs no row of the address. Two addresses with the same hash only wait
+		// for each other.
+		lock  = `select pg_advisory_xact_lock(hashtextextended('email_tokens:' || $1, 0))`
+		query = `select count(*) from email_tokens where address = $1 and purpose = $2 and created_at > $3`
+	)
+	if _, err := tx.Exec(ctx, lock, address); err != nil {
+		return 0, err
+	}
+	var n int
+	err := tx.QueryRow(ctx, query, address, purpose, since).Scan(&n)
+	return n, err
+}
+
+// DeleteExpiredEmailTokens deletes at most limit e-mail tokens that expired before the
+// given time. It returns the number of deleted tokens.
+func (s *Store) DeleteExpiredEmailTokens(ctx context.Context, before time.Time, limit int) (int64, error) {
+	const remove = `
+		delete from email_tokens
+		where digest in (select digest from email_tokens where expires_at < $1 order by expires_at limit $2)`
+	tag, err := s.db.Pool().Exec(ctx, remove, before, limit)
+	return tag.RowsAffected(), err
+}
+
+// LiftSuppression makes an address receive all mail again. digest is the keyed hash of
+// the address (affiliate.MailDigest).
+func (tx *Tx) LiftSuppression(ctx context.Context, digest []byte) error {
+	const lift = `delete from mail_suppressions where digest = $1`
+	_, err := tx.Exec(ctx, lift, digest)
+	return err
+}
