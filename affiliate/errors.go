@@ -68,6 +68,9 @@ const (
 	ReasonFraudEventResolved      Reason = "FRAUD_EVENT_RESOLVED"
 	ReasonInvalidSignature        Reason = "INVALID_SIGNATURE"
 	ReasonNotificationLogNotFound Reason = "NOTIFICATION_LOG_NOT_FOUND"
+	ReasonVerificationToken       Reason = "VERIFICATION_TOKEN_INVALID"
+	ReasonResetToken              Reason = "RESET_TOKEN_INVALID"
+	ReasonEmailNotVerified        Reason = "EMAIL_NOT_VERIFIED"
 )
 
 // Error is an error that the caller may see. Any other error that a function returns is

@@ -46,6 +46,9 @@ const (
 type identity struct {
 	principal Principal
 	fault     fault // noFault if the credential was accepted
+	// emailVerified is true if the credential is an access token and its user has a
+	// verified e-mail address.
+	emailVerified bool
 	// invalidMode is true if the X-Mode header is neither test nor live.
 	invalidMode bool
 }
@@ -160,6 +163,7 @@ func (a *authenticator) identifySession(ctx context.Context, id identity, sessio
 	}
 	id.principal.User = user.ID
 	id.principal.Session = session
+	id.emailVerified = user.EmailVerified
 	id.fault = noFault
 	return id, nil
 }

@@ -54,6 +54,8 @@ type pipeline struct {
 	log           *slog.Logger
 	now           func() time.Time
 	trusted       []netip.Prefix // proxies whose metadata is trusted
+	// requireVerified is Config.RequireVerifiedEmail.
+	requireVerified bool
 	// unary is the whole chain as one interceptor.
 	unary grpc.UnaryServerInterceptor
 }
@@ -230,7 +232,7 @@ func (p *pipeline) limit(ctx context.Context, req any, _ *grpc.UnaryServerInfo, 
 
 func (p *pipeline) authorise(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	a := admissionFrom(ctx)
-	if err := a.policy.authorise(a.identity); err != nil {
+	if err := a.policy.authorise(a.identity, p.requireVerified); err != nil {
 		return nil, err
 	}
 	return next(ctx, req)

@@ -12,16 +12,13 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// limitWindow is the length in seconds of the rolling window in which each zone counts
-// requests.
-const limitWindow = 60
-
 // Allowance is the result of Limiter.Allow for one request.
 type Allowance struct {
 	Allowed bool
-	// Limit is the maximum number of requests in any 60 seconds. Remaining is the number
-	// of requests that are still allowed now.
+	// Limit is the maximum number of requests in any period of Window seconds. Remaining
+	// is the number of requests that are still allowed now.
 	Limit     int
+	Window    int
 	Remaining int
 	// RetryAfter is the number of seconds until the next request is allowed. It is at
 	// least 1 if Allowed is false.
@@ -38,37 +35,24 @@ type Limiter interface {
 }
 
 // limit counts one request in its zone. It returns RATE_LIMIT_EXCEEDED if the limit is
-// reached. If the method requires a credential and the request has a valid credential,
-// the request counts against the limit of its user or API key. Every other request counts
-// against the limit of the client's address. This also limits how fast a client can guess
-// credentials.
+// reached. If the policy has a zone for accounts and the method accepts the credential,
+// the request then also counts in this zone.
 func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) error {
-	zone := policy.Zone
+	zone, subject := policy.countedAs(ctx, id)
 	if zone == ZoneNone {
 		return nil
 	}
-	subject := "address:" + httpedge.LimitSubject(callerFrom(ctx).address)
-	if policy.Accept&NoCredential == 0 {
-		switch {
-		case id.fault != noFault:
-			zone = ZoneGeneral
-		case id.principal.Kind&(SecretKey|PublicKey) != 0:
-			subject = "key:" + id.principal.Key.String()
-		default:
-			subject = "user:" + id.principal.User.String()
-			// All calls of users count in the general zone. This includes calls of methods
-			// in the conversions zone. These methods accept only API keys, so a later step
-			// rejects such a call.
-			zone = ZoneGeneral
-		}
-	}
 	allowance := limiter.Allow(ctx, zone, subject)
+	if allowance.Allowed && policy.AccountZone != ZoneNone && id.fault == noFault && policy.Accept&id.principal.Kind != 0 {
+		zone = policy.AccountZone
+		allowance = limiter.Allow(ctx, zone, "user:"+id.principal.User.String())
+	}
 	reset := allowance.Reset
 	if !allowance.Allowed {
 		reset = allowance.RetryAfter
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(
-		"ratelimit-policy", fmt.Sprintf(`"%s";q=%d;w=%d`, zone, allowance.Limit, limitWindow),
+		"ratelimit-policy", fmt.Sprintf(`"%s";q=%d;w=%d`, zone, allowance.Limit, allowance.Window),
 		"ratelimit", fmt.Sprintf(`"%s";r=%d;t=%d`, zone, allowance.Remaining, reset),
 	))
 	if allowance.Allowed {
@@ -77,4 +61,24 @@ func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) err
 	refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
 	refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(allowance.RetryAfter)}
 	return refusal
+}
+
+// countedAs returns the zone and the subject for which a request counts. If the method
+// requires a credential and the request has a valid credential, the subject is its user or
+// API key. In every other case, and for all methods in the auth zone, the subject is the
+// client's address. This also limits how fast a client can guess credentials.
+func (p Policy) countedAs(ctx context.Context, id identity) (zone Zone, subject string) {
+	subject = "address:" + httpedge.LimitSubject(callerFrom(ctx).address)
+	switch {
+	case p.Accept&NoCredential != 0, p.Zone == ZoneAuth:
+		return p.Zone, subject
+	case id.fault != noFault:
+		return ZoneGeneral, subject
+	case id.principal.Kind&(SecretKey|PublicKey) != 0:
+		return p.Zone, "key:" + id.principal.Key.String()
+	}
+	// All calls of users count in the general zone. This includes calls of methods in the
+	// conversions zone. These methods accept only API keys, so a later step rejects such a
+	// call.
+	return ZoneGeneral, "user:" + id.principal.User.String()
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -23,6 +24,9 @@ const (
 	ZoneConversions Zone = "conversions"
 	// ZoneMailProvider counts the messages of the mail provider by the provider's address.
 	ZoneMailProvider Zone = "mail_provider"
+	// ZoneResend is the zone of the calls that send a verification again. Its limit is per
+	// account and hour.
+	ZoneResend Zone = "resend"
 )
 
 // Action is a row of the role matrix (DECISIONS.md section 11): a group of methods that
@@ -69,6 +73,12 @@ type Policy struct {
 	// with a MerchantToken.
 	Action Action
 	Zone   Zone
+	// AccountZone is a second zone, in which each call counts for its user. ZoneNone means
+	// that there is no second zone.
+	AccountZone Zone
+	// Verified states whether the caller's e-mail address must be verified. It has an
+	// effect only if the deployment requires verified addresses.
+	Verified Verified
 	// Refusal is the error code for a missing or bad credential. It is UNAUTHORIZED
 	// unless SPEC.md defines another error code for the method. An expired access token
 	// always results in UNAUTHORIZED.
@@ -84,12 +94,43 @@ func lasting(p Policy) Policy {
 	return p
 }
 
+// Verified states in which mode a method requires that the caller's e-mail address is
+// verified.
+type Verified int
+
+// The values of Verified. VerifiedForLive is for methods that have an effect in the mode of
+// the call. VerifiedAlways is for methods that have the same effect in both modes.
+const (
+	NeedNotBeVerified Verified = iota
+	VerifiedForLive
+	VerifiedAlways
+)
+
 func merchant(action Action) Policy {
 	return Policy{Accept: MerchantToken, Action: action, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
 }
 
 func partner() Policy {
 	return Policy{Accept: PartnerToken, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
+}
+
+// inAuthZone returns the policy for a path below /api/v1/auth/, where calls count per
+// address even if they have a valid credential (DECISIONS.md section 19).
+func (p Policy) inAuthZone() Policy {
+	p.Zone = ZoneAuth
+	return p
+}
+
+// resend returns the policy with the limit for sending a verification again.
+func (p Policy) resend() Policy {
+	p.AccountZone = ZoneResend
+	return p
+}
+
+// verified returns the policy with a requirement for the caller's e-mail address.
+func (p Policy) verified(v Verified) Policy {
+	p.Verified = v
+	return p
 }
 
 // secret returns the policy of a method that the merchant's server calls. refusal is the
@@ -129,6 +170,16 @@ var policies = map[string]Policy{
 	affiliatev1.AccountService_Logout_FullMethodName:                 unauthenticated(ZoneAuth),
 	affiliatev1.AccountService_AcceptInvite_FullMethodName:           unauthenticated(ZoneAuth),
 
+	affiliatev1.AccountService_VerifyEmail_FullMethodName:                unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_ResendMerchantVerification_FullMethodName: merchant(readDashboards).inAuthZone().resend(),
+	affiliatev1.AccountService_ResendPartnerVerification_FullMethodName:  partner().inAuthZone().resend(),
+	affiliatev1.AccountService_ForgotMerchantPassword_FullMethodName:     unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_ForgotPartnerPassword_FullMethodName:      unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_ResetMerchantPassword_FullMethodName:      unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_ResetPartnerPassword_FullMethodName:       unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName:        merchant(readDashboards).inAuthZone(),
+	affiliatev1.AccountService_ChangePartnerEmail_FullMethodName:         partner().inAuthZone(),
+
 	affiliatev1.WorkspaceService_GetWorkspace_FullMethodName:      merchant(readDashboards),
 	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:   merchant(manageWorkspace),
 	affiliatev1.WorkspaceService_ListMembers_FullMethodName:       merchant(readDashboards),
@@ -141,7 +192,7 @@ var policies = map[string]Policy{
 	affiliatev1.WorkspaceService_ListAuditLog_FullMethodName:      merchant(manageWorkspace),
 	affiliatev1.WorkspaceService_ExportAuditLog_FullMethodName:    merchant(exportPersonal),
 	affiliatev1.WorkspaceService_GetApiKeys_FullMethodName:        merchant(readDashboards),
-	affiliatev1.WorkspaceService_CreateApiKey_FullMethodName:      merchant(manageKeys),
+	affiliatev1.WorkspaceService_CreateApiKey_FullMethodName:      merchant(manageKeys).verified(VerifiedForLive),
 	affiliatev1.WorkspaceService_RollApiKey_FullMethodName:        merchant(manageKeys),
 	affiliatev1.WorkspaceService_RevokeApiKey_FullMethodName:      merchant(manageKeys),
 
@@ -149,7 +200,7 @@ var policies = map[string]Policy{
 	affiliatev1.ProgramService_ListPrograms_FullMethodName:     merchant(readDashboards),
 	affiliatev1.ProgramService_GetProgram_FullMethodName:       merchant(readDashboards),
 	affiliatev1.ProgramService_UpdateProgram_FullMethodName:    merchant(runPrograms),
-	affiliatev1.ProgramService_ActivateProgram_FullMethodName:  merchant(runPrograms),
+	affiliatev1.ProgramService_ActivateProgram_FullMethodName:  merchant(runPrograms).verified(VerifiedForLive),
 	affiliatev1.ProgramService_PauseProgram_FullMethodName:     merchant(runPrograms),
 	affiliatev1.ProgramService_ArchiveProgram_FullMethodName:   merchant(runPrograms),
 	affiliatev1.ProgramService_ListProgramRules_FullMethodName: merchant(readDashboards),
@@ -180,7 +231,7 @@ var policies = map[string]Policy{
 	affiliatev1.PartnerService_GetPartnerSummary_FullMethodName:      partner(),
 	affiliatev1.PartnerService_GetPartnerProfile_FullMethodName:      partner(),
 	affiliatev1.PartnerService_UpdatePartnerProfile_FullMethodName:   partner(),
-	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:        partner(),
+	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:        partner().verified(VerifiedAlways),
 
 	affiliatev1.LinkService_ListLinks_FullMethodName:         merchant(readDashboards),
 	affiliatev1.LinkService_CreateLink_FullMethodName:        merchant(runPrograms),
@@ -237,7 +288,7 @@ var policies = map[string]Policy{
 	affiliatev1.PayoutService_ListPayouts_FullMethodName:        merchant(readDashboards),
 	affiliatev1.PayoutService_GetPayout_FullMethodName:          merchant(readDashboards),
 	affiliatev1.PayoutService_GetPayoutBatch_FullMethodName:     merchant(readDashboards),
-	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: merchant(managePayouts),
+	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: merchant(managePayouts).verified(VerifiedForLive),
 	affiliatev1.PayoutService_CancelPayoutBatch_FullMethodName:  merchant(managePayouts),
 	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:  merchant(managePayouts),
 	affiliatev1.PayoutService_MarkPayoutPaid_FullMethodName:     merchant(managePayouts),
@@ -322,8 +373,8 @@ func checkPolicies(services []*grpc.ServiceDesc) error {
 
 // authorise returns an error if the policy does not allow the call of this identity. It
 // checks the credential (errors with status 401) before the permission (errors with
-// status 403).
-func (p Policy) authorise(id identity) error {
+// status 403). requireVerified is the setting that makes Policy.Verified effective.
+func (p Policy) authorise(id identity, requireVerified bool) error {
 	if p.Accept&NoCredential != 0 {
 		return nil
 	}
@@ -337,13 +388,15 @@ func (p Policy) authorise(id identity) error {
 	if p.Accept&id.principal.Kind == 0 {
 		return affiliate.Refuse(affiliate.ReasonForbidden)
 	}
-	if id.principal.Kind == MerchantToken {
-		for _, role := range roles[p.Action] {
-			if role == id.principal.Role {
-				return nil
-			}
-		}
+	if id.principal.Kind == MerchantToken && !slices.Contains(roles[p.Action], id.principal.Role) {
 		return affiliate.Refuse(affiliate.ReasonForbidden)
 	}
+	if requireVerified && p.needsVerified(id.principal) && !id.emailVerified {
+		return affiliate.Refuse(affiliate.ReasonEmailNotVerified)
+	}
 	return nil
+}
+
+func (p Policy) needsVerified(caller Principal) bool {
+	return p.Verified == VerifiedAlways || p.Verified == VerifiedForLive && caller.Mode == affiliate.ModeLive
 }

@@ -51,6 +51,9 @@ type Config struct {
 	// metadata x-client-ip and x-request-id of calls from these networks. If it is empty,
 	// the server uses them only for in-process calls.
 	TrustedProxies []netip.Prefix
+	// RequireVerifiedEmail makes some methods require that the caller's e-mail address is
+	// verified (Policy.Verified).
+	RequireVerifiedEmail bool
 	// TLS is the configuration of connections over the network. nil means connections
 	// without TLS, which are safe only in a private network.
 	TLS *tls.Config
@@ -82,6 +85,8 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		log:           cfg.Log,
 		now:           cfg.Now,
 		trusted:       cfg.TrustedProxies,
+
+		requireVerified: cfg.RequireVerifiedEmail,
 	}
 	var interceptors []grpc.UnaryServerInterceptor
 	for _, step := range p.chain() {

@@ -342,7 +342,7 @@ type countingLimiter struct{ calls []string }
 
 func (l *countingLimiter) Allow(_ context.Context, zone Zone, subject string) Allowance {
 	l.calls = append(l.calls, string(zone)+" "+strings.SplitN(subject, ":", 2)[0])
-	return Allowance{Allowed: true, Limit: 10, Remaining: 9, Reset: 60}
+	return Allowance{Allowed: true, Limit: 10, Window: 60, Remaining: 9, Reset: 60}
 }
 
 func TestLimit_ZoneAndSubject(t *testing.T) {
@@ -350,6 +350,8 @@ func TestLimit_ZoneAndSubject(t *testing.T) {
 	user := Principal{Kind: MerchantToken, User: affiliate.NewID[affiliate.User](time.Now())}
 	conversions := policies[affiliatev1.ConversionService_ReportConversion_FullMethodName]
 	programs := policies[affiliatev1.ProgramService_ListPrograms_FullMethodName]
+	change := policies[affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName]
+	resend := policies[affiliatev1.AccountService_ResendMerchantVerification_FullMethodName]
 	for _, tc := range []struct {
 		name   string
 		policy Policy
@@ -362,6 +364,10 @@ func TestLimit_ZoneAndSubject(t *testing.T) {
 		{"list with a token", programs, identity{principal: user}, "general user"},
 		{"list with a bad credential", programs, identity{fault: faultInvalid}, "general address"},
 		{"login", unauthenticated(ZoneAuth), identity{fault: faultMissing}, "auth address"},
+		{"change of address with a token", change, identity{principal: user}, "auth address"},
+		{"resend with a token", resend, identity{principal: user}, "auth address,resend user"},
+		{"resend with a token of a partner", resend, identity{principal: Principal{Kind: PartnerToken}}, "auth address"},
+		{"resend without a credential", resend, identity{fault: faultMissing}, "auth address"},
 		{"health", unauthenticated(ZoneNone), identity{fault: faultMissing}, ""},
 	} {
 		l := &countingLimiter{}
@@ -383,11 +389,40 @@ func TestPolicy_AuthoriseFollowsTheRoleMatrix(t *testing.T) {
 	letters := map[string]Action{"r": readDashboards, "p": runPrograms, "v": review, "k": manageKeys}
 	for role, allowed := range allowedActions {
 		for letter, action := range letters {
-			err := merchant(action).authorise(identity{principal: Principal{Kind: MerchantToken, Role: role}})
+			err := merchant(action).authorise(identity{principal: Principal{Kind: MerchantToken, Role: role}}, false)
 			if want := strings.Contains(allowed, letter); (err == nil) != want {
 				t.Errorf("authorise of the role %s for the action %s returned the error %v, want success: %t", role, action, err, want)
 			}
 		}
+	}
+}
+
+func TestPolicy_RequiresVerifiedEmail(t *testing.T) {
+	for _, tc := range []struct {
+		name                           string
+		method                         string
+		caller                         Principal
+		withSetting, verified, refused bool
+	}{
+		{"live key", affiliatev1.WorkspaceService_CreateApiKey_FullMethodName, Principal{Mode: affiliate.ModeLive}, true, false, true},
+		{"live key, verified", affiliatev1.WorkspaceService_CreateApiKey_FullMethodName, Principal{Mode: affiliate.ModeLive}, true, true, false},
+		{"live key, without the setting", affiliatev1.WorkspaceService_CreateApiKey_FullMethodName, Principal{Mode: affiliate.ModeLive}, false, false, false},
+		{"test key", affiliatev1.WorkspaceService_CreateApiKey_FullMethodName, Principal{Mode: affiliate.ModeTest}, true, false, false},
+		{"live programme", affiliatev1.ProgramService_ActivateProgram_FullMethodName, Principal{Mode: affiliate.ModeLive}, true, false, true},
+		{"live payout batch", affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName, Principal{Mode: affiliate.ModeLive}, true, false, true},
+		{"payout method", affiliatev1.PartnerService_SetPayoutMethod_FullMethodName, Principal{Kind: PartnerToken, Mode: affiliate.ModeLive}, true, false, true},
+		{"payout method with X-Mode test", affiliatev1.PartnerService_SetPayoutMethod_FullMethodName, Principal{Kind: PartnerToken, Mode: affiliate.ModeTest}, true, false, true},
+		{"another live change", affiliatev1.ProgramService_PauseProgram_FullMethodName, Principal{Mode: affiliate.ModeLive}, true, false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.caller.Kind == 0 {
+				tc.caller.Kind, tc.caller.Role = MerchantToken, affiliate.RoleOwner
+			}
+			err := policies[tc.method].authorise(identity{principal: tc.caller, emailVerified: tc.verified}, tc.withSetting)
+			if refused := errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailNotVerified)); refused != tc.refused || err != nil && !refused {
+				t.Errorf("authorise returned the error %v, want EMAIL_NOT_VERIFIED: %t", err, tc.refused)
+			}
+		})
 	}
 }
 

@@ -183,6 +183,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
+	accounts := account.New(account.Config{Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now})
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
 		health.Probe{Name: "cache", Ping: func(ctx context.Context) error { return c.cache.Ping(ctx).Err() }},
@@ -196,9 +197,11 @@ func (c *Core) build() error {
 		TrustedProxies: c.cfg.TrustedProxies,
 		TLS:            grpcTLS,
 		Metrics:        server.NewMetrics(c.registry),
+
+		RequireVerifiedEmail: c.cfg.RequireVerifiedEmail,
 	},
 		server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: c.health},
-		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: account.New(stores.Account(c.store.DB), tokens, c.cfg.HashKey, c.now)},
+		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: accounts},
 		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(c.store.DB), c.now)},
 		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(c.store, c.now)},
@@ -235,7 +238,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
-	return c.buildWork(conversions, tokens, mails)
+	return c.buildWork(conversions, accounts, tokens, mails)
 }
 
 // newWebhookClient returns the client that sends webhooks. It logs a warning if the
@@ -254,7 +257,9 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 
 // buildWork creates the parts that do not serve requests: the jobs, the consumer of the
 // click stream, and the keeper, which updates the edge directory.
-func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKeys, mails *servermail.Worker) error {
+func (c *Core) buildWork(
+	conversions *conversion.Service, accounts *account.Service, tokens *server.TokenKeys, mails *servermail.Worker,
+) error {
 	var err error
 	if c.ingester, err = c.newIngester(); err != nil {
 		return err
@@ -275,6 +280,7 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
 	river.AddWorker(registered, check.New(c.store, c.log, c.now))
 	river.AddWorker(registered, mails)
+	accounts.AddWorkers(registered)
 	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
 	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
 

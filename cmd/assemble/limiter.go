@@ -26,7 +26,7 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 	}, []string{"zone"})
 	registry.MustRegister(fallbacks)
 	zone := func(name server.Zone, limit, local int) ratelimit.Zone {
-		return ratelimit.Zone{Name: string(name), Limit: int64(limit), LocalLimit: int64(local)}
+		return ratelimit.Zone{Name: string(name), Limit: int64(limit), LocalLimit: int64(local), Window: time.Minute}
 	}
 	return &limiter{
 		windows: ratelimit.NewLimiter(cache, ratelimit.Options{
@@ -43,17 +43,20 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 			// Without Redis, each process allows only half of the limit, because each
 			// process then counts only its own requests, so several processes together
 			// allow more guesses of a password than the limit.
-			server.ZoneAuth: zone(server.ZoneAuth, limits.Auth, max(1, limits.Auth/2)),
+			server.ZoneAuth:   zone(server.ZoneAuth, limits.Auth, max(1, limits.Auth/2)),
+			server.ZoneResend: {Name: string(server.ZoneResend), Limit: int64(limits.Resend), Window: time.Hour},
 		},
 	}
 }
 
 // Allow implements server.Limiter.
 func (l *limiter) Allow(ctx context.Context, zone server.Zone, subject string) server.Allowance {
-	result := l.windows.Allow(ctx, l.zones[zone], subject)
+	limit := l.zones[zone]
+	result := l.windows.Allow(ctx, limit, subject)
 	return server.Allowance{
 		Allowed:    result.Allowed,
 		Limit:      int(result.Limit),
+		Window:     int(limit.Window / time.Second),
 		Remaining:  int(result.Remaining),
 		RetryAfter: int(result.RetryAfter / time.Second),
 		Reset:      int((result.ResetAfter + time.Second - 1) / time.Second),

@@ -180,6 +180,8 @@ type Limits struct {
 	General     int `env:"TRIBUTARY_LIMIT_GENERAL" envDefault:"300"`
 	// MailProvider limits the messages of the mail provider, per address.
 	MailProvider int `env:"TRIBUTARY_LIMIT_MAIL_PROVIDER" envDefault:"1200"`
+	// Resend is the number of verifications that an account can request in any hour.
+	Resend int `env:"TRIBUTARY_LIMIT_RESEND" envDefault:"3"`
 }
 
 // CORS holds the origins of the pages that may call the API from a browser.
@@ -380,6 +382,7 @@ func (c *Core) check() []error {
 	faults := append(c.Redis.faults(), c.HTTP.faults()...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_CONVERSIONS", c.Conversions)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_AUTH", c.Auth)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_RESEND", c.Resend)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_GENERAL", c.General)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_MAIL_PROVIDER", c.Limits.MailProvider)...)
 	faults = append(faults, c.Mail.faults()...)

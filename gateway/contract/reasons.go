@@ -19,6 +19,11 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.AccountService_RefreshPartnerSession_FullMethodName:  {affiliate.ReasonRefreshTokenInvalid},
 	affiliatev1.AccountService_RefreshSession_FullMethodName:         {affiliate.ReasonRefreshTokenInvalid},
 	affiliatev1.AccountService_AcceptInvite_FullMethodName:           {affiliate.ReasonNotFound, affiliate.ReasonEmailTaken},
+	affiliatev1.AccountService_VerifyEmail_FullMethodName:            {affiliate.ReasonVerificationToken},
+	affiliatev1.AccountService_ResetMerchantPassword_FullMethodName:  {affiliate.ReasonResetToken},
+	affiliatev1.AccountService_ResetPartnerPassword_FullMethodName:   {affiliate.ReasonResetToken},
+	affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName:    {affiliate.ReasonInvalidCredentials},
+	affiliatev1.AccountService_ChangePartnerEmail_FullMethodName:     {affiliate.ReasonInvalidCredentials},
 
 	affiliatev1.WorkspaceService_UpdateMember_FullMethodName:      {affiliate.ReasonLastOwner},
 	affiliatev1.WorkspaceService_RemoveMember_FullMethodName:      {affiliate.ReasonLastOwner},

@@ -33,8 +33,10 @@ var (
 		affiliatev1.NotificationService_CreatePartnerStreamTicket_FullMethodName: true,
 	}
 	queuedRPCs = map[string]bool{
-		affiliatev1.WebhookService_RetryDelivery_FullMethodName:     true,
-		affiliatev1.WebhookService_RecoverDeliveries_FullMethodName: true,
+		affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName: true,
+		affiliatev1.AccountService_ChangePartnerEmail_FullMethodName:  true,
+		affiliatev1.WebhookService_RetryDelivery_FullMethodName:       true,
+		affiliatev1.WebhookService_RecoverDeliveries_FullMethodName:   true,
 	}
 	emptyRPCs = map[string]bool{
 		affiliatev1.AccountService_Logout_FullMethodName:                      true,

@@ -23,12 +23,13 @@ func (s *Service) sessionResponse(
 		TokenType:    "Bearer",
 		ExpiresIn:    int64(affiliate.AccessTokenLife.Seconds()),
 		User: &affiliatev1.User{
-			Id:        user.ID.String(),
-			Kind:      server.EnumValue[affiliatev1.AccountKind](user.Kind),
-			Email:     user.Email,
-			Name:      user.Name,
-			Country:   user.Country,
-			CreatedAt: server.Timestamp(user.CreatedAt),
+			Id:            user.ID.String(),
+			Kind:          server.EnumValue[affiliatev1.AccountKind](user.Kind),
+			Email:         user.Email,
+			EmailVerified: user.EmailVerified,
+			Name:          user.Name,
+			Country:       user.Country,
+			CreatedAt:     server.Timestamp(user.CreatedAt),
 		},
 	}
 	if workspace != nil {

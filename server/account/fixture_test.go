@@ -13,6 +13,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/server/seal"
+	"github.com/tributary-hq/tributary/server/servertest"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -25,8 +27,12 @@ type fixture struct {
 	*pgtest.Fixture
 	store *accountpg.Store
 	keys  *server.TokenKeys
-	clock *pgtest.Clock
+	// sealer encrypts the tokens of mails.
+	sealer *seal.Keys
+	clock  *pgtest.Clock
 }
+
+var hashKey = []byte("hash key")
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
@@ -38,13 +44,14 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.sealer = servertest.Seal(t)
 	f.Service = f.newService(stores.Account(f.Store.DB))
 	return f
 }
 
 // newService returns an account service that uses a store.
 func (f *fixture) newService(store account.Store) *account.Service {
-	return account.New(store, f.keys, []byte("hash key"), f.Now)
+	return account.New(account.Config{Store: store, Signer: f.keys, Seal: f.sealer, HashKey: hashKey, Now: f.Now})
 }
 
 // merchant registers a merchant with a workspace.

@@ -14,8 +14,8 @@ import (
 //
 // The address may already belong to the account of a user who was removed from a
 // workspace. AcceptInvite then uses this account again. It revokes the account's sessions
-// and replaces its password, because the person who has the token may not be the earlier
-// user.
+// and its mailed tokens and replaces its password, because the person who has the token may
+// not be the earlier user.
 func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInviteRequest) (*affiliatev1.SessionResponse, error) {
 	digest := affiliate.DigestInviteToken(req.GetToken())
 	// Unknown tokens are rejected before the password is hashed, because hashing is
@@ -26,6 +26,11 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	}
 	if !invite.Open(s.currentTime()) {
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	var violations affiliate.Violations
+	checkPassword(req.GetPassword(), req.GetName(), invite.Email, &violations)
+	if err := violations.Err(); err != nil {
+		return nil, err
 	}
 	hash, err := s.hashes.hash(ctx, req.GetPassword())
 	if err != nil {
@@ -61,8 +66,11 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 			if account.Member != nil {
 				return affiliate.Refuse(affiliate.ReasonEmailTaken)
 			}
-			account.User.Name = req.GetName()
+			account.User.Name, account.User.EmailVerified = req.GetName(), false
 			if err := tx.RevokeSessions(ctx, id, at); err != nil {
+				return err
+			}
+			if err := tx.RevokeEmailTokens(ctx, id, at); err != nil {
 				return err
 			}
 			if err := tx.ResetUser(ctx, account.User, hash); err != nil {
@@ -89,6 +97,11 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 			return err
 		}
 		if workspace, err = tx.Workspace(ctx, invite.Workspace); err != nil {
+			return err
+		}
+		// The response to the creation of the invitation also contains its token, so the
+		// token does not prove that the user reads the mail of the address.
+		if err := s.sendVerification(ctx, tx, account, at); err != nil {
 			return err
 		}
 		actor := server.ActorFrom(ctx)

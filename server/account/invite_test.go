@@ -240,4 +240,10 @@ func TestAcceptInvite_RejectsCommonPassword(t *testing.T) {
 	if found := f.Check(&affiliatev1.AcceptInviteRequest{Token: "inv_x", Name: "A", Password: password}); len(found) != 0 {
 		t.Errorf("a good password has the violations %v, want none", found)
 	}
+	invite := f.team(f.merchant("owner@shop.example")).invite("finn.weber@example.com", affiliatev1.Role_ROLE_VIEWER)
+	_, err := f.accept(invite.Token, "A", "FinnWeber2026")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "password")
+	if _, err := f.accept(invite.Token, "A", password); err != nil {
+		t.Errorf("after a refused password: %v, want success", err)
+	}
 }

@@ -51,6 +51,9 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	session, token := affiliate.NewSession(account.User.ID, at), newToken()
 	var workspace *affiliate.Workspace
 	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := s.checkUnchanged(ctx, tx, account, req.GetPassword()); err != nil {
+			return err
+		}
 		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
 			return err
 		}
@@ -70,6 +73,29 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	}
 	s.storeOrigin(ctx, account.User, at)
 	return s.sessionResponse(account, workspace, session.ID, token)
+}
+
+// checkUnchanged locks the user of an account whose password was checked. If the password
+// hash has changed since then, it checks the password again. After a reset, the old
+// password therefore neither opens a session nor requests a change of the address. Errors:
+// INVALID_CREDENTIALS.
+func (s *Service) checkUnchanged(ctx context.Context, tx Tx, account affiliate.Account, password string) error {
+	refusal := affiliate.Refuse(affiliate.ReasonInvalidCredentials)
+	if err := tx.LockUserByID(ctx, account.User.ID); err != nil {
+		if isNotFound(err) {
+			return refusal // the account was erased
+		}
+		return err
+	}
+	current, err := tx.Account(ctx, account.User.ID)
+	if err != nil || current.PasswordHash == account.PasswordHash {
+		return err
+	}
+	matches, _, err := s.hashes.matches(ctx, password, current.PasswordHash, true)
+	if err == nil && !matches {
+		err = refusal
+	}
+	return err
 }
 
 // throttle limits how fast clients can guess the password of an account. E-mail addresses

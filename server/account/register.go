@@ -10,7 +10,7 @@ import (
 )
 
 // RegisterMerchant creates a user, a workspace that the user owns, a public key for each
-// mode, and a session.
+// mode, and a session. It mails a token that verifies the address.
 func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) (*affiliatev1.SessionResponse, error) {
 	hash, err := s.hashes.hash(ctx, req.GetPassword())
 	if err != nil {
@@ -26,6 +26,7 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	}
 	workspace := affiliate.NewWorkspace(req.GetWorkspaceName(), at)
 	owner := affiliate.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner}
+	account := affiliate.Account{User: user, Member: &owner}
 	session, token := affiliate.NewSession(user.ID, at), newToken()
 	actor := server.ActorFrom(ctx)
 	actor.User = &user.ID
@@ -57,15 +58,18 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 		}); err != nil {
 			return err
 		}
+		if err := s.sendVerification(ctx, tx, account, at); err != nil {
+			return err
+		}
 		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: workspace.ID})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.sessionResponse(affiliate.Account{User: user, Member: &owner}, &workspace, session.ID, token)
+	return s.sessionResponse(account, &workspace, session.ID, token)
 }
 
-// RegisterPartner creates a user and a session.
+// RegisterPartner creates a user and a session. It mails a token that verifies the address.
 func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) (*affiliatev1.SessionResponse, error) {
 	hash, err := s.hashes.hash(ctx, req.GetPassword())
 	if err != nil {
@@ -87,6 +91,9 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 			return err
 		}
 		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
+			return err
+		}
+		if err := s.sendVerification(ctx, tx, affiliate.Account{User: user}, at); err != nil {
 			return err
 		}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{

@@ -1,4 +1,5 @@
-// Package account registers users, and opens, refreshes and ends their sessions.
+// Package account registers users, and opens, refreshes and ends their sessions. It
+// verifies and changes e-mail addresses and resets passwords with tokens that it mails.
 //
 // At any time a session has one valid refresh token. A client exchanges this token for a
 // new one. If a client sends a token that was already exchanged, the session is revoked,
@@ -7,12 +8,18 @@
 // stops working when its session ends.
 //
 // The package guarantees that a client cannot distinguish a login with an unknown address
-// from a login with a wrong password, either by the response or by its duration. An
-// invitation can be accepted once. Passwords and tokens are not stored or logged in clear
-// text.
+// from a login with a wrong password, either by the response or by its duration. The same
+// is true for a reset of a password and for the new address of an account. The requests
+// for these two store only the address. A job looks it up and sends the mails. An
+// invitation can be accepted once, and a mailed token can be used once. Passwords and
+// tokens are not stored or logged in clear text. The token of a mail that was not sent yet
+// is stored encrypted.
 //
-// The package does not verify that an e-mail address belongs to the user who registers
-// it.
+// A registration and an accepted invitation say that an address has an account, because
+// they fail. A user can log in before the address is verified.
+//
+// The package does not guarantee that a mail arrives. It stores mails in the transaction
+// of their cause, and a job of another package sends them.
 package account
 
 import (
@@ -22,6 +29,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // Signer signs access tokens.
@@ -29,48 +37,76 @@ type Signer interface {
 	Sign(user affiliate.User, session affiliate.SessionID, member *affiliate.Member) (string, error)
 }
 
+// Config has the dependencies of a Service. All fields are required.
+type Config struct {
+	Store  Store
+	Signer Signer
+	// Seal encrypts the tokens of mails.
+	Seal server.MailSealer
+	// HashKey is the secret key with which e-mail addresses and user agents are hashed.
+	HashKey []byte
+	// Now is the clock.
+	Now func() time.Time
+}
+
 // Service implements affiliate.v1.AccountService.
 type Service struct {
 	affiliatev1.UnimplementedAccountServiceServer
 	store   Store
 	signer  Signer
+	seal    server.MailSealer
 	hashKey []byte
 	hashes  *passwordHasher
 	now     func() time.Time
 }
 
-// New returns the service. hashKey is the secret key with which e-mail addresses and user
-// agents are hashed. now is the clock.
-func New(store Store, signer Signer, hashKey []byte, now func() time.Time) *Service {
-	return &Service{store: store, signer: signer, hashKey: hashKey, hashes: newPasswordHasher(), now: now}
+// New returns the service.
+func New(c Config) *Service {
+	return &Service{store: c.Store, signer: c.Signer, seal: c.Seal, hashKey: c.HashKey, hashes: newPasswordHasher(), now: c.Now}
 }
 
 // currentTime returns the current time in UTC, truncated to the precision of the API,
 // which is milliseconds.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Check rejects the most common passwords. It also rejects e-mail addresses that contain
-// more than the address, for example a display name.
+// Check rejects passwords that are easy to guess. It also rejects e-mail addresses that
+// contain more than the address, for example a display name.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
-	if r, ok := req.(interface {
-		proto.Message
-		GetPassword() string
-		GetName() string
-	}); ok && r.GetPassword() != "" && affiliate.CommonPassword(r.GetPassword()) {
-		found.Add("password", "must not be one of the most common passwords")
-	}
 	switch r := req.(type) {
 	case *affiliatev1.RegisterMerchantRequest:
-		checkAddress(r.GetEmail(), &found)
+		checkPassword(r.GetPassword(), r.GetName(), r.GetEmail(), &found)
+		checkAddress("email", r.GetEmail(), &found)
 	case *affiliatev1.RegisterPartnerRequest:
-		checkAddress(r.GetEmail(), &found)
+		checkPassword(r.GetPassword(), r.GetName(), r.GetEmail(), &found)
+		checkAddress("email", r.GetEmail(), &found)
+	case *affiliatev1.AcceptInviteRequest:
+		checkPassword(r.GetPassword(), r.GetName(), "", &found)
+	case *affiliatev1.ResetPasswordRequest:
+		// The reset checks the password again with the stored name.
+		checkPassword(r.GetPassword(), "", "", &found)
+	case *affiliatev1.ForgotPasswordRequest:
+		checkAddress("email", r.GetEmail(), &found)
+	case *affiliatev1.ChangeEmailRequest:
+		checkAddress("new_email", r.GetNewEmail(), &found)
 	}
 	return found
 }
 
-func checkAddress(email string, found *affiliate.Violations) {
+// checkPassword adds a violation if a password is easy to guess. An empty password has
+// another violation.
+func checkPassword(password, name, email string, found *affiliate.Violations) {
+	switch {
+	case password == "":
+	case affiliate.CommonPassword(password):
+		found.Add("password", "must not be one of the most common passwords")
+	case affiliate.PersonalPassword(password, name, email):
+		found.Add("password", "must not be the name or the e-mail address")
+	}
+}
+
+func checkAddress(field, email string, found *affiliate.Violations) {
 	if !affiliate.BareAddress(email) {
-		found.Add("email", affiliate.MustBeEmail)
+		found.Add(field, affiliate.MustBeEmail)
 	}
 }

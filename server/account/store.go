@@ -17,6 +17,10 @@ type Store interface {
 	// AccountByEmail returns the account of the given kind with the given address. email
 	// must be in lower case.
 	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
+	// Account returns an account. Errors: NOT_FOUND.
+	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
+	// EmailToken returns the e-mail token with the digest.
+	EmailToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.EmailToken, found bool, err error)
 	// InviteByToken returns the invitation whose token has the digest. Errors: NOT_FOUND.
 	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
 	// AddLoginAttempt stores a login attempt as failed.
@@ -40,6 +44,11 @@ type Store interface {
 type Tx interface {
 	// Account returns an account. Errors: NOT_FOUND.
 	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
+	// AccountByEmail returns the account of the given kind with the given address. email
+	// must be in lower case.
+	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
+	// LockUserByID locks a user. Errors: NOT_FOUND.
+	LockUserByID(ctx context.Context, id affiliate.UserID) error
 	// LockUser locks the user of the given kind with the given address. email must be in
 	// lower case.
 	LockUser(ctx context.Context, kind affiliate.AccountKind, email string) (id affiliate.UserID, found bool, err error)
@@ -51,6 +60,38 @@ type Tx interface {
 	ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error
 	// UpdatePasswordHash stores a new hash of the same password.
 	UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error
+	// SetPassword stores the hash of a new password.
+	SetPassword(ctx context.Context, id affiliate.UserID, hash string) error
+	// VerifyEmail marks the address of a user as verified.
+	VerifyEmail(ctx context.Context, id affiliate.UserID, at time.Time) error
+	// ChangeEmail replaces the address of a user by a verified address. Errors:
+	// EMAIL_TAKEN.
+	ChangeEmail(ctx context.Context, id affiliate.UserID, email string, at time.Time) error
+
+	// InsertEmailToken stores an e-mail token with its digest.
+	InsertEmailToken(ctx context.Context, token affiliate.EmailToken, digest [sha256.Size]byte) error
+	// LockEmailToken locks the user of an e-mail token and returns the token. Errors:
+	// NOT_FOUND if the user does not exist.
+	LockEmailToken(ctx context.Context, user affiliate.UserID, digest [sha256.Size]byte) (token affiliate.EmailToken, found bool, err error)
+	// UseEmailToken marks an e-mail token as used.
+	UseEmailToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error
+	// RevokeEmailTokens makes all e-mail tokens of a user unusable. It also deletes the
+	// user's requests that were not processed yet.
+	RevokeEmailTokens(ctx context.Context, user affiliate.UserID, at time.Time) error
+	// CountEmailTokens counts the tokens for an address and a purpose that were created
+	// after the given time. It locks the address, so that two transactions do not count at
+	// the same time.
+	CountEmailTokens(ctx context.Context, purpose affiliate.EmailTokenPurpose, address string, since time.Time) (int, error)
+	// LiftSuppression makes an address receive all mail again. digest is the result of
+	// affiliate.MailDigest.
+	LiftSuppression(ctx context.Context, digest []byte) error
+	InsertEmailRequest(ctx context.Context, r affiliate.EmailRequest) error
+	// EmailRequest returns a request for a mail. found is false if it was processed or
+	// deleted.
+	EmailRequest(ctx context.Context, id affiliate.EmailRequestID) (request affiliate.EmailRequest, found bool, err error)
+	// DeleteEmailRequest deletes a request for a mail. found is false if another
+	// transaction has deleted it.
+	DeleteEmailRequest(ctx context.Context, id affiliate.EmailRequestID) (found bool, err error)
 
 	// InsertSession stores a session with its first refresh token.
 	InsertSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte) error
@@ -65,6 +106,8 @@ type Tx interface {
 	RevokeSession(ctx context.Context, id affiliate.SessionID, at time.Time) error
 	// RevokeSessions revokes all sessions of a user.
 	RevokeSessions(ctx context.Context, user affiliate.UserID, at time.Time) error
+	// RevokeOtherSessions revokes all sessions of a user except one. except may be nil.
+	RevokeOtherSessions(ctx context.Context, user affiliate.UserID, except *affiliate.SessionID, at time.Time) error
 	// DeleteLoginFailures deletes all failed attempts of a subject.
 	DeleteLoginFailures(ctx context.Context, subject []byte) error
 
@@ -83,6 +126,8 @@ type Tx interface {
 	Audit(ctx context.Context, line affiliate.AuditLine) error
 	// AuditAccount appends a line to the audit log of an account.
 	AuditAccount(ctx context.Context, line affiliate.AccountAuditLine) error
+	// SendMail stores mails, which are sent after the commit.
+	SendMail(ctx context.Context, mails ...affiliate.Mail) error
 	// Enqueue inserts jobs. Workers run them after the commit.
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 }

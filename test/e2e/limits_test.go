@@ -161,6 +161,17 @@ func TestLimits(t *testing.T) {
 		logout("2001:db8::ffff:1").send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 		logout("2001:db8:0:1::1").send(t).wantStatus(http.StatusNoContent)
 	})
+	t.Run("below /api/v1/auth/ a request with a token counts for the client address", func(t *testing.T) {
+		session := f.merchant.login(t)
+		change := func(address string) response {
+			return session.fromAddress(address).post(t, "/api/v1/auth/merchant/email/change", object{})
+		}
+		for range 10 {
+			change("198.51.100.30").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "newEmail", "password")
+		}
+		change("198.51.100.30").wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
+		change("198.51.100.31").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "newEmail", "password")
+	})
 	t.Run("a request with an invalid body counts once", func(t *testing.T) {
 		session := other.login(t)
 		before := session.get(t, "/api/v1/programs").remaining()

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // examplesFile contains the examples of the API reference. tools/openapi adds the
@@ -24,6 +26,7 @@ var updateExamples = flag.Bool("update-examples", false, "write "+examplesFile)
 func TestReferenceExamples(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_MAIL_WEBHOOK_SECRET": providerSecret().Text()}})
+	sys.recordMails(t)
 	r := newRecorder(t, sys)
 	c := &referenceCalls{recorder: r, sys: sys}
 	c.accounts(t)
@@ -39,6 +42,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.notifications()
 	c.mails(t)
 	c.lastCalls()
+	c.identity(t)
 
 	for _, list := range operations() {
 		for _, operation := range list {
@@ -112,6 +116,28 @@ func (c *referenceCalls) accounts(t *testing.T) {
 	c.call(c.anonymous, "POST", "/api/v1/auth/partner/logout", object{"refreshToken": session.text("refreshToken")})
 	partner := c.anonymous.post(t, "/api/v1/auth/partner/login", object{"email": partnerEmail, "password": "a long password of Ada"})
 	c.partner = c.anonymous.withCredential(partner.text("accessToken")).inMode("test")
+}
+
+// identity verifies and changes an address and resets a password, for each kind of account.
+func (c *referenceCalls) identity(t *testing.T) {
+	t.Helper()
+	for _, kind := range []string{"merchant", "partner"} {
+		email, path := "lena-"+kind+"@mail.example", "/api/v1/auth/"+kind
+		body := object{"email": email, "password": "a long password", "name": "Lena Roth"}
+		if kind == "merchant" {
+			body["workspaceName"] = "Roth"
+		}
+		session := c.anonymous.post(t, path+"/register", body).wantStatus(http.StatusCreated)
+		client := c.anonymous.withCredential(session.text("accessToken"))
+		c.call(client, "POST", path+"/email/resend-verification", nil)
+		if kind == "merchant" {
+			c.call(c.anonymous, "POST", "/api/v1/auth/email/verify", object{"token": c.sys.takeToken(t, affiliate.MailVerification, email)})
+		}
+		c.call(client, "POST", path+"/email/change", object{"newEmail": "lena@mail.example", "password": "a long password"})
+		c.call(c.anonymous, "POST", "/api/v1/auth/"+kind+"/forgot-password", object{"email": email})
+		token := c.sys.takeToken(t, affiliate.MailPasswordReset, email)
+		c.call(c.anonymous, "POST", path+"/reset-password", object{"token": token, "password": "another long password"})
+	}
 }
 
 // workspace changes settings, members and keys.

@@ -115,6 +115,16 @@ var routeRules = map[string]rule{
 	"Logout":                 {accepts: anyone, allowedOutcome: invalid},
 	"AcceptInvite":           {accepts: anyone, allowedOutcome: invalid},
 
+	"VerifyEmail":                {accepts: anyone, allowedOutcome: invalid},
+	"ResendMerchantVerification": {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"ResendPartnerVerification":  {accepts: partners, allowedOutcome: ok},
+	"ForgotMerchantPassword":     {accepts: anyone, allowedOutcome: invalid},
+	"ForgotPartnerPassword":      {accepts: anyone, allowedOutcome: invalid},
+	"ResetMerchantPassword":      {accepts: anyone, allowedOutcome: invalid},
+	"ResetPartnerPassword":       {accepts: anyone, allowedOutcome: invalid},
+	"ChangeMerchantEmail":        {accepts: merchants, permission: readDashboards, allowedOutcome: invalid},
+	"ChangePartnerEmail":         {accepts: partners, allowedOutcome: invalid},
+
 	"GetWorkspace":      {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"UpdateWorkspace":   {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok},
 	"ListMembers":       {accepts: merchants, permission: readDashboards, allowedOutcome: ok},

@@ -260,6 +260,9 @@ func (r route) zone(c credential, rule rule) string {
 	switch {
 	case strings.Contains(r.template, "/health"):
 		return ""
+	case strings.HasSuffix(r.template, "/resend-verification") && c.validKind == rule.accepts:
+		// The request also counts in the zone "auth". The header shows only the last zone.
+		return `"resend"`
 	case strings.Contains(r.template, "/auth/"):
 		return `"auth"`
 	case r.rpc == "ReceiveProviderEvent":

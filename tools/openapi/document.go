@@ -162,7 +162,7 @@ func (b *builder) operation(r contract.Route) (object, error) {
 		return nil, fmt.Errorf("%s has no policy", r.FullMethod)
 	}
 	set(&operation, "summary", title(id))
-	set(&operation, "description", strings.TrimSpace(withoutName(b.prose.operations[key], string(r.RPC.Name()))+"\n\n"+limitText(r, policy.Zone)))
+	set(&operation, "description", strings.TrimSpace(withoutName(b.prose.operations[key], string(r.RPC.Name()))+"\n\n"+limitText(r, policy)))
 	set(&operation, "operationId", id)
 	set(&operation, "security", security(policy))
 	if policy.Zone != server.ZoneNone {

@@ -11,12 +11,15 @@ import (
 )
 
 // limitText describes the rate limit and the body limit of a route in sentences.
-func limitText(r contract.Route, zone server.Zone) string {
+func limitText(r contract.Route, policy server.Policy) string {
 	var sentences []string
-	if zone == server.ZoneNone {
+	if policy.Zone == server.ZoneNone {
 		sentences = append(sentences, "There is no rate limit.")
 	} else {
-		sentences = append(sentences, zoneText(string(zone)))
+		sentences = append(sentences, zoneText(string(policy.Zone)))
+	}
+	if policy.AccountZone == server.ZoneResend {
+		sentences = append(sentences, zoneText(string(policy.AccountZone)))
 	}
 	if r.HasBody {
 		sentences = append(sentences, fmt.Sprintf("The body may have up to %d KiB.", contract.BodyLimit(r.FullMethod)>>10))
@@ -26,8 +29,8 @@ func limitText(r contract.Route, zone server.Zone) string {
 
 // limitSubjects says for each zone how its requests are counted.
 var limitSubjects = map[string]string{
-	"conversions": "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key",
 	"mail_provider": "per client address",
+	"conversions":   "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key", "resend": "per account",
 }
 
 // zoneText describes the rate limit of a zone. The default is read from the tags of the
@@ -39,5 +42,9 @@ func zoneText(zone string) string {
 		limits = reflect.TypeFor[settings.Collector]()
 	}
 	field, _ := limits.FieldByName(name)
-	return fmt.Sprintf("Rate limit: `%s`, by default %s requests in 60 seconds %s.", zone, field.Tag.Get("envDefault"), limitSubjects[zone])
+	period := "60 seconds"
+	if zone == string(server.ZoneResend) {
+		period = "an hour"
+	}
+	return fmt.Sprintf("Rate limit: `%s`, by default %s requests in %s %s.", zone, field.Tag.Get("envDefault"), period, limitSubjects[zone])
 }

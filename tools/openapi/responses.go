@@ -86,6 +86,9 @@ func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
 	if policy.Accept&server.NoCredential == 0 {
 		list = append(list, affiliate.ReasonUnauthorized, policy.Refusal, affiliate.ReasonForbidden)
 	}
+	if policy.Verified != server.NeedNotBeVerified {
+		list = append(list, affiliate.ReasonEmailNotVerified)
+	}
 	if policy.Zone != server.ZoneNone {
 		list = append(list, affiliate.ReasonRateLimitExceeded)
 	}

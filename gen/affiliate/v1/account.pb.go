@@ -78,7 +78,8 @@ type RegisterMerchantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The e-mail address, at most 320 characters. Case is ignored.
 	Email string `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
-	// The password, 10 to 128 characters. Common passwords are not accepted.
+	// The password, 10 to 128 characters. Common passwords, the name and the e-mail address
+	// are not accepted.
 	Password string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
 	// The name of the person, 1 to 100 characters.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
@@ -150,7 +151,8 @@ type RegisterPartnerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The e-mail address, at most 320 characters. Case is ignored.
 	Email string `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
-	// The password, 10 to 128 characters. Common passwords are not accepted.
+	// The password, 10 to 128 characters. Common passwords, the name and the e-mail address
+	// are not accepted.
 	Password string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
 	// The name that merchants see, 1 to 100 characters.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
@@ -277,7 +279,8 @@ type AcceptInviteRequest struct {
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// The name of the person, 1 to 100 characters.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The password, 10 to 128 characters. Common passwords are not accepted.
+	// The password, 10 to 128 characters. Common passwords, the name and the invited
+	// address are not accepted.
 	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -460,6 +463,449 @@ func (*LogoutResponse) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
+type VerifyEmailRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token in the link of the mail.
+	Token         string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyEmailRequest) Reset() {
+	*x = VerifyEmailRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyEmailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyEmailRequest) ProtoMessage() {}
+
+func (x *VerifyEmailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyEmailRequest.ProtoReflect.Descriptor instead.
+func (*VerifyEmailRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *VerifyEmailRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+type VerifyEmailResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always true.
+	Verified bool `protobuf:"varint,1,opt,name=verified,proto3" json:"verified,omitempty"`
+	// The kind of the account whose address was verified.
+	Kind          AccountKind `protobuf:"varint,2,opt,name=kind,proto3,enum=affiliate.v1.AccountKind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyEmailResponse) Reset() {
+	*x = VerifyEmailResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyEmailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyEmailResponse) ProtoMessage() {}
+
+func (x *VerifyEmailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyEmailResponse.ProtoReflect.Descriptor instead.
+func (*VerifyEmailResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *VerifyEmailResponse) GetVerified() bool {
+	if x != nil {
+		return x.Verified
+	}
+	return false
+}
+
+func (x *VerifyEmailResponse) GetKind() AccountKind {
+	if x != nil {
+		return x.Kind
+	}
+	return AccountKind_ACCOUNT_KIND_UNSPECIFIED
+}
+
+type ResendVerificationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResendVerificationRequest) Reset() {
+	*x = ResendVerificationRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResendVerificationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResendVerificationRequest) ProtoMessage() {}
+
+func (x *ResendVerificationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResendVerificationRequest.ProtoReflect.Descriptor instead.
+func (*ResendVerificationRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{9}
+}
+
+type ResendVerificationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False if the address is verified, so that no mail is sent.
+	Sent          bool `protobuf:"varint,1,opt,name=sent,proto3" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResendVerificationResponse) Reset() {
+	*x = ResendVerificationResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResendVerificationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResendVerificationResponse) ProtoMessage() {}
+
+func (x *ResendVerificationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResendVerificationResponse.ProtoReflect.Descriptor instead.
+func (*ResendVerificationResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ResendVerificationResponse) GetSent() bool {
+	if x != nil {
+		return x.Sent
+	}
+	return false
+}
+
+type ForgotPasswordRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The e-mail address of the account. Case is ignored.
+	Email         string `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgotPasswordRequest) Reset() {
+	*x = ForgotPasswordRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgotPasswordRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgotPasswordRequest) ProtoMessage() {}
+
+func (x *ForgotPasswordRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgotPasswordRequest.ProtoReflect.Descriptor instead.
+func (*ForgotPasswordRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ForgotPasswordRequest) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+type ForgotPasswordResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgotPasswordResponse) Reset() {
+	*x = ForgotPasswordResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgotPasswordResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgotPasswordResponse) ProtoMessage() {}
+
+func (x *ForgotPasswordResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgotPasswordResponse.ProtoReflect.Descriptor instead.
+func (*ForgotPasswordResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{12}
+}
+
+type ResetPasswordRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token in the link of the mail.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The new password, 10 to 128 characters. Common passwords, and the name and the
+	// address of the account are not accepted.
+	Password      string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetPasswordRequest) Reset() {
+	*x = ResetPasswordRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetPasswordRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetPasswordRequest) ProtoMessage() {}
+
+func (x *ResetPasswordRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetPasswordRequest.ProtoReflect.Descriptor instead.
+func (*ResetPasswordRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ResetPasswordRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *ResetPasswordRequest) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+type ResetPasswordResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetPasswordResponse) Reset() {
+	*x = ResetPasswordResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetPasswordResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetPasswordResponse) ProtoMessage() {}
+
+func (x *ResetPasswordResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetPasswordResponse.ProtoReflect.Descriptor instead.
+func (*ResetPasswordResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{14}
+}
+
+type ChangeEmailRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new e-mail address, at most 320 characters. Case is ignored. It must not be the
+	// current address.
+	NewEmail string `protobuf:"bytes,1,opt,name=new_email,json=newEmail,proto3" json:"new_email,omitempty"`
+	// The current password.
+	Password      string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeEmailRequest) Reset() {
+	*x = ChangeEmailRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeEmailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeEmailRequest) ProtoMessage() {}
+
+func (x *ChangeEmailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeEmailRequest.ProtoReflect.Descriptor instead.
+func (*ChangeEmailRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ChangeEmailRequest) GetNewEmail() string {
+	if x != nil {
+		return x.NewEmail
+	}
+	return ""
+}
+
+func (x *ChangeEmailRequest) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+type ChangeEmailResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeEmailResponse) Reset() {
+	*x = ChangeEmailResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeEmailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeEmailResponse) ProtoMessage() {}
+
+func (x *ChangeEmailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeEmailResponse.ProtoReflect.Descriptor instead.
+func (*ChangeEmailResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{16}
+}
+
 // SessionResponse holds the tokens of a session and the account that it belongs to.
 type SessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -483,7 +929,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	mi := &file_affiliate_v1_account_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -495,7 +941,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[7]
+	mi := &file_affiliate_v1_account_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -508,7 +954,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SessionResponse) GetAccessToken() string {
@@ -565,15 +1011,17 @@ type User struct {
 	// for merchants.
 	Country *string `protobuf:"bytes,5,opt,name=country,proto3,oneof" json:"country,omitempty"`
 	// The role in the workspace. Null for a partner.
-	Role          Role                   `protobuf:"varint,6,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	Role      Role                   `protobuf:"varint,6,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Whether the owner of the account has proved to read the mail of the address.
+	EmailVerified bool `protobuf:"varint,8,opt,name=email_verified,json=emailVerified,proto3" json:"email_verified,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *User) Reset() {
 	*x = User{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	mi := &file_affiliate_v1_account_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +1033,7 @@ func (x *User) String() string {
 func (*User) ProtoMessage() {}
 
 func (x *User) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[8]
+	mi := &file_affiliate_v1_account_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +1046,7 @@ func (x *User) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use User.ProtoReflect.Descriptor instead.
 func (*User) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *User) GetId() string {
@@ -650,6 +1098,13 @@ func (x *User) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *User) GetEmailVerified() bool {
+	if x != nil {
+		return x.EmailVerified
+	}
+	return false
+}
+
 var File_affiliate_v1_account_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_account_proto_rawDesc = "" +
@@ -689,7 +1144,31 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\rLogoutRequest\x12/\n" +
 	"\rrefresh_token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\frefreshToken\"\x10\n" +
-	"\x0eLogoutResponse\"\xf6\x01\n" +
+	"\x0eLogoutResponse\"6\n" +
+	"\x12VerifyEmailRequest\x12 \n" +
+	"\x05token\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\"`\n" +
+	"\x13VerifyEmailResponse\x12\x1a\n" +
+	"\bverified\x18\x01 \x01(\bR\bverified\x12-\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x19.affiliate.v1.AccountKindR\x04kind\"\x1b\n" +
+	"\x19ResendVerificationRequest\"0\n" +
+	"\x1aResendVerificationResponse\x12\x12\n" +
+	"\x04sent\x18\x01 \x01(\bR\x04sent\"=\n" +
+	"\x15ForgotPasswordRequest\x12$\n" +
+	"\x05email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\"\x18\n" +
+	"\x16ForgotPasswordResponse\"`\n" +
+	"\x14ResetPasswordRequest\x12 \n" +
+	"\x05token\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\x12&\n" +
+	"\bpassword\x18\x02 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\n" +
+	"\x18\x80\x01R\bpassword\"\x17\n" +
+	"\x15ResetPasswordResponse\"i\n" +
+	"\x12ChangeEmailRequest\x12+\n" +
+	"\tnew_email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\bnewEmail\x12&\n" +
+	"\bpassword\x18\x02 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x01R\bpassword\"\x15\n" +
+	"\x13ChangeEmailResponse\"\xf6\x01\n" +
 	"\x0fSessionResponse\x12!\n" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12#\n" +
 	"\rrefresh_token\x18\x02 \x01(\tR\frefreshToken\x12\x1d\n" +
@@ -698,7 +1177,7 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\n" +
 	"expires_in\x18\x04 \x01(\x03R\texpiresIn\x12&\n" +
 	"\x04user\x18\x05 \x01(\v2\x12.affiliate.v1.UserR\x04user\x125\n" +
-	"\tworkspace\x18\x06 \x01(\v2\x17.affiliate.v1.WorkspaceR\tworkspace\"\xfd\x01\n" +
+	"\tworkspace\x18\x06 \x01(\v2\x17.affiliate.v1.WorkspaceR\tworkspace\"\xa4\x02\n" +
 	"\x04User\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.affiliate.v1.AccountKindR\x04kind\x12\x14\n" +
@@ -707,13 +1186,14 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\acountry\x18\x05 \x01(\tH\x00R\acountry\x88\x01\x01\x12&\n" +
 	"\x04role\x18\x06 \x01(\x0e2\x12.affiliate.v1.RoleR\x04role\x129\n" +
 	"\n" +
-	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB\n" +
+	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12%\n" +
+	"\x0eemail_verified\x18\b \x01(\bR\remailVerifiedB\n" +
 	"\n" +
 	"\b_country*`\n" +
 	"\vAccountKind\x12\x1c\n" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ACCOUNT_KIND_MERCHANT\x10\x01\x12\x18\n" +
-	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xb4\t\n" +
+	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xec\x13\n" +
 	"\x0eAccountService\x12\x83\x01\n" +
 	"\x10RegisterMerchant\x12%.affiliate.v1.RegisterMerchantRequest\x1a\x1d.affiliate.v1.SessionResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/auth/merchant/register\x12\x80\x01\n" +
 	"\x0fRegisterPartner\x12$.affiliate.v1.RegisterPartnerRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/partner/register\x12r\n" +
@@ -722,7 +1202,16 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x16RefreshMerchantSession\x12#.affiliate.v1.RefreshSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/merchant/refresh\x12\x84\x01\n" +
 	"\x15RefreshPartnerSession\x12#.affiliate.v1.RefreshSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/api/v1/auth/partner/refresh\x12u\n" +
 	"\x0eRefreshSession\x12#.affiliate.v1.RefreshSessionRequest\x1a\x1d.affiliate.v1.SessionResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/api/v1/auth/refresh\x12\x80\x01\n" +
-	"\fAcceptInvite\x12!.affiliate.v1.AcceptInviteRequest\x1a\x1d.affiliate.v1.SessionResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/api/v1/auth/merchant/accept-invite\x12\xa8\x01\n" +
+	"\fAcceptInvite\x12!.affiliate.v1.AcceptInviteRequest\x1a\x1d.affiliate.v1.SessionResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/api/v1/auth/merchant/accept-invite\x12x\n" +
+	"\vVerifyEmail\x12 .affiliate.v1.VerifyEmailRequest\x1a!.affiliate.v1.VerifyEmailResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/api/v1/auth/email/verify\x12\xa8\x01\n" +
+	"\x1aResendMerchantVerification\x12'.affiliate.v1.ResendVerificationRequest\x1a(.affiliate.v1.ResendVerificationResponse\"7\x82\xd3\xe4\x93\x021\"//api/v1/auth/merchant/email/resend-verification\x12\xa6\x01\n" +
+	"\x19ResendPartnerVerification\x12'.affiliate.v1.ResendVerificationRequest\x1a(.affiliate.v1.ResendVerificationResponse\"6\x82\xd3\xe4\x93\x020\"./api/v1/auth/partner/email/resend-verification\x12\x95\x01\n" +
+	"\x16ForgotMerchantPassword\x12#.affiliate.v1.ForgotPasswordRequest\x1a$.affiliate.v1.ForgotPasswordResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/api/v1/auth/merchant/forgot-password\x12\x93\x01\n" +
+	"\x15ForgotPartnerPassword\x12#.affiliate.v1.ForgotPasswordRequest\x1a$.affiliate.v1.ForgotPasswordResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/api/v1/auth/partner/forgot-password\x12\x91\x01\n" +
+	"\x15ResetMerchantPassword\x12\".affiliate.v1.ResetPasswordRequest\x1a#.affiliate.v1.ResetPasswordResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/api/v1/auth/merchant/reset-password\x12\x8f\x01\n" +
+	"\x14ResetPartnerPassword\x12\".affiliate.v1.ResetPasswordRequest\x1a#.affiliate.v1.ResetPasswordResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/api/v1/auth/partner/reset-password\x12\x89\x01\n" +
+	"\x13ChangeMerchantEmail\x12 .affiliate.v1.ChangeEmailRequest\x1a!.affiliate.v1.ChangeEmailResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/api/v1/auth/merchant/email/change\x12\x87\x01\n" +
+	"\x12ChangePartnerEmail\x12 .affiliate.v1.ChangeEmailRequest\x1a!.affiliate.v1.ChangeEmailResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/auth/partner/email/change\x12\xa8\x01\n" +
 	"\x06Logout\x12\x1b.affiliate.v1.LogoutRequest\x1a\x1c.affiliate.v1.LogoutResponse\"c\x82\xd3\xe4\x93\x02]:\x01*Z!:\x01*\"\x1c/api/v1/auth/merchant/logoutZ :\x01*\"\x1b/api/v1/auth/partner/logout\"\x13/api/v1/auth/logoutB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
@@ -738,51 +1227,80 @@ func file_affiliate_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_affiliate_v1_account_proto_goTypes = []any{
-	(AccountKind)(0),                // 0: affiliate.v1.AccountKind
-	(*RegisterMerchantRequest)(nil), // 1: affiliate.v1.RegisterMerchantRequest
-	(*RegisterPartnerRequest)(nil),  // 2: affiliate.v1.RegisterPartnerRequest
-	(*LoginRequest)(nil),            // 3: affiliate.v1.LoginRequest
-	(*AcceptInviteRequest)(nil),     // 4: affiliate.v1.AcceptInviteRequest
-	(*RefreshSessionRequest)(nil),   // 5: affiliate.v1.RefreshSessionRequest
-	(*LogoutRequest)(nil),           // 6: affiliate.v1.LogoutRequest
-	(*LogoutResponse)(nil),          // 7: affiliate.v1.LogoutResponse
-	(*SessionResponse)(nil),         // 8: affiliate.v1.SessionResponse
-	(*User)(nil),                    // 9: affiliate.v1.User
-	(*Workspace)(nil),               // 10: affiliate.v1.Workspace
-	(Role)(0),                       // 11: affiliate.v1.Role
-	(*timestamppb.Timestamp)(nil),   // 12: google.protobuf.Timestamp
+	(AccountKind)(0),                   // 0: affiliate.v1.AccountKind
+	(*RegisterMerchantRequest)(nil),    // 1: affiliate.v1.RegisterMerchantRequest
+	(*RegisterPartnerRequest)(nil),     // 2: affiliate.v1.RegisterPartnerRequest
+	(*LoginRequest)(nil),               // 3: affiliate.v1.LoginRequest
+	(*AcceptInviteRequest)(nil),        // 4: affiliate.v1.AcceptInviteRequest
+	(*RefreshSessionRequest)(nil),      // 5: affiliate.v1.RefreshSessionRequest
+	(*LogoutRequest)(nil),              // 6: affiliate.v1.LogoutRequest
+	(*LogoutResponse)(nil),             // 7: affiliate.v1.LogoutResponse
+	(*VerifyEmailRequest)(nil),         // 8: affiliate.v1.VerifyEmailRequest
+	(*VerifyEmailResponse)(nil),        // 9: affiliate.v1.VerifyEmailResponse
+	(*ResendVerificationRequest)(nil),  // 10: affiliate.v1.ResendVerificationRequest
+	(*ResendVerificationResponse)(nil), // 11: affiliate.v1.ResendVerificationResponse
+	(*ForgotPasswordRequest)(nil),      // 12: affiliate.v1.ForgotPasswordRequest
+	(*ForgotPasswordResponse)(nil),     // 13: affiliate.v1.ForgotPasswordResponse
+	(*ResetPasswordRequest)(nil),       // 14: affiliate.v1.ResetPasswordRequest
+	(*ResetPasswordResponse)(nil),      // 15: affiliate.v1.ResetPasswordResponse
+	(*ChangeEmailRequest)(nil),         // 16: affiliate.v1.ChangeEmailRequest
+	(*ChangeEmailResponse)(nil),        // 17: affiliate.v1.ChangeEmailResponse
+	(*SessionResponse)(nil),            // 18: affiliate.v1.SessionResponse
+	(*User)(nil),                       // 19: affiliate.v1.User
+	(*Workspace)(nil),                  // 20: affiliate.v1.Workspace
+	(Role)(0),                          // 21: affiliate.v1.Role
+	(*timestamppb.Timestamp)(nil),      // 22: google.protobuf.Timestamp
 }
 var file_affiliate_v1_account_proto_depIdxs = []int32{
-	9,  // 0: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
-	10, // 1: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
-	0,  // 2: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
-	11, // 3: affiliate.v1.User.role:type_name -> affiliate.v1.Role
-	12, // 4: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
-	1,  // 5: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
-	2,  // 6: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
-	3,  // 7: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
-	3,  // 8: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
-	5,  // 9: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 10: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
-	5,  // 11: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
-	4,  // 12: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
-	6,  // 13: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
-	8,  // 14: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
-	8,  // 15: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
-	8,  // 16: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
-	8,  // 17: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
-	8,  // 18: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
-	8,  // 19: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
-	8,  // 20: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
-	8,  // 21: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
-	7,  // 22: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
-	14, // [14:23] is the sub-list for method output_type
-	5,  // [5:14] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	0,  // 0: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
+	19, // 1: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
+	20, // 2: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
+	0,  // 3: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
+	21, // 4: affiliate.v1.User.role:type_name -> affiliate.v1.Role
+	22, // 5: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
+	1,  // 6: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
+	2,  // 7: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
+	3,  // 8: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
+	3,  // 9: affiliate.v1.AccountService.LoginPartner:input_type -> affiliate.v1.LoginRequest
+	5,  // 10: affiliate.v1.AccountService.RefreshMerchantSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 11: affiliate.v1.AccountService.RefreshPartnerSession:input_type -> affiliate.v1.RefreshSessionRequest
+	5,  // 12: affiliate.v1.AccountService.RefreshSession:input_type -> affiliate.v1.RefreshSessionRequest
+	4,  // 13: affiliate.v1.AccountService.AcceptInvite:input_type -> affiliate.v1.AcceptInviteRequest
+	8,  // 14: affiliate.v1.AccountService.VerifyEmail:input_type -> affiliate.v1.VerifyEmailRequest
+	10, // 15: affiliate.v1.AccountService.ResendMerchantVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	10, // 16: affiliate.v1.AccountService.ResendPartnerVerification:input_type -> affiliate.v1.ResendVerificationRequest
+	12, // 17: affiliate.v1.AccountService.ForgotMerchantPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	12, // 18: affiliate.v1.AccountService.ForgotPartnerPassword:input_type -> affiliate.v1.ForgotPasswordRequest
+	14, // 19: affiliate.v1.AccountService.ResetMerchantPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	14, // 20: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
+	16, // 21: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	16, // 22: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
+	6,  // 23: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
+	18, // 24: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
+	18, // 25: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
+	18, // 26: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
+	18, // 27: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
+	18, // 28: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
+	18, // 29: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
+	18, // 30: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
+	18, // 31: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
+	9,  // 32: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
+	11, // 33: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	11, // 34: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	13, // 35: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	13, // 36: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	15, // 37: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	15, // 38: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	17, // 39: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	17, // 40: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	7,  // 41: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
+	24, // [24:42] is the sub-list for method output_type
+	6,  // [6:24] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_account_proto_init() }
@@ -793,14 +1311,14 @@ func file_affiliate_v1_account_proto_init() {
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_workspace_proto_init()
 	file_affiliate_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[8].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_account_proto_rawDesc), len(file_affiliate_v1_account_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,15 +19,24 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AccountService_RegisterMerchant_FullMethodName       = "/affiliate.v1.AccountService/RegisterMerchant"
-	AccountService_RegisterPartner_FullMethodName        = "/affiliate.v1.AccountService/RegisterPartner"
-	AccountService_LoginMerchant_FullMethodName          = "/affiliate.v1.AccountService/LoginMerchant"
-	AccountService_LoginPartner_FullMethodName           = "/affiliate.v1.AccountService/LoginPartner"
-	AccountService_RefreshMerchantSession_FullMethodName = "/affiliate.v1.AccountService/RefreshMerchantSession"
-	AccountService_RefreshPartnerSession_FullMethodName  = "/affiliate.v1.AccountService/RefreshPartnerSession"
-	AccountService_RefreshSession_FullMethodName         = "/affiliate.v1.AccountService/RefreshSession"
-	AccountService_AcceptInvite_FullMethodName           = "/affiliate.v1.AccountService/AcceptInvite"
-	AccountService_Logout_FullMethodName                 = "/affiliate.v1.AccountService/Logout"
+	AccountService_RegisterMerchant_FullMethodName           = "/affiliate.v1.AccountService/RegisterMerchant"
+	AccountService_RegisterPartner_FullMethodName            = "/affiliate.v1.AccountService/RegisterPartner"
+	AccountService_LoginMerchant_FullMethodName              = "/affiliate.v1.AccountService/LoginMerchant"
+	AccountService_LoginPartner_FullMethodName               = "/affiliate.v1.AccountService/LoginPartner"
+	AccountService_RefreshMerchantSession_FullMethodName     = "/affiliate.v1.AccountService/RefreshMerchantSession"
+	AccountService_RefreshPartnerSession_FullMethodName      = "/affiliate.v1.AccountService/RefreshPartnerSession"
+	AccountService_RefreshSession_FullMethodName             = "/affiliate.v1.AccountService/RefreshSession"
+	AccountService_AcceptInvite_FullMethodName               = "/affiliate.v1.AccountService/AcceptInvite"
+	AccountService_VerifyEmail_FullMethodName                = "/affiliate.v1.AccountService/VerifyEmail"
+	AccountService_ResendMerchantVerification_FullMethodName = "/affiliate.v1.AccountService/ResendMerchantVerification"
+	AccountService_ResendPartnerVerification_FullMethodName  = "/affiliate.v1.AccountService/ResendPartnerVerification"
+	AccountService_ForgotMerchantPassword_FullMethodName     = "/affiliate.v1.AccountService/ForgotMerchantPassword"
+	AccountService_ForgotPartnerPassword_FullMethodName      = "/affiliate.v1.AccountService/ForgotPartnerPassword"
+	AccountService_ResetMerchantPassword_FullMethodName      = "/affiliate.v1.AccountService/ResetMerchantPassword"
+	AccountService_ResetPartnerPassword_FullMethodName       = "/affiliate.v1.AccountService/ResetPartnerPassword"
+	AccountService_ChangeMerchantEmail_FullMethodName        = "/affiliate.v1.AccountService/ChangeMerchantEmail"
+	AccountService_ChangePartnerEmail_FullMethodName         = "/affiliate.v1.AccountService/ChangePartnerEmail"
+	AccountService_Logout_FullMethodName                     = "/affiliate.v1.AccountService/Logout"
 )
 
 // AccountServiceClient is the client API for AccountService service.
@@ -36,14 +45,17 @@ const (
 //
 // AccountService registers merchants and partners and manages their sessions. An e-mail
 // address can have one merchant account and one partner account. These routes need no
-// access token.
+// access token, except the routes that send a verification again and that change the
+// address.
 type AccountServiceClient interface {
 	// RegisterMerchant creates a merchant account, a workspace with one public key for each
-	// mode (test and live), and a session. The account is the owner of the workspace.
+	// mode (test and live), and a session. The account is the owner of the workspace. A
+	// mail with a link to verify the address is sent.
 	//
 	// Errors: EMAIL_TAKEN if a merchant account with this address exists.
 	RegisterMerchant(ctx context.Context, in *RegisterMerchantRequest, opts ...grpc.CallOption) (*SessionResponse, error)
-	// RegisterPartner creates a partner account and a session.
+	// RegisterPartner creates a partner account and a session. A mail with a link to verify
+	// the address is sent.
 	//
 	// Errors: EMAIL_TAKEN if a partner account with this address exists.
 	RegisterPartner(ctx context.Context, in *RegisterPartnerRequest, opts ...grpc.CallOption) (*SessionResponse, error)
@@ -91,6 +103,73 @@ type AccountServiceClient interface {
 	//   - NOT_FOUND: the token is unknown, used, revoked or expired.
 	//   - EMAIL_TAKEN: the address belongs to a member of a workspace.
 	AcceptInvite(ctx context.Context, in *AcceptInviteRequest, opts ...grpc.CallOption) (*SessionResponse, error)
+	// VerifyEmail uses the token of a mail. The token verifies the address of the account,
+	// or completes a change of address. It works once, for 24 hours. The change of an
+	// address ends all sessions of the account except the session that requested the
+	// change. It also revokes all other tokens that were mailed for the account.
+	//
+	// Errors: VERIFICATION_TOKEN_INVALID if the token is unknown, used or expired, if the
+	// address of the account has changed since the mail was sent, or if another account has
+	// the new address.
+	VerifyEmail(ctx context.Context, in *VerifyEmailRequest, opts ...grpc.CallOption) (*VerifyEmailResponse, error)
+	// ResendMerchantVerification sends the mail to verify the address of a merchant account
+	// again, unless the address is verified. The earlier mails stay valid.
+	//
+	// Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
+	ResendMerchantVerification(ctx context.Context, in *ResendVerificationRequest, opts ...grpc.CallOption) (*ResendVerificationResponse, error)
+	// ResendPartnerVerification sends the mail to verify the address of a partner account
+	// again, unless the address is verified. The earlier mails stay valid.
+	//
+	// Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
+	ResendPartnerVerification(ctx context.Context, in *ResendVerificationRequest, opts ...grpc.CallOption) (*ResendVerificationResponse, error)
+	// ForgotMerchantPassword sends a mail with a link to set a new password, if a merchant
+	// account has the address. The response is always the same. An address receives at most
+	// three of these mails in an hour.
+	ForgotMerchantPassword(ctx context.Context, in *ForgotPasswordRequest, opts ...grpc.CallOption) (*ForgotPasswordResponse, error)
+	// ForgotPartnerPassword sends a mail with a link to set a new password, if a partner
+	// account has the address. The response is always the same. An address receives at most
+	// three of these mails in an hour.
+	ForgotPartnerPassword(ctx context.Context, in *ForgotPasswordRequest, opts ...grpc.CallOption) (*ForgotPasswordResponse, error)
+	// ResetMerchantPassword sets a new password of a merchant account. The token works once,
+	// for 60 minutes. A request with a password that is not accepted does not use the token.
+	// The reset ends all sessions of the account, revokes all other tokens that were mailed
+	// for the account, and verifies its address, because the token was mailed to it.
+	//
+	// Errors: RESET_TOKEN_INVALID if the token is unknown, used or expired, if the address
+	// of the account has changed since the mail was sent, or if the token belongs to a
+	// partner.
+	ResetMerchantPassword(ctx context.Context, in *ResetPasswordRequest, opts ...grpc.CallOption) (*ResetPasswordResponse, error)
+	// ResetPartnerPassword sets a new password of a partner account. The token works once,
+	// for 60 minutes. A request with a password that is not accepted does not use the token.
+	// The reset ends all sessions of the account, revokes all other tokens that were mailed
+	// for the account, and verifies its address, because the token was mailed to it.
+	//
+	// Errors: RESET_TOKEN_INVALID if the token is unknown, used or expired, if the address
+	// of the account has changed since the mail was sent, or if the token belongs to a
+	// merchant.
+	ResetPartnerPassword(ctx context.Context, in *ResetPasswordRequest, opts ...grpc.CallOption) (*ResetPasswordResponse, error)
+	// ChangeMerchantEmail requests a change of the address of a merchant account. The new
+	// address receives a mail with a token for VerifyEmail, and the old address receives a
+	// notice. The address changes when the token is used. If another merchant account has
+	// the new address, no token is sent, and the response is the same. An address receives
+	// at most three of these tokens in an hour.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
+	//     minutes. A wrong password counts as a failed login.
+	ChangeMerchantEmail(ctx context.Context, in *ChangeEmailRequest, opts ...grpc.CallOption) (*ChangeEmailResponse, error)
+	// ChangePartnerEmail requests a change of the address of a partner account. The new
+	// address receives a mail with a token for VerifyEmail, and the old address receives a
+	// notice. The address changes when the token is used. If another partner account has
+	// the new address, no token is sent, and the response is the same. An address receives
+	// at most three of these tokens in an hour.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
+	//     minutes. A wrong password counts as a failed login.
+	ChangePartnerEmail(ctx context.Context, in *ChangeEmailRequest, opts ...grpc.CallOption) (*ChangeEmailResponse, error)
 	// Logout ends the session of a refresh token. The access tokens of the session stop
 	// working at once. The status is 204 even if there is no such session.
 	Logout(ctx context.Context, in *LogoutRequest, opts ...grpc.CallOption) (*LogoutResponse, error)
@@ -184,6 +263,96 @@ func (c *accountServiceClient) AcceptInvite(ctx context.Context, in *AcceptInvit
 	return out, nil
 }
 
+func (c *accountServiceClient) VerifyEmail(ctx context.Context, in *VerifyEmailRequest, opts ...grpc.CallOption) (*VerifyEmailResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VerifyEmailResponse)
+	err := c.cc.Invoke(ctx, AccountService_VerifyEmail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ResendMerchantVerification(ctx context.Context, in *ResendVerificationRequest, opts ...grpc.CallOption) (*ResendVerificationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResendVerificationResponse)
+	err := c.cc.Invoke(ctx, AccountService_ResendMerchantVerification_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ResendPartnerVerification(ctx context.Context, in *ResendVerificationRequest, opts ...grpc.CallOption) (*ResendVerificationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResendVerificationResponse)
+	err := c.cc.Invoke(ctx, AccountService_ResendPartnerVerification_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ForgotMerchantPassword(ctx context.Context, in *ForgotPasswordRequest, opts ...grpc.CallOption) (*ForgotPasswordResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForgotPasswordResponse)
+	err := c.cc.Invoke(ctx, AccountService_ForgotMerchantPassword_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ForgotPartnerPassword(ctx context.Context, in *ForgotPasswordRequest, opts ...grpc.CallOption) (*ForgotPasswordResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForgotPasswordResponse)
+	err := c.cc.Invoke(ctx, AccountService_ForgotPartnerPassword_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ResetMerchantPassword(ctx context.Context, in *ResetPasswordRequest, opts ...grpc.CallOption) (*ResetPasswordResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResetPasswordResponse)
+	err := c.cc.Invoke(ctx, AccountService_ResetMerchantPassword_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ResetPartnerPassword(ctx context.Context, in *ResetPasswordRequest, opts ...grpc.CallOption) (*ResetPasswordResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResetPasswordResponse)
+	err := c.cc.Invoke(ctx, AccountService_ResetPartnerPassword_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ChangeMerchantEmail(ctx context.Context, in *ChangeEmailRequest, opts ...grpc.CallOption) (*ChangeEmailResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeEmailResponse)
+	err := c.cc.Invoke(ctx, AccountService_ChangeMerchantEmail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ChangePartnerEmail(ctx context.Context, in *ChangeEmailRequest, opts ...grpc.CallOption) (*ChangeEmailResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeEmailResponse)
+	err := c.cc.Invoke(ctx, AccountService_ChangePartnerEmail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accountServiceClient) Logout(ctx context.Context, in *LogoutRequest, opts ...grpc.CallOption) (*LogoutResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LogoutResponse)
@@ -200,14 +369,17 @@ func (c *accountServiceClient) Logout(ctx context.Context, in *LogoutRequest, op
 //
 // AccountService registers merchants and partners and manages their sessions. An e-mail
 // address can have one merchant account and one partner account. These routes need no
-// access token.
+// access token, except the routes that send a verification again and that change the
+// address.
 type AccountServiceServer interface {
 	// RegisterMerchant creates a merchant account, a workspace with one public key for each
-	// mode (test and live), and a session. The account is the owner of the workspace.
+	// mode (test and live), and a session. The account is the owner of the workspace. A
+	// mail with a link to verify the address is sent.
 	//
 	// Errors: EMAIL_TAKEN if a merchant account with this address exists.
 	RegisterMerchant(context.Context, *RegisterMerchantRequest) (*SessionResponse, error)
-	// RegisterPartner creates a partner account and a session.
+	// RegisterPartner creates a partner account and a session. A mail with a link to verify
+	// the address is sent.
 	//
 	// Errors: EMAIL_TAKEN if a partner account with this address exists.
 	RegisterPartner(context.Context, *RegisterPartnerRequest) (*SessionResponse, error)
@@ -255,6 +427,73 @@ type AccountServiceServer interface {
 	//   - NOT_FOUND: the token is unknown, used, revoked or expired.
 	//   - EMAIL_TAKEN: the address belongs to a member of a workspace.
 	AcceptInvite(context.Context, *AcceptInviteRequest) (*SessionResponse, error)
+	// VerifyEmail uses the token of a mail. The token verifies the address of the account,
+	// or completes a change of address. It works once, for 24 hours. The change of an
+	// address ends all sessions of the account except the session that requested the
+	// change. It also revokes all other tokens that were mailed for the account.
+	//
+	// Errors: VERIFICATION_TOKEN_INVALID if the token is unknown, used or expired, if the
+	// address of the account has changed since the mail was sent, or if another account has
+	// the new address.
+	VerifyEmail(context.Context, *VerifyEmailRequest) (*VerifyEmailResponse, error)
+	// ResendMerchantVerification sends the mail to verify the address of a merchant account
+	// again, unless the address is verified. The earlier mails stay valid.
+	//
+	// Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
+	ResendMerchantVerification(context.Context, *ResendVerificationRequest) (*ResendVerificationResponse, error)
+	// ResendPartnerVerification sends the mail to verify the address of a partner account
+	// again, unless the address is verified. The earlier mails stay valid.
+	//
+	// Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
+	ResendPartnerVerification(context.Context, *ResendVerificationRequest) (*ResendVerificationResponse, error)
+	// ForgotMerchantPassword sends a mail with a link to set a new password, if a merchant
+	// account has the address. The response is always the same. An address receives at most
+	// three of these mails in an hour.
+	ForgotMerchantPassword(context.Context, *ForgotPasswordRequest) (*ForgotPasswordResponse, error)
+	// ForgotPartnerPassword sends a mail with a link to set a new password, if a partner
+	// account has the address. The response is always the same. An address receives at most
+	// three of these mails in an hour.
+	ForgotPartnerPassword(context.Context, *ForgotPasswordRequest) (*ForgotPasswordResponse, error)
+	// ResetMerchantPassword sets a new password of a merchant account. The token works once,
+	// for 60 minutes. A request with a password that is not accepted does not use the token.
+	// The reset ends all sessions of the account, revokes all other tokens that were mailed
+	// for the account, and verifies its address, because the token was mailed to it.
+	//
+	// Errors: RESET_TOKEN_INVALID if the token is unknown, used or expired, if the address
+	// of the account has changed since the mail was sent, or if the token belongs to a
+	// partner.
+	ResetMerchantPassword(context.Context, *ResetPasswordRequest) (*ResetPasswordResponse, error)
+	// ResetPartnerPassword sets a new password of a partner account. The token works once,
+	// for 60 minutes. A request with a password that is not accepted does not use the token.
+	// The reset ends all sessions of the account, revokes all other tokens that were mailed
+	// for the account, and verifies its address, because the token was mailed to it.
+	//
+	// Errors: RESET_TOKEN_INVALID if the token is unknown, used or expired, if the address
+	// of the account has changed since the mail was sent, or if the token belongs to a
+	// merchant.
+	ResetPartnerPassword(context.Context, *ResetPasswordRequest) (*ResetPasswordResponse, error)
+	// ChangeMerchantEmail requests a change of the address of a merchant account. The new
+	// address receives a mail with a token for VerifyEmail, and the old address receives a
+	// notice. The address changes when the token is used. If another merchant account has
+	// the new address, no token is sent, and the response is the same. An address receives
+	// at most three of these tokens in an hour.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
+	//     minutes. A wrong password counts as a failed login.
+	ChangeMerchantEmail(context.Context, *ChangeEmailRequest) (*ChangeEmailResponse, error)
+	// ChangePartnerEmail requests a change of the address of a partner account. The new
+	// address receives a mail with a token for VerifyEmail, and the old address receives a
+	// notice. The address changes when the token is used. If another partner account has
+	// the new address, no token is sent, and the response is the same. An address receives
+	// at most three of these tokens in an hour.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
+	//     minutes. A wrong password counts as a failed login.
+	ChangePartnerEmail(context.Context, *ChangeEmailRequest) (*ChangeEmailResponse, error)
 	// Logout ends the session of a refresh token. The access tokens of the session stop
 	// working at once. The status is 204 even if there is no such session.
 	Logout(context.Context, *LogoutRequest) (*LogoutResponse, error)
@@ -291,6 +530,33 @@ func (UnimplementedAccountServiceServer) RefreshSession(context.Context, *Refres
 }
 func (UnimplementedAccountServiceServer) AcceptInvite(context.Context, *AcceptInviteRequest) (*SessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcceptInvite not implemented")
+}
+func (UnimplementedAccountServiceServer) VerifyEmail(context.Context, *VerifyEmailRequest) (*VerifyEmailResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method VerifyEmail not implemented")
+}
+func (UnimplementedAccountServiceServer) ResendMerchantVerification(context.Context, *ResendVerificationRequest) (*ResendVerificationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResendMerchantVerification not implemented")
+}
+func (UnimplementedAccountServiceServer) ResendPartnerVerification(context.Context, *ResendVerificationRequest) (*ResendVerificationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResendPartnerVerification not implemented")
+}
+func (UnimplementedAccountServiceServer) ForgotMerchantPassword(context.Context, *ForgotPasswordRequest) (*ForgotPasswordResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForgotMerchantPassword not implemented")
+}
+func (UnimplementedAccountServiceServer) ForgotPartnerPassword(context.Context, *ForgotPasswordRequest) (*ForgotPasswordResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForgotPartnerPassword not implemented")
+}
+func (UnimplementedAccountServiceServer) ResetMerchantPassword(context.Context, *ResetPasswordRequest) (*ResetPasswordResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResetMerchantPassword not implemented")
+}
+func (UnimplementedAccountServiceServer) ResetPartnerPassword(context.Context, *ResetPasswordRequest) (*ResetPasswordResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResetPartnerPassword not implemented")
+}
+func (UnimplementedAccountServiceServer) ChangeMerchantEmail(context.Context, *ChangeEmailRequest) (*ChangeEmailResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeMerchantEmail not implemented")
+}
+func (UnimplementedAccountServiceServer) ChangePartnerEmail(context.Context, *ChangeEmailRequest) (*ChangeEmailResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangePartnerEmail not implemented")
 }
 func (UnimplementedAccountServiceServer) Logout(context.Context, *LogoutRequest) (*LogoutResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Logout not implemented")
@@ -460,6 +726,168 @@ func _AccountService_AcceptInvite_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_VerifyEmail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VerifyEmailRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).VerifyEmail(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_VerifyEmail_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).VerifyEmail(ctx, req.(*VerifyEmailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ResendMerchantVerification_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResendVerificationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ResendMerchantVerification(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ResendMerchantVerification_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ResendMerchantVerification(ctx, req.(*ResendVerificationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ResendPartnerVerification_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResendVerificationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ResendPartnerVerification(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ResendPartnerVerification_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ResendPartnerVerification(ctx, req.(*ResendVerificationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ForgotMerchantPassword_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForgotPasswordRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ForgotMerchantPassword(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ForgotMerchantPassword_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ForgotMerchantPassword(ctx, req.(*ForgotPasswordRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ForgotPartnerPassword_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForgotPasswordRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ForgotPartnerPassword(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ForgotPartnerPassword_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ForgotPartnerPassword(ctx, req.(*ForgotPasswordRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ResetMerchantPassword_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResetPasswordRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ResetMerchantPassword(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ResetMerchantPassword_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ResetMerchantPassword(ctx, req.(*ResetPasswordRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ResetPartnerPassword_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResetPasswordRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ResetPartnerPassword(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ResetPartnerPassword_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ResetPartnerPassword(ctx, req.(*ResetPasswordRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ChangeMerchantEmail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeEmailRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ChangeMerchantEmail(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ChangeMerchantEmail_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ChangeMerchantEmail(ctx, req.(*ChangeEmailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ChangePartnerEmail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeEmailRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ChangePartnerEmail(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ChangePartnerEmail_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ChangePartnerEmail(ctx, req.(*ChangeEmailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccountService_Logout_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(LogoutRequest)
 	if err := dec(in); err != nil {
@@ -516,6 +944,42 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AcceptInvite",
 			Handler:    _AccountService_AcceptInvite_Handler,
+		},
+		{
+			MethodName: "VerifyEmail",
+			Handler:    _AccountService_VerifyEmail_Handler,
+		},
+		{
+			MethodName: "ResendMerchantVerification",
+			Handler:    _AccountService_ResendMerchantVerification_Handler,
+		},
+		{
+			MethodName: "ResendPartnerVerification",
+			Handler:    _AccountService_ResendPartnerVerification_Handler,
+		},
+		{
+			MethodName: "ForgotMerchantPassword",
+			Handler:    _AccountService_ForgotMerchantPassword_Handler,
+		},
+		{
+			MethodName: "ForgotPartnerPassword",
+			Handler:    _AccountService_ForgotPartnerPassword_Handler,
+		},
+		{
+			MethodName: "ResetMerchantPassword",
+			Handler:    _AccountService_ResetMerchantPassword_Handler,
+		},
+		{
+			MethodName: "ResetPartnerPassword",
+			Handler:    _AccountService_ResetPartnerPassword_Handler,
+		},
+		{
+			MethodName: "ChangeMerchantEmail",
+			Handler:    _AccountService_ChangeMerchantEmail_Handler,
+		},
+		{
+			MethodName: "ChangePartnerEmail",
+			Handler:    _AccountService_ChangePartnerEmail_Handler,
 		},
 		{
 			MethodName: "Logout",

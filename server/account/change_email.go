@@ -1,0 +1,72 @@
+package account
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// ChangeMerchantEmail requests a change of a merchant's address.
+func (s *Service) ChangeMerchantEmail(ctx context.Context, req *affiliatev1.ChangeEmailRequest) (*affiliatev1.ChangeEmailResponse, error) {
+	return s.changeEmail(ctx, req)
+}
+
+// ChangePartnerEmail requests a change of a partner's address.
+func (s *Service) ChangePartnerEmail(ctx context.Context, req *affiliatev1.ChangeEmailRequest) (*affiliatev1.ChangeEmailResponse, error) {
+	return s.changeEmail(ctx, req)
+}
+
+// changeEmail checks the password and stores the request. It does not look the new address
+// up. The response and its duration therefore do not depend on whether another account has
+// the address.
+func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailRequest) (*affiliatev1.ChangeEmailResponse, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	account, err := s.store.Account(ctx, caller.User)
+	if err != nil {
+		return nil, err
+	}
+	email := strings.ToLower(req.GetNewEmail())
+	if email == account.User.Email {
+		return nil, affiliate.Invalid("new_email", "must not be the current address")
+	}
+	attempt := affiliate.LoginAttempt{
+		ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: s.subject(account.User.Kind, account.User.Email), At: at,
+	}
+	// As in a login, throttle stores the attempt as failed, and the transaction below
+	// deletes all failed attempts.
+	if err := s.throttle(ctx, attempt); err != nil {
+		return nil, err
+	}
+	matches, _, err := s.hashes.matches(ctx, req.GetPassword(), account.PasswordHash, true)
+	if err != nil {
+		return nil, err
+	}
+	if !matches {
+		return nil, affiliate.Refuse(affiliate.ReasonInvalidCredentials)
+	}
+	request := affiliate.EmailRequest{
+		ID:        affiliate.NewID[affiliate.EmailRequest](at),
+		Purpose:   affiliate.TokenChange,
+		Account:   account.User.Kind,
+		Address:   email,
+		User:      &caller.User,
+		Session:   &caller.Session,
+		CreatedAt: at,
+	}
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := s.checkUnchanged(ctx, tx, account, req.GetPassword()); err != nil {
+			return err
+		}
+		if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
+			return err
+		}
+		return storeRequest(ctx, tx, request)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ChangeEmailResponse{}, nil
+}

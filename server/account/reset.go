@@ -1,0 +1,122 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// ForgotMerchantPassword requests a mail with a token for ResetMerchantPassword.
+func (s *Service) ForgotMerchantPassword(ctx context.Context, req *affiliatev1.ForgotPasswordRequest) (*affiliatev1.ForgotPasswordResponse, error) {
+	return s.requestReset(ctx, affiliate.Merchant, req)
+}
+
+// ForgotPartnerPassword requests a mail with a token for ResetPartnerPassword.
+func (s *Service) ForgotPartnerPassword(ctx context.Context, req *affiliatev1.ForgotPasswordRequest) (*affiliatev1.ForgotPasswordResponse, error) {
+	return s.requestReset(ctx, affiliate.Partner, req)
+}
+
+// requestReset stores the request and does not read accounts. The response and its duration
+// therefore do not depend on whether an account has the address.
+func (s *Service) requestReset(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.ForgotPasswordRequest) (*affiliatev1.ForgotPasswordResponse, error) {
+	at := s.currentTime()
+	request := affiliate.EmailRequest{
+		ID:        affiliate.NewID[affiliate.EmailRequest](at),
+		Purpose:   affiliate.TokenReset,
+		Account:   kind,
+		Address:   strings.ToLower(req.GetEmail()),
+		CreatedAt: at,
+	}
+	err := s.store.InTx(ctx, func(tx Tx) error { return storeRequest(ctx, tx, request) })
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ForgotPasswordResponse{}, nil
+}
+
+// ResetMerchantPassword sets a new password of a merchant.
+func (s *Service) ResetMerchantPassword(ctx context.Context, req *affiliatev1.ResetPasswordRequest) (*affiliatev1.ResetPasswordResponse, error) {
+	return s.reset(ctx, affiliate.Merchant, req)
+}
+
+// ResetPartnerPassword sets a new password of a partner.
+func (s *Service) ResetPartnerPassword(ctx context.Context, req *affiliatev1.ResetPasswordRequest) (*affiliatev1.ResetPasswordResponse, error) {
+	return s.reset(ctx, affiliate.Partner, req)
+}
+
+// reset sets a new password. It revokes all other tokens of the user, in particular those
+// for a change of the address: a person who knew the old password may have requested them.
+func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.ResetPasswordRequest) (*affiliatev1.ResetPasswordResponse, error) {
+	refusal := affiliate.Refuse(affiliate.ReasonResetToken)
+	digest := affiliate.DigestEmailToken(req.GetToken())
+	// Invalid tokens are rejected before the password is hashed, because hashing is
+	// expensive.
+	token, found, err := s.store.EmailToken(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, refusal
+	}
+	account, err := s.store.Account(ctx, token.User)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return nil, refusal // the account was erased
+	}
+	if err != nil {
+		return nil, err
+	}
+	if account.User.Kind != kind || !token.Resets(account, s.currentTime()) {
+		return nil, refusal
+	}
+	var violations affiliate.Violations
+	checkPassword(req.GetPassword(), account.User.Name, account.User.Email, &violations)
+	if err := violations.Err(); err != nil {
+		return nil, err // the token was not used
+	}
+	hash, err := s.hashes.hash(ctx, req.GetPassword())
+	if err != nil {
+		return nil, err
+	}
+
+	at := s.currentTime()
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		// The token and the account are read again, because another call may have used the
+		// token.
+		token, _, err := tx.LockEmailToken(ctx, account.User.ID, digest)
+		if err != nil {
+			return err
+		}
+		if account, err = tx.Account(ctx, account.User.ID); err != nil {
+			return err
+		}
+		if !token.Resets(account, at) {
+			return refusal
+		}
+		if err := tx.SetPassword(ctx, account.User.ID, hash); err != nil {
+			return err
+		}
+		if err := s.markVerified(ctx, tx, account, at); err != nil {
+			return err
+		}
+		if err := tx.RevokeEmailTokens(ctx, account.User.ID, at); err != nil {
+			return err
+		}
+		if err := tx.RevokeSessions(ctx, account.User.ID, at); err != nil {
+			return err
+		}
+		if err := tx.DeleteLoginFailures(ctx, s.subject(kind, account.User.Email)); err != nil {
+			return err
+		}
+		return recordChange(ctx, tx, account, "account.reset_password", at, nil, nil)
+	})
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return nil, refusal
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ResetPasswordResponse{}, nil
+}

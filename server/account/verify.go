@@ -1,0 +1,119 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// VerifyEmail uses the token of a mail to verify the address of an account, or to complete
+// a change of the address.
+func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailRequest) (*affiliatev1.VerifyEmailResponse, error) {
+	refusal := affiliate.Refuse(affiliate.ReasonVerificationToken)
+	digest, at := affiliate.DigestEmailToken(req.GetToken()), s.currentTime()
+	token, found, err := s.store.EmailToken(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, refusal
+	}
+	var account affiliate.Account
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		// The token is read again, because another call may have used it.
+		token, _, err := tx.LockEmailToken(ctx, token.User, digest)
+		if err != nil {
+			return err
+		}
+		if account, err = tx.Account(ctx, token.User); err != nil {
+			return err
+		}
+		if !token.Verifies(account, at) {
+			return refusal
+		}
+		if err := tx.UseEmailToken(ctx, digest, at); err != nil {
+			return err
+		}
+		if token.Purpose == affiliate.TokenChange {
+			return s.changeAddress(ctx, tx, account, token, at)
+		}
+		if err := s.markVerified(ctx, tx, account, at); err != nil {
+			return err
+		}
+		return recordChange(ctx, tx, account, "account.verify_email", at, nil, nil)
+	})
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) || errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		// Another account has the new address, or the account was erased.
+		return nil, refusal
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.VerifyEmailResponse{Verified: true, Kind: server.EnumValue[affiliatev1.AccountKind](account.User.Kind)}, nil
+}
+
+// markVerified marks the current address of an account as verified. The address then
+// receives all mail again, because the user has just received a mail.
+func (s *Service) markVerified(ctx context.Context, tx Tx, account affiliate.Account, at time.Time) error {
+	if err := tx.VerifyEmail(ctx, account.User.ID, at); err != nil {
+		return err
+	}
+	return tx.LiftSuppression(ctx, affiliate.MailDigest(s.hashKey, account.User.Email))
+}
+
+// changeAddress replaces the address of an account by the address to which the token was
+// mailed. The session that requested the change continues.
+func (s *Service) changeAddress(ctx context.Context, tx Tx, account affiliate.Account, token affiliate.EmailToken, at time.Time) error {
+	if err := tx.ChangeEmail(ctx, account.User.ID, token.Address, at); err != nil {
+		return err
+	}
+	if err := tx.LiftSuppression(ctx, affiliate.MailDigest(s.hashKey, token.Address)); err != nil {
+		return err
+	}
+	if err := tx.RevokeEmailTokens(ctx, account.User.ID, at); err != nil {
+		return err
+	}
+	if err := tx.RevokeOtherSessions(ctx, account.User.ID, token.Session, at); err != nil {
+		return err
+	}
+	// Audit records cannot be changed when a person's data must be erased, so they contain
+	// the addresses in masked form.
+	before := map[string]string{"email": affiliate.MaskEmail(account.User.Email)}
+	after := map[string]string{"email": affiliate.MaskEmail(token.Address)}
+	return recordChange(ctx, tx, account, "account.change_email", at, before, after)
+}
+
+// ResendMerchantVerification sends the mail to verify a merchant's address again.
+func (s *Service) ResendMerchantVerification(ctx context.Context, _ *affiliatev1.ResendVerificationRequest) (*affiliatev1.ResendVerificationResponse, error) {
+	return s.resend(ctx)
+}
+
+// ResendPartnerVerification sends the mail to verify a partner's address again.
+func (s *Service) ResendPartnerVerification(ctx context.Context, _ *affiliatev1.ResendVerificationRequest) (*affiliatev1.ResendVerificationResponse, error) {
+	return s.resend(ctx)
+}
+
+// resend mails a new token to the caller, unless the address is verified. Earlier tokens
+// stay valid, because mails can arrive in a different order.
+func (s *Service) resend(ctx context.Context) (*affiliatev1.ResendVerificationResponse, error) {
+	at, response := s.currentTime(), &affiliatev1.ResendVerificationResponse{}
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		account, err := tx.Account(ctx, server.PrincipalFrom(ctx).User)
+		if err != nil {
+			return err
+		}
+		response.Sent = !account.User.EmailVerified
+		if !response.Sent {
+			return nil
+		}
+		return s.sendVerification(ctx, tx, account, at)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return response, nil
+}

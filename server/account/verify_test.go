@@ -1,0 +1,177 @@
+package account_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestVerifyEmail_VerifiesOnce(t *testing.T) {
+	f := newFixture(t)
+	session := f.merchant("Mara@shop.example")
+	if session.User.EmailVerified {
+		t.Error("the address is verified after the registration")
+	}
+	f.Insert("mail_suppressions", pgtest.Row{
+		"digest": affiliate.MailDigest(hashKey, "mara@shop.example"), "reason": "bounced", "created_at": f.Now(),
+	})
+	mail := f.takeMail(affiliate.MailVerification, "mara@shop.example")
+	if mail.Facts.ExpiresAt == nil || !mail.Facts.ExpiresAt.Equal(f.Now().Add(24*time.Hour)) {
+		t.Errorf("the link expires at %v, want a day after the registration", mail.Facts.ExpiresAt)
+	}
+	f.clock.Advance(24*time.Hour - time.Millisecond)
+	response, err := f.VerifyEmail(t.Context(), &affiliatev1.VerifyEmailRequest{Token: mail.token})
+	if err != nil || !response.Verified || response.Kind != affiliatev1.AccountKind_ACCOUNT_KIND_MERCHANT {
+		t.Fatalf("VerifyEmail returned %v, %v, want a verified merchant", response, err)
+	}
+	pgtest.RequireRefusal(t, f.verify(mail.token), affiliate.ReasonVerificationToken)
+	if session, err = f.refresh(session.RefreshToken); err != nil || !session.User.EmailVerified {
+		t.Errorf("a refresh after the verification returned %v, %v, want a verified address", session, err)
+	}
+	f.WantCount(0, "suppressed addresses", `select count(*) from mail_suppressions`)
+	f.WantCount(1, "audit records", `select count(*) from audit_log where action = 'account.verify_email' and actor = $1`, session.User.Id)
+}
+
+func TestVerifyEmail_RejectsToken(t *testing.T) {
+	f := newFixture(t)
+	verification := func(email string) string {
+		f.merchant(email)
+		return f.takeMail(affiliate.MailVerification, email).token
+	}
+	for _, tc := range []struct {
+		name  string
+		token func() string
+	}{
+		{"unknown", func() string { return "ver_" + verification("a@shop.example")[5:] }},
+		{"of a reset", func() string {
+			f.partner("b@blog.example")
+			return f.resetToken("b@blog.example")
+		}},
+		{"after the address has changed", func() string {
+			token := verification("c@shop.example")
+			f.Exec(`update users set email = 'd@shop.example' where email = 'c@shop.example'`)
+			return token
+		}},
+		{"of an erased account", func() string {
+			token := verification("e@shop.example")
+			f.Exec(`update users set erased_at = now() where email = 'e@shop.example'`)
+			return token
+		}},
+		{"expired", func() string {
+			token := verification("f@shop.example")
+			f.clock.Advance(24 * time.Hour)
+			return token
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pgtest.RequireRefusal(t, f.verify(tc.token()), affiliate.ReasonVerificationToken)
+		})
+	}
+}
+
+func TestVerifyEmail_InParallelSucceedsOnce(t *testing.T) {
+	f := newFixture(t)
+	f.merchant("mara@shop.example")
+	token := f.takeMail(affiliate.MailVerification, "mara@shop.example").token
+	errs := make([]error, 8)
+	var calls sync.WaitGroup
+	for i := range errs {
+		calls.Go(func() { errs[i] = f.verify(token) })
+	}
+	calls.Wait()
+	succeeded := 0
+	for _, err := range errs {
+		if err == nil {
+			succeeded++
+			continue
+		}
+		pgtest.RequireRefusal(t, err, affiliate.ReasonVerificationToken)
+	}
+	if succeeded != 1 {
+		t.Errorf("%d of 8 parallel calls succeeded, want 1", succeeded)
+	}
+}
+
+func TestResendVerification_SendsUntilVerified(t *testing.T) {
+	f := newFixture(t)
+	session := f.partner("ada@blog.example")
+	resend := func() bool {
+		t.Helper()
+		response, err := f.ResendPartnerVerification(f.as(session), &affiliatev1.ResendVerificationRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Sent
+	}
+	if !resend() {
+		t.Fatal("no mail is sent although the address is not verified")
+	}
+	first := f.takeMail(affiliate.MailVerification, "ada@blog.example").token
+	if !resend() {
+		t.Fatal("no second mail is sent")
+	}
+	f.takeMails()
+	if err := f.verify(first); err != nil {
+		t.Errorf("the token of the earlier mail: %v, want success", err)
+	}
+	if resend() || len(f.takeMails()) != 0 {
+		t.Error("a mail is sent although the address is verified")
+	}
+	f.WantCount(1, "audit records", `select count(*) from account_audit_log where action = 'account.verify_email'`)
+}
+
+func TestAcceptInvite_SendsVerificationAndRevokesTokens(t *testing.T) {
+	f := newFixture(t)
+	shop := f.team(f.merchant("owner@shop.example"))
+	join := func() (session *affiliatev1.SessionResponse, token string) {
+		t.Helper()
+		invite := shop.invite("ada@example.com", affiliatev1.Role_ROLE_VIEWER)
+		f.takeMails()
+		session, err := f.accept(invite.Token, "Ada", password)
+		if err != nil || session.User.EmailVerified {
+			t.Fatalf("AcceptInvite returned %v, %v, want an address that is not verified", session, err)
+		}
+		return session, f.takeMail(affiliate.MailVerification, "ada@example.com").token
+	}
+	session, earlier := join()
+	shop.remove(session.User.Id)
+	_, token := join()
+	pgtest.RequireRefusal(t, f.verify(earlier), affiliate.ReasonVerificationToken)
+	if err := f.verify(token); err != nil {
+		t.Errorf("the token of the new member: %v, want success", err)
+	}
+}
+
+func TestLogin_RejectsPasswordThatIsResetMeanwhile(t *testing.T) {
+	f := newFixture(t)
+	f.partner("ada@blog.example")
+	token := f.resetToken("ada@blog.example")
+	// This store resets the password after the login has read the account.
+	late := f.newService(resettingStore{stores.Account(f.Store.DB), func() {
+		if err := f.resetPartner(token, newPassword); err != nil {
+			t.Error(err)
+		}
+	}})
+	_, err := late.LoginPartner(t.Context(), &affiliatev1.LoginRequest{Email: "ada@blog.example", Password: password})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
+	f.WantCount(0, "sessions", `select count(*) from sessions where revoked_at is null`)
+}
+
+// resettingStore calls reset after it has read an account by its address.
+type resettingStore struct {
+	account.Store
+	reset func()
+}
+
+func (s resettingStore) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (affiliate.Account, bool, error) {
+	account, found, err := s.Store.AccountByEmail(ctx, kind, email)
+	s.reset()
+	return account, found, err
+}

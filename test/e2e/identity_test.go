@@ -1,0 +1,192 @@
+package e2e_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const otherPassword = "a different horse battery"
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{env: map[string]string{"TRIBUTARY_LIMIT_RESEND": "3"}})
+	sys.recordMails(t)
+	t.Run("a mail verifies the address of an account once", testVerification(sys))
+	t.Run("a verification is sent three times in an hour", testResend(sys))
+	t.Run("a mail resets a password", testReset(sys))
+	t.Run("a mail to the new address changes the address of an account", testChangeOfAddress(sys))
+	t.Run("invitations are mailed", testInviteMails(sys))
+}
+
+func testVerification(sys *system) func(*testing.T) {
+	return func(t *testing.T) {
+		verifyPath := "/api/v1/auth/email/verify"
+		for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
+			token := sys.takeToken(t, affiliate.MailVerification, a.email)
+			sys.client().post(t, "/api/v1/auth/"+a.kind+"/login", object{"email": a.email, "password": password}).
+				wantStatus(http.StatusOK).wantFields(object{"user.emailVerified": false})
+			sys.client().post(t, verifyPath, object{"token": token}).wantStatus(http.StatusOK).
+				wantFields(object{"verified": true, "kind": a.kind})
+			sys.client().post(t, verifyPath, object{"token": token}).wantError(http.StatusBadRequest, "VERIFICATION_TOKEN_INVALID")
+			sys.client().post(t, "/api/v1/auth/"+a.kind+"/refresh", object{"refreshToken": a.refresh}).
+				wantStatus(http.StatusOK).wantFields(object{"user.emailVerified": true})
+		}
+		sys.client().post(t, verifyPath, object{"token": "ver_unknown"}).wantError(http.StatusBadRequest, "VERIFICATION_TOKEN_INVALID")
+		sys.client().post(t, verifyPath, object{}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "token")
+	}
+}
+
+func testResend(sys *system) func(*testing.T) {
+	return func(t *testing.T) {
+		for _, register := range []func(*testing.T) account{sys.newMerchant, sys.newPartner} {
+			a := register(t)
+			path := "/api/v1/auth/" + a.kind + "/email/resend-verification"
+			for range 3 {
+				a.post(t, path, nil).wantStatus(http.StatusOK).wantFields(object{"sent": true})
+			}
+			rejected := a.post(t, path, nil).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
+			if got, want := rejected.header.Get("RateLimit-Policy"), `"resend";q=3;w=3600`; got != want {
+				t.Errorf("RateLimit-Policy is %q, want %q", got, want)
+			}
+			if wait := rejected.retryAfter(); wait < 58*time.Minute || wait > 61*time.Minute {
+				t.Errorf("Retry-After is %v, want an hour", wait)
+			}
+			if n := sys.countMails(t, affiliate.MailVerification, a.email); n != 4 {
+				t.Errorf("%d mails, want 1 from the registration and 3 that were sent again", n)
+			}
+			sys.client().post(t, path, nil).wantOutcome(unauthorized)
+			sys.client().post(t, "/api/v1/auth/email/verify", object{"token": sys.takeToken(t, affiliate.MailVerification, a.email)}).wantStatus(http.StatusOK)
+			sys.clock.advance(rejected.retryAfter())
+			a = a.login(t)
+			a.post(t, path, nil).wantStatus(http.StatusOK).wantFields(object{"sent": false})
+		}
+		sys.newPartner(t).post(t, "/api/v1/auth/merchant/email/resend-verification", nil).wantOutcome(forbidden)
+	}
+}
+
+func testReset(sys *system) func(*testing.T) {
+	return func(t *testing.T) {
+		for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
+			forgot, reset := "/api/v1/auth/"+a.kind+"/forgot-password", "/api/v1/auth/"+a.kind+"/reset-password"
+			login := func(password string) response {
+				return sys.client().post(t, "/api/v1/auth/"+a.kind+"/login", object{"email": a.email, "password": password})
+			}
+			for _, email := range []string{strings.ToUpper(a.email), "nobody-" + a.email} {
+				if got := sys.client().post(t, forgot, object{"email": email}).wantStatus(http.StatusOK); got.body != "{}" {
+					t.Errorf("%s: the body is %s, want {}", got.request, got.body)
+				}
+			}
+			token := sys.takeToken(t, affiliate.MailPasswordReset, a.email)
+			sys.client().post(t, reset, object{"token": token, "password": "password123"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "password")
+			sys.client().post(t, reset, object{"token": token, "password": a.email}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "password")
+			if got := sys.client().post(t, reset, object{"token": token, "password": otherPassword}).wantStatus(http.StatusOK); got.body != "{}" {
+				t.Errorf("%s: the body is %s, want {}", got.request, got.body)
+			}
+			sys.client().post(t, reset, object{"token": token, "password": otherPassword}).wantError(http.StatusBadRequest, "RESET_TOKEN_INVALID")
+			a.post(t, "/api/v1/auth/"+a.kind+"/email/resend-verification", nil).wantOutcome(unauthorized)
+			login(password).wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+			login(otherPassword).wantStatus(http.StatusOK).wantFields(object{"user.emailVerified": true})
+
+			for range 5 {
+				sys.client().post(t, forgot, object{"email": a.email}).wantStatus(http.StatusOK)
+			}
+			if n := sys.countMails(t, affiliate.MailPasswordReset, a.email); n != 2 {
+				t.Errorf("%d further mails after one reset, want 2 in the same hour", n)
+			}
+		}
+		sys.client().post(t, "/api/v1/auth/merchant/forgot-password", object{"email": "no address"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "email")
+	}
+}
+
+func testChangeOfAddress(sys *system) func(*testing.T) {
+	return func(t *testing.T) {
+		for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
+			change, newEmail := "/api/v1/auth/"+a.kind+"/email/change", "new-"+a.email
+			request := func(email, password string) response {
+				return a.post(t, change, object{"newEmail": email, "password": password})
+			}
+			request(newEmail, "a wrong password").wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+			request(a.email, password).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "newEmail")
+			if got := request(newEmail, password).wantStatus(http.StatusAccepted); got.body != "{}" {
+				t.Errorf("%s: the body is %s, want {}", got.request, got.body)
+			}
+			token := sys.takeToken(t, affiliate.MailEmailChange, newEmail)
+			if n := sys.countMails(t, affiliate.MailEmailChangeNotice, a.email); n != 1 {
+				t.Errorf("%d notices to the old address, want 1", n)
+			}
+			otherSession := a.login(t)
+			sys.client().post(t, "/api/v1/auth/email/verify", object{"token": token}).wantStatus(http.StatusOK).wantFields(object{"kind": a.kind})
+			sys.client().post(t, "/api/v1/auth/email/verify", object{"token": token}).wantError(http.StatusBadRequest, "VERIFICATION_TOKEN_INVALID")
+
+			otherSession.post(t, change, nil).wantOutcome(unauthorized)
+			sys.client().post(t, "/api/v1/auth/"+a.kind+"/refresh", object{"refreshToken": a.refresh}).
+				wantStatus(http.StatusOK).wantFields(object{"user.email": newEmail, "user.emailVerified": true})
+			sys.client().post(t, "/api/v1/auth/"+a.kind+"/login", object{"email": a.email, "password": password}).
+				wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+			a.email = newEmail
+			a.login(t)
+		}
+	}
+}
+
+func testInviteMails(sys *system) func(*testing.T) {
+	return func(t *testing.T) {
+		f := sys.newFixture(t, "test", nil)
+		member := uniqueName("member") + "@example.com"
+		invite := f.merchant.post(t, workspacePath+"/invites", object{"email": member, "role": "viewer"}).wantStatus(http.StatusCreated)
+		if token := sys.takeToken(t, affiliate.MailMemberInvite, member); token != invite.text("token") {
+			t.Errorf("the mail has the token %s, want that of the response", token)
+		}
+		partner := sys.newPartner(t)
+		invite = f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": partner.email}).wantStatus(http.StatusCreated)
+		if token := sys.takeToken(t, affiliate.MailParticipantInvite, partner.email); token != invite.text("token") {
+			t.Errorf("the mail has the token %s, want that of the response", token)
+		}
+		joined := sys.client().post(t, "/api/v1/auth/merchant/accept-invite", object{
+			"token": f.merchant.post(t, workspacePath+"/invites", object{"email": member, "role": "viewer"}).text("token"), "name": "Finn", "password": password,
+		})
+		joined.wantStatus(http.StatusCreated).wantFields(object{"user.emailVerified": false})
+		sys.takeToken(t, affiliate.MailVerification, member)
+	}
+}
+
+// With the setting TRIBUTARY_REQUIRE_VERIFIED_EMAIL, some changes in live mode require a
+// verified address.
+func TestIdentity_RequiresVerifiedAddress(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{env: map[string]string{"TRIBUTARY_REQUIRE_VERIFIED_EMAIL": "true"}})
+	sys.recordMails(t)
+	merchant, partner := sys.newMerchant(t), sys.newPartner(t)
+	test, live := merchant.inMode("test"), merchant.inMode("live")
+	program := live.post(t, "/api/v1/programs", object{
+		"name": "Friends", "websiteUrl": "https://shop.example",
+	}).wantStatus(http.StatusCreated).text("id")
+	const payoutMethod = "/api/v1/partner/payout-method"
+	notVerified := outcome{http.StatusForbidden, "EMAIL_NOT_VERIFIED"}
+
+	test.createSecretKey(t)
+	live.post(t, "/api/v1/api-keys", object{"name": "Server"}).wantOutcome(notVerified)
+	live.post(t, "/api/v1/programs/"+program+"/activate", nil).wantOutcome(notVerified)
+	live.post(t, "/api/v1/payouts/batches/"+unknownID+"/confirm", nil).wantOutcome(notVerified)
+	for _, mode := range []string{"test", "live"} {
+		partner.inMode(mode).patch(t, payoutMethod, object{"method": "manual"}).wantOutcome(notVerified)
+	}
+	// The permission is checked first.
+	partner.post(t, "/api/v1/api-keys", object{"name": "Server"}).wantOutcome(forbidden)
+	merchant.setRole(t, "viewer")
+	live.post(t, "/api/v1/api-keys", object{"name": "Server"}).wantOutcome(forbidden)
+	merchant.setRole(t, "owner")
+
+	for _, a := range []account{merchant, partner} {
+		token := sys.takeToken(t, affiliate.MailVerification, a.email)
+		sys.client().post(t, "/api/v1/auth/email/verify", object{"token": token}).wantStatus(http.StatusOK)
+	}
+	live.createSecretKey(t)
+	live.post(t, "/api/v1/programs/"+program+"/activate", nil).wantStatus(http.StatusOK)
+	live.post(t, "/api/v1/payouts/batches/"+unknownID+"/confirm", nil).wantOutcome(notFound)
+	partner.patch(t, payoutMethod, object{"method": "manual"}).wantStatus(http.StatusOK)
+}

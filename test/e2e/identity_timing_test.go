@@ -1,0 +1,91 @@
+package e2e_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// timingAddresses is the number of addresses, half of which have an account.
+	timingAddresses = 200
+	// A client that compares the durations of responses should not find a difference. The
+	// ratio of two medians of equal durations is outside of these bounds only if the
+	// machine is very busy. A lookup of the account, the creation of a token or a hash of
+	// the password in only one case would change it more.
+	minMedianRatio, maxMedianRatio = 0.67, 1.5
+)
+
+// Neither a response nor its duration must say whether an account has an address.
+func TestIdentity_DoesNotTellWhichAddressesAreKnown(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	sys.recordMails(t)
+	owner := sys.newPartner(t)
+	sys.exec(t, `
+		insert into users (id, kind, email, password_hash, name, created_at)
+		select gen_random_uuid(), 'partner', 'known-' || i || '@example.com', password_hash, name, created_at
+		from users, generate_series(1, $2::int) i
+		where id = $1`, owner.id, timingAddresses/2)
+	for _, route := range []struct {
+		name string
+		want outcome
+		call func(email string) response
+	}{
+		{"login", outcome{http.StatusUnauthorized, "INVALID_CREDENTIALS"}, func(email string) response {
+			return sys.client().post(t, "/api/v1/auth/partner/login", object{"email": email, "password": "wrong password"})
+		}},
+		{"forgot-password", ok, func(email string) response {
+			return sys.client().post(t, "/api/v1/auth/partner/forgot-password", object{"email": email})
+		}},
+		{"change of address", outcome{status: http.StatusAccepted}, func(email string) response {
+			return owner.post(t, "/api/v1/auth/partner/email/change", object{"newEmail": email, "password": password})
+		}},
+	} {
+		t.Run(route.name, func(t *testing.T) {
+			addresses := make([]string, timingAddresses)
+			for i := range addresses {
+				addresses[i] = fmt.Sprintf("%s-%d@example.com", []string{"known", "other"}[i%2], i/2+1)
+			}
+			rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+			durations, bodies := map[bool][]time.Duration{}, map[string]bool{}
+			for _, email := range addresses {
+				start := time.Now()
+				got := route.call(email)
+				duration := time.Since(start)
+				got.wantOutcome(route.want)
+				known := email[0] == 'k'
+				durations[known] = append(durations[known], duration)
+				bodies[got.body] = true
+			}
+			if len(bodies) != 1 {
+				t.Errorf("the responses have %d different bodies, want 1: %v", len(bodies), bodies)
+			}
+			known, unknown := median(durations[true]), median(durations[false])
+			if ratio := known.Seconds() / unknown.Seconds(); ratio < minMedianRatio || ratio > maxMedianRatio {
+				t.Errorf("the median duration is %v for known and %v for unknown addresses, want equal durations", known, unknown)
+			}
+		})
+	}
+	if n := sys.countMails(t, affiliate.MailPasswordReset, "known-1@example.com"); n != 1 {
+		t.Errorf("%d mails to a known address, want 1", n)
+	}
+	for recipient, want := range map[string]int{"known-2@example.com": 0, "other-2@example.com": 1} {
+		if n := sys.countMails(t, affiliate.MailEmailChange, recipient); n != want {
+			t.Errorf("%d tokens for a change of address to %s, want %d", n, recipient, want)
+		}
+	}
+	if n := sys.countMails(t, affiliate.MailEmailChangeNotice, owner.email); n != timingAddresses {
+		t.Errorf("%d notices to the old address, want %d", n, timingAddresses)
+	}
+}
+
+func median(durations []time.Duration) time.Duration {
+	slices.Sort(durations)
+	return durations[len(durations)/2]
+}
