@@ -24,11 +24,32 @@ type Invite struct {
 // Open reports whether the invitation can be accepted at the given time.
 func (i Invite) Open(now time.Time) bool { return i.EndedAt == nil && now.Before(i.ExpiresAt) }
 
+// mail returns the mail of an invitation, without the token.
+func (i Invite) mail(kind MailKind, account AccountKind, workspace WorkspaceID) Mail {
+	return Mail{
+		ID:        NewID[Mail](i.CreatedAt),
+		Kind:      kind,
+		Type:      string(kind),
+		Workspace: &workspace,
+		Recipient: MailRecipient{Account: account, Address: i.Email},
+		Facts:     MailFacts{ExpiresAt: &i.ExpiresAt},
+		CreatedAt: i.CreatedAt,
+	}
+}
+
 // MemberInvite invites a member.
 type MemberInvite struct {
 	Invite
 	Workspace WorkspaceID
 	Role      Role
+}
+
+// Mail returns the mail of the invitation, without the token. The arguments are the names
+// of the workspace and of the member who invites.
+func (i MemberInvite) Mail(workspace, inviter string) Mail {
+	mail := i.mail(MailMemberInvite, Merchant, i.Workspace)
+	mail.Facts.WorkspaceName, mail.Facts.InviterName, mail.Facts.Role = workspace, inviter, i.Role
+	return mail
 }
 
 // ParticipantInvite invites a partner.
@@ -47,6 +68,12 @@ func (i ParticipantInvite) Join(program Program, partner UserID, acceptTerms boo
 	p.Group = i.Group
 	p.Status, p.ApprovedAt = ParticipantApproved, &at
 	return p, err
+}
+
+// Mail returns the mail of the invitation, without the token and without the names of the
+// workspace, the programme and the inviter.
+func (i ParticipantInvite) Mail() Mail {
+	return i.mail(MailParticipantInvite, Partner, i.Scope.Workspace)
 }
 
 // inviteTokenPrefix makes tokens recognizable for people and for secret scanners.

@@ -101,8 +101,8 @@ func TestLists_CapTheirTotals(t *testing.T) {
 		links        = link.New(linkStore{}, "", now)
 		codes        = promocode.New(promoCodeStore{}, now)
 		programs     = program.New(programStore{}, now)
-		participants = participant.New(participantStore{}, now)
-		workspaces   = workspace.New(workspaceStore{}, now)
+		participants = participant.New(participantStore{}, nil, now)
+		workspaces   = workspace.New(workspaceStore{}, nil, now)
 
 		programID     = affiliate.NewID[affiliate.Program](at).String()
 		participantID = new(affiliate.NewID[affiliate.Participant](at).String())

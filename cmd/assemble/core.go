@@ -202,9 +202,9 @@ func (c *Core) build() error {
 	},
 		server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: c.health},
 		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: accounts},
-		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(c.store.DB), c.now)},
+		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(c.store.DB), sealer, c.now)},
 		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.store, c.now)},
-		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(c.store, sealer, c.now)},
 		server.Service{Desc: &affiliatev1.PartnerService_ServiceDesc, Impl: partner.New(partner.Config{
 			Store: c.store, Seal: sealer, LinkHost: c.cfg.LinkURL, Now: c.now,
 		})},

@@ -23,7 +23,7 @@ func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	core, err := server.New(
 		server.Config{Credentials: stores.Credentials(f.Store.DB), Tokens: f.keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now},
 		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: f.Service},
-		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(f.Store.DB), f.Now)},
+		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(f.Store.DB), f.sealer, f.Now)},
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func (f *fixture) team(owner *affiliatev1.SessionResponse) *team {
 	id, _ := affiliate.ParseID[affiliate.Workspace](owner.Workspace.Id)
 	return &team{
 		fixture: f,
-		service: workspace.New(stores.Workspace(f.Store.DB), f.Now),
+		service: workspace.New(stores.Workspace(f.Store.DB), f.sealer, f.Now),
 		ctx: server.WithPrincipal(f.Context(), server.Principal{
 			Kind: server.MerchantToken, User: user, Workspace: id, Role: affiliate.RoleOwner, Mode: affiliate.ModeTest,
 		}),

@@ -41,7 +41,7 @@ func newFixture(t *testing.T, programColumns ...pgtest.Row) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, programColumns...)
-	return &fixture{shop, participant.New(shop.Store, clock.Now), clock}
+	return &fixture{shop, participant.New(shop.Store, servertest.Seal(t), clock.Now), clock}
 }
 
 // in returns a fixture whose methods work in another shop.

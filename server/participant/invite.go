@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// InviteParticipant creates an invitation for an e-mail address. The response contains
-// the token of the invitation. No other response contains the token.
+// InviteParticipant creates an invitation for an e-mail address and mails its token to the
+// address. The response also contains the token. No other response contains the token.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -30,7 +30,9 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	if group, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId()); ok {
 		invite.Group = &group
 	}
-	if err := s.store.InviteParticipant(ctx, invite, digest, server.ActorFrom(ctx)); err != nil {
+	mail := invite.Mail()
+	mail.Secret = s.seal.SealMailToken(mail.ID, token)
+	if err := s.store.InviteParticipant(ctx, invite, digest, mail, server.ActorFrom(ctx)); err != nil {
 		return nil, err
 	}
 	invitation := inviteToProto(invite, caller.Role)

@@ -70,6 +70,28 @@ func (f *fixture) requireNotOpen(t *testing.T, invite *affiliatev1.CreatedPartic
 	pgtest.RequireRefusal(t, f.revoke(f.asOwner(), invite.ProgramId, invite.Id), affiliate.ReasonNotFound)
 }
 
+func TestParticipantInvite_IsMailed(t *testing.T) {
+	f := newFixture(t)
+	invite := f.mustInvite(&inviteRequest{Email: "Jane@Example.com"})
+	var id affiliate.MailID
+	var secret []byte
+	err := f.SQL.QueryRow(t.Context(), `
+		select m.id, m.secret
+		from mails m
+		join workspaces w on w.id = m.workspace_id
+		join programs p on p.workspace_id = w.id
+		where m.kind = 'participant_invite' and m.recipient = 'jane@example.com' and m.account_kind = 'partner'
+			and m.mode is null and m.user_id is null
+			and m.facts ->> 'workspaceName' = w.name and m.facts ->> 'programName' = p.name and m.facts ->> 'inviterName' = 'Mara'
+			and (m.facts ->> 'expiresAt')::timestamptz = $1`, invite.ExpiresAt.AsTime()).Scan(&id, &secret)
+	if err != nil {
+		t.Fatalf("the mail of the invitation: %v", err)
+	}
+	if token, err := servertest.Seal(t).OpenMailToken(id, secret); err != nil || token != invite.Token {
+		t.Errorf("the mail has the token %q, %v, want the token of the response", token, err)
+	}
+}
+
 func TestParticipantInvite_CreateAndList(t *testing.T) {
 	f := newFixture(t)
 	group := f.NewGroup(f.Scope, f.Program, "Gold").ID.String()

@@ -44,11 +44,14 @@ type Service struct {
 	affiliatev1.UnimplementedParticipantServiceServer
 
 	store Store
+	seal  server.MailSealer
 	now   func() time.Time
 }
 
-// New returns a Service; now is its clock.
-func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+// New returns a Service. seal encrypts the tokens of mails, and now is the clock.
+func New(store Store, seal server.MailSealer, now func() time.Time) *Service {
+	return &Service{store: store, seal: seal, now: now}
+}
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }

@@ -38,11 +38,12 @@ type Store interface {
 	// two errors contains the current status.
 	MoveParticipant(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID, move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor) (affiliate.Participant, error)
 
-	// InviteParticipant stores an invitation. If the same address has an open invitation,
-	// the new invitation replaces it. Errors: NOT_FOUND, PROGRAM_STATE_INVALID,
+	// InviteParticipant stores an invitation and its mail. It adds the names of the
+	// workspace, the programme and the inviter to the mail. If the same address has an open
+	// invitation, the new invitation replaces it. Errors: NOT_FOUND, PROGRAM_STATE_INVALID,
 	// VALIDATION_ERROR for a group of another programme, APPLICATION_DUPLICATE,
 	// REFERRAL_CODE_TAKEN.
-	InviteParticipant(ctx context.Context, invite affiliate.ParticipantInvite, digest [sha256.Size]byte, by affiliate.Actor) error
+	InviteParticipant(ctx context.Context, invite affiliate.ParticipantInvite, digest [sha256.Size]byte, mail affiliate.Mail, by affiliate.Actor) error
 	// ListParticipantInvites reads one page of the invitations that are open at the given
 	// time, newest first. It also counts all open invitations, up to affiliate.MaxTotal.
 	// Errors: NOT_FOUND for the programme.

@@ -80,7 +80,7 @@ func (f *fixture) invite(g *affiliatev1.Group, expires time.Time) affiliate.Part
 		Invite: affiliate.Invite{ID: id, Email: id.String() + "@example.com", InvitedBy: f.owner, CreatedAt: f.Now(), ExpiresAt: expires},
 		Scope:  f.scope, Program: parseID[affiliate.Program](f, g.ProgramId), Group: new(parseID[affiliate.Group](f, g.Id)),
 	}
-	if err := f.Store.InviteParticipant(f.Context(), invite, sha256.Sum256([]byte(invite.Email)), affiliate.System); err != nil {
+	if err := f.Store.InviteParticipant(f.Context(), invite, sha256.Sum256([]byte(invite.Email)), invite.Mail(), affiliate.System); err != nil {
 		f.Fatal(err)
 	}
 	return invite

@@ -28,7 +28,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
-	return &fixture{shop, workspace.New(stores.Workspace(shop.Store.DB), clock.Now), accountpg.NewStore(shop.Store.DB), clock}
+	return &fixture{shop, workspace.New(stores.Workspace(shop.Store.DB), servertest.Seal(t), clock.Now), accountpg.NewStore(shop.Store.DB), clock}
 }
 
 // newShop returns a fixture with a new workspace in the same database.

@@ -40,9 +40,9 @@ func inviteObject(invite affiliate.MemberInvite) map[string]string {
 	return map[string]string{"email": affiliate.MaskEmail(invite.Email), "role": string(invite.Role)}
 }
 
-// CreateInvite creates an invitation of an e-mail address to the workspace. The response
-// contains the token of the invitation. No other response contains the token. Earlier
-// invitations of the same address end.
+// CreateInvite creates an invitation of an e-mail address to the workspace and mails its
+// token to the address. The response also contains the token. No other response contains
+// the token. Earlier invitations of the same address end.
 func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInviteRequest) (*affiliatev1.CreatedInvite, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	token, digest := affiliate.NewInviteToken()
@@ -92,6 +92,9 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		if err := tx.InsertInvite(ctx, invite, digest); err != nil {
 			return err
 		}
+		if err := s.mailInvite(ctx, tx, invite, token); err != nil {
+			return err
+		}
 		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: invite.Workspace, Actor: server.ActorFrom(ctx), At: at,
 			Action: "member_invite.create", ResourceType: "member_invite", ResourceID: invite.ID, After: object,
@@ -109,6 +112,21 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		ExpiresAt: server.Timestamp(invite.ExpiresAt),
 		Token:     token,
 	}, nil
+}
+
+// mailInvite mails the token of an invitation to the invited address.
+func (s *Service) mailInvite(ctx context.Context, tx Tx, invite affiliate.MemberInvite, token string) error {
+	workspace, err := tx.Workspace(ctx, invite.Workspace)
+	if err != nil {
+		return err
+	}
+	inviter, err := tx.Member(ctx, invite.Workspace, invite.InvitedBy)
+	if err != nil {
+		return err
+	}
+	mail := invite.Mail(workspace.Name, inviter.Name)
+	mail.Secret = s.seal.SealMailToken(mail.ID, token)
+	return tx.SendMail(ctx, mail)
 }
 
 // RevokeInvite revokes an open invitation.

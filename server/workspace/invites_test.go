@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -27,6 +28,29 @@ func (f *fixture) openInvites() []string {
 		emails = append(emails, invite.Email)
 	}
 	return emails
+}
+
+func TestMemberInvites_AreMailed(t *testing.T) {
+	f := newFixture(t)
+	invite, err := f.invite(f.asOwner(), "Ada@Example.com", affiliatev1.Role_ROLE_ADMIN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id affiliate.MailID
+	var secret []byte
+	err = f.SQL.QueryRow(t.Context(), `
+		select m.id, m.secret
+		from mails m
+		join workspaces w on w.id = m.workspace_id
+		where m.kind = 'member_invite' and m.recipient = 'ada@example.com' and m.account_kind = 'merchant' and m.mode is null
+			and m.facts ->> 'workspaceName' = w.name and m.facts ->> 'inviterName' = 'Mara' and m.facts ->> 'role' = 'admin'
+			and (m.facts ->> 'expiresAt')::timestamptz = $1`, invite.ExpiresAt.AsTime()).Scan(&id, &secret)
+	if err != nil {
+		t.Fatalf("the mail of the invitation: %v", err)
+	}
+	if token, err := servertest.Seal(t).OpenMailToken(id, secret); err != nil || token != invite.Token {
+		t.Errorf("the mail has the token %q, %v, want the token of the response", token, err)
+	}
 }
 
 func TestMemberInvites_CreateListAndRevoke(t *testing.T) {

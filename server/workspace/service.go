@@ -2,7 +2,8 @@
 // a workspace.
 //
 // The package guarantees that a secret key and the token of an invitation are returned
-// once and stored only as a digest. Each mode has at most ten valid secret keys, and each
+// once and stored only as a digest. The token of an invitation is also mailed, and stored
+// encrypted until the mail has been sent. Each mode has at most ten valid secret keys, and each
 // workspace has at least one owner, even if requests run in parallel. A change of
 // members, invitations or keys locks the workspace and then reads the caller's role
 // again. The call is therefore rejected if the caller has lost the role while the call
@@ -32,11 +33,14 @@ import (
 type Service struct {
 	affiliatev1.UnimplementedWorkspaceServiceServer
 	store Store
+	seal  server.MailSealer
 	now   func() time.Time
 }
 
-// New returns a Service; now is its clock.
-func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+// New returns a Service. seal encrypts the tokens of mails, and now is the clock.
+func New(store Store, seal server.MailSealer, now func() time.Time) *Service {
+	return &Service{store: store, seal: seal, now: now}
+}
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }

@@ -48,6 +48,8 @@ type Tx interface {
 	// NOT_FOUND.
 	LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
 	UpdateWorkspace(ctx context.Context, w affiliate.Workspace) error
+	// Workspace returns the workspace. Errors: NOT_FOUND.
+	Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
 
 	// Member returns a member. Errors: NOT_FOUND.
 	Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (affiliate.TeamMember, error)
@@ -87,6 +89,8 @@ type Tx interface {
 	Audit(ctx context.Context, line affiliate.AuditLine) error
 	// Notify stores notifications.
 	Notify(ctx context.Context, notifications ...affiliate.Notification) error
+	// SendMail stores mails, which are sent after the commit.
+	SendMail(ctx context.Context, mails ...affiliate.Mail) error
 	// Enqueue inserts jobs that run after the commit.
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 }

@@ -72,7 +72,7 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 		i := affiliate.ParticipantInvite{Scope: f.Scope, Program: f.Program, ReferralCode: code, Invite: affiliate.Invite{
 			ID: affiliate.NewID[affiliate.Invite](f.Now()), Email: email, InvitedBy: f.Owner, CreatedAt: f.Now(), ExpiresAt: f.Now().Add(affiliate.InviteLife),
 		}}
-		if err := f.Store.InviteParticipant(t.Context(), i, digest, by(f.Owner)); err != nil {
+		if err := f.Store.InviteParticipant(t.Context(), i, digest, i.Mail(), by(f.Owner)); err != nil {
 			t.Fatal(err)
 		}
 		return i.ID, digest

@@ -59,11 +59,14 @@ func participantInviteAudit(i affiliate.ParticipantInvite, action string, at tim
 	}
 }
 
-// InviteParticipant stores an invitation with the digest of its token. It ends an
+// InviteParticipant stores an invitation with the digest of its token, and its mail. It
+// adds the names of the workspace, the programme and the inviter to the mail. It ends an
 // earlier invitation to the same address. Errors: NOT_FOUND, PROGRAM_STATE_INVALID for
 // an archived programme, VALIDATION_ERROR for a group that does not belong to the
 // programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
-func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantInvite, digest [sha256.Size]byte, by affiliate.Actor) error {
+func (s *Store) InviteParticipant(
+	ctx context.Context, i affiliate.ParticipantInvite, digest [sha256.Size]byte, mail affiliate.Mail, by affiliate.Actor,
+) error {
 	const (
 		end = `
 			update participant_invites
@@ -75,9 +78,14 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 				invited_by, created_at, expires_at)
 			values (@workspace, @id, @program, @mode, @email, @group, nullif(@code, ''), @digest, @by, @created_at, @expires_at)
 			on conflict (workspace_id, program_id, email) where ended_at is null do nothing`
+		names = `
+			select w.name, coalesce(u.name, '')
+			from workspaces w left join users u on u.id = $2 and u.erased_at is null
+			where w.id = $1`
 	)
 	return s.InTx(ctx, func(tx *Tx) error {
-		if err := checkInvite(ctx, tx, i); err != nil {
+		program, err := checkInvite(ctx, tx, i)
+		if err != nil {
 			return err
 		}
 		newValues := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
@@ -103,13 +111,20 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 			}
 			inserted = tag.RowsAffected() == 1
 		}
+		mail.Facts.ProgramName = program.Name
+		if err := tx.QueryRow(ctx, names, i.Scope.Workspace, i.InvitedBy).Scan(&mail.Facts.WorkspaceName, &mail.Facts.InviterName); err != nil {
+			return err
+		}
+		if err := tx.SendMail(ctx, mail); err != nil {
+			return err
+		}
 		return tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, newValues))
 	})
 }
 
 // checkInvite refuses an invitation that could not be accepted. It locks the programme,
-// so that no invitation is stored after the programme was archived.
-func checkInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) error {
+// so that no invitation is stored after the programme was archived, and returns it.
+func checkInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) (affiliate.Program, error) {
 	const (
 		takesPart = `
 			select exists (
@@ -118,29 +133,30 @@ func checkInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) err
 			)`
 		codeTaken = `select exists (select from referral_codes where workspace_id = $1 and mode = $2 and code = $3)`
 	)
-	if _, err := lockOpenProgram(ctx, tx, i.Scope, i.Program); err != nil {
-		return err
+	program, err := lockOpenProgram(ctx, tx, i.Scope, i.Program)
+	if err != nil {
+		return program, err
 	}
 	if err := lockGroup(ctx, tx, i.Scope, i.Program, i.Group); err != nil {
-		return err
+		return program, err
 	}
 	var found bool
 	if err := tx.QueryRow(ctx, takesPart, i.Scope.Workspace, i.Scope.Mode, i.Program, i.Email).Scan(&found); err != nil {
-		return err
+		return program, err
 	}
 	if found {
-		return affiliate.Refuse(affiliate.ReasonApplicationDuplicate)
+		return program, affiliate.Refuse(affiliate.ReasonApplicationDuplicate)
 	}
 	if i.ReferralCode == "" {
-		return nil
+		return program, nil
 	}
 	if err := tx.QueryRow(ctx, codeTaken, i.Scope.Workspace, i.Scope.Mode, i.ReferralCode).Scan(&found); err != nil {
-		return err
+		return program, err
 	}
 	if found {
-		return affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
+		return program, affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
 	}
-	return nil
+	return program, nil
 }
 
 const (
