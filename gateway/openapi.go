@@ -2,16 +2,18 @@ package gateway
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 
 	"github.com/tributary-hq/tributary/gateway/contract"
+	"github.com/tributary-hq/tributary/gateway/pages"
 	"github.com/tributary-hq/tributary/gateway/reference"
 	"github.com/tributary-hq/tributary/gen/openapi"
 )
 
-// handleDocuments adds the routes that do not call the core: the OpenAPI document and
-// the reference page.
+// handleDocuments adds the routes that do not call the core: the OpenAPI document, the
+// reference page and the pages to which the links in mails lead.
 func (g *gateway) handleDocuments() error {
 	if err := g.mux.HandlePath(http.MethodGet, contract.OpenAPIPath, serveOpenAPI); err != nil {
 		return err
@@ -20,6 +22,11 @@ func (g *gateway) handleDocuments() error {
 	if err != nil {
 		return err
 	}
+	accountPages, err := pages.Handlers()
+	if err != nil {
+		return err
+	}
+	maps.Copy(handlers, accountPages)
 	for path, handler := range handlers {
 		r := contract.Route{Verb: http.MethodGet, Template: path}
 		g.routes[r.Verb+" "+path] = &route{Route: r, successStatus: http.StatusOK}

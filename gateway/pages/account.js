@@ -1,0 +1,223 @@
+// This script serves the pages for verifying an address, setting a password and accepting
+// an invitation. It reads the token from the fragment of the link and sends it to the API
+// when the user submits the form.
+"use strict";
+
+const page = document.body.dataset.page;
+const form = document.getElementById("form");
+const message = document.getElementById("message");
+const button = form.querySelector("button");
+const link = new URLSearchParams(location.hash.slice(1));
+const token = link.get("token");
+// Only the link of a verification works without the kind of the account.
+const kind = page === "verify-email" ? "merchant" : link.get("kind");
+
+// ApiError is an error response of the API.
+class ApiError extends Error {
+  constructor(body, retryAfter) {
+    super(body.message);
+    this.code = body.code;
+    this.details = body.details ?? [];
+    this.retryAfter = retryAfter;
+  }
+}
+
+// post sends a request to the API and returns the body of the response.
+async function post(path, body, headers = {}) {
+  const response = await fetch("/api/v1" + path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", ...headers },
+    body: JSON.stringify(body),
+    credentials: "omit",
+  });
+  if (response.status === 204) {
+    return null;
+  }
+  const result = await response.json();
+  if (!response.ok) {
+    throw new ApiError(result, response.headers.get("Retry-After"));
+  }
+  return result;
+}
+
+function value(name) {
+  return form.elements[name].value;
+}
+
+async function verifyAddress() {
+  await post("/auth/email/verify", { token });
+  return "Your e-mail address is verified. You can close this page.";
+}
+
+async function resetPassword() {
+  await post(`/auth/${kind}/reset-password`, { token, password: value("password") });
+  return "Your new password is set. Log in with it on each of your devices.";
+}
+
+async function acceptAsMember() {
+  const body = { token, name: value("name"), password: value("password") };
+  const { user, workspace } = await post("/auth/merchant/accept-invite", body);
+  return `You are now a member of ${workspace.name}. Log in with ${user.email}.`;
+}
+
+// session is the session of the partner. If the invitation cannot be accepted at the first
+// attempt, for example because of the terms, the next attempt uses the same session.
+let session = null;
+
+async function acceptAsPartner() {
+  if (!session) {
+    const body = { email: value("email"), password: value("password") };
+    if (isNew()) {
+      body.name = value("name");
+    }
+    session = await post(`/auth/partner/${isNew() ? "register" : "login"}`, body);
+  }
+  await joinProgram();
+  const { refreshToken, user } = session;
+  session = null;
+  // The page needs the session no longer. If the request fails, the session expires.
+  await post("/auth/partner/logout", { refreshToken }).catch(() => {});
+  return `You are now a partner in the programme. Log in with ${user.email}.`;
+}
+
+// joinProgram accepts the invitation. The link does not say whether the programme is in
+// live or in test mode. In the wrong mode, the response is 404.
+async function joinProgram() {
+  const body = { token, acceptTerms: form.elements.acceptTerms.checked };
+  const headers = { Authorization: `Bearer ${session.accessToken}` };
+  try {
+    await post("/partner/invites/accept", body, { ...headers, "X-Mode": "live" });
+  } catch (error) {
+    if (error.code !== "NOT_FOUND") {
+      throw error;
+    }
+    await post("/partner/invites/accept", body, { ...headers, "X-Mode": "test" });
+  }
+}
+
+// isNew reports whether the form creates an account.
+function isNew() {
+  return kind === "merchant" || value("account") === "register";
+}
+
+// showFields shows the fields of the kind of account, and those of a new account.
+function showFields() {
+  for (const element of document.querySelectorAll("[data-kind]")) {
+    element.hidden = element.dataset.kind !== kind;
+  }
+  for (const element of document.querySelectorAll("[data-new]")) {
+    element.hidden = !isNew();
+  }
+  form.elements.password.autocomplete = isNew() ? "new-password" : "current-password";
+}
+
+const actions = {
+  "verify-email": verifyAddress,
+  "reset-password": resetPassword,
+  "accept-invite": kind === "partner" ? acceptAsPartner : acceptAsMember,
+};
+
+function show(text, failed) {
+  message.textContent = text;
+  message.className = failed ? "message failure" : "message success";
+  message.hidden = false;
+}
+
+// showFaults shows each fault of the request at its field. It returns the number of faults
+// that were shown.
+function showFaults(details) {
+  let shown = 0;
+  for (const { field, message: text } of details) {
+    const fault = document.getElementById(`${field}-fault`);
+    const input = document.getElementById(field);
+    if (!fault || input.closest("[hidden]")) {
+      continue;
+    }
+    // The sentence of the API begins with the name of the field in the request.
+    fault.textContent = input.dataset.fault ?? text.replace(/^\w+/, input.dataset.name);
+    fault.hidden = false;
+    input.setAttribute("aria-invalid", "true");
+    if (shown === 0) {
+      input.focus();
+    }
+    shown++;
+  }
+  return shown;
+}
+
+function hideFaults() {
+  message.hidden = true;
+  for (const fault of form.querySelectorAll(".fault")) {
+    fault.hidden = true;
+  }
+  for (const input of form.querySelectorAll("[aria-invalid]")) {
+    input.removeAttribute("aria-invalid");
+  }
+}
+
+function showError(error) {
+  if (!(error instanceof ApiError)) {
+    show("The service did not respond. Check your connection and try again.", true);
+    return;
+  }
+  if (error.code === "UNAUTHORIZED") {
+    session = null; // the session has expired, so the next attempt logs in again
+  }
+  if (error.code === "NOT_FOUND") {
+    show("The invitation is not valid. It has expired, or it was used or revoked.", true);
+    return;
+  }
+  if (showFaults(error.details) > 0) {
+    show("Check the marked fields.", true);
+    return;
+  }
+  const sentences = [error.message, ...error.details.map((detail) => detail.message)];
+  if (error.retryAfter) {
+    sentences.push(`Try again in ${error.retryAfter} seconds.`);
+  }
+  show(sentences.join(" "), true);
+}
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  hideFaults();
+  button.disabled = true;
+  try {
+    const text = await actions[page]();
+    form.hidden = true;
+    document.querySelectorAll(".lead").forEach((lead) => (lead.hidden = true));
+    show(text, false);
+    message.focus();
+    // The token was used, so the history of the browser need not contain it.
+    history.replaceState(null, "", location.pathname);
+  } catch (error) {
+    showError(error);
+  } finally {
+    button.disabled = false;
+  }
+});
+
+for (const box of document.querySelectorAll("[data-shows]")) {
+  box.addEventListener("change", () => {
+    document.getElementById(box.dataset.shows).type = box.checked ? "text" : "password";
+  });
+}
+
+if (page === "accept-invite") {
+  showFields();
+  for (const choice of form.querySelectorAll("[name=account]")) {
+    choice.addEventListener("change", () => {
+      hideFaults();
+      session = null;
+      showFields();
+    });
+  }
+}
+
+if (!token || (kind !== "merchant" && kind !== "partner")) {
+  form.hidden = true;
+  show("The link is incomplete. Copy the whole link from the mail, or open the mail again.", true);
+}
+
+// A browser does not load the page again if only the fragment of its address changes.
+addEventListener("hashchange", () => location.reload());

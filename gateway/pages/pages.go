@@ -1,0 +1,70 @@
+// Package pages serves the three pages to which the links in mails lead: a page that
+// verifies an address, a page that sets a new password, and a page that accepts an
+// invitation.
+//
+// Guarantees: a GET request changes nothing. The token is in the fragment of the link,
+// which browsers do not send to the server. A script sends the token to the API when the
+// user submits the form of the page. The pages load nothing from other hosts, and their
+// Content-Security-Policy forbids such requests, inline scripts and frames.
+//
+// Not guaranteed: that the pages work without JavaScript.
+package pages
+
+import (
+	"embed"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed *.html account.js account.css
+var files embed.FS
+
+const (
+	// assets is the folder of the files that the pages load.
+	assets = "/pages"
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+}
+
+// Handlers returns the handlers of the pages and their files, by path. The path of a page
+// is the name of its file without the extension.
+func Handlers() (map[string]http.HandlerFunc, error) {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		return nil, err
+	}
+	handlers := make(map[string]http.HandlerFunc, len(entries))
+	for _, entry := range entries {
+		content, err := files.ReadFile(entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		handler := serve(content, contentTypes[path.Ext(entry.Name())])
+		if page, ok := strings.CutSuffix(entry.Name(), ".html"); ok {
+			handlers["/"+page] = handler
+		} else {
+			handlers[assets+"/"+entry.Name()] = handler
+		}
+	}
+	return handlers, nil
+}
+
+// serve returns a handler that responds with content. Caches may store the response for
+// five minutes.
+func serve(content []byte, contentType string) http.HandlerFunc {
+	length := strconv.Itoa(len(content))
+	return func(w http.ResponseWriter, _ *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", contentType)
+		h.Set("Content-Length", length)
+		h.Set("Cache-Control", "public, max-age=300")
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Referrer-Policy", "no-referrer")
+		_, _ = w.Write(content)
+	}
+}
