@@ -210,6 +210,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/email/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Verify an email
+         * @description Uses the token of a mail. The token verifies the address of the account,
+         *     or completes a change of address. It works once, for 24 hours. The change of an
+         *     address ends all sessions of the account except the session that requested the
+         *     change. It also revokes all other tokens that were mailed for the account.
+         *
+         *     Errors: VERIFICATION_TOKEN_INVALID if the token is unknown, used or expired, if the
+         *     address of the account has changed since the mail was sent, or if another account has
+         *     the new address.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["verifyEmail"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/logout": {
         parameters: {
             query?: never;
@@ -255,6 +284,86 @@ export interface paths {
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["acceptInvite"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/merchant/email/change": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change a merchant email
+         * @description Requests a change of the address of a merchant account. The new
+         *     address receives a mail with a token for VerifyEmail, and the old address receives a
+         *     notice. The address changes when the token is used. If another merchant account has
+         *     the new address, no token is sent, and the response is the same. An address receives
+         *     at most three of these tokens in an hour.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the password is wrong.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
+         *         minutes. A wrong password counts as a failed login.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["changeMerchantEmail"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/merchant/email/resend-verification": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resend a merchant verification
+         * @description Sends the mail to verify the address of a merchant account
+         *     again, unless the address is verified. The earlier mails stay valid.
+         *
+         *     Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. Rate limit: `resend`, by default 3 requests in an hour per account.
+         */
+        post: operations["resendMerchantVerification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/merchant/forgot-password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Forgot a merchant password
+         * @description Sends a mail with a link to set a new password, if a merchant
+         *     account has the address. The response is always the same. An address receives at most
+         *     three of these mails in an hour.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["forgotMerchantPassword"];
         delete?: never;
         options?: never;
         head?: never;
@@ -351,13 +460,123 @@ export interface paths {
         /**
          * Register a merchant
          * @description Creates a merchant account, a workspace with one public key for each
-         *     mode (test and live), and a session. The account is the owner of the workspace.
+         *     mode (test and live), and a session. The account is the owner of the workspace. A
+         *     mail with a link to verify the address is sent.
          *
          *     Errors: EMAIL_TAKEN if a merchant account with this address exists.
          *
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["registerMerchant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/merchant/reset-password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reset a merchant password
+         * @description Sets a new password of a merchant account. The token works once,
+         *     for 60 minutes. A request with a password that is not accepted does not use the token.
+         *     The reset ends all sessions of the account, revokes all other tokens that were mailed
+         *     for the account, and verifies its address, because the token was mailed to it.
+         *
+         *     Errors: RESET_TOKEN_INVALID if the token is unknown, used or expired, if the address
+         *     of the account has changed since the mail was sent, or if the token belongs to a
+         *     partner.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["resetMerchantPassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/partner/email/change": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change a partner email
+         * @description Requests a change of the address of a partner account. The new
+         *     address receives a mail with a token for VerifyEmail, and the old address receives a
+         *     notice. The address changes when the token is used. If another partner account has
+         *     the new address, no token is sent, and the response is the same. An address receives
+         *     at most three of these tokens in an hour.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the password is wrong.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
+         *         minutes. A wrong password counts as a failed login.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["changePartnerEmail"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/partner/email/resend-verification": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resend a partner verification
+         * @description Sends the mail to verify the address of a partner account
+         *     again, unless the address is verified. The earlier mails stay valid.
+         *
+         *     Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. Rate limit: `resend`, by default 3 requests in an hour per account.
+         */
+        post: operations["resendPartnerVerification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/partner/forgot-password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Forgot a partner password
+         * @description Sends a mail with a link to set a new password, if a partner
+         *     account has the address. The response is always the same. An address receives at most
+         *     three of these mails in an hour.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["forgotPartnerPassword"];
         delete?: never;
         options?: never;
         head?: never;
@@ -453,13 +672,43 @@ export interface paths {
         put?: never;
         /**
          * Register a partner
-         * @description Creates a partner account and a session.
+         * @description Creates a partner account and a session. A mail with a link to verify
+         *     the address is sent.
          *
          *     Errors: EMAIL_TAKEN if a partner account with this address exists.
          *
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["registerPartner"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/partner/reset-password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reset a partner password
+         * @description Sets a new password of a partner account. The token works once,
+         *     for 60 minutes. A request with a password that is not accepted does not use the token.
+         *     The reset ends all sessions of the account, revokes all other tokens that were mailed
+         *     for the account, and verifies its address, because the token was mailed to it.
+         *
+         *     Errors: RESET_TOKEN_INVALID if the token is unknown, used or expired, if the address
+         *     of the account has changed since the mail was sent, or if the token belongs to a
+         *     merchant.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["resetPartnerPassword"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3066,55 +3315,6 @@ export interface paths {
         patch: operations["updateMember"];
         trace?: never;
     };
-    "/api/v1/workspace/notification-log": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the notification log
-         * @description Returns the entries of the notification log, newest first. A mail
-         *     appears when the service has sent it or decided not to send it.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        get: operations["listNotificationLog"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/workspace/notification-log/{entryId}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get an entry of the notification log
-         * @description Returns an entry with the content of the mail. Tokens in links
-         *     are replaced by `[redacted]`.
-         *
-         *     Errors:
-         *       - NOTIFICATION_LOG_NOT_FOUND: the log has no such entry, or `X-Mode` is not `test`.
-         *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
-         */
-        get: operations["getNotificationLogEntry"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/workspace/transfer-ownership": {
         parameters: {
             query?: never;
@@ -3164,41 +3364,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/webhooks/{provider}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Receive a message of the mail provider
-         * @description Receives one message of the mail provider. It is signed as
-         *     [Standard Webhooks](https://www.standardwebhooks.com/) describes. The headers can have
-         *     the names `svix-id`, `svix-timestamp` and `svix-signature`, or the names `webhook-id`,
-         *     `webhook-timestamp` and `webhook-signature`. The timestamp may differ from the
-         *     server's clock by 5 minutes.
-         *
-         *     `email.bounced` with the bounce type `Permanent`, `email.complained` and
-         *     `email.suppressed` suppress the addresses in `data.to`: they get no further mail
-         *     except security mail and mail that their owner requests. `email.failed` is logged.
-         *     Other events are ignored.
-         *
-         *     Errors:
-         *       - NOT_FOUND: the path names another provider, or the service has no webhook secret.
-         *       - INVALID_SIGNATURE: the signature is missing, wrong or too old.
-         *
-         *     Rate limit: `mail_provider`, by default 1200 requests in 60 seconds per client address. The body may have up to 256 KiB.
-         */
-        post: operations["receiveProviderEvent"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -3208,7 +3373,10 @@ export interface components {
             token: string;
             /** @description The name of the person, 1 to 100 characters. */
             name: string;
-            /** @description The password, 10 to 128 characters. Common passwords are not accepted. */
+            /**
+             * @description The password, 10 to 128 characters. Common passwords, the name and the invited
+             *     address are not accepted.
+             */
             password: string;
         };
         AcceptParticipantInviteRequest: {
@@ -3499,6 +3667,17 @@ export interface components {
         };
         CancelPayoutBatchRequest: Record<string, never>;
         CancelPayoutRequest: Record<string, never>;
+        ChangeEmailRequest: {
+            /**
+             * Format: email
+             * @description The new e-mail address, at most 320 characters. Case is ignored. It must not be the
+             *     current address.
+             */
+            newEmail: string;
+            /** @description The current password. */
+            password: string;
+        };
+        ChangeEmailResponse: Record<string, never>;
         ClearCommissionReviewRequest: {
             /** @description A note for the commission's history, 1 to 500 characters. */
             note?: string | null;
@@ -5235,7 +5414,7 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED";
             /** @description All faults of the request. Only with VALIDATION_ERROR. */
             details?: {
                 /** @description The path of the field, spelled as in the request. `body` if the fault concerns the whole body. */
@@ -5302,6 +5481,14 @@ export interface components {
             /** @description A sentence that begins with the field's path and says what is accepted. */
             message: string;
         };
+        ForgotPasswordRequest: {
+            /**
+             * Format: email
+             * @description The e-mail address of the account. Case is ignored.
+             */
+            email: string;
+        };
+        ForgotPasswordResponse: Record<string, never>;
         /** @description FraudEvent is a conversion that the fraud rules found suspicious. */
         FraudEvent: {
             id: string;
@@ -5809,25 +5996,6 @@ export interface components {
              */
             limit: number;
         };
-        ListNotificationLogResponse: {
-            data: components["schemas"]["NotificationLogEntry"][];
-            /**
-             * Format: int64
-             * @description The number of matching records on all pages, exact up to 100,000. If there are
-             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
-             */
-            total: number;
-            /**
-             * Format: int32
-             * @description The page that was returned.
-             */
-            page: number;
-            /**
-             * Format: int32
-             * @description The number of records per page.
-             */
-            limit: number;
-        };
         ListParticipantInvitesResponse: {
             data: components["schemas"]["ParticipantInvite"][];
             /**
@@ -6101,79 +6269,6 @@ export interface components {
              * @description The time when the user became a member.
              */
             createdAt: string | null;
-        };
-        /** @description NotificationLogEntry is one mail, without its content. */
-        NotificationLogEntry: {
-            id: string;
-            /**
-             * @description The kind of an account mail, for example `password_reset`, the type of a notification,
-             *     or `digest` for a mail with several notifications.
-             */
-            type: string;
-            /** @description The category of the notifications. Null for account mail. */
-            category: string | null;
-            /** @description The address of the recipient. */
-            recipient: string;
-            /** @description The sender in the mail. Null if the mail has no content. */
-            from: string | null;
-            /** @description The subject of the mail. Null if the mail has no content. */
-            subject: string | null;
-            /** @enum {string|null} */
-            status: "suppressed" | "redirected" | "delivered" | null;
-            /**
-             * @description The address that the mail was sent to instead of the recipient. Null unless `status`
-             *     is `redirected`.
-             */
-            redirectedTo: string | null;
-            /**
-             * @description Why the mail was not sent: `test_mode`, `mail_off`, `address_suppressed`,
-             *     `recipient_removed`, `notifications_removed`, `recipient_refused`, `refused_by_server`
-             *     or `undeliverable`. Null unless `status` is `suppressed`.
-             */
-            reason: string | null;
-            /**
-             * Format: date-time
-             * @description The time of the event that caused the mail.
-             */
-            createdAt: string | null;
-        };
-        /** @description NotificationLogEntryDetail is one mail with its content. */
-        NotificationLogEntryDetail: {
-            id: string;
-            /**
-             * @description The kind of an account mail, for example `password_reset`, the type of a notification,
-             *     or `digest` for a mail with several notifications.
-             */
-            type: string;
-            /** @description The category of the notifications. Null for account mail. */
-            category: string | null;
-            /** @description The address of the recipient. */
-            recipient: string;
-            /** @description The sender in the mail. Null if the mail has no content. */
-            from: string | null;
-            /** @description The subject of the mail. Null if the mail has no content. */
-            subject: string | null;
-            /** @enum {string|null} */
-            status: "suppressed" | "redirected" | "delivered" | null;
-            /**
-             * @description The address that the mail was sent to instead of the recipient. Null unless `status`
-             *     is `redirected`.
-             */
-            redirectedTo: string | null;
-            /** @description Why the mail was not sent, as in the list. Null unless `status` is `suppressed`. */
-            reason: string | null;
-            /**
-             * Format: date-time
-             * @description The time of the event that caused the mail.
-             */
-            createdAt: string | null;
-            /**
-             * @description The HTML part of the mail. It contains names that other people have chosen, so show it
-             *     in a sandboxed frame only. Null if the mail has no content.
-             */
-            html: string | null;
-            /** @description The text part of the mail. Null if the mail has no content. */
-            text: string | null;
         };
         /** @description Participant is a partner in one programme. */
         Participant: {
@@ -7233,13 +7328,6 @@ export interface components {
              */
             reason: string;
         };
-        ReceiveProviderEventResponse: {
-            /**
-             * @description The effect of the message.
-             * @enum {string|null}
-             */
-            status: "processed" | "ignored" | "duplicate" | null;
-        };
         RecoverDeliveriesRequest: {
             /**
              * Format: date-time
@@ -7373,7 +7461,10 @@ export interface components {
              * @description The e-mail address, at most 320 characters. Case is ignored.
              */
             email: string;
-            /** @description The password, 10 to 128 characters. Common passwords are not accepted. */
+            /**
+             * @description The password, 10 to 128 characters. Common passwords, the name and the e-mail address
+             *     are not accepted.
+             */
             password: string;
             /** @description The name of the person, 1 to 100 characters. */
             name: string;
@@ -7386,7 +7477,10 @@ export interface components {
              * @description The e-mail address, at most 320 characters. Case is ignored.
              */
             email: string;
-            /** @description The password, 10 to 128 characters. Common passwords are not accepted. */
+            /**
+             * @description The password, 10 to 128 characters. Common passwords, the name and the e-mail address
+             *     are not accepted.
+             */
             password: string;
             /** @description The name that merchants see, 1 to 100 characters. */
             name: string;
@@ -7581,6 +7675,20 @@ export interface components {
             /** @description One result for each item, in the order of the request. */
             results: components["schemas"]["ReportConversionResult"][];
         };
+        ResendVerificationResponse: {
+            /** @description False if the address is verified, so that no mail is sent. */
+            sent: boolean;
+        };
+        ResetPasswordRequest: {
+            /** @description The token in the link of the mail. */
+            token: string;
+            /**
+             * @description The new password, 10 to 128 characters. Common passwords, and the name and the
+             *     address of the account are not accepted.
+             */
+            password: string;
+        };
+        ResetPasswordResponse: Record<string, never>;
         ResolveFraudEventRequest: {
             /**
              * @description `confirmed` if the conversion is fraudulent, `dismissed` if it is not.
@@ -8060,6 +8168,8 @@ export interface components {
             role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer" | null;
             /** Format: date-time */
             createdAt: string | null;
+            /** @description Whether the owner of the account has proved to read the mail of the address. */
+            emailVerified: boolean;
         };
         /** @description Utm holds the campaign parameters that a link adds to its destination. */
         Utm: {
@@ -8086,6 +8196,19 @@ export interface components {
             term?: string | null;
             /** @description The value of `utm_content`. */
             content?: string | null;
+        };
+        VerifyEmailRequest: {
+            /** @description The token in the link of the mail. */
+            token: string;
+        };
+        VerifyEmailResponse: {
+            /** @description Always true. */
+            verified: boolean;
+            /**
+             * @description The kind of the account whose address was verified.
+             * @enum {string|null}
+             */
+            kind: "merchant" | "partner" | null;
         };
         /** @description Webhook is a webhook endpoint. */
         Webhook: {
@@ -8326,6 +8449,29 @@ export interface components {
                  *       "message": "A conversion with this external_transaction_id exists.",
                  *       "error": "Conflict",
                  *       "code": "CONVERSION_DUPLICATE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `EMAIL_NOT_VERIFIED`: The e-mail address of the account must be verified first.
+         *     - `FORBIDDEN`: This credential does not have the required permission.
+         *     - `HTTPS_REQUIRED`: Use HTTPS.
+         */
+        "EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 403,
+                 *       "message": "The e-mail address of the account must be verified first.",
+                 *       "error": "Forbidden",
+                 *       "code": "EMAIL_NOT_VERIFIED"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -8575,6 +8721,28 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /**
+         * @description - `INVALID_CREDENTIALS`: E-mail or password is wrong.
+         *     - `UNAUTHORIZED`: A valid access token is required.
+         */
+        "INVALID_CREDENTIALS-UNAUTHORIZED": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 401,
+                 *       "message": "E-mail or password is wrong.",
+                 *       "error": "Unauthorized",
+                 *       "code": "INVALID_CREDENTIALS"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description - `INVALID_PUBLIC_KEY`: A valid public key is required. */
         INVALID_PUBLIC_KEY: {
             headers: {
@@ -8611,25 +8779,6 @@ export interface components {
                  *       "message": "A valid secret key is required.",
                  *       "error": "Unauthorized",
                  *       "code": "INVALID_SECRET_KEY"
-                 *     }
-                 */
-                "application/json": components["schemas"]["Error"];
-            };
-        };
-        /** @description - `INVALID_SIGNATURE`: The signature is missing or not valid. */
-        INVALID_SIGNATURE: {
-            headers: {
-                /** @description The id of the request in the logs. */
-                "X-Request-Id"?: string;
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "statusCode": 401,
-                 *       "message": "The signature is missing or not valid.",
-                 *       "error": "Unauthorized",
-                 *       "code": "INVALID_SIGNATURE"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -8690,25 +8839,6 @@ export interface components {
                  *       "message": "The signal belongs to the other mode.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "MODE_MISMATCH"
-                 *     }
-                 */
-                "application/json": components["schemas"]["Error"];
-            };
-        };
-        /** @description - `NOTIFICATION_LOG_NOT_FOUND`: The notification log has no such entry. */
-        NOTIFICATION_LOG_NOT_FOUND: {
-            headers: {
-                /** @description The id of the request in the logs. */
-                "X-Request-Id"?: string;
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "statusCode": 404,
-                 *       "message": "The notification log has no such entry.",
-                 *       "error": "Not Found",
-                 *       "code": "NOTIFICATION_LOG_NOT_FOUND"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -9023,6 +9153,28 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /**
+         * @description - `RESET_TOKEN_INVALID`: The link to reset the password is not valid or has expired.
+         *     - `VALIDATION_ERROR`: The request is not valid.
+         */
+        "RESET_TOKEN_INVALID-VALIDATION_ERROR": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 400,
+                 *       "message": "The link to reset the password is not valid or has expired.",
+                 *       "error": "Bad Request",
+                 *       "code": "RESET_TOKEN_INVALID"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description - `SERVICE_UNAVAILABLE`: The service is not available at the moment. */
         SERVICE_UNAVAILABLE: {
             headers: {
@@ -9103,6 +9255,34 @@ export interface components {
         };
         /** @description - `VALIDATION_ERROR`: The request is not valid. */
         VALIDATION_ERROR: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 400,
+                 *       "message": "The request is not valid.",
+                 *       "error": "Bad Request",
+                 *       "code": "VALIDATION_ERROR",
+                 *       "details": [
+                 *         {
+                 *           "field": "page",
+                 *           "message": "page must be at least 1."
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `VALIDATION_ERROR`: The request is not valid.
+         *     - `VERIFICATION_TOKEN_INVALID`: The link is not valid or has expired.
+         */
+        "VALIDATION_ERROR-VERIFICATION_TOKEN_INVALID": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -9300,7 +9480,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             422: components["responses"]["API_KEY_LIMIT_EXCEEDED"];
@@ -10263,6 +10443,48 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    verifyEmail: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "token": "rt_3nPq8sVw1xYz5aBc12"
+                 *     }
+                 */
+                "application/json": components["schemas"]["VerifyEmailRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "verified": true,
+                     *       "kind": "merchant"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["VerifyEmailResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR-VERIFICATION_TOKEN_INVALID"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     logout: {
         parameters: {
             query?: never;
@@ -10336,7 +10558,8 @@ export interface operations {
                      *         "name": "Finn Weber",
                      *         "country": null,
                      *         "role": "finance",
-                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "emailVerified": false
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -10361,6 +10584,121 @@ export interface operations {
             403: components["responses"]["HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["EMAIL_TAKEN"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    changeMerchantEmail: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "newEmail": "lena@mail.example",
+                 *       "password": "a long password"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ChangeEmailRequest"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {} */
+                    "application/json": components["schemas"]["ChangeEmailResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    resendMerchantVerification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "sent": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ResendVerificationResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    forgotMerchantPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "email": "lena-merchant@mail.example"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ForgotPasswordRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {} */
+                    "application/json": components["schemas"]["ForgotPasswordResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            403: components["responses"]["HTTPS_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -10406,7 +10744,8 @@ export interface operations {
                      *         "name": "Mia Berg",
                      *         "country": null,
                      *         "role": "owner",
-                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "emailVerified": false
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -10505,7 +10844,8 @@ export interface operations {
                      *         "name": "Mia Berg",
                      *         "country": null,
                      *         "role": "owner",
-                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "emailVerified": false
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -10573,7 +10913,8 @@ export interface operations {
                      *         "name": "Mia Berg",
                      *         "country": null,
                      *         "role": "owner",
-                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "emailVerified": false
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -10594,6 +10935,159 @@ export interface operations {
             400: components["responses"]["VALIDATION_ERROR"];
             403: components["responses"]["HTTPS_REQUIRED"];
             409: components["responses"]["EMAIL_TAKEN"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    resetMerchantPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "password": "another long password",
+                 *       "token": "rt_3nPq8sVw1xYz5aBc13"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ResetPasswordRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {} */
+                    "application/json": components["schemas"]["ResetPasswordResponse"];
+                };
+            };
+            400: components["responses"]["RESET_TOKEN_INVALID-VALIDATION_ERROR"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    changePartnerEmail: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "newEmail": "lena@mail.example",
+                 *       "password": "a long password"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ChangeEmailRequest"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {} */
+                    "application/json": components["schemas"]["ChangeEmailResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    resendPartnerVerification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "sent": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ResendVerificationResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    forgotPartnerPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "email": "lena-partner@mail.example"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ForgotPasswordRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {} */
+                    "application/json": components["schemas"]["ForgotPasswordResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            403: components["responses"]["HTTPS_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -10639,7 +11133,8 @@ export interface operations {
                      *         "name": "Ada Lindqvist",
                      *         "country": "SE",
                      *         "role": null,
-                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "emailVerified": false
                      *       },
                      *       "workspace": null
                      *     }
@@ -10728,7 +11223,8 @@ export interface operations {
                      *         "name": "Ada Lindqvist",
                      *         "country": "SE",
                      *         "role": null,
-                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "emailVerified": false
                      *       },
                      *       "workspace": null
                      *     }
@@ -10786,7 +11282,8 @@ export interface operations {
                      *         "name": "Ada Lindqvist",
                      *         "country": "SE",
                      *         "role": null,
-                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "emailVerified": false
                      *       },
                      *       "workspace": null
                      *     }
@@ -10797,6 +11294,44 @@ export interface operations {
             400: components["responses"]["VALIDATION_ERROR"];
             403: components["responses"]["HTTPS_REQUIRED"];
             409: components["responses"]["EMAIL_TAKEN"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    resetPartnerPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "password": "another long password",
+                 *       "token": "rt_3nPq8sVw1xYz5aBc14"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ResetPasswordRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {} */
+                    "application/json": components["schemas"]["ResetPasswordResponse"];
+                };
+            };
+            400: components["responses"]["RESET_TOKEN_INVALID-VALIDATION_ERROR"];
+            403: components["responses"]["HTTPS_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -10841,7 +11376,8 @@ export interface operations {
                      *         "name": "Mia Berg",
                      *         "country": null,
                      *         "role": "owner",
-                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "emailVerified": false
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -13126,7 +13662,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -14095,7 +14631,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PAYOUT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -15057,7 +15593,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -19758,7 +20294,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -19772,11 +20308,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -19790,7 +20326,7 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *           "mode": "test"
                      *         }
                      *       ],
@@ -19858,7 +20394,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829343","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829344","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829342","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829343","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -20155,141 +20691,6 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
-    listNotificationLog: {
-        parameters: {
-            query?: {
-                /** @description The page to return, counted from 1. Default 1. */
-                page?: number;
-                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
-                pageSize?: number;
-                /** @description Alias of `pageSize`. Only one of the two can be given. */
-                limit?: number;
-                /**
-                 * @description Only mail with this status.
-                 *
-                 *      - MAIL_STATUS_SUPPRESSED: The mail was not sent. `reason` says why.
-                 *      - MAIL_STATUS_REDIRECTED: The mail was sent to `redirectedTo` instead of the recipient.
-                 *      - MAIL_STATUS_DELIVERED: The mail server has accepted the mail for the recipient.
-                 */
-                status?: "suppressed" | "redirected" | "delivered";
-                /** @description Only mail of this type, for example `password_reset`. */
-                type?: string;
-                /**
-                 * @description Only mail to addresses that begin with this text. Upper and lower case make no
-                 *     difference.
-                 */
-                recipient?: string;
-                /**
-                 * @description Only mail of this time or later. A date (`YYYY-MM-DD`) means the start of the day.
-                 *     RFC 3339 timestamps are accepted too.
-                 */
-                from?: string;
-                /**
-                 * @description Only mail of this time or earlier. A date (`YYYY-MM-DD`) means the end of the day.
-                 *     RFC 3339 timestamps are accepted too.
-                 */
-                to?: string;
-                /**
-                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
-                 *     UTC.
-                 */
-                timezone?: string;
-            };
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "data": [
-                     *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
-                     *           "type": "participant.applied",
-                     *           "category": "partner_applications",
-                     *           "recipient": "mia@northwind.example",
-                     *           "from": "Tributary <no-reply@example.com>",
-                     *           "subject": "A partner has applied",
-                     *           "status": "redirected",
-                     *           "redirectedTo": "qa@example.com",
-                     *           "reason": null,
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
-                     *         }
-                     *       ],
-                     *       "total": 1,
-                     *       "page": 1,
-                     *       "limit": 20
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ListNotificationLogResponse"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    getNotificationLogEntry: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
-                "X-Mode"?: components["parameters"]["Mode"];
-            };
-            path: {
-                entryId: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
-                     *       "type": "participant.applied",
-                     *       "category": "partner_applications",
-                     *       "recipient": "mia@northwind.example",
-                     *       "from": "Tributary <no-reply@example.com>",
-                     *       "subject": "A partner has applied",
-                     *       "status": "redirected",
-                     *       "redirectedTo": "qa@example.com",
-                     *       "reason": null,
-                     *       "createdAt": "2026-03-16T09:30:00.000Z",
-                     *       "html": "<p>Ada has applied to Coffee friends.</p>",
-                     *       "text": "Ada has applied to Coffee friends."
-                     *     }
-                     */
-                    "application/json": components["schemas"]["NotificationLogEntryDetail"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
-            404: components["responses"]["NOTIFICATION_LOG_NOT_FOUND"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
     transferOwnership: {
         parameters: {
             query?: never;
@@ -20436,58 +20837,6 @@ export interface operations {
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
-            500: components["responses"]["INTERNAL_ERROR"];
-            503: components["responses"]["SERVICE_UNAVAILABLE"];
-        };
-    };
-    receiveProviderEvent: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                provider: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "data": {
-                 *         "bounce": {
-                 *           "type": "Permanent"
-                 *         },
-                 *         "to": [
-                 *           "gone@example.com"
-                 *         ]
-                 *       },
-                 *       "type": "email.bounced"
-                 *     }
-                 */
-                "application/json": Record<string, never>;
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "status": "processed"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ReceiveProviderEventResponse"];
-                };
-            };
-            400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["INVALID_SIGNATURE"];
-            403: components["responses"]["HTTPS_REQUIRED"];
-            404: components["responses"]["NOT_FOUND"];
-            413: components["responses"]["PAYLOAD_TOO_LARGE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
