@@ -100,7 +100,7 @@ var wantFacts = map[affiliate.NotificationType]string{
 	"account.verify_email":      "",
 	"account.email_verified":    "",
 	"account.member_joined":     "role",
-	"account.member_left":       "",
+	"account.member_left":       "name",
 	"payout.method_missing":     "amount",
 	"program.announcement":      "title text",
 	"product.announcement":      "title text",

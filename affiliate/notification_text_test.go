@@ -24,7 +24,7 @@ func TestNotificationText(t *testing.T) {
 		{"optional part without a value", affiliate.Merchant, "conversion.created", map[string]string{"event": "signup"}, all, "A signup was recorded and credited to Anna Jansen."},
 		{"a reason", affiliate.Partner, "payout.failed", map[string]string{"amount": "5.00 USD", "reason": "No account"}, all, "A payout of 5.00 USD from Garden Friends could not be paid: No account. Check your payout method."},
 		{"no reason", affiliate.Partner, "payout.failed", map[string]string{"amount": "5.00 USD"}, affiliate.NotificationNames{}, "A payout of 5.00 USD from a programme could not be paid. Check your payout method."},
-		{"a user at the start", affiliate.Merchant, "account.member_left", nil, affiliate.NotificationNames{}, "A user is no longer a member of the workspace."},
+		{"a user at the start", affiliate.Merchant, "account.member_joined", map[string]string{"role": "admin"}, affiliate.NotificationNames{}, "A user joined the workspace with the role admin."},
 		{"a user in the middle", affiliate.Merchant, "account.email_verified", nil, affiliate.NotificationNames{}, "The e-mail address of a user is verified."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

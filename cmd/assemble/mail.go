@@ -10,6 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/mail"
 	servermail "github.com/tributary-hq/tributary/server/mail"
 	"github.com/tributary-hq/tributary/server/seal"
+	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // newMailWorker returns the worker that sends mails. It logs a warning if the settings
@@ -21,6 +22,7 @@ func (c *Core) newMailWorker(sealer *seal.Keys) (*servermail.Worker, error) {
 		Seal:  sealer,
 		Composer: servermail.NewComposer(servermail.ComposerConfig{
 			PublicURL: c.cfg.PublicURL, AppURL: c.cfg.AppURL, Unsubscribe: affiliate.NewUnsubscribeTokens(c.cfg.HashKey),
+			Notifications: notificationTexts{notificationpg.NewStore(c.store.DB), c.cfg.AppURL},
 		}),
 		HashKey: c.cfg.HashKey,
 		Log:     c.log,
@@ -49,4 +51,31 @@ func (c *Core) newProviderService() (*servermail.ProviderService, error) {
 		Store: stores.Mail(c.store.DB), Provider: c.cfg.Mail.MailProvider, Secrets: secrets,
 		HashKey: c.cfg.HashKey, Log: c.log, Now: c.now,
 	}), nil
+}
+
+// notificationTexts returns the texts of notifications in mails.
+type notificationTexts struct {
+	store  *notificationpg.Store
+	appURL string
+}
+
+// Texts implements servermail.Notifications.
+func (t notificationTexts) Texts(ctx context.Context, m affiliate.Mail) ([]servermail.NotificationText, error) {
+	mode := affiliate.Mode(affiliate.NotificationsBothModes)
+	if m.Mode != nil {
+		mode = *m.Mode
+	}
+	entries, err := t.store.MailEntries(ctx, *m.Recipient.User, mode, m.Category, m.Facts.Notifications)
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]servermail.NotificationText, len(entries))
+	for i, entry := range entries {
+		title, body := entry.Text(entry.Names)
+		texts[i] = servermail.NotificationText{Title: title, Body: body, Severity: string(entry.Rule().Severity), CreatedAt: entry.CreatedAt()}
+		if url := entry.ActionURL(t.appURL); url != nil {
+			texts[i].ActionURL = *url
+		}
+	}
+	return texts, nil
 }

@@ -28,7 +28,7 @@ func (unlimited) Allow(context.Context, server.Zone, string) server.Allowance {
 func (f *fixture) inServer(t *testing.T, store account.Store) affiliatev1.AccountServiceClient {
 	t.Helper()
 	core, err := server.New(server.Config{
-		Credentials: f.store, Tokens: f.keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now,
+		Credentials: stores.Credentials(f.Store.DB), Tokens: f.keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now,
 	}, server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: f.newService(store)})
 	if err != nil {
 		t.Fatal(err)

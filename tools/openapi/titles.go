@@ -124,8 +124,7 @@ type tagGroup struct {
 // tagGroups contains every tag once, in the order of the reference.
 var tagGroups = []tagGroup{
 	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
-	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Notification", "Workspace"}},
-	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Workspace", "NotificationLog"}},
+	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Notification", "NotificationLog", "Workspace"}},
 	{"Partners", []string{"Partner"}},
 	{"Accounts and system", []string{"Account", "Mail", "Health", "Document"}},
 }
@@ -133,8 +132,7 @@ var tagGroups = []tagGroup{
 // tagNames maps tags to the names that the reference shows.
 var tagNames = map[string]string{
 	"Account": "Accounts and sessions", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
-	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Notification": "Notifications", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
-	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
-	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "NotificationLog": "Notification log", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
+	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
+	"NotificationLog": "Notification log", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
 	"Program": "Programmes", "PromoCode": "Promo codes", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
 }

@@ -1115,6 +1115,228 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List notifications
+         * @description Returns a page of the feed of the workspace, newest first. Dismissed
+         *     notifications are not included.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listNotifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/dismiss-read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Dismiss all notifications that are read
+         * @description Removes from the feed all notifications that a member has
+         *     read, or those of them that the body selects.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["dismissReadNotifications"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/preferences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get notification preferences
+         * @description Returns the preferences for each category that the
+         *     caller receives.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getNotificationPreferences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Update notification preferences
+         * @description Changes preferences. If one change is not possible,
+         *     none is made.
+         *
+         *     Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["updateNotificationPreferences"];
+        trace?: never;
+    };
+    "/api/v1/notifications/read-all": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark all notifications as read
+         * @description Marks all notifications as read, or those that the body
+         *     selects.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["readAllNotifications"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream notifications
+         * @description Sends the notifications of the workspace's feed while they are
+         *     created, as server-sent events (`text/event-stream`). docs/notifications.md describes
+         *     the events. The stream ends when the access token expires, and within 5 seconds of a
+         *     logout or a change of the role.
+         *
+         *     Errors: RATE_LIMIT_EXCEEDED if the user has five open streams.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["streamNotifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/stream-ticket": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a stream ticket
+         * @description Creates a ticket that opens a stream without an access token.
+         *     Browsers need it, because an EventSource cannot send headers. The stream must be
+         *     opened within 60 seconds. The ticket can then reopen the stream until the access
+         *     token of this call expires. The ticket contains the mode of this call.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        post: operations["createStreamTicket"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/unread-count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count unread notifications
+         * @description Returns the number of notifications that a member has not
+         *     read, at most 10,000.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["countUnreadNotifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/{notificationId}/dismiss": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Dismiss a notification
+         * @description Removes one notification from the feed. Repeating the call
+         *     changes nothing.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        post: operations["dismissNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notifications/{notificationId}/read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark a notification as read
+         * @description Marks one notification as read. Repeating the call changes
+         *     nothing.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        post: operations["readNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -1344,6 +1566,228 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updatePartnerLink"];
+        trace?: never;
+    };
+    "/api/v1/partner/notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a partner's notifications
+         * @description Returns a page of the partner's feed, newest first. Dismissed
+         *     notifications are not included.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listPartnerNotifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/notifications/dismiss-read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Dismiss all notifications that a partner has read
+         * @description Removes from the feed all notifications that a partner has
+         *     read, or those of them that the body selects.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["dismissReadPartnerNotifications"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/notifications/preferences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a partner's notification preferences
+         * @description Returns the preferences for each category that the
+         *     caller receives.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getPartnerNotificationPreferences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Update a partner's notification preferences
+         * @description Changes preferences. If one change is not possible,
+         *     none is made.
+         *
+         *     Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["updatePartnerNotificationPreferences"];
+        trace?: never;
+    };
+    "/api/v1/partner/notifications/read-all": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark all notifications of a partner as read
+         * @description Marks all notifications as read, or those that the body
+         *     selects.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["readAllPartnerNotifications"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/notifications/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream partner notifications
+         * @description Sends the notifications of the partner's feed while they are
+         *     created, as server-sent events (`text/event-stream`). docs/notifications.md describes
+         *     the events. The stream ends when the access token expires, and within 5 seconds of a
+         *     logout or a change of the role.
+         *
+         *     Errors: RATE_LIMIT_EXCEEDED if the user has five open streams.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["streamPartnerNotifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/notifications/stream-ticket": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a partner stream ticket
+         * @description Creates a ticket that opens a stream without an access token.
+         *     Browsers need it, because an EventSource cannot send headers. The stream must be
+         *     opened within 60 seconds. The ticket can then reopen the stream until the access
+         *     token of this call expires. The ticket contains the mode of this call.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        post: operations["createPartnerStreamTicket"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/notifications/unread-count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count a partner's unread notifications
+         * @description Returns the number of notifications that a partner has not
+         *     read, at most 10,000.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["countPartnerUnreadNotifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/notifications/{notificationId}/dismiss": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Dismiss a partner's notification
+         * @description Removes one notification from the feed. Repeating the call
+         *     changes nothing.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        post: operations["dismissPartnerNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/notifications/{notificationId}/read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark a partner's notification as read
+         * @description Marks one notification as read. Repeating the call changes
+         *     nothing.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        post: operations["readPartnerNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/partner/payout-method": {
@@ -1931,6 +2375,34 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         post: operations["activateProgram"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/programs/{programId}/announcements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create an announcement
+         * @description Sends a text to all approved participants of a programme, as a
+         *     notification and as a mail. Owners, admins and managers can do this, at most five
+         *     times in 24 hours for each programme.
+         *
+         *     Errors:
+         *       - PROGRAM_STATE_INVALID: the programme is not active.
+         *       - RATE_LIMIT_EXCEEDED: there were five announcements in the last 24 hours.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["createAnnouncement"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3315,6 +3787,55 @@ export interface paths {
         patch: operations["updateMember"];
         trace?: never;
     };
+    "/api/v1/workspace/notification-log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the notification log
+         * @description Returns the entries of the notification log, newest first. A mail
+         *     appears when the service has sent it or decided not to send it.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listNotificationLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workspace/notification-log/{entryId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an entry of the notification log
+         * @description Returns an entry with the content of the mail. Tokens in links
+         *     are replaced by `[redacted]`.
+         *
+         *     Errors:
+         *       - NOTIFICATION_LOG_NOT_FOUND: the log has no such entry, or `X-Mode` is not `test`.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getNotificationLogEntry"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspace/transfer-ownership": {
         parameters: {
             query?: never;
@@ -3364,6 +3885,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/webhooks/{provider}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Receive a message of the mail provider
+         * @description Receives one message of the mail provider. It is signed as
+         *     [Standard Webhooks](https://www.standardwebhooks.com/) describes. The headers can have
+         *     the names `svix-id`, `svix-timestamp` and `svix-signature`, or the names `webhook-id`,
+         *     `webhook-timestamp` and `webhook-signature`. The timestamp may differ from the
+         *     server's clock by 5 minutes.
+         *
+         *     `email.bounced` with the bounce type `Permanent`, `email.complained` and
+         *     `email.suppressed` suppress the addresses in `data.to`: they get no further mail
+         *     except security mail and mail that their owner requests. `email.failed` is logged.
+         *     Other events are ignored.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the path names another provider, or the service has no webhook secret.
+         *       - INVALID_SIGNATURE: the signature is missing, wrong or too old.
+         *
+         *     Rate limit: `mail_provider`, by default 1200 requests in 60 seconds per client address. The body may have up to 256 KiB.
+         */
+        post: operations["receiveProviderEvent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -3387,6 +3943,20 @@ export interface components {
              *     has terms.
              */
             acceptTerms?: boolean | null;
+        };
+        /** @description Announcement is a text that was sent to the approved participants of a programme. */
+        Announcement: {
+            id: string;
+            programId: string;
+            title: string;
+            body: string;
+            /**
+             * Format: int64
+             * @description The number of participants to whom it was sent.
+             */
+            recipients: number;
+            /** Format: date-time */
+            createdAt: string | null;
         };
         /** @description ApiKey describes an API key. It does not contain the key itself. */
         ApiKey: {
@@ -3667,6 +4237,34 @@ export interface components {
         };
         CancelPayoutBatchRequest: Record<string, never>;
         CancelPayoutRequest: Record<string, never>;
+        /** @description CategoryPreference says how a user is notified about a category. */
+        CategoryPreference: {
+            /** @enum {string|null} */
+            category: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates" | null;
+            /** @description The name of the category for people. */
+            label: string;
+            /**
+             * @description Whether the category cannot be changed. Of `webhook_health`, only `email` cannot be
+             *     changed.
+             */
+            protected: boolean;
+            /** @description Whether mails are sent. */
+            email: boolean;
+            /** @description Whether the notifications are shown in the feed. */
+            inApp: boolean;
+        };
+        /** @description CategoryPreferenceChange changes the preferences for a category. */
+        CategoryPreferenceChange: {
+            /**
+             * @description A category that the user receives.
+             * @enum {string}
+             */
+            category: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates";
+            /** @description Whether mails are sent. Absent: no change. */
+            email?: boolean | null;
+            /** @description Whether the notifications are shown in the feed. Absent: no change. */
+            inApp?: boolean | null;
+        };
         ChangeEmailRequest: {
             /**
              * Format: email
@@ -4680,6 +5278,12 @@ export interface components {
             /** Format: date-time */
             created_at: string | null;
         };
+        CreateAnnouncementRequest: {
+            /** @description Plain text, 1 to 120 characters. */
+            title: string;
+            /** @description Plain text, 1 to 5,000 characters. Line breaks are kept. */
+            body: string;
+        };
         CreateApiKeyRequest: {
             /** @description A name for the key, 1 to 100 characters. */
             name: string;
@@ -5414,7 +6018,7 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED";
             /** @description All faults of the request. Only with VALIDATION_ERROR. */
             details?: {
                 /** @description The path of the field, spelled as in the request. `body` if the fault concerns the whole body. */
@@ -5996,6 +6600,44 @@ export interface components {
              */
             limit: number;
         };
+        ListNotificationLogResponse: {
+            data: components["schemas"]["NotificationLogEntry"][];
+            /**
+             * Format: int64
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
+             */
+            total: number;
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
+            page: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            limit: number;
+        };
+        ListNotificationsResponse: {
+            data: components["schemas"]["Notification"][];
+            /**
+             * Format: int64
+             * @description The number of notifications on all pages, counted up to 10,000. If there are more,
+             *     the header `Total-Capped` is `true`.
+             */
+            total: number;
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
+            page: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            limit: number;
+        };
         ListParticipantInvitesResponse: {
             data: components["schemas"]["ParticipantInvite"][];
             /**
@@ -6269,6 +6911,142 @@ export interface components {
              * @description The time when the user became a member.
              */
             createdAt: string | null;
+        };
+        /** @description Notification is a notification as one user sees it. */
+        Notification: {
+            id: string;
+            /** @enum {string|null} */
+            category: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates" | null;
+            /** @description The type, for example `commission.created`. The list of types may grow. */
+            type: string;
+            /** @description Plain text for people. The wording may change. */
+            title: string;
+            /** @description Plain text for people. The wording may change. */
+            body: string;
+            /** @enum {string|null} */
+            severity: "info" | "warning" | "critical" | null;
+            /** @description The record that the notification is about. Null if it is about none. */
+            resource: components["schemas"]["NotificationResource"] | null;
+            /**
+             * @description The page of the dashboard that shows the record. Null if the deployment has no
+             *     dashboard address, or if the record has no page.
+             */
+            actionUrl: string | null;
+            /** @description Whether the user has read the notification. */
+            read: boolean;
+            /**
+             * Format: date-time
+             * @description When the user read the notification. Null if it is not read.
+             */
+            readAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the notification was dismissed. Null if it was not dismissed.
+             */
+            dismissedAt: string | null;
+            /**
+             * @description Null if the notification belongs to both modes.
+             * @enum {string|null}
+             */
+            mode: "test" | "live" | null;
+            /** Format: date-time */
+            createdAt: string | null;
+        };
+        /** @description NotificationLogEntry is one mail, without its content. */
+        NotificationLogEntry: {
+            id: string;
+            /**
+             * @description The kind of an account mail, for example `password_reset`, the type of a notification,
+             *     or `digest` for a mail with several notifications.
+             */
+            type: string;
+            /** @description The category of the notifications. Null for account mail. */
+            category: string | null;
+            /** @description The address of the recipient. */
+            recipient: string;
+            /** @description The sender in the mail. Null if the mail has no content. */
+            from: string | null;
+            /** @description The subject of the mail. Null if the mail has no content. */
+            subject: string | null;
+            /** @enum {string|null} */
+            status: "suppressed" | "redirected" | "delivered" | null;
+            /**
+             * @description The address that the mail was sent to instead of the recipient. Null unless `status`
+             *     is `redirected`.
+             */
+            redirectedTo: string | null;
+            /**
+             * @description Why the mail was not sent: `test_mode`, `mail_off`, `address_suppressed`,
+             *     `recipient_removed`, `notifications_removed`, `recipient_refused`, `refused_by_server`
+             *     or `undeliverable`. Null unless `status` is `suppressed`.
+             */
+            reason: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the event that caused the mail.
+             */
+            createdAt: string | null;
+        };
+        /** @description NotificationLogEntryDetail is one mail with its content. */
+        NotificationLogEntryDetail: {
+            id: string;
+            /**
+             * @description The kind of an account mail, for example `password_reset`, the type of a notification,
+             *     or `digest` for a mail with several notifications.
+             */
+            type: string;
+            /** @description The category of the notifications. Null for account mail. */
+            category: string | null;
+            /** @description The address of the recipient. */
+            recipient: string;
+            /** @description The sender in the mail. Null if the mail has no content. */
+            from: string | null;
+            /** @description The subject of the mail. Null if the mail has no content. */
+            subject: string | null;
+            /** @enum {string|null} */
+            status: "suppressed" | "redirected" | "delivered" | null;
+            /**
+             * @description The address that the mail was sent to instead of the recipient. Null unless `status`
+             *     is `redirected`.
+             */
+            redirectedTo: string | null;
+            /** @description Why the mail was not sent, as in the list. Null unless `status` is `suppressed`. */
+            reason: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the event that caused the mail.
+             */
+            createdAt: string | null;
+            /**
+             * @description The HTML part of the mail. It contains names that other people have chosen, so show it
+             *     in a sandboxed frame only. Null if the mail has no content.
+             */
+            html: string | null;
+            /** @description The text part of the mail. Null if the mail has no content. */
+            text: string | null;
+        };
+        /** @description NotificationPreferences are the preferences of one user. */
+        NotificationPreferences: {
+            /** @description One entry for each category that the user receives. */
+            categories: components["schemas"]["CategoryPreference"][];
+            /**
+             * @description Whether mails to the user's address are held back, because one of them bounced or
+             *     was reported as spam. Security mail and requested mail is still sent. Verifying the
+             *     address again ends this.
+             */
+            emailSuppressed: boolean;
+        };
+        /** @description NotificationResource is the record that a notification is about. */
+        NotificationResource: {
+            /**
+             * @description The kind of the record: `participant`, `conversion`, `commission`, `payout`,
+             *     `program`, `webhook`, `api_key`, `member`, `user` or `announcement`. The list may
+             *     grow.
+             */
+            type: string;
+            id: string;
+            /** @description The programme of the record. Null if it belongs to none. */
+            programId: string | null;
         };
         /** @description Participant is a partner in one programme. */
         Participant: {
@@ -7328,6 +8106,13 @@ export interface components {
              */
             reason: string;
         };
+        ReceiveProviderEventResponse: {
+            /**
+             * @description The effect of the message.
+             * @enum {string|null}
+             */
+            status: "processed" | "ignored" | "duplicate" | null;
+        };
         RecoverDeliveriesRequest: {
             /**
              * Format: date-time
@@ -7737,6 +8522,18 @@ export interface components {
              */
             source: string;
         };
+        SelectNotificationsRequest: {
+            /**
+             * @description Only notifications of this category.
+             * @enum {string|null}
+             */
+            category?: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates" | null;
+            /**
+             * Format: date-time
+             * @description Only notifications that were created before this time. Default: now.
+             */
+            before?: string | null;
+        };
         /** @description SessionResponse holds the tokens of a session and the account that it belongs to. */
         SessionResponse: {
             /**
@@ -7867,6 +8664,16 @@ export interface components {
             /** @description The buyer's user agent, which the fraud rules use. It is not stored. */
             customer_user_agent?: string | null;
         };
+        /** @description StreamTicket opens a stream. */
+        StreamTicket: {
+            ticket: string;
+            /**
+             * Format: date-time
+             * @description When the ticket can no longer open or reopen a stream. The first opening must be
+             *     within 60 seconds.
+             */
+            expiresAt: string | null;
+        };
         SuspendParticipantRequest: {
             /** @description Why the participant is suspended, 1 to 500 characters. */
             reason?: string | null;
@@ -7938,6 +8745,14 @@ export interface components {
              */
             memberId: string;
         };
+        /** @description UnreadCount is the number of unread notifications. */
+        UnreadCount: {
+            /**
+             * Format: int64
+             * @description At most 10,000. If there are more, the header `Total-Capped` is `true`.
+             */
+            count: number;
+        };
         UpdateGroupRequest: {
             /**
              * @description The name of the group, unique in the programme. Case is ignored. It cannot be
@@ -7973,6 +8788,10 @@ export interface components {
              * @enum {string}
              */
             role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer";
+        };
+        UpdateNotificationPreferencesRequest: {
+            /** @description The changes, 1 to 20. */
+            categories: components["schemas"]["CategoryPreferenceChange"][];
         };
         UpdateParticipantRequest: {
             /** @description The merchant's note, at most 2,000 characters. Partners do not see it. */
@@ -8145,6 +8964,15 @@ export interface components {
              * @description The e-mail address to which all e-mail of test mode is sent.
              */
             testMailRedirect?: string | null;
+        };
+        /** @description UpdatedNotifications is the number of notifications that a call has changed. */
+        UpdatedNotifications: {
+            /**
+             * Format: int64
+             * @description At most 10,000, even if more were changed. If there are more, the header
+             *     `Total-Capped` is `true`.
+             */
+            updated: number;
         };
         /** @description User is the account of a person. */
         User: {
@@ -8784,6 +9612,25 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description - `INVALID_SIGNATURE`: The signature is missing or not valid. */
+        INVALID_SIGNATURE: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 401,
+                 *       "message": "The signature is missing or not valid.",
+                 *       "error": "Unauthorized",
+                 *       "code": "INVALID_SIGNATURE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description - `LAST_OWNER`: A workspace must have at least one owner. */
         LAST_OWNER: {
             headers: {
@@ -8839,6 +9686,44 @@ export interface components {
                  *       "message": "The signal belongs to the other mode.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "MODE_MISMATCH"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description - `NOTIFICATION_CATEGORY_PROTECTED`: This category cannot be turned off. */
+        NOTIFICATION_CATEGORY_PROTECTED: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "This category cannot be turned off.",
+                 *       "error": "Conflict",
+                 *       "code": "NOTIFICATION_CATEGORY_PROTECTED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description - `NOTIFICATION_LOG_NOT_FOUND`: The notification log has no such entry. */
+        NOTIFICATION_LOG_NOT_FOUND: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 404,
+                 *       "message": "The notification log has no such entry.",
+                 *       "error": "Not Found",
+                 *       "code": "NOTIFICATION_LOG_NOT_FOUND"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -12935,6 +13820,367 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    listNotifications: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+                /**
+                 * @description Only notifications of this category.
+                 *
+                 *      - NOTIFICATION_CATEGORY_SECURITY: Sign-ins from new devices, changed passwords and addresses, keys, roles. Both.
+                 *      - NOTIFICATION_CATEGORY_ACCOUNT: Verification of addresses, members who join or leave. Both.
+                 *      - NOTIFICATION_CATEGORY_GDPR: Exports and erasures of personal data. Both.
+                 *      - NOTIFICATION_CATEGORY_BILLING: Invoices for the service itself. Merchants.
+                 *      - NOTIFICATION_CATEGORY_WEBHOOK_HEALTH: Failing and disabled webhook endpoints. Merchants.
+                 *      - NOTIFICATION_CATEGORY_PARTNER_APPLICATIONS: Applications of partners. Merchants.
+                 *      - NOTIFICATION_CATEGORY_CONVERSIONS: New conversions. Merchants.
+                 *      - NOTIFICATION_CATEGORY_COMMISSIONS: Commissions. Both.
+                 *      - NOTIFICATION_CATEGORY_FRAUD_REVIEW: Suspicious conversions and commissions that need review. Merchants.
+                 *      - NOTIFICATION_CATEGORY_REFUNDS_DISPUTES: Refunds and disputes. Merchants.
+                 *      - NOTIFICATION_CATEGORY_PAYOUTS: Payouts. Both.
+                 *      - NOTIFICATION_CATEGORY_PAYOUT_PROBLEMS: Payouts that failed, and missing payout methods. Partners.
+                 *      - NOTIFICATION_CATEGORY_APPLICATION_STATUS: Decisions about applications, suspensions. Partners.
+                 *      - NOTIFICATION_CATEGORY_PROGRAMME_NEWS: Announcements of merchants. Partners.
+                 *      - NOTIFICATION_CATEGORY_WEEKLY_SUMMARY: A summary of each week. Merchants.
+                 *      - NOTIFICATION_CATEGORY_MONTHLY_SUMMARY: A summary of each month. Partners.
+                 *      - NOTIFICATION_CATEGORY_PRODUCT_UPDATES: Announcements of the operator. Merchants.
+                 */
+                category?: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates";
+                /** @description `true`: only notifications that the user has not read. */
+                unread?: boolean;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListNotificationsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    dismissReadNotifications: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SelectNotificationsRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpdatedNotifications"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getNotificationPreferences: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationPreferences"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    updateNotificationPreferences: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateNotificationPreferencesRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationPreferences"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["NOTIFICATION_CATEGORY_PROTECTED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    readAllNotifications: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SelectNotificationsRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpdatedNotifications"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    streamNotifications: {
+        parameters: {
+            query?: {
+                /** @description A ticket, instead of an access token. */
+                ticket?: string;
+                /**
+                 * @description The id of the last event that the client has received. The stream first sends the
+                 *     notifications that followed it. The header `Last-Event-ID` takes precedence.
+                 */
+                lastEventId?: string;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    createStreamTicket: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StreamTicket"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    countUnreadNotifications: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnreadCount"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    dismissNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                notificationId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Notification"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    readNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                notificationId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Notification"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     getOpenAPI: {
         parameters: {
             query?: never;
@@ -13615,6 +14861,367 @@ export interface operations {
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED-PROGRAM_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    listPartnerNotifications: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+                /**
+                 * @description Only notifications of this category.
+                 *
+                 *      - NOTIFICATION_CATEGORY_SECURITY: Sign-ins from new devices, changed passwords and addresses, keys, roles. Both.
+                 *      - NOTIFICATION_CATEGORY_ACCOUNT: Verification of addresses, members who join or leave. Both.
+                 *      - NOTIFICATION_CATEGORY_GDPR: Exports and erasures of personal data. Both.
+                 *      - NOTIFICATION_CATEGORY_BILLING: Invoices for the service itself. Merchants.
+                 *      - NOTIFICATION_CATEGORY_WEBHOOK_HEALTH: Failing and disabled webhook endpoints. Merchants.
+                 *      - NOTIFICATION_CATEGORY_PARTNER_APPLICATIONS: Applications of partners. Merchants.
+                 *      - NOTIFICATION_CATEGORY_CONVERSIONS: New conversions. Merchants.
+                 *      - NOTIFICATION_CATEGORY_COMMISSIONS: Commissions. Both.
+                 *      - NOTIFICATION_CATEGORY_FRAUD_REVIEW: Suspicious conversions and commissions that need review. Merchants.
+                 *      - NOTIFICATION_CATEGORY_REFUNDS_DISPUTES: Refunds and disputes. Merchants.
+                 *      - NOTIFICATION_CATEGORY_PAYOUTS: Payouts. Both.
+                 *      - NOTIFICATION_CATEGORY_PAYOUT_PROBLEMS: Payouts that failed, and missing payout methods. Partners.
+                 *      - NOTIFICATION_CATEGORY_APPLICATION_STATUS: Decisions about applications, suspensions. Partners.
+                 *      - NOTIFICATION_CATEGORY_PROGRAMME_NEWS: Announcements of merchants. Partners.
+                 *      - NOTIFICATION_CATEGORY_WEEKLY_SUMMARY: A summary of each week. Merchants.
+                 *      - NOTIFICATION_CATEGORY_MONTHLY_SUMMARY: A summary of each month. Partners.
+                 *      - NOTIFICATION_CATEGORY_PRODUCT_UPDATES: Announcements of the operator. Merchants.
+                 */
+                category?: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates";
+                /** @description `true`: only notifications that the user has not read. */
+                unread?: boolean;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListNotificationsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    dismissReadPartnerNotifications: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SelectNotificationsRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpdatedNotifications"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getPartnerNotificationPreferences: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationPreferences"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    updatePartnerNotificationPreferences: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateNotificationPreferencesRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationPreferences"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["NOTIFICATION_CATEGORY_PROTECTED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    readAllPartnerNotifications: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SelectNotificationsRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpdatedNotifications"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    streamPartnerNotifications: {
+        parameters: {
+            query?: {
+                /** @description A ticket, instead of an access token. */
+                ticket?: string;
+                /**
+                 * @description The id of the last event that the client has received. The stream first sends the
+                 *     notifications that followed it. The header `Last-Event-ID` takes precedence.
+                 */
+                lastEventId?: string;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    createPartnerStreamTicket: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StreamTicket"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    countPartnerUnreadNotifications: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnreadCount"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    dismissPartnerNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                notificationId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Notification"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    readPartnerNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                notificationId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Notification"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -15594,6 +17201,45 @@ export interface operations {
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PROGRAM_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    createAnnouncement: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateAnnouncementRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Announcement"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -20294,7 +21940,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -20308,11 +21954,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -20326,7 +21972,7 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *           "mode": "test"
                      *         }
                      *       ],
@@ -20394,7 +22040,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829342","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829343","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829343","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829344","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -20691,6 +22337,141 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    listNotificationLog: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+                /**
+                 * @description Only mail with this status.
+                 *
+                 *      - MAIL_STATUS_SUPPRESSED: The mail was not sent. `reason` says why.
+                 *      - MAIL_STATUS_REDIRECTED: The mail was sent to `redirectedTo` instead of the recipient.
+                 *      - MAIL_STATUS_DELIVERED: The mail server has accepted the mail for the recipient.
+                 */
+                status?: "suppressed" | "redirected" | "delivered";
+                /** @description Only mail of this type, for example `password_reset`. */
+                type?: string;
+                /**
+                 * @description Only mail to addresses that begin with this text. Upper and lower case make no
+                 *     difference.
+                 */
+                recipient?: string;
+                /**
+                 * @description Only mail of this time or later. A date (`YYYY-MM-DD`) means the start of the day.
+                 *     RFC 3339 timestamps are accepted too.
+                 */
+                from?: string;
+                /**
+                 * @description Only mail of this time or earlier. A date (`YYYY-MM-DD`) means the end of the day.
+                 *     RFC 3339 timestamps are accepted too.
+                 */
+                to?: string;
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
+                timezone?: string;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "type": "participant.applied",
+                     *           "category": "partner_applications",
+                     *           "recipient": "mia@northwind.example",
+                     *           "from": "Tributary <no-reply@example.com>",
+                     *           "subject": "A partner has applied",
+                     *           "status": "redirected",
+                     *           "redirectedTo": "qa@example.com",
+                     *           "reason": null,
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListNotificationLogResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getNotificationLogEntry: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                entryId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "type": "participant.applied",
+                     *       "category": "partner_applications",
+                     *       "recipient": "mia@northwind.example",
+                     *       "from": "Tributary <no-reply@example.com>",
+                     *       "subject": "A partner has applied",
+                     *       "status": "redirected",
+                     *       "redirectedTo": "qa@example.com",
+                     *       "reason": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "html": "<p>Ada has applied to Coffee friends.</p>",
+                     *       "text": "Ada has applied to Coffee friends."
+                     *     }
+                     */
+                    "application/json": components["schemas"]["NotificationLogEntryDetail"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOTIFICATION_LOG_NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     transferOwnership: {
         parameters: {
             query?: never;
@@ -20837,6 +22618,58 @@ export interface operations {
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    receiveProviderEvent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "data": {
+                 *         "bounce": {
+                 *           "type": "Permanent"
+                 *         },
+                 *         "to": [
+                 *           "gone@example.com"
+                 *         ]
+                 *       },
+                 *       "type": "email.bounced"
+                 *     }
+                 */
+                "application/json": Record<string, never>;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "status": "processed"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ReceiveProviderEventResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_SIGNATURE"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];

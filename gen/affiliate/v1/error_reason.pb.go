@@ -154,6 +154,13 @@ const (
 	ErrorReason_ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE ErrorReason = 50
 	// The webhook endpoint is disabled, so its deliveries cannot be sent again.
 	ErrorReason_ERROR_REASON_WEBHOOK_DISABLED ErrorReason = 51
+	// The preference of this notification category cannot be changed. Metadata: category.
+	ErrorReason_ERROR_REASON_NOTIFICATION_CATEGORY_PROTECTED ErrorReason = 62
+	// The signature of a message of the mail provider is missing, wrong, or older than 5
+	// minutes.
+	ErrorReason_ERROR_REASON_INVALID_SIGNATURE ErrorReason = 60
+	// The notification log has no such entry, or X-Mode is not `test`.
+	ErrorReason_ERROR_REASON_NOTIFICATION_LOG_NOT_FOUND ErrorReason = 61
 	// The token in the link of a mail is unknown, used or expired, or cannot be used because
 	// an address has changed or was taken since the mail was sent.
 	ErrorReason_ERROR_REASON_VERIFICATION_TOKEN_INVALID ErrorReason = 52
@@ -220,6 +227,9 @@ var (
 		49: "ERROR_REASON_WEBHOOK_URL_PRIVATE_IP",
 		50: "ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE",
 		51: "ERROR_REASON_WEBHOOK_DISABLED",
+		62: "ERROR_REASON_NOTIFICATION_CATEGORY_PROTECTED",
+		60: "ERROR_REASON_INVALID_SIGNATURE",
+		61: "ERROR_REASON_NOTIFICATION_LOG_NOT_FOUND",
 		52: "ERROR_REASON_VERIFICATION_TOKEN_INVALID",
 		53: "ERROR_REASON_RESET_TOKEN_INVALID",
 		54: "ERROR_REASON_EMAIL_NOT_VERIFIED",
@@ -277,6 +287,9 @@ var (
 		"ERROR_REASON_WEBHOOK_URL_PRIVATE_IP":          49,
 		"ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE":        50,
 		"ERROR_REASON_WEBHOOK_DISABLED":                51,
+		"ERROR_REASON_NOTIFICATION_CATEGORY_PROTECTED": 62,
+		"ERROR_REASON_INVALID_SIGNATURE":               60,
+		"ERROR_REASON_NOTIFICATION_LOG_NOT_FOUND":      61,
 		"ERROR_REASON_VERIFICATION_TOKEN_INVALID":      52,
 		"ERROR_REASON_RESET_TOKEN_INVALID":             53,
 		"ERROR_REASON_EMAIL_NOT_VERIFIED":              54,
@@ -314,7 +327,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xbc%\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xd6'\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -370,7 +383,10 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\"ERROR_REASON_WEBHOOK_URL_NOT_HTTPS\x100\x1a(\xa2\xbb\x18$\b\xa6\x03\x10\t\x1a\x1dA webhook URL must use https.\x12k\n" +
 	"#ERROR_REASON_WEBHOOK_URL_PRIVATE_IP\x101\x1aB\xa2\xbb\x18>\b\xa6\x03\x10\t\x1a7The webhook URL leads to a private or reserved address.\x12c\n" +
 	"%ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE\x102\x1a8\xa2\xbb\x184\b\xa6\x03\x10\t\x1a-The host of the webhook URL does not resolve.\x12O\n" +
-	"\x1dERROR_REASON_WEBHOOK_DISABLED\x103\x1a,\xa2\xbb\x18(\b\x99\x03\x10\t\x1a!The webhook endpoint is disabled.\x12]\n" +
+	"\x1dERROR_REASON_WEBHOOK_DISABLED\x103\x1a,\xa2\xbb\x18(\b\x99\x03\x10\t\x1a!The webhook endpoint is disabled.\x12`\n" +
+	",ERROR_REASON_NOTIFICATION_CATEGORY_PROTECTED\x10>\x1a.\xa2\xbb\x18*\b\x99\x03\x10\t\x1a#This category cannot be turned off.\x12U\n" +
+	"\x1eERROR_REASON_INVALID_SIGNATURE\x10<\x1a1\xa2\xbb\x18-\b\x91\x03\x10\x10\x1a&The signature is missing or not valid.\x12_\n" +
+	"'ERROR_REASON_NOTIFICATION_LOG_NOT_FOUND\x10=\x1a2\xa2\xbb\x18.\b\x94\x03\x10\x05\x1a'The notification log has no such entry.\x12]\n" +
 	"'ERROR_REASON_VERIFICATION_TOKEN_INVALID\x104\x1a0\xa2\xbb\x18,\b\x90\x03\x10\x03\x1a%The link is not valid or has expired.\x12l\n" +
 	" ERROR_REASON_RESET_TOKEN_INVALID\x105\x1aF\xa2\xbb\x18B\b\x90\x03\x10\x03\x1a;The link to reset the password is not valid or has expired.\x12i\n" +
 	"\x1fERROR_REASON_EMAIL_NOT_VERIFIED\x106\x1aD\xa2\xbb\x18@\b\x93\x03\x10\a\x1a9The e-mail address of the account must be verified first.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"

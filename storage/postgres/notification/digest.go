@@ -170,3 +170,32 @@ type gatheredRow struct {
 func (r gatheredRow) notification() affiliate.ArrivedNotification {
 	return affiliate.ArrivedNotification{ID: r.ID, Feed: r.FeedID, Mode: r.Mode, Type: r.Type, Workspace: r.WorkspaceID, User: r.UserID}
 }
+
+// MailEntries returns those of the given notifications of a user's feed that still exist,
+// in the given order.
+func (s *Store) MailEntries(
+	ctx context.Context, user affiliate.UserID, mode affiliate.Mode, category affiliate.NotificationCategory, ids []affiliate.NotificationID,
+) (entries []affiliate.NotificationEntry, err error) {
+	const query = `
+		with n as (
+			select n.*, null::timestamptz as read_at from notifications n
+			where n.feed_id = @feed and n.mode = @mode and n.category = @category and n.day = any(@days) and n.id = any(@ids)
+		)
+		select ` + entryColumns + ` from n ` + nameJoins + ` order by array_position(@ids, n.id)`
+	days := make([]time.Time, len(ids))
+	for i, id := range ids {
+		days[i] = dayOf(id)
+	}
+	err = s.InTx(ctx, func(tx *Tx) error {
+		feed, found, err := tx.FeedOf(ctx, user)
+		if err != nil || !found {
+			return err
+		}
+		rows, err := tx.Query(ctx, query, pgx.NamedArgs{
+			"feed": feed, "user": user, "mode": mode, "category": category, "days": days, "ids": ids,
+		})
+		entries, err = postgres.AllRows(rows, err, entryRow.entry)
+		return err
+	})
+	return entries, err
+}
