@@ -263,8 +263,12 @@ func TestOpenAPI_SchemasMatchCodec(t *testing.T) {
 		}
 		operation := d.Paths[route.Path()][strings.ToLower(route.Verb)]
 		if route.Download() {
-			if _, ok := operation.Responses["200"].Content["text/csv"]; !ok {
-				t.Errorf("%s: the documented response is not text/csv", route.Path())
+			mediaType := "text/csv"
+			if strings.HasSuffix(route.Path(), "/stream") {
+				mediaType = "text/event-stream"
+			}
+			if _, ok := operation.Responses["200"].Content[mediaType]; !ok {
+				t.Errorf("%s: the documented response is not %s", route.Path(), mediaType)
 			}
 			continue
 		}

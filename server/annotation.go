@@ -56,6 +56,7 @@ var patternMessages = map[string]string{
 	`^[a-z_]+\.([a-z_]+|\*)$`:                "must be an action such as commission.approved, or all actions of a noun such as commission.*",
 	`^[a-z_]{1,64}$`:                         "must be 1 to 64 lower-case letters and underscores",
 	`^evt_[0-9a-f]{32}$`:                     "must be evt_ and 32 lower-case hexadecimal digits",
+	`^[0-9]{0,18}$`:                          "must be the id of an event of the stream",
 }
 
 // listReason matches the error messages of protoc-gen-validate about a list of accepted

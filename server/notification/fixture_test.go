@@ -2,6 +2,7 @@ package notification_test
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -33,8 +34,10 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
+	log := slog.New(slog.DiscardHandler)
 	return &fixture{shop, notification.New(notification.Config{
-		Store: stores.Notification(shop.Store.DB), AppURL: "https://app.example", HashKey: hashKey, Now: clock.Now,
+		Store: stores.Notification(shop.Store.DB), Hub: notification.NewHub(stores.NotificationHub(shop.Store.DB), nil, log, clock.Now),
+		Log: log, AppURL: "https://app.example", HashKey: hashKey, Now: clock.Now,
 	}), clock}
 }
 

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -110,13 +111,27 @@ func (c apiClient) send(t testing.TB, method, url string, body any) response {
 		return response{t: t}
 	}
 	defer func() { _ = received.Body.Close() }()
-	text, err := io.ReadAll(received.Body)
+	text, err := readBody(received)
 	if err != nil {
 		t.Errorf("%s %s: %v", method, url, err)
 	}
 	checkDocumented(t, request, received.StatusCode)
 	checkMessages(t, request, sent, received.StatusCode, text)
 	return response{t: t, request: method + " " + request.URL.RequestURI(), status: received.StatusCode, header: received.Header, body: string(text)}
+}
+
+// readBody reads a body. Of a stream, which does not end, it reads the first event.
+func readBody(received *http.Response) ([]byte, error) {
+	if received.Header.Get("Content-Type") != "text/event-stream" {
+		return io.ReadAll(received.Body)
+	}
+	var text []byte
+	for lines := bufio.NewReader(received.Body); ; {
+		line, err := lines.ReadBytes('\n')
+		if text = append(text, line...); err != nil || len(line) == 1 {
+			return text, err
+		}
+	}
 }
 
 // browserUserAgent is the user agent of a browser. The user agent of the Go client

@@ -99,6 +99,22 @@ func (r *recorder) call(c apiClient, method, path string, body any) response {
 	return got
 }
 
+// stream opens a stream of events and records it with its first event.
+func (r *recorder) stream(c apiClient, path string) {
+	r.t.Helper()
+	stream := c.openStream(r.t, path)
+	defer stream.close()
+	ready := stream.next(r.t, "ready")
+	data, err := json.Marshal(ready.data)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.examples[findOperation("GET", path).id] = example{
+		Method: "GET", URL: path, Headers: map[string]string{}, Status: 200, Credential: credentialKind(c.header.Get("Authorization")),
+		Text: fmt.Sprintf("retry: 5000\nid: %s\nevent: ready\ndata: %s\n\n", ready.id, data),
+	}
+}
+
 func (r *recorder) json(text string) json.RawMessage {
 	r.t.Helper()
 	var compact bytes.Buffer
@@ -142,6 +158,7 @@ func newNormalizer(start time.Time) *normalizer {
 var (
 	jwtPattern        = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
 	keyPattern        = regexp.MustCompile(`\b([ps]k_(?:test|live))_[0-9A-Za-z]{20,}`)
+	ticketPattern     = regexp.MustCompile(`tkt_[A-Za-z0-9_-]+`)
 	secretPattern     = regexp.MustCompile(`whsec_[A-Za-z0-9+/=]+`)
 	eventPattern      = regexp.MustCompile(`\bevt_[0-9a-f]{32}\b`)
 	uuidPattern       = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
@@ -169,6 +186,7 @@ func (n *normalizer) text(s string) string {
 	s = keyPattern.ReplaceAllStringFunc(s, func(key string) string {
 		return n.replacement("key", key, keyPattern.FindStringSubmatch(key)[1]+"_7Hq2mVx9Lr4TzKp6Wd8Ns%02d")
 	})
+	replace(ticketPattern, "ticket", "tkt_QmVhbnMgZnJvbSBFdGhpb3BpYSBhcmUgdGhlIG5l%02d")
 	replace(secretPattern, "secret", "whsec_C2FVsBQIhrscChlQIMV5b5sSYspob7o%02d")
 	replace(eventPattern, "event", "evt_01936f2e7c1a7a3b9d4e5f60718293%02x")
 	replace(uuidPattern, "uuid", "01936f2e-7c1a-7a3b-9d4e-5f60718293%02x")

@@ -456,6 +456,8 @@ func (c *referenceCalls) notifications() {
 		c.call(side.client, "POST", side.feed+"/"+list.text("data.0.id")+"/dismiss", nil)
 		c.call(side.client, "POST", side.feed+"/read-all", object{"category": side.noisy})
 		c.call(side.client, "POST", side.feed+"/dismiss-read", object{"before": c.sys.clock.now().Add(time.Minute).UTC().Format(time.RFC3339)})
+		c.stream(side.client, side.feed+"/stream")
+		c.call(side.client, "POST", side.feed+"/stream-ticket", nil)
 		c.call(side.client, "GET", side.feed+"/preferences", nil)
 		c.call(side.client, "PATCH", side.feed+"/preferences", object{"categories": []object{{"category": "payouts", "email": false}}})
 	}

@@ -259,6 +259,10 @@ var routeRules = map[string]rule{
 	"DismissReadPartnerNotifications":      {accepts: partners, allowedOutcome: ok},
 	"GetPartnerNotificationPreferences":    {accepts: partners, allowedOutcome: ok},
 	"UpdatePartnerNotificationPreferences": {accepts: partners, allowedOutcome: invalid},
+	"StreamNotifications":                  {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"CreateStreamTicket":                   {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"StreamPartnerNotifications":           {accepts: partners, allowedOutcome: ok},
+	"CreatePartnerStreamTicket":            {accepts: partners, allowedOutcome: ok},
 	"CreateAnnouncement":                   {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"title": "News", "body": "The shop has new beans."}},
 
 	"GetFraudPolicy":    {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},

@@ -31,6 +31,8 @@ func (b *builder) responses(r contract.Route, policy server.Policy, sample examp
 	success := object{{"description", http.StatusText(status)}}
 	var output string
 	switch {
+	case policy.Lasting:
+		set(&success, "content", object{{"text/event-stream", object{{"schema", object{{"type", "string"}}}}}})
 	case r.Download():
 		set(&success, "content", object{{"text/csv", object{{"schema", object{{"type", "string"}}}}}})
 	case status != http.StatusNoContent:

@@ -13869,6 +13869,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "category": "payouts",
+                     *           "type": "payout.canceled",
+                     *           "title": "Payout canceled",
+                     *           "body": "The payout of 10.00 USD to Ada Lindqvist was canceled.",
+                     *           "severity": "info",
+                     *           "resource": {
+                     *             "type": "payout",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *           },
+                     *           "actionUrl": null,
+                     *           "read": false,
+                     *           "readAt": null,
+                     *           "dismissedAt": null,
+                     *           "mode": "test",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "category": "payouts",
+                     *           "type": "payout.paid",
+                     *           "title": "Payout paid",
+                     *           "body": "The payout of 49.75 USD to Ada Lindqvist was paid.",
+                     *           "severity": "info",
+                     *           "resource": {
+                     *             "type": "payout",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *           },
+                     *           "actionUrl": null,
+                     *           "read": false,
+                     *           "readAt": null,
+                     *           "dismissedAt": null,
+                     *           "mode": "test",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 4,
+                     *       "page": 1,
+                     *       "limit": 2
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListNotificationsResponse"];
                 };
             };
@@ -13892,6 +13939,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "before": "2026-03-16T09:30:00.000Z"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SelectNotificationsRequest"];
             };
         };
@@ -13902,6 +13954,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "updated": 10
+                     *     }
+                     */
                     "application/json": components["schemas"]["UpdatedNotifications"];
                 };
             };
@@ -13933,6 +13990,104 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "categories": [
+                     *         {
+                     *           "category": "security",
+                     *           "label": "Security",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "account",
+                     *           "label": "Account",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "gdpr",
+                     *           "label": "Personal data",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "billing",
+                     *           "label": "Billing",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "webhook_health",
+                     *           "label": "Webhook health",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "partner_applications",
+                     *           "label": "Partner applications",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "conversions",
+                     *           "label": "Conversions",
+                     *           "protected": false,
+                     *           "email": false,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "commissions",
+                     *           "label": "Commissions",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "fraud_review",
+                     *           "label": "Fraud and review",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "refunds_disputes",
+                     *           "label": "Refunds and disputes",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "payouts",
+                     *           "label": "Payouts",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "weekly_summary",
+                     *           "label": "Weekly summary",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "product_updates",
+                     *           "label": "Product updates",
+                     *           "protected": false,
+                     *           "email": false,
+                     *           "inApp": true
+                     *         }
+                     *       ],
+                     *       "emailSuppressed": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["NotificationPreferences"];
                 };
             };
@@ -13956,6 +14111,16 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "categories": [
+                 *         {
+                 *           "category": "payouts",
+                 *           "email": false
+                 *         }
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateNotificationPreferencesRequest"];
             };
         };
@@ -13966,6 +14131,104 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "categories": [
+                     *         {
+                     *           "category": "security",
+                     *           "label": "Security",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "account",
+                     *           "label": "Account",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "gdpr",
+                     *           "label": "Personal data",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "billing",
+                     *           "label": "Billing",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "webhook_health",
+                     *           "label": "Webhook health",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "partner_applications",
+                     *           "label": "Partner applications",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "conversions",
+                     *           "label": "Conversions",
+                     *           "protected": false,
+                     *           "email": false,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "commissions",
+                     *           "label": "Commissions",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "fraud_review",
+                     *           "label": "Fraud and review",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "refunds_disputes",
+                     *           "label": "Refunds and disputes",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "payouts",
+                     *           "label": "Payouts",
+                     *           "protected": false,
+                     *           "email": false,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "weekly_summary",
+                     *           "label": "Weekly summary",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "product_updates",
+                     *           "label": "Product updates",
+                     *           "protected": false,
+                     *           "email": false,
+                     *           "inApp": true
+                     *         }
+                     *       ],
+                     *       "emailSuppressed": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["NotificationPreferences"];
                 };
             };
@@ -13992,6 +14255,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "category": "conversions"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SelectNotificationsRequest"];
             };
         };
@@ -14002,6 +14270,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "updated": 10
+                     *     }
+                     */
                     "application/json": components["schemas"]["UpdatedNotifications"];
                 };
             };
@@ -14041,7 +14314,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/csv": string;
+                    /**
+                     * @example retry: 5000
+                     *     id: 0
+                     *     event: ready
+                     *     data: {"api_version":"v1","type":"ready","unreadCount":28}
+                     */
+                    "text/event-stream": string;
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
@@ -14071,6 +14350,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "ticket": "tkt_QmVhbnMgZnJvbSBFdGhpb3BpYSBhcmUgdGhlIG5l01",
+                     *       "expiresAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StreamTicket"];
                 };
             };
@@ -14102,6 +14387,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "count": 39
+                     *     }
+                     */
                     "application/json": components["schemas"]["UnreadCount"];
                 };
             };
@@ -14133,6 +14423,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "category": "payouts",
+                     *       "type": "payout.canceled",
+                     *       "title": "Payout canceled",
+                     *       "body": "The payout of 10.00 USD to Ada Lindqvist was canceled.",
+                     *       "severity": "info",
+                     *       "resource": {
+                     *         "type": "payout",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *       },
+                     *       "actionUrl": null,
+                     *       "read": true,
+                     *       "readAt": "2026-03-16T09:30:00.000Z",
+                     *       "dismissedAt": "2026-03-16T09:30:00.000Z",
+                     *       "mode": "test",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Notification"];
                 };
             };
@@ -14167,6 +14478,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "category": "payouts",
+                     *       "type": "payout.canceled",
+                     *       "title": "Payout canceled",
+                     *       "body": "The payout of 10.00 USD to Ada Lindqvist was canceled.",
+                     *       "severity": "info",
+                     *       "resource": {
+                     *         "type": "payout",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *       },
+                     *       "actionUrl": null,
+                     *       "read": true,
+                     *       "readAt": "2026-03-16T09:30:00.000Z",
+                     *       "dismissedAt": null,
+                     *       "mode": "test",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Notification"];
                 };
             };
@@ -14917,6 +15249,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "category": "payouts",
+                     *           "type": "payout.paid",
+                     *           "title": "Payout paid",
+                     *           "body": "Coffee friends paid you 49.75 USD.",
+                     *           "severity": "info",
+                     *           "resource": {
+                     *             "type": "payout",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *           },
+                     *           "actionUrl": null,
+                     *           "read": false,
+                     *           "readAt": null,
+                     *           "dismissedAt": null,
+                     *           "mode": "test",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "category": "payouts",
+                     *           "type": "payout.processing",
+                     *           "title": "Payout on its way",
+                     *           "body": "A payout of 49.75 USD from Coffee friends is being sent.",
+                     *           "severity": "info",
+                     *           "resource": {
+                     *             "type": "payout",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *           },
+                     *           "actionUrl": null,
+                     *           "read": false,
+                     *           "readAt": null,
+                     *           "dismissedAt": null,
+                     *           "mode": "test",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 2
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListNotificationsResponse"];
                 };
             };
@@ -14940,6 +15319,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "before": "2026-03-16T09:30:00.000Z"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SelectNotificationsRequest"];
             };
         };
@@ -14950,6 +15334,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "updated": 17
+                     *     }
+                     */
                     "application/json": components["schemas"]["UpdatedNotifications"];
                 };
             };
@@ -14981,6 +15370,76 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "categories": [
+                     *         {
+                     *           "category": "security",
+                     *           "label": "Security",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "account",
+                     *           "label": "Account",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "gdpr",
+                     *           "label": "Personal data",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "payout_problems",
+                     *           "label": "Payout problems",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "application_status",
+                     *           "label": "Applications",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "commissions",
+                     *           "label": "Commissions",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "payouts",
+                     *           "label": "Payouts",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "programme_news",
+                     *           "label": "Programme news",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "monthly_summary",
+                     *           "label": "Monthly summary",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         }
+                     *       ],
+                     *       "emailSuppressed": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["NotificationPreferences"];
                 };
             };
@@ -15004,6 +15463,16 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "categories": [
+                 *         {
+                 *           "category": "payouts",
+                 *           "email": false
+                 *         }
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateNotificationPreferencesRequest"];
             };
         };
@@ -15014,6 +15483,76 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "categories": [
+                     *         {
+                     *           "category": "security",
+                     *           "label": "Security",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "account",
+                     *           "label": "Account",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "gdpr",
+                     *           "label": "Personal data",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "payout_problems",
+                     *           "label": "Payout problems",
+                     *           "protected": true,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "application_status",
+                     *           "label": "Applications",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "commissions",
+                     *           "label": "Commissions",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "payouts",
+                     *           "label": "Payouts",
+                     *           "protected": false,
+                     *           "email": false,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "programme_news",
+                     *           "label": "Programme news",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         },
+                     *         {
+                     *           "category": "monthly_summary",
+                     *           "label": "Monthly summary",
+                     *           "protected": false,
+                     *           "email": true,
+                     *           "inApp": true
+                     *         }
+                     *       ],
+                     *       "emailSuppressed": false
+                     *     }
+                     */
                     "application/json": components["schemas"]["NotificationPreferences"];
                 };
             };
@@ -15040,6 +15579,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "category": "commissions"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SelectNotificationsRequest"];
             };
         };
@@ -15050,6 +15594,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "updated": 17
+                     *     }
+                     */
                     "application/json": components["schemas"]["UpdatedNotifications"];
                 };
             };
@@ -15089,7 +15638,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/csv": string;
+                    /**
+                     * @example retry: 5000
+                     *     id: 0
+                     *     event: ready
+                     *     data: {"api_version":"v1","type":"ready","unreadCount":4}
+                     */
+                    "text/event-stream": string;
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
@@ -15119,6 +15674,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "ticket": "tkt_QmVhbnMgZnJvbSBFdGhpb3BpYSBhcmUgdGhlIG5l02",
+                     *       "expiresAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["StreamTicket"];
                 };
             };
@@ -15150,6 +15711,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "count": 22
+                     *     }
+                     */
                     "application/json": components["schemas"]["UnreadCount"];
                 };
             };
@@ -15181,6 +15747,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "category": "payouts",
+                     *       "type": "payout.paid",
+                     *       "title": "Payout paid",
+                     *       "body": "Coffee friends paid you 49.75 USD.",
+                     *       "severity": "info",
+                     *       "resource": {
+                     *         "type": "payout",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *       },
+                     *       "actionUrl": null,
+                     *       "read": true,
+                     *       "readAt": "2026-03-16T09:30:00.000Z",
+                     *       "dismissedAt": "2026-03-16T09:30:00.000Z",
+                     *       "mode": "test",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Notification"];
                 };
             };
@@ -15215,6 +15802,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "category": "payouts",
+                     *       "type": "payout.paid",
+                     *       "title": "Payout paid",
+                     *       "body": "Coffee friends paid you 49.75 USD.",
+                     *       "severity": "info",
+                     *       "resource": {
+                     *         "type": "payout",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                     *       },
+                     *       "actionUrl": null,
+                     *       "read": true,
+                     *       "readAt": "2026-03-16T09:30:00.000Z",
+                     *       "dismissedAt": null,
+                     *       "mode": "test",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Notification"];
                 };
             };
@@ -17224,6 +17832,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
+                 *       "title": "New roasts"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateAnnouncementRequest"];
             };
         };
@@ -17234,6 +17848,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "title": "New roasts",
+                     *       "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
+                     *       "recipients": 3,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Announcement"];
                 };
             };
@@ -21940,7 +22564,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -21954,11 +22578,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -21972,11 +22596,11 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *           "mode": "test"
                      *         }
                      *       ],
-                     *       "total": 7,
+                     *       "total": 8,
                      *       "page": 1,
                      *       "limit": 2
                      *     }
@@ -22040,7 +22664,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829343","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829344","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829347","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829348","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -22396,7 +23020,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *           "type": "participant.applied",
                      *           "category": "partner_applications",
                      *           "recipient": "mia@northwind.example",
@@ -22446,7 +23070,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *       "type": "participant.applied",
                      *       "category": "partner_applications",
                      *       "recipient": "mia@northwind.example",
