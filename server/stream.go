@@ -23,7 +23,7 @@ import (
 const streamTimeout = 10 * time.Minute
 
 // lastingMargin is added to the life of an access token to get the timeout of calls that
-// last until the token expires (Policy.Lasting). Such a call ends by itself before it.
+// last until the token expires (Policy.Lasting). These calls end before the timeout.
 const lastingMargin = time.Minute
 
 // interceptStream runs the interceptors of unary calls for a call of a server-streaming

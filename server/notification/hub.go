@@ -135,7 +135,7 @@ func (h *Hub) publish(ctx context.Context) {
 		select {
 		case feeds := <-h.signals:
 			if err := h.signal.Publish(ctx, feeds); err != nil && ctx.Err() == nil {
-				h.log.DebugContext(ctx, "other processes were not told about notifications", "error", err)
+				h.log.DebugContext(ctx, "no signal about notifications was sent", "error", err)
 			}
 		case <-ctx.Done():
 			return

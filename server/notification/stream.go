@@ -151,8 +151,8 @@ func (s *Service) openStream(ctx context.Context, stream affiliate.Stream, at ti
 	return state, err
 }
 
-// lastEventID returns the sequence number after which the client wants to continue, or -1
-// if it begins.
+// lastEventID returns the sequence number after which the stream continues, or -1 if the
+// client opens a new stream.
 func lastEventID(ctx context.Context, req *affiliatev1.StreamNotificationsRequest) int64 {
 	text := req.GetLastEventId()
 	md, _ := metadata.FromIncomingContext(ctx)

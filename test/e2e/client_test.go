@@ -120,7 +120,7 @@ func (c apiClient) send(t testing.TB, method, url string, body any) response {
 	return response{t: t, request: method + " " + request.URL.RequestURI(), status: received.StatusCode, header: received.Header, body: string(text)}
 }
 
-// readBody reads a body. Of a stream, which does not end, it reads the first event.
+// readBody reads a body. A stream does not end, so readBody only reads its first event.
 func readBody(received *http.Response) ([]byte, error) {
 	if received.Header.Get("Content-Type") != "text/event-stream" {
 		return io.ReadAll(received.Body)

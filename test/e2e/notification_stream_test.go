@@ -233,10 +233,14 @@ func TestNotificationStream_EndsWithPermission(t *testing.T) {
 	sys := start(t, setup{})
 	for name, end := range map[string]func(t *testing.T, merchant account){
 		"logout": func(t *testing.T, merchant account) {
+			t.Helper()
 			merchant.post(t, "/api/v1/auth/logout", object{"refreshToken": merchant.refresh}).wantStatus(http.StatusNoContent)
 		},
 		"expiry": func(_ *testing.T, _ account) { sys.clock.advance(15 * time.Minute) },
-		"role":   func(t *testing.T, merchant account) { merchant.setRole(t, "viewer") },
+		"role": func(t *testing.T, merchant account) {
+			t.Helper()
+			merchant.setRole(t, "viewer")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			merchant := sys.newMerchant(t)

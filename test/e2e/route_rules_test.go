@@ -24,6 +24,7 @@ func (r response) wantOutcome(want outcome) {
 
 var (
 	ok           = outcome{status: http.StatusOK}
+	created      = outcome{status: http.StatusCreated}
 	invalid      = outcome{http.StatusBadRequest, "VALIDATION_ERROR"}
 	unauthorized = outcome{http.StatusUnauthorized, "UNAUTHORIZED"}
 	badSecret    = outcome{http.StatusUnauthorized, "INVALID_SECRET_KEY"}
@@ -260,9 +261,9 @@ var routeRules = map[string]rule{
 	"GetPartnerNotificationPreferences":    {accepts: partners, allowedOutcome: ok},
 	"UpdatePartnerNotificationPreferences": {accepts: partners, allowedOutcome: invalid},
 	"StreamNotifications":                  {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"CreateStreamTicket":                   {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"CreateStreamTicket":                   {accepts: merchants, permission: readDashboards, allowedOutcome: created},
 	"StreamPartnerNotifications":           {accepts: partners, allowedOutcome: ok},
-	"CreatePartnerStreamTicket":            {accepts: partners, allowedOutcome: ok},
+	"CreatePartnerStreamTicket":            {accepts: partners, allowedOutcome: created},
 	"CreateAnnouncement":                   {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"title": "News", "body": "The shop has new beans."}},
 
 	"GetFraudPolicy":    {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},

@@ -14316,7 +14316,7 @@ export interface operations {
                 content: {
                     /**
                      * @example retry: 5000
-                     *     id: 0
+                     *     id: 42
                      *     event: ready
                      *     data: {"api_version":"v1","type":"ready","unreadCount":28}
                      */
@@ -15640,7 +15640,7 @@ export interface operations {
                 content: {
                     /**
                      * @example retry: 5000
-                     *     id: 0
+                     *     id: 42
                      *     event: ready
                      *     data: {"api_version":"v1","type":"ready","unreadCount":4}
                      */

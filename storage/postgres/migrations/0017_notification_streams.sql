@@ -15,7 +15,7 @@ create index notification_feeds_by_age on notification_feeds (streamed_until);
 create table notification_positions (
   feed_id         uuid not null,
   seq             bigint not null,
-  mode            text not null,                -- mode, category and day are those of the notification
+  mode            text not null,                -- like category and day a copy of the value in notifications
   category        text not null,
   day             date not null,
   notification_id uuid not null,
