@@ -71,6 +71,7 @@ const (
 	ReasonVerificationToken       Reason = "VERIFICATION_TOKEN_INVALID"
 	ReasonResetToken              Reason = "RESET_TOKEN_INVALID"
 	ReasonEmailNotVerified        Reason = "EMAIL_NOT_VERIFIED"
+	ReasonUnsubscribeToken        Reason = "UNSUBSCRIBE_TOKEN_INVALID"
 )
 
 // Error is an error that the caller may see. Any other error that a function returns is

@@ -82,6 +82,15 @@ var categorySpecs = map[AccountKind][]categorySpec{
 	},
 }
 
+// Label returns the name of a category for people.
+func (c NotificationCategory) Label() string {
+	spec, ok := specOf(Merchant, c)
+	if !ok {
+		spec, _ = specOf(Partner, c)
+	}
+	return spec.label
+}
+
 // specOf returns the description of a category. ok is false if the audience does not have
 // the category.
 func specOf(audience AccountKind, category NotificationCategory) (spec categorySpec, ok bool) {

@@ -45,6 +45,7 @@ const (
 	formTimestamp
 	formStruct
 	formMask // the update_mask of a request, which is never in the JSON
+	formRaw  // a google.api.HttpBody, which is never in the JSON
 )
 
 // messagePlan contains precomputed data about a message type for the codec.
@@ -126,6 +127,9 @@ func makePlan(desc protoreflect.MessageDescriptor, built map[protoreflect.Messag
 		return plan, nil
 	case "google.protobuf.FieldMask":
 		plan.form = formMask
+		return plan, nil
+	case "google.api.HttpBody":
+		plan.form = formRaw
 		return plan, nil
 	}
 	if desc.FullName().Parent() == "google.protobuf" {

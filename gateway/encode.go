@@ -33,7 +33,7 @@ func (p *messagePlan) append(b []byte, m protoreflect.Message) ([]byte, error) {
 			return nil, fmt.Errorf("%T is not a google.protobuf.Struct", m.Interface())
 		}
 		return appendStruct(b, value)
-	case formMask:
+	case formMask, formRaw:
 		return nil, fmt.Errorf("%s must not be in a response", p.desc.FullName())
 	default:
 		return p.appendObject(b, m)

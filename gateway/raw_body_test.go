@@ -37,6 +37,22 @@ func TestRawBody_IsForwardedUnchanged(t *testing.T) {
 	}
 }
 
+// The fields that are neither in the body nor in the path are query parameters.
+func TestRawBody_HasAQuery(t *testing.T) {
+	f := newFixture(t, nil)
+	const path, form = "/api/v1/notifications/unsubscribe", "List-Unsubscribe=One-Click"
+	if response := f.do("POST", path+"?token=a%2Bb", form, "Content-Type", "application/x-www-form-urlencoded"); response.status != 200 {
+		t.Errorf("status %d, want 200: %s", response.status, response.body)
+	}
+	request := requireOneCall(t, f.core, affiliatev1.NotificationService_Unsubscribe_FullMethodName).request.(*affiliatev1.UnsubscribeRequest)
+	if request.GetToken() != "a+b" || string(request.GetBody().GetData()) != form || request.GetBody().GetContentType() != "application/x-www-form-urlencoded" {
+		t.Errorf("the core got %v, want the token and the form", request)
+	}
+	for _, query := range []string{"?token=a&token=b", "?body=x", "?body.data=x", "?page=1"} {
+		f.do("POST", path+query, form).requireError(t, 400, "VALIDATION_ERROR")
+	}
+}
+
 func TestRawBody_LimitsApply(t *testing.T) {
 	f := newFixture(t, nil)
 	f.do("POST", "/webhooks/resend", strings.Repeat("x", 256<<10+1)).requireError(t, 413, "PAYLOAD_TOO_LARGE")

@@ -75,9 +75,6 @@ func newRoute(r contract.Route) (*route, error) {
 			return nil, err
 		}
 	}
-	if r.RawBody != nil {
-		return prepared, nil
-	}
 	plan, err := planFor(r.RPC.Input())
 	if err != nil {
 		return nil, err
@@ -90,12 +87,18 @@ func newRoute(r contract.Route) (*route, error) {
 	for name, field := range plan.names {
 		switch {
 		case r.InPath(field.fd) || field.message != nil && field.message.form == formMask || contract.SetByGateway(field.fd):
-		case r.HasBody:
-			prepared.body[name] = field
-		case field.inQuery():
-			for _, spelling := range contract.QueryNames(r, field.fd) {
-				prepared.query[spelling] = field
+		case r.InQuery(field.fd):
+			if field.inQuery() {
+				for _, spelling := range contract.QueryNames(r, field.fd) {
+					prepared.query[spelling] = field
+				}
 			}
+		case field.message != nil && field.message.form == formRaw:
+			if r.RawBody == nil {
+				return nil, fmt.Errorf("%s cannot be in a JSON body", field.fd.FullName())
+			}
+		default:
+			prepared.body[name] = field
 		}
 	}
 	return prepared, nil

@@ -24,6 +24,8 @@ const (
 	ZoneConversions Zone = "conversions"
 	// ZoneMailProvider counts the messages of the mail provider by the provider's address.
 	ZoneMailProvider Zone = "mail_provider"
+	// ZoneUnsubscribe counts the calls of unsubscribe links by the caller's address.
+	ZoneUnsubscribe Zone = "unsubscribe"
 	// ZoneResend is the zone of the calls that send a verification again. Its limit is per
 	// account and hour.
 	ZoneResend Zone = "resend"
@@ -317,6 +319,7 @@ var policies = map[string]Policy{
 	affiliatev1.NotificationService_StreamPartnerNotifications_FullMethodName:           lasting(partner()),
 	affiliatev1.NotificationService_CreateStreamTicket_FullMethodName:                   merchant(readDashboards),
 	affiliatev1.NotificationService_CreatePartnerStreamTicket_FullMethodName:            partner(),
+	affiliatev1.NotificationService_Unsubscribe_FullMethodName:                          unauthenticated(ZoneUnsubscribe),
 	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName:                   merchant(runPrograms),
 
 	affiliatev1.FraudService_GetFraudPolicy_FullMethodName:    merchant(readDashboards),

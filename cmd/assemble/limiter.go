@@ -40,6 +40,7 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 			server.ZoneGeneral:      zone(server.ZoneGeneral, limits.General, limits.General),
 			server.ZoneConversions:  zone(server.ZoneConversions, limits.Conversions, limits.Conversions),
 			server.ZoneMailProvider: zone(server.ZoneMailProvider, limits.MailProvider, limits.MailProvider),
+			server.ZoneUnsubscribe:  zone(server.ZoneUnsubscribe, limits.Unsubscribe, limits.Unsubscribe),
 			// Without Redis, each process allows only half of the limit, because each
 			// process then counts only its own requests, so several processes together
 			// allow more guesses of a password than the limit.

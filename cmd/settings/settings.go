@@ -180,6 +180,8 @@ type Limits struct {
 	General     int `env:"TRIBUTARY_LIMIT_GENERAL" envDefault:"300"`
 	// MailProvider limits the messages of the mail provider, per address.
 	MailProvider int `env:"TRIBUTARY_LIMIT_MAIL_PROVIDER" envDefault:"1200"`
+	// Unsubscribe limits the calls of unsubscribe links, per address.
+	Unsubscribe int `env:"TRIBUTARY_LIMIT_UNSUBSCRIBE" envDefault:"60"`
 	// Resend is the number of verifications that an account can request in any hour.
 	Resend int `env:"TRIBUTARY_LIMIT_RESEND" envDefault:"3"`
 }
@@ -385,6 +387,7 @@ func (c *Core) check() []error {
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_RESEND", c.Resend)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_GENERAL", c.General)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_MAIL_PROVIDER", c.Limits.MailProvider)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_UNSUBSCRIBE", c.Unsubscribe)...)
 	faults = append(faults, c.Mail.faults()...)
 	if _, ok := affiliate.ParseWebURL(c.LinkURL); c.LinkURL != "" && (!ok || strings.Count(c.LinkURL, "/") != 2) {
 		faults = append(faults, errors.New("TRIBUTARY_LINK_URL: must be a scheme and a host, for example https://go.example.com"))

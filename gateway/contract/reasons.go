@@ -91,6 +91,7 @@ var specificReasons = map[string][]affiliate.Reason{
 
 	affiliatev1.NotificationService_UpdateNotificationPreferences_FullMethodName:        {affiliate.ReasonCategoryProtected},
 	affiliatev1.NotificationService_UpdatePartnerNotificationPreferences_FullMethodName: {affiliate.ReasonCategoryProtected},
+	affiliatev1.NotificationService_Unsubscribe_FullMethodName:                          {affiliate.ReasonUnsubscribeToken, affiliate.ReasonUnsupportedMediaType},
 	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName:                   {affiliate.ReasonProgramStateInvalid},
 
 	affiliatev1.WebhookService_CreateWebhook_FullMethodName: {

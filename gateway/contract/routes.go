@@ -44,8 +44,8 @@ type Route struct {
 	FullMethod string
 	// Binding is the index of this binding among the bindings of its RPC.
 	Binding int
-	// HasBody is true if the fields that are not in the path come from the body.
-	// Otherwise they come from the query.
+	// HasBody is true if the request has a body. The method InQuery says which fields come
+	// from the query.
 	HasBody bool
 	// RawBody is the field that gets the body byte by byte, whatever its content type. It
 	// is nil for routes whose body is JSON.
@@ -184,6 +184,17 @@ func (r Route) Path() string {
 // InPath reports whether the field is a parameter of the path.
 func (r Route) InPath(field protoreflect.FieldDescriptor) bool {
 	return slices.ContainsFunc(r.PathFields, func(f protoreflect.FieldDescriptor) bool { return f.Number() == field.Number() })
+}
+
+// InQuery reports whether the field is a query parameter.
+func (r Route) InQuery(field protoreflect.FieldDescriptor) bool {
+	if r.InPath(field) {
+		return false
+	}
+	if r.RawBody != nil {
+		return field.Number() != r.RawBody.Number()
+	}
+	return !r.HasBody
 }
 
 // Download reports whether the response is not JSON but a file, which the core sends as a

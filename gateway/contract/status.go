@@ -121,6 +121,19 @@ func IdempotencyKey(fullMethod string) (required, accepted bool) {
 	return required, accepted
 }
 
+// rawBodyTypes lists the media types of raw bodies that are not JSON.
+var rawBodyTypes = map[string][]string{
+	affiliatev1.NotificationService_Unsubscribe_FullMethodName: {"application/x-www-form-urlencoded", "multipart/form-data"},
+}
+
+// RawBodyTypes returns the media types that a raw body can have, for the documentation.
+func RawBodyTypes(fullMethod string) []string {
+	if types, ok := rawBodyTypes[fullMethod]; ok {
+		return types
+	}
+	return []string{"application/json"}
+}
+
 // defaultBodyLimit bounds a request body in bytes (RELIABILITY.md 6.6).
 const defaultBodyLimit = 64 << 10
 

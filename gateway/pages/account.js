@@ -1,5 +1,5 @@
-// This script serves the pages for verifying an address, setting a password and accepting
-// an invitation. It reads the token from the fragment of the link and sends it to the API
+// This script serves the pages for verifying an address, setting a password, accepting an
+// invitation and disabling mails. It reads the token from the link and sends it to the API
 // when the user submits the form.
 "use strict";
 
@@ -7,10 +7,10 @@ const page = document.body.dataset.page;
 const form = document.getElementById("form");
 const message = document.getElementById("message");
 const button = form.querySelector("button");
-const link = new URLSearchParams(location.hash.slice(1));
+const link = new URLSearchParams(page === "unsubscribe" ? location.search : location.hash.slice(1));
 const token = link.get("token");
-// Only the link of a verification works without the kind of the account.
-const kind = page === "verify-email" ? "merchant" : link.get("kind");
+// The links of these two pages do not contain the kind of the account.
+const kind = page === "verify-email" || page === "unsubscribe" ? "merchant" : link.get("kind");
 
 // ApiError is an error response of the API.
 class ApiError extends Error {
@@ -22,14 +22,13 @@ class ApiError extends Error {
   }
 }
 
-// post sends a request to the API and returns the body of the response.
-async function post(path, body, headers = {}) {
-  const response = await fetch("/api/v1" + path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", ...headers },
-    body: JSON.stringify(body),
-    credentials: "omit",
-  });
+// post sends a JSON request to the API and returns the body of the response.
+function post(path, body, headers = {}) {
+  return send(path, JSON.stringify(body), { "Content-Type": "application/json", ...headers });
+}
+
+async function send(path, body, headers) {
+  const response = await fetch("/api/v1" + path, { method: "POST", headers, body, credentials: "omit" });
   if (response.status === 204) {
     return null;
   }
@@ -47,6 +46,12 @@ function value(name) {
 async function verifyAddress() {
   await post("/auth/email/verify", { token });
   return "Your e-mail address is verified. You can close this page.";
+}
+
+async function unsubscribe() {
+  const form = new URLSearchParams({ "List-Unsubscribe": "One-Click" });
+  const { label } = await send(`/notifications/unsubscribe?token=${encodeURIComponent(token)}`, form, {});
+  return `You get no more mails of the category “${label}”. You can enable them again in your preferences.`;
 }
 
 async function resetPassword() {
@@ -113,6 +118,7 @@ function showFields() {
 
 const actions = {
   "verify-email": verifyAddress,
+  unsubscribe,
   "reset-password": resetPassword,
   "accept-invite": kind === "partner" ? acceptAsPartner : acceptAsMember,
 };

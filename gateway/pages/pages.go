@@ -1,9 +1,10 @@
-// Package pages serves the three pages to which the links in mails lead: a page that
-// verifies an address, a page that sets a new password, and a page that accepts an
-// invitation.
+// Package pages serves the pages to which the links in mails lead: a page that verifies
+// an address, a page that sets a new password, a page that accepts an invitation, and a
+// page that disables the mails of a category.
 //
 // Guarantees: a GET request changes nothing. The token is in the fragment of the link,
-// which browsers do not send to the server. A script sends the token to the API when the
+// which browsers do not send to the server. Only the token of an unsubscribe link is in
+// the query, because mail programs post to this link (RFC 8058). A script sends the token to the API when the
 // user submits the form of the page. The pages load nothing from other hosts, and their
 // Content-Security-Policy forbids such requests, inline scripts and frames.
 //
@@ -31,8 +32,12 @@ var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 }
 
+// unsubscribePage is the path of the page that disables mails. It is also the path of the
+// API to which mail programs post.
+const unsubscribePage = "/api/v1/notifications/unsubscribe"
+
 // Handlers returns the handlers of the pages and their files, by path. The path of a page
-// is the name of its file without the extension.
+// is the name of its file without the extension, except for unsubscribePage.
 func Handlers() (map[string]http.HandlerFunc, error) {
 	entries, err := files.ReadDir(".")
 	if err != nil {
@@ -45,10 +50,14 @@ func Handlers() (map[string]http.HandlerFunc, error) {
 			return nil, err
 		}
 		handler := serve(content, contentTypes[path.Ext(entry.Name())])
-		if page, ok := strings.CutSuffix(entry.Name(), ".html"); ok {
-			handlers["/"+page] = handler
-		} else {
+		page, isPage := strings.CutSuffix(entry.Name(), ".html")
+		switch {
+		case !isPage:
 			handlers[assets+"/"+entry.Name()] = handler
+		case page == "unsubscribe":
+			handlers[unsubscribePage] = handler
+		default:
+			handlers["/"+page] = handler
 		}
 	}
 	return handlers, nil

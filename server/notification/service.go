@@ -24,7 +24,8 @@ type Config struct {
 	// AppURL is the base URL of the dashboard. If it is empty, notifications have no
 	// action URL.
 	AppURL string
-	// HashKey is the secret key with which e-mail addresses are hashed.
+	// HashKey is the secret key with which e-mail addresses are hashed and unsubscribe
+	// links are signed.
 	HashKey []byte
 	Now     func() time.Time
 }
@@ -38,11 +39,16 @@ type Service struct {
 	appURL  string
 	hashKey []byte
 	now     func() time.Time
+
+	unsubscribe affiliate.UnsubscribeTokens
 }
 
 // New returns the service.
 func New(config Config) *Service {
-	return &Service{store: config.Store, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKey: config.HashKey, now: config.Now}
+	return &Service{
+		store: config.Store, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKey: config.HashKey, now: config.Now,
+		unsubscribe: affiliate.NewUnsubscribeTokens(config.HashKey),
+	}
 }
 
 // currentTime returns the current time in UTC, truncated to the precision of the API,

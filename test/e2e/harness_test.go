@@ -116,6 +116,9 @@ type system struct {
 	http     *http.Client
 }
 
+// hashKey is the key of digests and unsubscribe links.
+var hashKey = bytes.Repeat([]byte{9}, 32)
+
 // start runs a system until the test ends.
 func start(t *testing.T, s setup) *system {
 	t.Helper()
@@ -130,7 +133,7 @@ func start(t *testing.T, s setup) *system {
 		"TRIBUTARY_REDIS_URL":         s.redis,
 		"TRIBUTARY_JWT_KEYS":          signingKeyID + ":" + base64.StdEncoding.EncodeToString(signingSeed),
 		"TRIBUTARY_ENCRYPTION_KEYS":   "e2e:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
-		"TRIBUTARY_HASH_KEY":          base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32)),
+		"TRIBUTARY_HASH_KEY":          base64.StdEncoding.EncodeToString(hashKey),
 		"TRIBUTARY_LINK_URL":          "https://go.example",
 		"TRIBUTARY_SHUTDOWN_DELAY":    "0s",
 		"TRIBUTARY_ALLOW_HTTP":        "true",
@@ -140,6 +143,7 @@ func start(t *testing.T, s setup) *system {
 		"TRIBUTARY_LIMIT_AUTH":        "1000000",
 		"TRIBUTARY_LIMIT_GENERAL":     "1000000",
 		"TRIBUTARY_LIMIT_RESEND":      "1000000",
+		"TRIBUTARY_LIMIT_UNSUBSCRIBE": "1000000",
 
 		"TRIBUTARY_WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8",
 		"TRIBUTARY_WEBHOOK_CA_FILE":     authorityFile(t),

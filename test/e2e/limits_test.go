@@ -16,7 +16,7 @@ import (
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{
-		"TRIBUTARY_LIMIT_TRACKING": "1000", "TRIBUTARY_LIMIT_CONVERSIONS": "120", "TRIBUTARY_LIMIT_AUTH": "10", "TRIBUTARY_LIMIT_GENERAL": "300",
+		"TRIBUTARY_LIMIT_TRACKING": "1000", "TRIBUTARY_LIMIT_CONVERSIONS": "120", "TRIBUTARY_LIMIT_AUTH": "10", "TRIBUTARY_LIMIT_GENERAL": "300", "TRIBUTARY_LIMIT_UNSUBSCRIBE": "60",
 		// The limits are exact only if Redis responds within this time. The time is long
 		// because the machine may be busy.
 		"TRIBUTARY_LIMIT_TIMEOUT": "1s",
@@ -44,6 +44,9 @@ func TestLimits(t *testing.T) {
 	providerMessage := func(address string) request {
 		return request{sys.client().fromAddress(address), http.MethodPost, sys.api + "/webhooks/resend", object{}}
 	}
+	unsubscribe := func(address string) request {
+		return request{sys.client().fromAddress(address), http.MethodPost, sys.api + unsubscribePath + "x", object{}}
+	}
 	zones := []zone{
 		{
 			name: "auth", limit: 10, success: outcome{status: http.StatusNoContent},
@@ -60,6 +63,10 @@ func TestLimits(t *testing.T) {
 		{
 			name: "mail_provider", limit: 1200, success: notFound,
 			request: providerMessage("198.51.100.5"), otherClient: providerMessage("198.51.100.6"),
+		},
+		{
+			name: "unsubscribe", limit: 60, success: outcome{http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE"},
+			request: unsubscribe("198.51.100.7"), otherClient: unsubscribe("198.51.100.8"),
 		},
 		{
 			name: "tracking", limit: 1000, success: outcome{status: http.StatusCreated},

@@ -105,8 +105,19 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
+	t.Run("unsubscribe", func(t *testing.T) {
+		partner := sys.newPartner(t)
+		p := openPage(ctx, t, sys, unsubscribePath+unsubscribeToken(partner, affiliate.CategoryCommissions))
+		partner.get(t, partnerPreferences).wantFields(object{"categories.5.category": "commissions", "categories.5.email": true})
+		p.submit()
+		p.wantMessage("You get no more mails of the category “Commissions”.")
+		partner.get(t, partnerPreferences).wantFields(object{"categories.5.category": "commissions", "categories.5.email": false})
+		p = openPage(ctx, t, sys, unsubscribePath+"x")
+		p.submit()
+		p.wantMessage("The link to unsubscribe is not valid.")
+	})
 	t.Run("an incomplete link has no form", func(t *testing.T) {
-		for _, path := range []string{"/verify-email", "/reset-password#token=x", "/accept-invite#kind=other&token=x"} {
+		for _, path := range []string{"/api/v1/notifications/unsubscribe", "/verify-email", "/reset-password#token=x", "/accept-invite#kind=other&token=x"} {
 			p := openPage(ctx, t, sys, path)
 			p.wantMessage("The link is incomplete.")
 			if !evaluate[bool](p, `document.getElementById("form").hidden`) {
@@ -114,6 +125,18 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
+}
+
+const (
+	unsubscribePath    = "/api/v1/notifications/unsubscribe?token="
+	oneClickForm       = "List-Unsubscribe=One-Click"
+	partnerPreferences = "/api/v1/partner/notifications/preferences"
+)
+
+// unsubscribeToken returns the token in the mails of a category to an account.
+func unsubscribeToken(a account, category affiliate.NotificationCategory) string {
+	user, _ := affiliate.ParseID[affiliate.User](a.id)
+	return affiliate.NewUnsubscribeTokens(hashKey).Token(user, category)
 }
 
 // tab is a tab of the browser that shows one of the pages, on the screen of a phone.

@@ -22,7 +22,9 @@ type example struct {
 	Credential string          `json:"credential,omitempty"`
 	Request    json.RawMessage `json:"request,omitempty"`
 	Status     int             `json:"status"`
-	Response   json.RawMessage `json:"response,omitempty"`
+	// Form is a request that is a form.
+	Form     string          `json:"form,omitempty"`
+	Response json.RawMessage `json:"response,omitempty"`
 	// Text is a response that is not JSON, for example CSV.
 	Text string `json:"text,omitempty"`
 }
@@ -81,7 +83,9 @@ func (r *recorder) call(c apiClient, method, path string, body any) response {
 		}
 	}
 	recorded.Credential = credentialKind(c.header.Get("Authorization"))
-	if body != nil {
+	if form, ok := body.(string); ok {
+		recorded.Form = r.normalizer.text(form)
+	} else if body != nil {
 		sent, err := json.Marshal(body)
 		if err != nil {
 			r.t.Fatal(err)
@@ -156,21 +160,22 @@ func newNormalizer(start time.Time) *normalizer {
 }
 
 var (
-	jwtPattern        = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
-	keyPattern        = regexp.MustCompile(`\b([ps]k_(?:test|live))_[0-9A-Za-z]{20,}`)
-	ticketPattern     = regexp.MustCompile(`tkt_[A-Za-z0-9_-]+`)
-	secretPattern     = regexp.MustCompile(`whsec_[A-Za-z0-9+/=]+`)
-	eventPattern      = regexp.MustCompile(`\bevt_[0-9a-f]{32}\b`)
-	uuidPattern       = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
-	longHexPattern    = regexp.MustCompile(`\b[0-9a-f]{30,64}\b`)
-	timePattern       = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`)
-	datePattern       = regexp.MustCompile(`\b20\d\d-\d\d-\d\d\b`)
-	sentencePattern   = regexp.MustCompile(`\b\d{1,2} (?:January|February|March|April|May|June|July|August|September|October|November|December) 20\d\d at \d\d:\d\d:\d\d\.\d{3} UTC`)
-	shortLinkPattern  = regexp.MustCompile(`/r/[0-9A-Za-z]{10}\b`)
-	tokenFieldPattern = regexp.MustCompile(`"(refreshToken|token)":"([^"]+)"`)
-	last4Pattern      = regexp.MustCompile(`"last4":"[^"]{4}"`)
-	portPattern       = regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	durationPattern   = regexp.MustCompile(`"(durationMs|latencyMs|responseTimeMs)":\d+`)
+	jwtPattern         = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
+	keyPattern         = regexp.MustCompile(`\b([ps]k_(?:test|live))_[0-9A-Za-z]{20,}`)
+	ticketPattern      = regexp.MustCompile(`tkt_[A-Za-z0-9_-]+`)
+	unsubscribePattern = regexp.MustCompile(`unsubscribe\?token=[A-Za-z0-9_-]+`)
+	secretPattern      = regexp.MustCompile(`whsec_[A-Za-z0-9+/=]+`)
+	eventPattern       = regexp.MustCompile(`\bevt_[0-9a-f]{32}\b`)
+	uuidPattern        = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+	longHexPattern     = regexp.MustCompile(`\b[0-9a-f]{30,64}\b`)
+	timePattern        = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`)
+	datePattern        = regexp.MustCompile(`\b20\d\d-\d\d-\d\d\b`)
+	sentencePattern    = regexp.MustCompile(`\b\d{1,2} (?:January|February|March|April|May|June|July|August|September|October|November|December) 20\d\d at \d\d:\d\d:\d\d\.\d{3} UTC`)
+	shortLinkPattern   = regexp.MustCompile(`/r/[0-9A-Za-z]{10}\b`)
+	tokenFieldPattern  = regexp.MustCompile(`"(refreshToken|token)":"([^"]+)"`)
+	last4Pattern       = regexp.MustCompile(`"last4":"[^"]{4}"`)
+	portPattern        = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	durationPattern    = regexp.MustCompile(`"(durationMs|latencyMs|responseTimeMs)":\d+`)
 )
 
 // text returns s with all ids, keys, tokens, times, ports and durations replaced.
@@ -187,6 +192,7 @@ func (n *normalizer) text(s string) string {
 		return n.replacement("key", key, keyPattern.FindStringSubmatch(key)[1]+"_7Hq2mVx9Lr4TzKp6Wd8Ns%02d")
 	})
 	replace(ticketPattern, "ticket", "tkt_QmVhbnMgZnJvbSBFdGhpb3BpYSBhcmUgdGhlIG5l%02d")
+	replace(unsubscribePattern, "unsubscribe", "unsubscribe?token=AZNvLnwaejudTl9gcYKT%02d")
 	replace(secretPattern, "secret", "whsec_C2FVsBQIhrscChlQIMV5b5sSYspob7o%02d")
 	replace(eventPattern, "event", "evt_01936f2e7c1a7a3b9d4e5f60718293%02x")
 	replace(uuidPattern, "uuid", "01936f2e-7c1a-7a3b-9d4e-5f60718293%02x")

@@ -172,6 +172,9 @@ func (c *referenceCalls) mails(t *testing.T) {
 	c.call(c.merchant, "GET", "/api/v1/workspace/notification-log/"+entry, nil)
 	event := object{"type": "email.bounced", "data": object{"to": []string{"gone@example.com"}, "bounce": object{"type": "Permanent"}}}
 	c.call(c.sys.provider(t, event, message{}).apiClient, "POST", "/webhooks/resend", event)
+
+	link := unsubscribePath + unsubscribeToken(account, affiliate.CategoryPayouts)
+	c.call(c.anonymous.withHeader("Content-Type", "application/x-www-form-urlencoded"), "POST", link, oneClickForm)
 }
 
 // member returns the id of the workspace's member with the given name.

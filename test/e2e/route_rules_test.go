@@ -264,6 +264,7 @@ var routeRules = map[string]rule{
 	"CreateStreamTicket":                   {accepts: merchants, permission: readDashboards, allowedOutcome: created},
 	"StreamPartnerNotifications":           {accepts: partners, allowedOutcome: ok},
 	"CreatePartnerStreamTicket":            {accepts: partners, allowedOutcome: created},
+	"Unsubscribe":                          {accepts: anyone, allowedOutcome: invalid, sharedByModes: true},
 	"CreateAnnouncement":                   {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"title": "News", "body": "The shop has new beans."}},
 
 	"GetFraudPolicy":    {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},

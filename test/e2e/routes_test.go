@@ -267,6 +267,8 @@ func (r route) zone(c credential, rule rule) string {
 		return `"auth"`
 	case r.rpc == "ReceiveProviderEvent":
 		return `"mail_provider"`
+	case r.rpc == "Unsubscribe":
+		return `"unsubscribe"`
 	case r.rpc == "ReportConversion" && (c.validKind == secretKeys || c.validKind == "public key"):
 		return `"conversions"`
 	}

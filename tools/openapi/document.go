@@ -177,9 +177,14 @@ func (b *builder) operation(r contract.Route) (object, error) {
 	}
 	switch {
 	case r.RawBody != nil:
-		content := object{{"application/json", object{{"schema", object{{"type", "object"}}}}}}
+		var content object
+		for _, mediaType := range contract.RawBodyTypes(r.FullMethod) {
+			set(&content, mediaType, object{{"schema", object{{"type", "object"}}}})
+		}
 		if body := b.examples[id].Request; body != nil {
 			content = withExample(content, body)
+		} else if form := b.examples[id].Form; form != "" {
+			content = withExample(content, formFields(form))
 		}
 		set(&operation, "requestBody", object{{"required", true}, {"content", content}})
 	case r.HasBody:
@@ -225,11 +230,11 @@ func (b *builder) parameters(r contract.Route, policy server.Policy, key string)
 			{"name", field.JSONName()}, {"in", "path"}, {"required", true}, {"schema", object{{"type", "string"}}},
 		})
 	}
-	if !r.HasBody {
+	if !r.HasBody || r.RawBody != nil {
 		fields := r.RPC.Input().Fields()
 		for i := range fields.Len() {
 			field := fields.Get(i)
-			if r.InPath(field) {
+			if !r.InQuery(field) {
 				continue
 			}
 			schema, err := b.field(field, inQuery)

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -22,6 +25,7 @@ type example struct {
 	Headers     map[string]string
 	Credential  string
 	Request     json.RawMessage
+	Form        string // a request that is a form
 	Status      int
 	Response    json.RawMessage
 	Text        string
@@ -42,6 +46,16 @@ func withExample(content object, value any) object {
 	return result
 }
 
+// formFields returns the fields of a form with their values.
+func formFields(form string) object {
+	values, _ := url.ParseQuery(form) // the example is valid
+	var fields object
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		set(&fields, name, values.Get(name))
+	}
+	return fields
+}
+
 // credentials maps each kind of credential to the shell variable that commands use for
 // it.
 var credentials = map[string]string{
@@ -55,7 +69,7 @@ func (e example) command() string {
 		base = "https://collect.example.com"
 	}
 	lines := []string{"curl --fail-with-body"}
-	if e.Method != http.MethodGet && (e.Method != http.MethodPost || e.Request == nil) {
+	if e.Method != http.MethodGet && (e.Method != http.MethodPost || e.Request == nil && e.Form == "") {
 		lines[0] += " -X " + e.Method
 	}
 	lines[0] += " '" + base + e.URL + "'"
@@ -69,6 +83,9 @@ func (e example) command() string {
 	}
 	if e.Request != nil {
 		lines = append(lines, "-H 'Content-Type: application/json'", "-d '"+strings.ReplaceAll(indented(e.Request), "'", `'\''`)+"'")
+	}
+	if e.Form != "" {
+		lines = append(lines, "-d '"+e.Form+"'")
 	}
 	return strings.Join(lines, " \\\n  ")
 }

@@ -29,8 +29,8 @@ func limitText(r contract.Route, policy server.Policy) string {
 
 // limitSubjects says for each zone how its requests are counted.
 var limitSubjects = map[string]string{
-	"mail_provider": "per client address",
-	"conversions":   "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key", "resend": "per account",
+	"mail_provider": "per client address", "unsubscribe": "per client address",
+	"conversions": "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key", "resend": "per account",
 }
 
 // zoneText describes the rate limit of a zone. The default is read from the tags of the

@@ -42,8 +42,12 @@ func TestDocument_DescribesEveryOperation(t *testing.T) {
 			if !strings.Contains(operation.Description, "Rate limit: `") && !strings.Contains(operation.Description, "There is no rate limit.") {
 				t.Errorf("%s: the description does not mention the rate limit", name)
 			}
-			if body := operation.RequestBody; body != nil && body.Value.Required && body.Value.Content.Get("application/json").Example == nil {
-				t.Errorf("%s: the request has no example", name)
+			if body := operation.RequestBody; body != nil && body.Value.Required {
+				for mediaType, content := range body.Value.Content {
+					if content.Example == nil {
+						t.Errorf("%s: the request has no example for %s", name, mediaType)
+					}
+				}
 			}
 			described := 0
 			for status, response := range operation.Responses.Map() {

@@ -78,6 +78,7 @@ var titles = map[string]string{
 	"getPartnerNotificationPreferences":    "Get a partner's notification preferences",
 	"updateNotificationPreferences":        "Update notification preferences",
 	"updatePartnerNotificationPreferences": "Update a partner's notification preferences",
+	"unsubscribe":                          "Unsubscribe from the mails of a category",
 	"receiveProviderEvent":                 "Receive a message of the mail provider",
 	"listNotificationLog":                  "List the notification log",
 	"getNotificationLogEntry":              "Get an entry of the notification log",

@@ -170,6 +170,8 @@ const (
 	// The call needs an account with a verified e-mail address. This applies only to
 	// deployments with the setting TRIBUTARY_REQUIRE_VERIFIED_EMAIL.
 	ErrorReason_ERROR_REASON_EMAIL_NOT_VERIFIED ErrorReason = 54
+	// The token in the unsubscribe link of a mail is not valid.
+	ErrorReason_ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID ErrorReason = 63
 )
 
 // Enum value maps for ErrorReason.
@@ -233,6 +235,7 @@ var (
 		52: "ERROR_REASON_VERIFICATION_TOKEN_INVALID",
 		53: "ERROR_REASON_RESET_TOKEN_INVALID",
 		54: "ERROR_REASON_EMAIL_NOT_VERIFIED",
+		63: "ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                     0,
@@ -293,6 +296,7 @@ var (
 		"ERROR_REASON_VERIFICATION_TOKEN_INVALID":      52,
 		"ERROR_REASON_RESET_TOKEN_INVALID":             53,
 		"ERROR_REASON_EMAIL_NOT_VERIFIED":              54,
+		"ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID":       63,
 	}
 )
 
@@ -327,7 +331,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xd6'\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xb4(\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -389,7 +393,8 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"'ERROR_REASON_NOTIFICATION_LOG_NOT_FOUND\x10=\x1a2\xa2\xbb\x18.\b\x94\x03\x10\x05\x1a'The notification log has no such entry.\x12]\n" +
 	"'ERROR_REASON_VERIFICATION_TOKEN_INVALID\x104\x1a0\xa2\xbb\x18,\b\x90\x03\x10\x03\x1a%The link is not valid or has expired.\x12l\n" +
 	" ERROR_REASON_RESET_TOKEN_INVALID\x105\x1aF\xa2\xbb\x18B\b\x90\x03\x10\x03\x1a;The link to reset the password is not valid or has expired.\x12i\n" +
-	"\x1fERROR_REASON_EMAIL_NOT_VERIFIED\x106\x1aD\xa2\xbb\x18@\b\x93\x03\x10\a\x1a9The e-mail address of the account must be verified first.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x1fERROR_REASON_EMAIL_NOT_VERIFIED\x106\x1aD\xa2\xbb\x18@\b\x93\x03\x10\a\x1a9The e-mail address of the account must be verified first.\x12\\\n" +
+	"&ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID\x10?\x1a0\xa2\xbb\x18,\b\x90\x03\x10\x03\x1a%The link to unsubscribe is not valid.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

@@ -1400,6 +1400,114 @@ func (x *Announcement) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+type UnsubscribeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token in the link.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// A form with the field `List-Unsubscribe` and the value `One-Click`.
+	Body          *httpbody.HttpBody `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnsubscribeRequest) Reset() {
+	*x = UnsubscribeRequest{}
+	mi := &file_affiliate_v1_notification_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnsubscribeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnsubscribeRequest) ProtoMessage() {}
+
+func (x *UnsubscribeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_notification_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnsubscribeRequest.ProtoReflect.Descriptor instead.
+func (*UnsubscribeRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_notification_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *UnsubscribeRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *UnsubscribeRequest) GetBody() *httpbody.HttpBody {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+type UnsubscribeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The category of which no more mails are sent.
+	Category NotificationCategory `protobuf:"varint,1,opt,name=category,proto3,enum=affiliate.v1.NotificationCategory" json:"category,omitempty"`
+	// The name of the category for people.
+	Label         string `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnsubscribeResponse) Reset() {
+	*x = UnsubscribeResponse{}
+	mi := &file_affiliate_v1_notification_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnsubscribeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnsubscribeResponse) ProtoMessage() {}
+
+func (x *UnsubscribeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_notification_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnsubscribeResponse.ProtoReflect.Descriptor instead.
+func (*UnsubscribeResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_notification_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *UnsubscribeResponse) GetCategory() NotificationCategory {
+	if x != nil {
+		return x.Category
+	}
+	return NotificationCategory_NOTIFICATION_CATEGORY_UNSPECIFIED
+}
+
+func (x *UnsubscribeResponse) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
 var File_affiliate_v1_notification_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_notification_proto_rawDesc = "" +
@@ -1503,7 +1611,13 @@ const file_affiliate_v1_notification_proto_rawDesc = "" +
 	"recipients\x18\x05 \x01(\x03R\n" +
 	"recipients\x129\n" +
 	"\n" +
-	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt*\xe9\x05\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"]\n" +
+	"\x12UnsubscribeRequest\x12\x1d\n" +
+	"\x05token\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x10\x01R\x05token\x12(\n" +
+	"\x04body\x18\x02 \x01(\v2\x14.google.api.HttpBodyR\x04body\"k\n" +
+	"\x13UnsubscribeResponse\x12>\n" +
+	"\bcategory\x18\x01 \x01(\x0e2\".affiliate.v1.NotificationCategoryR\bcategory\x12\x14\n" +
+	"\x05label\x18\x02 \x01(\tR\x05label*\xe9\x05\n" +
 	"\x14NotificationCategory\x12%\n" +
 	"!NOTIFICATION_CATEGORY_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eNOTIFICATION_CATEGORY_SECURITY\x10\x01\x12!\n" +
@@ -1528,7 +1642,7 @@ const file_affiliate_v1_notification_proto_rawDesc = "" +
 	"!NOTIFICATION_SEVERITY_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aNOTIFICATION_SEVERITY_INFO\x10\x01\x12!\n" +
 	"\x1dNOTIFICATION_SEVERITY_WARNING\x10\x02\x12\"\n" +
-	"\x1eNOTIFICATION_SEVERITY_CRITICAL\x10\x032\xbe\x19\n" +
+	"\x1eNOTIFICATION_SEVERITY_CRITICAL\x10\x032\xc4\x1a\n" +
 	"\x13NotificationService\x12\x83\x01\n" +
 	"\x11ListNotifications\x12&.affiliate.v1.ListNotificationsRequest\x1a'.affiliate.v1.ListNotificationsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/api/v1/notifications\x12\x90\x01\n" +
 	"\x18CountUnreadNotifications\x12-.affiliate.v1.CountUnreadNotificationsRequest\x1a\x19.affiliate.v1.UnreadCount\"*\x82\xd3\xe4\x93\x02$\x12\"/api/v1/notifications/unread-count\x12\x8b\x01\n" +
@@ -1539,7 +1653,8 @@ const file_affiliate_v1_notification_proto_rawDesc = "" +
 	"\x1aGetNotificationPreferences\x12/.affiliate.v1.GetNotificationPreferencesRequest\x1a%.affiliate.v1.NotificationPreferences\")\x82\xd3\xe4\x93\x02#\x12!/api/v1/notifications/preferences\x12\xa8\x01\n" +
 	"\x1dUpdateNotificationPreferences\x122.affiliate.v1.UpdateNotificationPreferencesRequest\x1a%.affiliate.v1.NotificationPreferences\",\x82\xd3\xe4\x93\x02&:\x01*2!/api/v1/notifications/preferences\x12}\n" +
 	"\x13StreamNotifications\x12(.affiliate.v1.StreamNotificationsRequest\x1a\x14.google.api.HttpBody\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/api/v1/notifications/stream0\x01\x12\x86\x01\n" +
-	"\x12CreateStreamTicket\x12'.affiliate.v1.CreateStreamTicketRequest\x1a\x1a.affiliate.v1.StreamTicket\"+\x82\xd3\xe4\x93\x02%\"#/api/v1/notifications/stream-ticket\x12\x92\x01\n" +
+	"\x12CreateStreamTicket\x12'.affiliate.v1.CreateStreamTicketRequest\x1a\x1a.affiliate.v1.StreamTicket\"+\x82\xd3\xe4\x93\x02%\"#/api/v1/notifications/stream-ticket\x12\x83\x01\n" +
+	"\vUnsubscribe\x12 .affiliate.v1.UnsubscribeRequest\x1a!.affiliate.v1.UnsubscribeResponse\"/\x82\xd3\xe4\x93\x02):\x04body\"!/api/v1/notifications/unsubscribe\x12\x92\x01\n" +
 	"\x18ListPartnerNotifications\x12&.affiliate.v1.ListNotificationsRequest\x1a'.affiliate.v1.ListNotificationsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/api/v1/partner/notifications\x12\x9f\x01\n" +
 	"\x1fCountPartnerUnreadNotifications\x12-.affiliate.v1.CountUnreadNotificationsRequest\x1a\x19.affiliate.v1.UnreadCount\"2\x82\xd3\xe4\x93\x02,\x12*/api/v1/partner/notifications/unread-count\x12\x9a\x01\n" +
 	"\x17ReadPartnerNotification\x12%.affiliate.v1.ReadNotificationRequest\x1a\x1a.affiliate.v1.Notification\"<\x82\xd3\xe4\x93\x026\"4/api/v1/partner/notifications/{notification_id}/read\x12\x9e\x01\n" +
@@ -1565,7 +1680,7 @@ func file_affiliate_v1_notification_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_notification_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_affiliate_v1_notification_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_affiliate_v1_notification_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_affiliate_v1_notification_proto_goTypes = []any{
 	(NotificationCategory)(0),                    // 0: affiliate.v1.NotificationCategory
 	(NotificationSeverity)(0),                    // 1: affiliate.v1.NotificationSeverity
@@ -1589,75 +1704,81 @@ var file_affiliate_v1_notification_proto_goTypes = []any{
 	(*CategoryPreferenceChange)(nil),             // 19: affiliate.v1.CategoryPreferenceChange
 	(*CreateAnnouncementRequest)(nil),            // 20: affiliate.v1.CreateAnnouncementRequest
 	(*Announcement)(nil),                         // 21: affiliate.v1.Announcement
-	(*timestamppb.Timestamp)(nil),                // 22: google.protobuf.Timestamp
-	(Mode)(0),                                    // 23: affiliate.v1.Mode
-	(*httpbody.HttpBody)(nil),                    // 24: google.api.HttpBody
+	(*UnsubscribeRequest)(nil),                   // 22: affiliate.v1.UnsubscribeRequest
+	(*UnsubscribeResponse)(nil),                  // 23: affiliate.v1.UnsubscribeResponse
+	(*timestamppb.Timestamp)(nil),                // 24: google.protobuf.Timestamp
+	(Mode)(0),                                    // 25: affiliate.v1.Mode
+	(*httpbody.HttpBody)(nil),                    // 26: google.api.HttpBody
 }
 var file_affiliate_v1_notification_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.Notification.category:type_name -> affiliate.v1.NotificationCategory
 	1,  // 1: affiliate.v1.Notification.severity:type_name -> affiliate.v1.NotificationSeverity
 	3,  // 2: affiliate.v1.Notification.resource:type_name -> affiliate.v1.NotificationResource
-	22, // 3: affiliate.v1.Notification.read_at:type_name -> google.protobuf.Timestamp
-	22, // 4: affiliate.v1.Notification.dismissed_at:type_name -> google.protobuf.Timestamp
-	23, // 5: affiliate.v1.Notification.mode:type_name -> affiliate.v1.Mode
-	22, // 6: affiliate.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
+	24, // 3: affiliate.v1.Notification.read_at:type_name -> google.protobuf.Timestamp
+	24, // 4: affiliate.v1.Notification.dismissed_at:type_name -> google.protobuf.Timestamp
+	25, // 5: affiliate.v1.Notification.mode:type_name -> affiliate.v1.Mode
+	24, // 6: affiliate.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: affiliate.v1.ListNotificationsRequest.category:type_name -> affiliate.v1.NotificationCategory
 	2,  // 8: affiliate.v1.ListNotificationsResponse.data:type_name -> affiliate.v1.Notification
 	0,  // 9: affiliate.v1.SelectNotificationsRequest.category:type_name -> affiliate.v1.NotificationCategory
-	22, // 10: affiliate.v1.SelectNotificationsRequest.before:type_name -> google.protobuf.Timestamp
-	22, // 11: affiliate.v1.StreamTicket.expires_at:type_name -> google.protobuf.Timestamp
+	24, // 10: affiliate.v1.SelectNotificationsRequest.before:type_name -> google.protobuf.Timestamp
+	24, // 11: affiliate.v1.StreamTicket.expires_at:type_name -> google.protobuf.Timestamp
 	17, // 12: affiliate.v1.NotificationPreferences.categories:type_name -> affiliate.v1.CategoryPreference
 	0,  // 13: affiliate.v1.CategoryPreference.category:type_name -> affiliate.v1.NotificationCategory
 	19, // 14: affiliate.v1.UpdateNotificationPreferencesRequest.categories:type_name -> affiliate.v1.CategoryPreferenceChange
 	0,  // 15: affiliate.v1.CategoryPreferenceChange.category:type_name -> affiliate.v1.NotificationCategory
-	22, // 16: affiliate.v1.Announcement.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 17: affiliate.v1.NotificationService.ListNotifications:input_type -> affiliate.v1.ListNotificationsRequest
-	6,  // 18: affiliate.v1.NotificationService.CountUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
-	8,  // 19: affiliate.v1.NotificationService.ReadNotification:input_type -> affiliate.v1.ReadNotificationRequest
-	10, // 20: affiliate.v1.NotificationService.ReadAllNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	9,  // 21: affiliate.v1.NotificationService.DismissNotification:input_type -> affiliate.v1.DismissNotificationRequest
-	10, // 22: affiliate.v1.NotificationService.DismissReadNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	15, // 23: affiliate.v1.NotificationService.GetNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
-	18, // 24: affiliate.v1.NotificationService.UpdateNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
-	12, // 25: affiliate.v1.NotificationService.StreamNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
-	13, // 26: affiliate.v1.NotificationService.CreateStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
-	4,  // 27: affiliate.v1.NotificationService.ListPartnerNotifications:input_type -> affiliate.v1.ListNotificationsRequest
-	6,  // 28: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
-	8,  // 29: affiliate.v1.NotificationService.ReadPartnerNotification:input_type -> affiliate.v1.ReadNotificationRequest
-	10, // 30: affiliate.v1.NotificationService.ReadAllPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	9,  // 31: affiliate.v1.NotificationService.DismissPartnerNotification:input_type -> affiliate.v1.DismissNotificationRequest
-	10, // 32: affiliate.v1.NotificationService.DismissReadPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
-	15, // 33: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
-	18, // 34: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
-	12, // 35: affiliate.v1.NotificationService.StreamPartnerNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
-	13, // 36: affiliate.v1.NotificationService.CreatePartnerStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
-	20, // 37: affiliate.v1.NotificationService.CreateAnnouncement:input_type -> affiliate.v1.CreateAnnouncementRequest
-	5,  // 38: affiliate.v1.NotificationService.ListNotifications:output_type -> affiliate.v1.ListNotificationsResponse
-	7,  // 39: affiliate.v1.NotificationService.CountUnreadNotifications:output_type -> affiliate.v1.UnreadCount
-	2,  // 40: affiliate.v1.NotificationService.ReadNotification:output_type -> affiliate.v1.Notification
-	11, // 41: affiliate.v1.NotificationService.ReadAllNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	2,  // 42: affiliate.v1.NotificationService.DismissNotification:output_type -> affiliate.v1.Notification
-	11, // 43: affiliate.v1.NotificationService.DismissReadNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	16, // 44: affiliate.v1.NotificationService.GetNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	16, // 45: affiliate.v1.NotificationService.UpdateNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	24, // 46: affiliate.v1.NotificationService.StreamNotifications:output_type -> google.api.HttpBody
-	14, // 47: affiliate.v1.NotificationService.CreateStreamTicket:output_type -> affiliate.v1.StreamTicket
-	5,  // 48: affiliate.v1.NotificationService.ListPartnerNotifications:output_type -> affiliate.v1.ListNotificationsResponse
-	7,  // 49: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:output_type -> affiliate.v1.UnreadCount
-	2,  // 50: affiliate.v1.NotificationService.ReadPartnerNotification:output_type -> affiliate.v1.Notification
-	11, // 51: affiliate.v1.NotificationService.ReadAllPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	2,  // 52: affiliate.v1.NotificationService.DismissPartnerNotification:output_type -> affiliate.v1.Notification
-	11, // 53: affiliate.v1.NotificationService.DismissReadPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
-	16, // 54: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	16, // 55: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
-	24, // 56: affiliate.v1.NotificationService.StreamPartnerNotifications:output_type -> google.api.HttpBody
-	14, // 57: affiliate.v1.NotificationService.CreatePartnerStreamTicket:output_type -> affiliate.v1.StreamTicket
-	21, // 58: affiliate.v1.NotificationService.CreateAnnouncement:output_type -> affiliate.v1.Announcement
-	38, // [38:59] is the sub-list for method output_type
-	17, // [17:38] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	24, // 16: affiliate.v1.Announcement.created_at:type_name -> google.protobuf.Timestamp
+	26, // 17: affiliate.v1.UnsubscribeRequest.body:type_name -> google.api.HttpBody
+	0,  // 18: affiliate.v1.UnsubscribeResponse.category:type_name -> affiliate.v1.NotificationCategory
+	4,  // 19: affiliate.v1.NotificationService.ListNotifications:input_type -> affiliate.v1.ListNotificationsRequest
+	6,  // 20: affiliate.v1.NotificationService.CountUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
+	8,  // 21: affiliate.v1.NotificationService.ReadNotification:input_type -> affiliate.v1.ReadNotificationRequest
+	10, // 22: affiliate.v1.NotificationService.ReadAllNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	9,  // 23: affiliate.v1.NotificationService.DismissNotification:input_type -> affiliate.v1.DismissNotificationRequest
+	10, // 24: affiliate.v1.NotificationService.DismissReadNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	15, // 25: affiliate.v1.NotificationService.GetNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
+	18, // 26: affiliate.v1.NotificationService.UpdateNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
+	12, // 27: affiliate.v1.NotificationService.StreamNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
+	13, // 28: affiliate.v1.NotificationService.CreateStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
+	22, // 29: affiliate.v1.NotificationService.Unsubscribe:input_type -> affiliate.v1.UnsubscribeRequest
+	4,  // 30: affiliate.v1.NotificationService.ListPartnerNotifications:input_type -> affiliate.v1.ListNotificationsRequest
+	6,  // 31: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:input_type -> affiliate.v1.CountUnreadNotificationsRequest
+	8,  // 32: affiliate.v1.NotificationService.ReadPartnerNotification:input_type -> affiliate.v1.ReadNotificationRequest
+	10, // 33: affiliate.v1.NotificationService.ReadAllPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	9,  // 34: affiliate.v1.NotificationService.DismissPartnerNotification:input_type -> affiliate.v1.DismissNotificationRequest
+	10, // 35: affiliate.v1.NotificationService.DismissReadPartnerNotifications:input_type -> affiliate.v1.SelectNotificationsRequest
+	15, // 36: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:input_type -> affiliate.v1.GetNotificationPreferencesRequest
+	18, // 37: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:input_type -> affiliate.v1.UpdateNotificationPreferencesRequest
+	12, // 38: affiliate.v1.NotificationService.StreamPartnerNotifications:input_type -> affiliate.v1.StreamNotificationsRequest
+	13, // 39: affiliate.v1.NotificationService.CreatePartnerStreamTicket:input_type -> affiliate.v1.CreateStreamTicketRequest
+	20, // 40: affiliate.v1.NotificationService.CreateAnnouncement:input_type -> affiliate.v1.CreateAnnouncementRequest
+	5,  // 41: affiliate.v1.NotificationService.ListNotifications:output_type -> affiliate.v1.ListNotificationsResponse
+	7,  // 42: affiliate.v1.NotificationService.CountUnreadNotifications:output_type -> affiliate.v1.UnreadCount
+	2,  // 43: affiliate.v1.NotificationService.ReadNotification:output_type -> affiliate.v1.Notification
+	11, // 44: affiliate.v1.NotificationService.ReadAllNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	2,  // 45: affiliate.v1.NotificationService.DismissNotification:output_type -> affiliate.v1.Notification
+	11, // 46: affiliate.v1.NotificationService.DismissReadNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	16, // 47: affiliate.v1.NotificationService.GetNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	16, // 48: affiliate.v1.NotificationService.UpdateNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	26, // 49: affiliate.v1.NotificationService.StreamNotifications:output_type -> google.api.HttpBody
+	14, // 50: affiliate.v1.NotificationService.CreateStreamTicket:output_type -> affiliate.v1.StreamTicket
+	23, // 51: affiliate.v1.NotificationService.Unsubscribe:output_type -> affiliate.v1.UnsubscribeResponse
+	5,  // 52: affiliate.v1.NotificationService.ListPartnerNotifications:output_type -> affiliate.v1.ListNotificationsResponse
+	7,  // 53: affiliate.v1.NotificationService.CountPartnerUnreadNotifications:output_type -> affiliate.v1.UnreadCount
+	2,  // 54: affiliate.v1.NotificationService.ReadPartnerNotification:output_type -> affiliate.v1.Notification
+	11, // 55: affiliate.v1.NotificationService.ReadAllPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	2,  // 56: affiliate.v1.NotificationService.DismissPartnerNotification:output_type -> affiliate.v1.Notification
+	11, // 57: affiliate.v1.NotificationService.DismissReadPartnerNotifications:output_type -> affiliate.v1.UpdatedNotifications
+	16, // 58: affiliate.v1.NotificationService.GetPartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	16, // 59: affiliate.v1.NotificationService.UpdatePartnerNotificationPreferences:output_type -> affiliate.v1.NotificationPreferences
+	26, // 60: affiliate.v1.NotificationService.StreamPartnerNotifications:output_type -> google.api.HttpBody
+	14, // 61: affiliate.v1.NotificationService.CreatePartnerStreamTicket:output_type -> affiliate.v1.StreamTicket
+	21, // 62: affiliate.v1.NotificationService.CreateAnnouncement:output_type -> affiliate.v1.Announcement
+	41, // [41:63] is the sub-list for method output_type
+	19, // [19:41] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_notification_proto_init() }
@@ -1678,7 +1799,7 @@ func file_affiliate_v1_notification_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_notification_proto_rawDesc), len(file_affiliate_v1_notification_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

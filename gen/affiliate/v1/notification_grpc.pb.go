@@ -30,6 +30,7 @@ const (
 	NotificationService_UpdateNotificationPreferences_FullMethodName        = "/affiliate.v1.NotificationService/UpdateNotificationPreferences"
 	NotificationService_StreamNotifications_FullMethodName                  = "/affiliate.v1.NotificationService/StreamNotifications"
 	NotificationService_CreateStreamTicket_FullMethodName                   = "/affiliate.v1.NotificationService/CreateStreamTicket"
+	NotificationService_Unsubscribe_FullMethodName                          = "/affiliate.v1.NotificationService/Unsubscribe"
 	NotificationService_ListPartnerNotifications_FullMethodName             = "/affiliate.v1.NotificationService/ListPartnerNotifications"
 	NotificationService_CountPartnerUnreadNotifications_FullMethodName      = "/affiliate.v1.NotificationService/CountPartnerUnreadNotifications"
 	NotificationService_ReadPartnerNotification_FullMethodName              = "/affiliate.v1.NotificationService/ReadPartnerNotification"
@@ -95,6 +96,13 @@ type NotificationServiceClient interface {
 	// opened within 60 seconds. The ticket can then reopen the stream until the access
 	// token of this call expires. The ticket contains the mode of this call.
 	CreateStreamTicket(ctx context.Context, in *CreateStreamTicketRequest, opts ...grpc.CallOption) (*StreamTicket, error)
+	// Unsubscribe disables the mails of one category for the user of a mail. It is the
+	// target of the header `List-Unsubscribe` (RFC 8058), so mail programs call it, for
+	// members and for partners. The token is the only credential. It never expires.
+	// Repeating the call changes nothing. `GET` on the same path shows a page with a button.
+	//
+	// Errors: UNSUBSCRIBE_TOKEN_INVALID.
+	Unsubscribe(ctx context.Context, in *UnsubscribeRequest, opts ...grpc.CallOption) (*UnsubscribeResponse, error)
 	// ListPartnerNotifications returns a page of the partner's feed, newest first. Dismissed
 	// notifications are not included.
 	ListPartnerNotifications(ctx context.Context, in *ListNotificationsRequest, opts ...grpc.CallOption) (*ListNotificationsResponse, error)
@@ -254,6 +262,16 @@ func (c *notificationServiceClient) CreateStreamTicket(ctx context.Context, in *
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StreamTicket)
 	err := c.cc.Invoke(ctx, NotificationService_CreateStreamTicket_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *notificationServiceClient) Unsubscribe(ctx context.Context, in *UnsubscribeRequest, opts ...grpc.CallOption) (*UnsubscribeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnsubscribeResponse)
+	err := c.cc.Invoke(ctx, NotificationService_Unsubscribe_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -431,6 +449,13 @@ type NotificationServiceServer interface {
 	// opened within 60 seconds. The ticket can then reopen the stream until the access
 	// token of this call expires. The ticket contains the mode of this call.
 	CreateStreamTicket(context.Context, *CreateStreamTicketRequest) (*StreamTicket, error)
+	// Unsubscribe disables the mails of one category for the user of a mail. It is the
+	// target of the header `List-Unsubscribe` (RFC 8058), so mail programs call it, for
+	// members and for partners. The token is the only credential. It never expires.
+	// Repeating the call changes nothing. `GET` on the same path shows a page with a button.
+	//
+	// Errors: UNSUBSCRIBE_TOKEN_INVALID.
+	Unsubscribe(context.Context, *UnsubscribeRequest) (*UnsubscribeResponse, error)
 	// ListPartnerNotifications returns a page of the partner's feed, newest first. Dismissed
 	// notifications are not included.
 	ListPartnerNotifications(context.Context, *ListNotificationsRequest) (*ListNotificationsResponse, error)
@@ -516,6 +541,9 @@ func (UnimplementedNotificationServiceServer) StreamNotifications(*StreamNotific
 }
 func (UnimplementedNotificationServiceServer) CreateStreamTicket(context.Context, *CreateStreamTicketRequest) (*StreamTicket, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateStreamTicket not implemented")
+}
+func (UnimplementedNotificationServiceServer) Unsubscribe(context.Context, *UnsubscribeRequest) (*UnsubscribeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Unsubscribe not implemented")
 }
 func (UnimplementedNotificationServiceServer) ListPartnerNotifications(context.Context, *ListNotificationsRequest) (*ListNotificationsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPartnerNotifications not implemented")
@@ -740,6 +768,24 @@ func _NotificationService_CreateStreamTicket_Handler(srv interface{}, ctx contex
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(NotificationServiceServer).CreateStreamTicket(ctx, req.(*CreateStreamTicketRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _NotificationService_Unsubscribe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnsubscribeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NotificationServiceServer).Unsubscribe(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NotificationService_Unsubscribe_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NotificationServiceServer).Unsubscribe(ctx, req.(*UnsubscribeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -977,6 +1023,10 @@ var NotificationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateStreamTicket",
 			Handler:    _NotificationService_CreateStreamTicket_Handler,
+		},
+		{
+			MethodName: "Unsubscribe",
+			Handler:    _NotificationService_Unsubscribe_Handler,
 		},
 		{
 			MethodName: "ListPartnerNotifications",

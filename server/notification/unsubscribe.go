@@ -1,0 +1,94 @@
+package notification
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/url"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// The field of the form that a mail program sends, and its value (RFC 8058 section 3.2).
+// A request without them may come from a program that only checks the links of a mail.
+const (
+	oneClickField = "List-Unsubscribe"
+	oneClickValue = "One-Click"
+)
+
+// Unsubscribe disables the mails of one category for the user of a token.
+func (s *Service) Unsubscribe(ctx context.Context, req *affiliatev1.UnsubscribeRequest) (*affiliatev1.UnsubscribeResponse, error) {
+	if err := checkOneClick(req.GetBody()); err != nil {
+		return nil, err
+	}
+	refusal := affiliate.Refuse(affiliate.ReasonUnsubscribeToken)
+	user, category, ok := s.unsubscribe.Parse(req.GetToken())
+	if !ok {
+		return nil, refusal
+	}
+	if _, err := s.store.Address(ctx, user); errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return nil, refusal // the account was erased
+	} else if err != nil {
+		return nil, err
+	}
+	off := false
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		return tx.StoreChoices(ctx, user, affiliate.CategoryChoices{category: {Email: &off}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.UnsubscribeResponse{
+		Category: server.EnumValue[affiliatev1.NotificationCategory](category), Label: category.Label(),
+	}, nil
+}
+
+// checkOneClick checks the form that a mail program sends. Errors: UNSUPPORTED_MEDIA_TYPE,
+// VALIDATION_ERROR.
+func checkOneClick(body *httpbody.HttpBody) error {
+	mediaType, parameters, err := mime.ParseMediaType(body.GetContentType())
+	if err != nil {
+		return affiliate.Refuse(affiliate.ReasonUnsupportedMediaType)
+	}
+	var value string
+	switch mediaType {
+	case "application/x-www-form-urlencoded":
+		form, _ := url.ParseQuery(string(body.GetData())) // returns the valid fields even with an error
+		value = form.Get(oneClickField)
+	case "multipart/form-data":
+		value = multipartField(body.GetData(), parameters["boundary"], oneClickField)
+	default:
+		return affiliate.Refuse(affiliate.ReasonUnsupportedMediaType)
+	}
+	if value != oneClickValue {
+		return affiliate.Invalid(affiliate.WholeBody, "must be a form with "+oneClickField+"="+oneClickValue)
+	}
+	return nil
+}
+
+// multipartField returns the value of a field in a form, or an empty string if the form
+// does not have the field.
+func multipartField(body []byte, boundary, name string) string {
+	parts := multipart.NewReader(bytes.NewReader(body), boundary)
+	for {
+		part, err := parts.NextPart()
+		if err != nil {
+			return ""
+		}
+		if part.FormName() != name {
+			continue
+		}
+		value, err := io.ReadAll(part)
+		if err != nil {
+			return ""
+		}
+		return string(value)
+	}
+}
