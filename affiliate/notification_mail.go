@@ -99,8 +99,8 @@ func PlanMails(arrived []ArrivedNotification, recipients []FeedRecipient) []Noti
 	positions := map[key]int{}
 	var mails []NotificationMail
 	for _, n := range arrived {
-		_, spec, ok := n.rule()
-		if !ok {
+		rule, spec, ok := n.rule()
+		if !ok || rule.NoMail {
 			continue
 		}
 		for _, recipient := range byFeed[n.Feed] {

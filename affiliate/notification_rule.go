@@ -16,6 +16,9 @@ type NotificationRule struct {
 	Title    string
 	Body     string
 	Resource NotificationResource
+	// NoMail means that no mail is sent about the notification, because the user knows of
+	// the cause, or because the cause sends a mail of its own.
+	NoMail bool
 	// Cause says for the documentation when the notification is created. It is empty if
 	// the type is the name of a webhook event, whose description says this.
 	Cause string
@@ -130,7 +133,7 @@ var notificationRules = []NotificationRule{
 	{
 		Type: NotifyNewDevice, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
 		Title: "New sign-in", Body: "{user} signed in from a new device[ in the network {network}]. If this was not {user}, reset the password.", Resource: ResourceUser,
-		Cause: "A user signs in from a device that was not seen in the last 90 days.",
+		Cause: "A user signs in with a device that was not used in the last 90 days. A device is a browser, whatever its version, in a network (/24 or /48).",
 	},
 	{
 		Type: NotifyPasswordChanged, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
@@ -169,12 +172,12 @@ var notificationRules = []NotificationRule{
 	},
 	{
 		Type: NotifyVerifyEmail, Audience: Merchant, Category: CategoryAccount, Severity: SeverityInfo,
-		Title: "Verify your e-mail address", Body: "Open the link in the mail that was sent to the address of {user}.", Resource: ResourceUser,
+		Title: "Verify your e-mail address", Body: "Open the link in the mail that was sent to the address of {user}.", Resource: ResourceUser, NoMail: true,
 		Cause: "An account is created.",
 	},
 	{
 		Type: NotifyEmailVerified, Audience: Merchant, Category: CategoryAccount, Severity: SeverityInfo,
-		Title: "E-mail address verified", Body: "The e-mail address of {user} is verified.", Resource: ResourceUser,
+		Title: "E-mail address verified", Body: "The e-mail address of {user} is verified.", Resource: ResourceUser, NoMail: true,
 		Cause: "A user verifies the e-mail address.",
 	},
 	{
@@ -243,8 +246,8 @@ var notificationRules = []NotificationRule{
 	},
 	{
 		Type: NotifyPayoutMethodMissing, Audience: Partner, Category: CategoryPayoutProblems, Severity: SeverityWarning,
-		Title: "Add a payout method", Body: "{amount} can be paid to you, but you have no payout method.",
-		Cause: "A partner has payable money and no payout method. Repeated once a week.",
+		Title: "Add a payout method", Body: "{amount} is owed to you, but you have no payout method.",
+		Cause: "Every Monday at 08:00 UTC, while live money is owed to a partner who has no payout method.",
 	},
 	{
 		Type: NotifyProgramAnnouncement, Audience: Partner, Category: CategoryProgrammeNews, Severity: SeverityInfo,
@@ -254,7 +257,7 @@ var notificationRules = []NotificationRule{
 	{
 		Type: NotifyMonthlySummary, Audience: Partner, Category: CategoryMonthlySummary, Severity: SeverityInfo,
 		Title: "Your month", Body: "{summary}",
-		Cause: "On the first day of every month, if there was anything to report in live mode.",
+		Cause: "On the first day of every month at 08:00 UTC, if there was anything to report in live mode.",
 	},
 	{
 		Type: NotificationType(EventGDPRExportReady), Audience: Partner, Category: CategoryGDPR, Severity: SeverityInfo,
@@ -263,7 +266,7 @@ var notificationRules = []NotificationRule{
 	{
 		Type: NotifyNewDevice, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
 		Title: "New sign-in", Body: "Someone signed in to your account from a new device[ in the network {network}]. If this was not you, reset your password.", Resource: ResourceUser,
-		Cause: "A user signs in from a device that was not seen in the last 90 days.",
+		Cause: "A user signs in with a device that was not used in the last 90 days. A device is a browser, whatever its version, in a network (/24 or /48).",
 	},
 	{
 		Type: NotifyPasswordChanged, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
@@ -277,12 +280,12 @@ var notificationRules = []NotificationRule{
 	},
 	{
 		Type: NotifyVerifyEmail, Audience: Partner, Category: CategoryAccount, Severity: SeverityInfo,
-		Title: "Verify your e-mail address", Body: "Open the link in the mail that was sent to your address.", Resource: ResourceUser,
+		Title: "Verify your e-mail address", Body: "Open the link in the mail that was sent to your address.", Resource: ResourceUser, NoMail: true,
 		Cause: "An account is created.",
 	},
 	{
 		Type: NotifyEmailVerified, Audience: Partner, Category: CategoryAccount, Severity: SeverityInfo,
-		Title: "E-mail address verified", Body: "Your e-mail address is verified.", Resource: ResourceUser,
+		Title: "E-mail address verified", Body: "Your e-mail address is verified.", Resource: ResourceUser, NoMail: true,
 		Cause: "A user verifies the e-mail address.",
 	},
 }

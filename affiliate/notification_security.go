@@ -12,6 +12,22 @@ func MemberNotification(
 	return n
 }
 
+// AccountNotification returns a notification about an account: for the feed of the
+// member's workspace, or for the feed of the partner. It returns none for a merchant who is
+// not a member of a workspace, because this user has no feed.
+func AccountNotification(account Account, kind NotificationType, at time.Time, facts map[string]string) []Notification {
+	user := account.User.ID
+	if account.Member != nil {
+		return []Notification{MemberNotification(account.Member.Workspace, kind, user, at, facts)}
+	}
+	if account.User.Kind != Partner {
+		return nil
+	}
+	n := NewNotification(Partner, PartnerFeed(user), kind, nil, at)
+	n.User, n.Resource, n.Facts = &user, &user.UUID, facts
+	return []Notification{n}
+}
+
 // KeyNotification returns a notification about a secret key that a member has created,
 // rolled or revoked. It returns none for a public key, which is not a secret.
 func KeyNotification(kind NotificationType, key APIKey, by Actor, at time.Time) []Notification {

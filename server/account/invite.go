@@ -101,7 +101,11 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 		}
 		// The response to the creation of the invitation also contains its token, so the
 		// token does not prove that the user reads the mail of the address.
-		if err := s.sendVerification(ctx, tx, account, at); err != nil {
+		if err := s.begin(ctx, tx, account, at); err != nil {
+			return err
+		}
+		joined := map[string]string{"role": string(invite.Role)}
+		if err := tx.Notify(ctx, affiliate.MemberNotification(invite.Workspace, affiliate.NotifyMemberJoined, account.User.ID, at, joined)); err != nil {
 			return err
 		}
 		actor := server.ActorFrom(ctx)

@@ -65,6 +65,9 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 				return err
 			}
 		}
+		if err := s.notifyNewDevice(ctx, tx, account, at); err != nil {
+			return err
+		}
 		workspace, err = workspaceOf(ctx, tx, account)
 		return err
 	})

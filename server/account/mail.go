@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server"
 )
 
 // sendVerification mails a token that verifies the current address of an account.
@@ -42,21 +41,4 @@ func accountMail(kind affiliate.MailKind, account affiliate.Account, address str
 		mail.Workspace = &account.Member.Workspace
 	}
 	return mail
-}
-
-// recordChange writes the audit record of a change of an account: for a merchant to the
-// audit log of the workspace, for a partner to the audit log of the account. Every change
-// about which the user must be informed passes through this function.
-func recordChange(ctx context.Context, tx Tx, account affiliate.Account, action string, at time.Time, before, after any) error {
-	actor := server.ActorFrom(ctx)
-	actor.User = &account.User.ID
-	if account.Member == nil {
-		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
-			User: account.User.ID, Actor: actor, At: at, Action: action, Before: before, After: after,
-		})
-	}
-	return tx.Audit(ctx, affiliate.AuditLine{
-		Workspace: account.Member.Workspace, Actor: actor, At: at,
-		Action: action, ResourceType: "member", ResourceID: account.User.ID, Before: before, After: after,
-	})
 }

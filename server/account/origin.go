@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"google.golang.org/grpc/metadata"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -21,9 +19,8 @@ func (s *Service) storeOrigin(ctx context.Context, user affiliate.User, at time.
 		return
 	}
 	origin := affiliate.Origin{User: user.ID, IPPrefix: network, SeenAt: at}
-	md, _ := metadata.FromIncomingContext(ctx)
-	if agents := md.Get("x-user-agent"); len(agents) > 0 && agents[0] != "" {
-		origin.AgentHash = affiliate.AgentHash(s.hashKey, agents[0], at)
+	if agent := agentFrom(ctx); agent != "" {
+		origin.AgentHash = affiliate.AgentHash(s.hashKey, agent, at)
 	}
 	if err := s.store.StoreOrigin(ctx, origin); err != nil {
 		slog.WarnContext(ctx, "the origin of a partner's session was not stored", "error", err)

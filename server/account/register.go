@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -58,7 +59,7 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 		}); err != nil {
 			return err
 		}
-		if err := s.sendVerification(ctx, tx, account, at); err != nil {
+		if err := s.begin(ctx, tx, account, at); err != nil {
 			return err
 		}
 		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: workspace.ID})
@@ -93,7 +94,7 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
 			return err
 		}
-		if err := s.sendVerification(ctx, tx, affiliate.Account{User: user}, at); err != nil {
+		if err := s.begin(ctx, tx, affiliate.Account{User: user}, at); err != nil {
 			return err
 		}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
@@ -105,4 +106,16 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 	}
 	s.storeOrigin(ctx, user, at)
 	return s.sessionResponse(affiliate.Account{User: user}, nil, session.ID, token)
+}
+
+// begin sends a new account the mail that verifies its address. It also stores the device
+// with which the account was created, so that the device is known at the next login.
+func (s *Service) begin(ctx context.Context, tx Tx, account affiliate.Account, at time.Time) error {
+	if _, err := s.seeDevice(ctx, tx, account.User.ID, at); err != nil {
+		return err
+	}
+	if err := s.sendVerification(ctx, tx, account, at); err != nil {
+		return err
+	}
+	return tx.Notify(ctx, affiliate.AccountNotification(account, affiliate.NotifyVerifyEmail, at, nil)...)
 }

@@ -110,7 +110,7 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 		if err := tx.DeleteLoginFailures(ctx, s.subject(kind, account.User.Email)); err != nil {
 			return err
 		}
-		return recordChange(ctx, tx, account, "account.reset_password", at, nil, nil)
+		return recordChange(ctx, tx, account, change{action: "account.reset_password", notification: affiliate.NotifyPasswordChanged}, at)
 	})
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil, refusal

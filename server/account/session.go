@@ -68,6 +68,9 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 		if err := tx.RotateRefreshToken(ctx, session, used.digest(), next.digest(), at); err != nil {
 			return err
 		}
+		if _, err := s.seeDevice(ctx, tx, account.User.ID, at); err != nil {
+			return err
+		}
 		workspace, err = workspaceOf(ctx, tx, account)
 		return err
 	})

@@ -126,6 +126,11 @@ type Tx interface {
 	Audit(ctx context.Context, line affiliate.AuditLine) error
 	// AuditAccount appends a line to the audit log of an account.
 	AuditAccount(ctx context.Context, line affiliate.AccountAuditLine) error
+	// SeeDevice stores that a user has used a device. known reports whether the user has
+	// also used it since the given time.
+	SeeDevice(ctx context.Context, user affiliate.UserID, device []byte, at, since time.Time) (known bool, err error)
+	// Notify stores notifications.
+	Notify(ctx context.Context, notifications ...affiliate.Notification) error
 	// SendMail stores mails, which are sent after the commit.
 	SendMail(ctx context.Context, mails ...affiliate.Mail) error
 	// Enqueue inserts jobs. Workers run them after the commit.

@@ -44,7 +44,7 @@ func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailR
 		if err := s.markVerified(ctx, tx, account, at); err != nil {
 			return err
 		}
-		return recordChange(ctx, tx, account, "account.verify_email", at, nil, nil)
+		return recordChange(ctx, tx, account, change{action: "account.verify_email", notification: affiliate.NotifyEmailVerified}, at)
 	})
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) || errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		// Another account has the new address, or the account was erased.
@@ -82,9 +82,11 @@ func (s *Service) changeAddress(ctx context.Context, tx Tx, account affiliate.Ac
 	}
 	// Audit records cannot be changed when a person's data must be erased, so they contain
 	// the addresses in masked form.
-	before := map[string]string{"email": affiliate.MaskEmail(account.User.Email)}
-	after := map[string]string{"email": affiliate.MaskEmail(token.Address)}
-	return recordChange(ctx, tx, account, "account.change_email", at, before, after)
+	return recordChange(ctx, tx, account, change{
+		action: "account.change_email", notification: affiliate.NotifyEmailChanged,
+		before: map[string]string{"email": affiliate.MaskEmail(account.User.Email)},
+		after:  map[string]string{"email": affiliate.MaskEmail(token.Address)},
+	}, at)
 }
 
 // ResendMerchantVerification sends the mail to verify a merchant's address again.

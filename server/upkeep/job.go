@@ -1,12 +1,10 @@
 // Package upkeep contains the hourly job that maintains the tables of the database:
 //
 //   - It creates the partitions of clicks, events and notifications in advance.
-//   - It deletes ended sessions, idempotency keys with their responses, origins of users
-//     (the networks and browsers of their sessions) and dead letters of clicks.
-//   - It creates the partitions of clicks and events in advance.
 //   - It deletes ended sessions, expired e-mail tokens, idempotency keys with their
-//     responses, origins of users (the networks and browsers of their sessions) and dead
-//     letters of clicks. It deletes requests for mails that no job has processed.
+//     responses, origins and devices of users (the networks and browsers of their
+//     sessions) and dead letters of clicks. It deletes requests for mails that no job has
+//     processed.
 //   - It cancels deliveries to disabled webhook endpoints, if the job that should have
 //     canceled these deliveries has missed them.
 //   - It drops events and deliveries after a month, and notifications after 180 days.
@@ -113,6 +111,8 @@ type Store interface {
 	// DeleteOldOrigins deletes origins of users that were last seen before the given
 	// time.
 	DeleteOldOrigins(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteOldDevices deletes devices of users that were last used before the given time.
+	DeleteOldDevices(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DropDeadLetters deletes dead letters of clicks that were stored before the given
 	// time.
 	DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error)
@@ -273,6 +273,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"requests for mails", now.Add(-requestRetention), w.store.DeleteOldEmailRequests},
 		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
 		{"origins of users", now.Add(-affiliate.OriginRetention), w.store.DeleteOldOrigins},
+		{"devices of users", now.Add(-affiliate.DeviceMemory), w.store.DeleteOldDevices},
 		{"dead letters of clicks", now.Add(-visitorRetention), w.store.DropDeadLetters},
 		{"deliveries of disabled endpoints", now, w.store.CancelRemaining},
 		{"mails that stay pending", now.Add(-affiliate.MailPendingLimit), w.store.EndLostMails},

@@ -74,6 +74,9 @@ func writeNotifications(b *strings.Builder, audience affiliate.AccountKind, titl
 		if err != nil {
 			return err
 		}
+		if rule.NoMail {
+			when += " It is only shown in the feed."
+		}
 		fmt.Fprintf(b, "| `%s` | `%s` | %s | %s | %s |\n", rule.Type, rule.Category, rule.Severity, cell(when), cell("**"+rule.Title+"** "+rule.Body))
 	}
 	return nil

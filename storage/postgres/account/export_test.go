@@ -10,6 +10,7 @@ import (
 const (
 	ListInvitesSQL      = listInvites
 	DeleteOldOriginsSQL = deleteOldOrigins
+	DeleteOldDevicesSQL = deleteOldDevices
 	ActorKnownSQL       = actorKnown
 	ResourceKnownSQL    = resourceKnown
 )

@@ -1,0 +1,27 @@
+package affiliate
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"regexp"
+	"time"
+)
+
+// DeviceMemory is how long a device is remembered after its last use. A sign-in from
+// another device causes a notification (DECISIONS.md section 20).
+const DeviceMemory = 90 * 24 * time.Hour
+
+// deviceSize is in bytes.
+const deviceSize = 16
+
+var versionNumber = regexp.MustCompile(`[0-9]+(?:[._][0-9]+)*`)
+
+// DeviceHash returns a keyed hash of the device with which a user signs in: the browser,
+// without its version, in a network. The hashes of two users are always different.
+func DeviceHash(key []byte, user UserID, network, agent string) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("device\x00"))
+	mac.Write(user.UUID[:])
+	mac.Write([]byte(network + "\x00" + versionNumber.ReplaceAllString(agent, "")))
+	return mac.Sum(nil)[:deviceSize]
+}

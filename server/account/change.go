@@ -1,0 +1,36 @@
+package account
+
+import (
+	"context"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// change is a change of an account about which the user is informed.
+type change struct {
+	action       string // of the audit record
+	notification affiliate.NotificationType
+	// before and after are the changed values for the audit record.
+	before, after any
+}
+
+// recordChange notifies the user of a change and writes its audit record: for a merchant to
+// the audit log of the workspace, for a partner to the audit log of the account.
+func recordChange(ctx context.Context, tx Tx, account affiliate.Account, c change, at time.Time) error {
+	if err := tx.Notify(ctx, affiliate.AccountNotification(account, c.notification, at, nil)...); err != nil {
+		return err
+	}
+	actor := server.ActorFrom(ctx)
+	actor.User = &account.User.ID
+	if account.Member == nil {
+		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
+			User: account.User.ID, Actor: actor, At: at, Action: c.action, Before: c.before, After: c.after,
+		})
+	}
+	return tx.Audit(ctx, affiliate.AuditLine{
+		Workspace: account.Member.Workspace, Actor: actor, At: at,
+		Action: c.action, ResourceType: "member", ResourceID: account.User.ID, Before: c.before, After: c.after,
+	})
+}

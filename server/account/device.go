@@ -1,0 +1,40 @@
+package account
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// seeDevice stores the device of a call that opens or refreshes a session. known reports
+// whether the user has used the device in the last affiliate.DeviceMemory.
+func (s *Service) seeDevice(ctx context.Context, tx Tx, user affiliate.UserID, at time.Time) (known bool, err error) {
+	device := affiliate.DeviceHash(s.hashKey, user, server.ActorFrom(ctx).AddressPrefix, agentFrom(ctx))
+	return tx.SeeDevice(ctx, user, device, at, at.Add(-affiliate.DeviceMemory))
+}
+
+// notifyNewDevice notifies a user who has signed in with a device that is not known.
+func (s *Service) notifyNewDevice(ctx context.Context, tx Tx, account affiliate.Account, at time.Time) error {
+	known, err := s.seeDevice(ctx, tx, account.User.ID, at)
+	if err != nil || known {
+		return err
+	}
+	facts := map[string]string{}
+	if network := server.ActorFrom(ctx).AddressPrefix; network != "" {
+		facts["network"] = network
+	}
+	return tx.Notify(ctx, affiliate.AccountNotification(account, affiliate.NotifyNewDevice, at, facts)...)
+}
+
+// agentFrom returns the user agent of the caller, or an empty string.
+func agentFrom(ctx context.Context) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if agents := md.Get("x-user-agent"); len(agents) > 0 {
+		return agents[0]
+	}
+	return ""
+}

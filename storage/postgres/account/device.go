@@ -1,0 +1,35 @@
+package account
+
+import (
+	"context"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// SeeDevice stores that a user has used a device. known reports whether the user has also
+// used it since the given time.
+func (tx *Tx) SeeDevice(ctx context.Context, user affiliate.UserID, device []byte, at, since time.Time) (known bool, err error) {
+	// The query reads the state before the statement.
+	const see = `
+		with stored as (
+			insert into user_devices as d (user_id, device, seen_at)
+			values ($1, $2, $3)
+			on conflict (user_id, device) do update set seen_at = greatest(d.seen_at, excluded.seen_at)
+		)
+		select exists (select from user_devices where user_id = $1 and device = $2 and seen_at >= $4)`
+	err = tx.QueryRow(ctx, see, user, device, at, since).Scan(&known)
+	return known, err
+}
+
+const deleteOldDevices = `
+	delete from user_devices
+	where ctid = any (array(
+		select ctid from user_devices where seen_at < $1 order by seen_at limit $2 for update skip locked))`
+
+// DeleteOldDevices deletes at most limit devices that were last seen before the given
+// time. It returns the number of deleted rows.
+func (s *Store) DeleteOldDevices(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, deleteOldDevices, before, limit)
+	return tag.RowsAffected(), err
+}
