@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -11,6 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/fx"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // checkAccounts checks that each stored sum matches the rows that it counts, and prints
@@ -59,6 +61,42 @@ func loadRates(ctx context.Context, out io.Writer, paths []string) error {
 		}
 	}
 	return nil
+}
+
+// announce sends a text of the operator to the members of all workspaces, as a
+// notification of the category product_updates. path is a file with the text, or - for the
+// standard input.
+func announce(ctx context.Context, in io.Reader, out io.Writer, title, path string) error {
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	body, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	announcement, err := affiliate.NewProductAnnouncement(title, string(body), time.Now().UTC().Truncate(time.Millisecond))
+	if err != nil {
+		return err
+	}
+	store, err := openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	var workspaces int64
+	if err := notification.NewStore(store.DB).InTx(ctx, func(tx *notification.Tx) error {
+		workspaces, err = tx.AnnounceProduct(ctx, announcement)
+		return err
+	}); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "announced to %d workspaces\n", workspaces)
+	return err
 }
 
 // openStore opens the database. It returns an error if a migration of this binary was not

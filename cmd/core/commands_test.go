@@ -54,6 +54,33 @@ func TestLoadRates_LoadsAllFilesOrNone(t *testing.T) {
 	}
 }
 
+func TestAnnounce_NotifiesAllWorkspaces(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
+	f.NewWorkspace()
+	f.NewWorkspace()
+	var out bytes.Buffer
+	for _, text := range []struct{ title, body string }{{"", "Text"}, {"News", " \n"}, {strings.Repeat("x", 121), "Text"}, {"News", strings.Repeat("x", 5001)}} {
+		if err := announce(t.Context(), strings.NewReader(text.body), &out, text.title, "-"); err == nil || !strings.Contains(err.Error(), "VALIDATION_ERROR") {
+			t.Errorf("announce with a title of %d and a body of %d bytes returned %v, want VALIDATION_ERROR", len(text.title), len(text.body), err)
+		}
+	}
+	if err := announce(t.Context(), nil, &out, "News", filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("announce without the file succeeded")
+	}
+	f.WantCount(0, "notifications", `select count(*) from notifications`)
+	if err := announce(t.Context(), strings.NewReader("There are <b>new</b> pages.\n"), &out, "News", "-"); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "announced to 2 workspaces\n" {
+		t.Errorf("printed %q, want the number of workspaces", out.String())
+	}
+	f.WantCount(2, "notifications for workspaces", `
+		select count(*) from notifications n join announcements a on a.id = n.resource_id
+		where n.feed_id = n.workspace_id and n.mode = 'both' and n.category = 'product_updates' and a.title = 'News' and a.body = 'There are <b>new</b> pages.'`)
+	f.WantCount(1, "arrivals of two notifications", `select count(*) from notification_arrivals where cardinality(ids) = 2`)
+}
+
 func TestCommands_RejectOldSchema(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
@@ -63,7 +90,10 @@ func TestCommands_RejectOldSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, command := range map[string]func() error{
-		"check":   func() error { return checkAccounts(t.Context(), io.Discard) },
+		"check": func() error { return checkAccounts(t.Context(), io.Discard) },
+		"announce": func() error {
+			return announce(t.Context(), strings.NewReader("Text"), io.Discard, "News", "-")
+		},
 		"fx load": func() error { return loadRates(t.Context(), io.Discard, []string{rates}) },
 	} {
 		if err := command(); err == nil || !strings.Contains(err.Error(), "run `core migrate` first") {
@@ -73,7 +103,7 @@ func TestCommands_RejectOldSchema(t *testing.T) {
 }
 
 func TestInvalidArguments_ReturnUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"nothing"}} {
+	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"announce", "News"}, {"nothing"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil || err.Error() != usage {
 			t.Errorf("run(%q) returned %v, want the usage", args, err)
 		}

@@ -5,6 +5,8 @@
 //	core check               check that the stored sums match their entries; the exit code
 //	                         is 1 if a check fails
 //	core fx load FILE…       load exchange rates; nothing is stored if a file is invalid
+//	core announce TITLE FILE send a text to all workspaces as a notification; the file -
+//	                         is the standard input
 //	core version             print version and commit
 //
 // The settings are read from the environment; docs/operations/settings.md lists them.
@@ -31,7 +33,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | version`
+const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | announce TITLE FILE | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -67,6 +69,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return errors.New(usage)
 		}
 		return loadRates(ctx, out, args[2:])
+	case "announce":
+		if len(args) != 3 {
+			return errors.New(usage)
+		}
+		return announce(ctx, os.Stdin, out, args[1], args[2])
 	case "version":
 		_, err := fmt.Fprintln(out, version.String())
 		return err

@@ -2,6 +2,7 @@ package notification
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,36 +38,64 @@ func (tx *Tx) RecentAnnouncements(
 // announceBlock is the number of feeds in one row of notification_arrivals.
 const announceBlock = 1000
 
+const storeAnnouncement = `
+	insert into announcements (id, workspace_id, program_id, mode, title, body, created_by, created_at)
+	values (@id, @workspace, @program, @mode, @title, @body, @by, @at)`
+
+// notifyEach returns the statement that inserts a notification about an announcement for
+// each row of a query. The query returns the columns feed_id, workspace_id and
+// participant_id. The statement returns the number of rows.
+func notifyEach(query string) string {
+	return `
+		with stored as (
+			insert into notifications (feed_id, mode, category, day, id, type, workspace_id, program_id, participant_id, resource_id, facts)
+			select feed_id, @stored_mode, @category, @day, @notification, @type, workspace_id, @program, participant_id, @id, '{}'
+			from (` + query + `) recipients
+			returning feed_id, workspace_id
+		), arrived as (
+			insert into notification_arrivals (id, feed_ids, modes, types, ids, workspace_ids, user_ids)
+			select gen_random_uuid(), array_agg(feed_id), array_agg(@stored_mode::text), array_agg(@type::text), array_agg(@notification::uuid),
+				array_agg(workspace_id), array_agg(null::uuid)
+			from (select *, row_number() over () / @block::bigint as block from stored) s
+			group by block
+		)
+		select count(*) from stored`
+}
+
+var (
+	notifyParticipants = notifyEach(`
+		select p.partner_id as feed_id, p.workspace_id, p.id as participant_id
+		from participants p
+		where p.workspace_id = @workspace and p.program_id = @program and p.mode = @mode and p.status = 'approved' and p.erased_at is null`)
+	notifyWorkspaces = notifyEach(`select id as feed_id, id as workspace_id, null::uuid as participant_id from workspaces`)
+)
+
 // Announce stores an announcement and a notification for each approved participant of its
 // programme. It returns the number of these participants. The notifications are inserted
 // by one statement that reads the participants of the programme with this status.
 func (tx *Tx) Announce(ctx context.Context, a affiliate.Announcement) (recipients int64, err error) {
-	const store = `
-		insert into announcements (id, workspace_id, program_id, mode, title, body, created_by, created_at)
-		values (@id, @workspace, @program, @mode, @title, @body, @by, @at)`
-	const notify = `
-		with stored as (
-			insert into notifications (feed_id, mode, category, day, id, type, workspace_id, program_id, participant_id, resource_id, facts)
-			select p.partner_id, @mode, @category, @day, @notification, @type, @workspace, @program, p.id, @id, '{}'
-			from participants p
-			where p.workspace_id = @workspace and p.program_id = @program and p.mode = @mode and p.status = 'approved' and p.erased_at is null
-			returning feed_id
-		), arrived as (
-			insert into notification_arrivals (id, feed_ids, modes, types, ids, workspace_ids, user_ids)
-			select gen_random_uuid(), array_agg(feed_id), array_agg(@mode::text), array_agg(@type::text), array_agg(@notification::uuid),
-				array_agg(@workspace::uuid), array_agg(null::uuid)
-			from (select feed_id, row_number() over () / @block::bigint as block from stored) s
-			group by block
-		)
-		select count(*) from stored`
 	n := affiliate.NewNotification(affiliate.Partner, affiliate.FeedID{}, affiliate.NotifyProgramAnnouncement, &a.Scope.Mode, a.CreatedAt)
-	args := pgx.NamedArgs{
-		"id": a.ID, "workspace": a.Scope.Workspace, "program": a.Program, "mode": a.Scope.Mode, "title": a.Title, "body": a.Body,
-		"by": a.CreatedBy, "at": a.CreatedAt,
-		"category": n.Rule().Category, "day": dayOf(n.ID), "notification": n.ID, "type": n.Type, "block": announceBlock,
-	}
+	return tx.announce(ctx, notifyParticipants, n, a, pgx.NamedArgs{
+		"workspace": a.Scope.Workspace, "program": a.Program, "mode": a.Scope.Mode, "by": a.CreatedBy,
+	})
+}
+
+// AnnounceProduct stores an announcement of the operator and a notification for each
+// workspace. It returns the number of workspaces.
+func (tx *Tx) AnnounceProduct(ctx context.Context, a affiliate.Announcement) (recipients int64, err error) {
+	n := affiliate.NewNotification(affiliate.Merchant, affiliate.FeedID{}, affiliate.NotifyProductAnnouncement, nil, a.CreatedAt)
+	return tx.announce(ctx, notifyWorkspaces, n, a, pgx.NamedArgs{"workspace": nil, "program": nil, "mode": nil, "by": nil})
+}
+
+// announce stores an announcement and its notifications. n has the values that all
+// notifications share.
+func (tx *Tx) announce(ctx context.Context, notify string, n affiliate.Notification, a affiliate.Announcement, args pgx.NamedArgs) (recipients int64, err error) {
+	maps.Copy(args, pgx.NamedArgs{
+		"id": a.ID, "title": a.Title, "body": a.Body, "at": a.CreatedAt, "stored_mode": n.StoredMode(), "category": n.Rule().Category,
+		"day": dayOf(n.ID), "notification": n.ID, "type": n.Type, "block": announceBlock,
+	})
 	batch := &pgx.Batch{}
-	batch.Queue(store, args)
+	batch.Queue(storeAnnouncement, args)
 	batch.Queue(notify, args).QueryRow(func(row pgx.Row) error { return row.Scan(&recipients) })
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, err
