@@ -75,6 +75,13 @@ type RecoverDeliveries struct {
 // Kind returns the name of the job.
 func (RecoverDeliveries) Kind() string { return "recover_deliveries" }
 
+// NotifyPeriodically is the job that creates the notifications that are repeated every
+// week or month.
+type NotifyPeriodically struct{}
+
+// Kind returns the name of the job.
+func (NotifyPeriodically) Kind() string { return "notify_periodically" }
+
 // SendDigests is the job that sends mails with gathered notifications.
 type SendDigests struct{}
 

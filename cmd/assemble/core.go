@@ -282,9 +282,10 @@ func (c *Core) buildWork(
 	river.AddWorker(registered, mails)
 	accounts.AddWorkers(registered)
 	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
+	river.AddWorker(registered, notification.NewPeriodWorker(stores.NotificationPeriods(c.store), c.now))
 	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
 
-	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notification.DigestJob()}
+	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notification.DigestJob(), notification.PeriodJob()}
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
 	c.jobs, err = c.store.WorkerClient(&river.Config{

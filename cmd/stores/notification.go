@@ -3,6 +3,7 @@ package stores
 import (
 	"context"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	storage "github.com/tributary-hq/tributary/storage/postgres/notification"
@@ -36,6 +37,24 @@ func NotificationDigests(db *postgres.DB) notification.DigestStore {
 type digestStore struct{ *storage.Store }
 
 func (s digestStore) InTx(ctx context.Context, fn func(tx notification.DigestTx) error) error {
+	return s.Store.InTx(ctx, func(tx *storage.Tx) error { return fn(tx) })
+}
+
+// NotificationPeriods returns the store of the PeriodWorker.
+func NotificationPeriods(store *postgres.Store) notification.PeriodStore {
+	return periodStore{storage.NewStore(store.DB), store}
+}
+
+type periodStore struct {
+	*storage.Store
+	commissions *postgres.Store
+}
+
+func (s periodStore) CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (affiliate.CommissionStats, error) {
+	return s.commissions.CommissionStats(ctx, scope, filter)
+}
+
+func (s periodStore) InTx(ctx context.Context, fn func(tx notification.PeriodTx) error) error {
 	return s.Store.InTx(ctx, func(tx *storage.Tx) error { return fn(tx) })
 }
 

@@ -7,6 +7,12 @@ const (
 	DeleteOldReadsSQL  = deleteOldReads
 	EntrySQL           = entryStatement
 	RangePlan          = rangePlan
+
+	WorkspacesWithoutSQL = workspacesWithout
+	PartnersWithoutSQL   = partnersWithout
+	CountWeekSQL         = countWeek
+	SumMonthSQL          = sumMonth
+	OwedWithoutMethodSQL = owedWithoutMethod
 )
 
 var (

@@ -1,0 +1,232 @@
+package notification
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
+)
+
+const (
+	// periodInterval is how often the job runs. Time zones differ from UTC by multiples of
+	// 15 minutes.
+	periodInterval = 15 * time.Minute
+	// periodBatch is the number of workspaces or partners that are read at the same time.
+	periodBatch = 500
+	// periodTimeout is the longest time that one run of the job takes. The next run
+	// continues, because it skips the feeds that have their notification already.
+	periodTimeout = 5 * time.Minute
+)
+
+// PeriodStore is the store of the PeriodWorker.
+type PeriodStore interface {
+	// WorkspacesWithoutSummary returns at most limit workspaces after an id, in the order
+	// of their ids, that have not got the weekly summary of a period.
+	WorkspacesWithoutSummary(ctx context.Context, period time.Time, after affiliate.WorkspaceID, limit int) ([]affiliate.WorkspaceZone, error)
+	// PartnersWithout returns at most limit partners after an id, in the order of their
+	// ids, who have not got a notification of a type for a period. They take part in a
+	// programme in live mode.
+	PartnersWithout(ctx context.Context, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time, after affiliate.UserID, limit int) ([]affiliate.UserID, error)
+	// CommissionStats counts and sums the commissions that match a filter.
+	CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (affiliate.CommissionStats, error)
+	// WeekCounts returns the numbers of conversions and of new participants of a workspace
+	// in a period, in live mode.
+	WeekCounts(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (conversions, applications int64, err error)
+	// PartnerMonth returns what a partner has earned in a period, in live mode.
+	PartnerMonth(ctx context.Context, partner affiliate.UserID, month affiliate.Period) (affiliate.PartnerSummary, error)
+	// OwedWithoutMethod returns the amounts by currency that are owed to a partner in live
+	// mode. There are none if the partner has a payout method.
+	OwedWithoutMethod(ctx context.Context, partner affiliate.UserID) (map[string]int64, error)
+	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
+	// more than once.
+	InTx(ctx context.Context, fn func(tx PeriodTx) error) error
+}
+
+// PeriodTx is a transaction of the PeriodStore.
+type PeriodTx interface {
+	// ClaimPeriod stores that a feed has got the notification of a type for a period.
+	// claimed is false if another call has stored it.
+	ClaimPeriod(ctx context.Context, feed affiliate.FeedID, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time) (claimed bool, err error)
+	// Notify stores notifications.
+	Notify(ctx context.Context, notifications ...affiliate.Notification) error
+}
+
+// PeriodWorker creates the notifications that are repeated every week or month: the
+// summaries, and the reminders of a missing payout method.
+//
+// Each feed gets at most one notification of a type for each period, even if several
+// workers run at the same time or a worker crashes.
+type PeriodWorker struct {
+	river.WorkerDefaults[affiliate.NotifyPeriodically]
+	store PeriodStore
+	now   func() time.Time
+}
+
+// NewPeriodWorker returns the worker.
+func NewPeriodWorker(store PeriodStore, now func() time.Time) *PeriodWorker {
+	return &PeriodWorker{store: store, now: now}
+}
+
+// PeriodJob returns the periodic job of the PeriodWorker.
+func PeriodJob() *river.PeriodicJob {
+	return server.OneAtATime(river.PeriodicInterval(periodInterval), affiliate.NotifyPeriodically{}, true)
+}
+
+// Timeout returns the time after which River cancels a run.
+func (w *PeriodWorker) Timeout(*river.Job[affiliate.NotifyPeriodically]) time.Duration {
+	return periodTimeout
+}
+
+// Work creates all notifications that are due.
+func (w *PeriodWorker) Work(ctx context.Context, _ *river.Job[affiliate.NotifyPeriodically]) error {
+	now := w.now().UTC().Truncate(time.Millisecond)
+	if monday, found := affiliate.SummaryWeek(now); found {
+		if err := w.summarizeWeeks(ctx, monday, now); err != nil {
+			return fmt.Errorf("weekly summaries: %w", err)
+		}
+		if _, due := affiliate.WeekBefore(monday, time.UTC, now); due {
+			if err := w.remindOfMethods(ctx, monday, now); err != nil {
+				return fmt.Errorf("missing payout methods: %w", err)
+			}
+		}
+	}
+	if month, due := affiliate.MonthBefore(now); due {
+		if err := w.summarizeMonths(ctx, month, now); err != nil {
+			return fmt.Errorf("monthly summaries: %w", err)
+		}
+	}
+	return nil
+}
+
+// summarizeWeeks creates the summaries of the workspaces in which a Monday has begun.
+func (w *PeriodWorker) summarizeWeeks(ctx context.Context, monday, now time.Time) error {
+	zones := map[string]*time.Location{}
+	var after affiliate.WorkspaceID
+	for {
+		workspaces, err := w.store.WorkspacesWithoutSummary(ctx, monday, after, periodBatch)
+		if err != nil {
+			return err
+		}
+		for _, workspace := range workspaces {
+			zone := zones[workspace.Timezone]
+			if zone == nil {
+				if zone, err = time.LoadLocation(workspace.Timezone); err != nil {
+					return err
+				}
+				zones[workspace.Timezone] = zone
+			}
+			week, due := affiliate.WeekBefore(monday, zone, now)
+			if !due {
+				continue
+			}
+			summary, err := w.weekOf(ctx, workspace.ID, week)
+			if err != nil {
+				return err
+			}
+			feed := affiliate.WorkspaceFeed(workspace.ID)
+			var notification *affiliate.Notification
+			if text := summary.Text(week); text != "" {
+				n := affiliate.SummaryNotification(affiliate.Merchant, feed, text, now)
+				notification = &n
+			}
+			if err := w.notify(ctx, feed, affiliate.NotificationsBothModes, affiliate.NotifyWeeklySummary, monday, notification); err != nil {
+				return err
+			}
+		}
+		if len(workspaces) < periodBatch {
+			return nil
+		}
+		after = workspaces[len(workspaces)-1].ID
+	}
+}
+
+// weekOf returns what has happened in a workspace in a week.
+func (w *PeriodWorker) weekOf(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (summary affiliate.WorkspaceSummary, err error) {
+	if summary.Conversions, summary.Applications, err = w.store.WeekCounts(ctx, workspace, week); err != nil {
+		return summary, err
+	}
+	scope := affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}
+	stats, err := w.store.CommissionStats(ctx, scope, affiliate.CommissionFilter{Created: week})
+	if err != nil {
+		return summary, err
+	}
+	summary.Commissions, summary.Earned = stats.Count, map[string]int64{}
+	for currency, sum := range stats.ByCurrency {
+		summary.Earned[currency] = sum.AmountCents
+	}
+	return summary, nil
+}
+
+// remindOfMethods reminds the partners to whom money is owed and who have no payout method.
+func (w *PeriodWorker) remindOfMethods(ctx context.Context, monday, now time.Time) error {
+	return w.eachPartner(ctx, affiliate.ModeLive, affiliate.NotifyPayoutMethodMissing, monday, func(partner affiliate.UserID) (*affiliate.Notification, error) {
+		owed, err := w.store.OwedWithoutMethod(ctx, partner)
+		if err != nil || len(owed) == 0 {
+			return nil, err
+		}
+		n := affiliate.MissingMethodNotification(partner, affiliate.ModeLive, owed, now)
+		return &n, nil
+	})
+}
+
+// summarizeMonths creates the monthly summaries of partners.
+func (w *PeriodWorker) summarizeMonths(ctx context.Context, month affiliate.Period, now time.Time) error {
+	return w.eachPartner(ctx, affiliate.NotificationsBothModes, affiliate.NotifyMonthlySummary, *month.Before, func(partner affiliate.UserID) (*affiliate.Notification, error) {
+		summary, err := w.store.PartnerMonth(ctx, partner, month)
+		if err != nil {
+			return nil, err
+		}
+		text := summary.Text(month)
+		if text == "" {
+			return nil, nil
+		}
+		n := affiliate.SummaryNotification(affiliate.Partner, affiliate.PartnerFeed(partner), text, now)
+		return &n, nil
+	})
+}
+
+// eachPartner creates the notifications of a type for all partners. create returns the
+// notification of a partner, or nil if there is nothing to say.
+func (w *PeriodWorker) eachPartner(
+	ctx context.Context, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time,
+	create func(partner affiliate.UserID) (*affiliate.Notification, error),
+) error {
+	var after affiliate.UserID
+	for {
+		partners, err := w.store.PartnersWithout(ctx, mode, kind, period, after, periodBatch)
+		if err != nil {
+			return err
+		}
+		for _, partner := range partners {
+			notification, err := create(partner)
+			if err != nil {
+				return err
+			}
+			if err := w.notify(ctx, affiliate.PartnerFeed(partner), mode, kind, period, notification); err != nil {
+				return err
+			}
+		}
+		if len(partners) < periodBatch {
+			return nil
+		}
+		after = partners[len(partners)-1]
+	}
+}
+
+// notify stores the notification of a feed for a period. If notification is nil, it only
+// stores that there is none for the period.
+func (w *PeriodWorker) notify(
+	ctx context.Context, feed affiliate.FeedID, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time, notification *affiliate.Notification,
+) error {
+	return w.store.InTx(ctx, func(tx PeriodTx) error {
+		claimed, err := tx.ClaimPeriod(ctx, feed, mode, kind, period)
+		if err != nil || !claimed || notification == nil {
+			return err
+		}
+		return tx.Notify(ctx, *notification)
+	})
+}
