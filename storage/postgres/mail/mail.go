@@ -13,7 +13,8 @@ import (
 
 // selectMail selects a mail with the facts that decide about its delivery. A recipient
 // with an account is removed if the account was erased. The recipient of notifications of
-// a workspace is also removed if the user is no longer a member.
+// a workspace is also removed if the user is no longer a member. A mail of live mode does
+// not name its workspace. A user belongs to at most one workspace.
 const selectMail = `
 	select m.id, m.kind, m.type, m.category, m.workspace_id, m.mode, m.user_id, m.account_kind,
 		m.recipient_name, m.recipient, m.facts, m.secret, m.status, m.created_at,
@@ -21,7 +22,7 @@ const selectMail = `
 		m.user_id is not null and (
 			not exists (select from users u where u.id = m.user_id and u.erased_at is null)
 			or m.kind = 'notifications' and m.account_kind = 'merchant'
-				and not exists (select from members t where t.workspace_id = m.workspace_id and t.user_id = m.user_id)
+				and not exists (select from members t where t.workspace_id = coalesce(m.workspace_id, t.workspace_id) and t.user_id = m.user_id)
 		) as removed
 	from mails m
 	left join workspaces w on w.id = m.workspace_id

@@ -47,21 +47,32 @@ func TestMail_KnowsRedirectAndRemovedRecipients(t *testing.T) {
 	to := func(user affiliate.UserID, account affiliate.AccountKind, kind affiliate.MailKind) affiliate.Mail {
 		return f.newMail(func(m *affiliate.Mail) { m.Recipient.User, m.Recipient.Account, m.Kind = &user, account, kind })
 	}
+	// inLive changes a mail to live mode, in which mails do not name their workspace.
+	inLive := func(m affiliate.Mail) affiliate.Mail {
+		live := affiliate.ModeLive
+		m.Mode, m.Workspace = &live, nil
+		return m
+	}
 	for name, tc := range map[string]struct {
-		mail    affiliate.Mail
-		removed bool
+		mail     affiliate.Mail
+		removed  bool
+		redirect string
 	}{
-		"member":                  {f.newMail(), false},
-		"partner":                 {to(partner, affiliate.Partner, affiliate.MailNotifications), false},
-		"former member":           {to(former, affiliate.Merchant, affiliate.MailNotifications), true},
-		"former member, password": {to(former, affiliate.Merchant, affiliate.MailPasswordReset), false},
-		"erased member":           {to(erased, affiliate.Merchant, affiliate.MailPasswordReset), true},
-		"no account":              {f.newMail(func(m *affiliate.Mail) { m.Recipient.User = nil }), false},
+		"member":                   {f.newMail(), false, "qa@example.com"},
+		"partner":                  {to(partner, affiliate.Partner, affiliate.MailNotifications), false, "qa@example.com"},
+		"former member":            {to(former, affiliate.Merchant, affiliate.MailNotifications), true, "qa@example.com"},
+		"former member, password":  {to(former, affiliate.Merchant, affiliate.MailPasswordReset), false, "qa@example.com"},
+		"erased member":            {to(erased, affiliate.Merchant, affiliate.MailPasswordReset), true, "qa@example.com"},
+		"no account":               {f.newMail(func(m *affiliate.Mail) { m.Recipient.User = nil }), false, "qa@example.com"},
+		"member in live mode":      {inLive(f.newMail()), false, ""},
+		"partner in live mode":     {inLive(to(partner, affiliate.Partner, affiliate.MailNotifications)), false, ""},
+		"former member, live mode": {inLive(to(former, affiliate.Merchant, affiliate.MailNotifications)), true, ""},
+		"erased member, live mode": {inLive(to(erased, affiliate.Merchant, affiliate.MailNotifications)), true, ""},
 	} {
 		f.store(tc.mail)
 		got, err := f.mails.Mail(t.Context(), tc.mail.ID)
-		if err != nil || got.RecipientRemoved != tc.removed || got.TestRedirect != "qa@example.com" {
-			t.Errorf("%s: removed %t, redirect %q, %v; want removed %t and qa@example.com", name, got.RecipientRemoved, got.TestRedirect, err, tc.removed)
+		if err != nil || got.RecipientRemoved != tc.removed || got.TestRedirect != tc.redirect {
+			t.Errorf("%s: removed %t, redirect %q, %v; want removed %t and redirect %q", name, got.RecipientRemoved, got.TestRedirect, err, tc.removed, tc.redirect)
 		}
 	}
 }
