@@ -206,9 +206,11 @@ type NotificationDigest struct {
 // notification can therefore become visible at most lateCommit after its time.
 const lateCommit = 2 * time.Minute
 
-// NextDigest returns the digest that follows a mail with the given notifications.
-func NextDigest(mailed []NotificationID, now time.Time) NotificationDigest {
-	d := NotificationDigest{WindowStart: now.Add(-lateCommit), DueAt: now.Add(GatherTime), Mailed: []NotificationID{}}
+// NextDigest returns the digest that follows a mail with the given notifications at the
+// time now. since is the time of the oldest notification that may be in neither this mail
+// nor an earlier one, or now if there is none.
+func NextDigest(mailed []NotificationID, since, now time.Time) NotificationDigest {
+	d := NotificationDigest{WindowStart: since.Add(-lateCommit), DueAt: now.Add(GatherTime), Mailed: []NotificationID{}}
 	for _, id := range mailed {
 		if at, _ := id.Time(); !at.Before(d.WindowStart) {
 			d.Mailed = append(d.Mailed, id)

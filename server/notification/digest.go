@@ -95,7 +95,8 @@ func (w *DigestWorker) sendNext(ctx context.Context) (found bool, err error) {
 		if err := tx.SendMail(ctx, mail.Mail(now)); err != nil {
 			return err
 		}
-		return tx.UpdateDigest(ctx, key, affiliate.NextDigest(mail.Notifications, now))
+		// Notifications that were not distributed yet are in this mail too.
+		return tx.UpdateDigest(ctx, key, affiliate.NextDigest(mail.Notifications, now, now))
 	})
 	return found, err
 }

@@ -37,6 +37,9 @@ type DistributionTx interface {
 	// TakeArrivals deletes the oldest arrivals and returns their notifications. more
 	// reports whether there may be further arrivals.
 	TakeArrivals(ctx context.Context, limit int) (arrived []affiliate.ArrivedNotification, more bool, err error)
+	// OldestArrival returns the time of the oldest arrival that was not distributed yet, or
+	// now if there is none.
+	OldestArrival(ctx context.Context, now time.Time) (time.Time, error)
 	// AssignSequence gives the notifications of streamed feeds their sequence numbers. It
 	// returns these feeds.
 	AssignSequence(ctx context.Context, arrived []affiliate.ArrivedNotification, now time.Time) ([]affiliate.FeedID, error)
@@ -183,11 +186,17 @@ func (d *Distributor) createMails(
 	if err != nil {
 		return nil, err
 	}
+	// After a backlog, further arrivals are older than this mail. The digest must include
+	// them.
+	undistributed, err := tx.OldestArrival(ctx, now)
+	if err != nil {
+		return nil, err
+	}
 	var mails []affiliate.Mail
 	gathered = map[feedPart]time.Time{}
 	for _, mail := range affiliate.PlanMails(arrived, recipients) {
 		if mail.Gathered {
-			opened, due, err := tx.OpenDigest(ctx, mail.DigestKey(), affiliate.NextDigest(mail.Notifications, now))
+			opened, due, err := tx.OpenDigest(ctx, mail.DigestKey(), affiliate.NextDigest(mail.Notifications, undistributed, now))
 			if err != nil {
 				return nil, err
 			}

@@ -433,3 +433,20 @@ func TestDistribute_MailsEachNotificationOnceInAnyOrder(t *testing.T) {
 		})
 	}
 }
+
+// If the distributors have not run for some minutes, several batches of arrivals wait. The
+// first batch begins to gather the notifications of a category. The notifications of the
+// other batches are older than this mail, and must be in the next one.
+func TestDistribute_MailsBacklogOfSeveralBatches(t *testing.T) {
+	t.Parallel()
+	f := newMailFixture(t, affiliate.ModeLive)
+	for range 450 {
+		f.notify("commission.created")
+	}
+	f.clock.Advance(10 * time.Minute)
+	f.distribute()
+	f.WantCount(1, "mails before the hour is over", `select count(*) from mails`)
+	f.endHour()
+	f.WantCount(2, "mails when the hour is over", `select count(*) from mails`)
+	f.wantMailedOnce(1)
+}

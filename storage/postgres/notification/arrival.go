@@ -2,6 +2,7 @@ package notification
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -57,6 +58,25 @@ func (tx *Tx) TakeArrivals(ctx context.Context, limit int) (arrived []affiliate.
 		arrived = append(arrived, row.notifications()...)
 	}
 	return arrived, len(taken) == limit, err
+}
+
+// OldestArrival returns the time of the oldest arrival that was not distributed yet. It
+// includes the arrivals that another transaction is taking. If there is none, it returns
+// now.
+func (tx *Tx) OldestArrival(ctx context.Context, now time.Time) (time.Time, error) {
+	const query = `select id from notification_arrivals order by id limit 1`
+	rows, err := tx.Query(ctx, query)
+	if err != nil {
+		return now, err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ArrivalID])
+	if err != nil || len(ids) == 0 {
+		return now, err
+	}
+	if at, ok := ids[0].Time(); ok && at.Before(now) {
+		return at, nil
+	}
+	return now, nil
 }
 
 // Arrivals returns the arrivals that contain notifications of a feed. It reads the whole
