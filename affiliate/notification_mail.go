@@ -1,6 +1,11 @@
 package affiliate
 
-import "time"
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+)
 
 // GatherTime is how long notifications of one category to one user are gathered after a
 // mail, before the next mail (DECISIONS.md section 20).
@@ -82,8 +87,8 @@ type NotificationMail struct {
 	Type          string // the Mail.Type
 }
 
-// PlanMails returns the mails about notifications. recipients are the users who may get
-// mails about their feeds.
+// PlanMails returns the mails about notifications, in the order of their digests.
+// recipients are the users who may get mails about their feeds.
 func PlanMails(arrived []ArrivedNotification, recipients []FeedRecipient) []NotificationMail {
 	byFeed := map[FeedID][]FeedRecipient{}
 	for _, r := range recipients {
@@ -126,6 +131,7 @@ func PlanMails(arrived []ArrivedNotification, recipients []FeedRecipient) []Noti
 			}
 		}
 	}
+	slices.SortFunc(mails, func(a, b NotificationMail) int { return a.DigestKey().Compare(b.DigestKey()) })
 	return mails
 }
 
@@ -182,6 +188,15 @@ type NotificationDigestKey struct {
 	Category NotificationCategory
 	// Workspace is zero if the mails about several workspaces are gathered together.
 	Workspace WorkspaceID
+}
+
+// Compare orders keys. Transactions that lock several digests lock them in this order, so
+// that there is no deadlock.
+func (k NotificationDigestKey) Compare(other NotificationDigestKey) int {
+	return cmp.Or(
+		bytes.Compare(k.User.UUID[:], other.User.UUID[:]), cmp.Compare(k.Mode, other.Mode),
+		cmp.Compare(k.Category, other.Category), bytes.Compare(k.Workspace.UUID[:], other.Workspace.UUID[:]),
+	)
 }
 
 // DigestKey returns the key under which the mail is gathered.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -449,4 +450,65 @@ func TestDistribute_MailsBacklogOfSeveralBatches(t *testing.T) {
 	f.endHour()
 	f.WantCount(2, "mails when the hour is over", `select count(*) from mails`)
 	f.wantMailedOnce(1)
+}
+
+// countingStore counts the attempts of its transactions.
+type countingStore struct {
+	notification.DistributionStore
+	attempts atomic.Int32
+}
+
+func (s *countingStore) InTx(ctx context.Context, fn func(tx notification.DistributionTx) error) error {
+	return s.DistributionStore.InTx(ctx, func(tx notification.DistributionTx) error {
+		s.attempts.Add(1)
+		return fn(tx)
+	})
+}
+
+// Two distributors that distribute notifications of the same categories lock the digests
+// in the same order, so there is no deadlock. Another transaction locks the digests until
+// both distributors wait.
+func TestDistribute_LocksDigestsInOneOrder(t *testing.T) {
+	t.Parallel()
+	f := newMailFixture(t, affiliate.ModeLive)
+	f.notify("commission.created")
+	f.notify("payout.paid")
+	f.distribute()
+	lock, err := f.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Rollback(t.Context()) }()
+	if _, err := lock.Exec(t.Context(), `select from notification_digests for update`); err != nil {
+		t.Fatal(err)
+	}
+	store := &countingStore{DistributionStore: stores.NotificationDistribution(f.Store.DB)}
+	var running sync.WaitGroup
+	for i, kinds := range [][]affiliate.NotificationType{{"commission.created", "payout.paid"}, {"payout.paid", "commission.created"}} {
+		var both []affiliate.Notification
+		for _, kind := range kinds {
+			n := affiliate.NewNotification(affiliate.Merchant, affiliate.WorkspaceFeed(f.Scope.Workspace), kind, &f.Scope.Mode, f.Now())
+			n.Workspace = &f.Scope.Workspace
+			both = append(both, n)
+		}
+		if err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.Notify(t.Context(), both...) }); err != nil {
+			t.Fatal(err)
+		}
+		d := f.newDistributor(store)
+		running.Go(func() {
+			if _, err := d.Distribute(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		pgtest.Eventually(t, "the distributor waits for a digest", func() bool {
+			return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == i+1
+		})
+	}
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	running.Wait()
+	if n := store.attempts.Load(); n != 2 {
+		t.Errorf("the two distributors needed %d transactions, want 2 without a deadlock", n)
+	}
 }
