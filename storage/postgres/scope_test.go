@@ -28,7 +28,7 @@ var (
 	// sqlStart matches the start of an SQL statement.
 	sqlStart = regexp.MustCompile(`(?is)^\s*(select|insert|update|delete|with)\b`)
 	// tableNames matches the names of the tables that a statement reads and writes.
-	tableNames = regexp.MustCompile(`(?i)\b(?:from|join|into|update)\s+([a-z_]+)\b`)
+	tableNames = regexp.MustCompile(`(?i)\b(?:from|join|into|update|using)\s+([a-z_]+)\b`)
 )
 
 // scopedTables contains the tables whose rows belong to a workspace. The value reports
@@ -44,33 +44,74 @@ var scopedTables = map[string]bool{
 	"announcements": true,
 }
 
-// ownedTables contains the tables whose rows belong to a feed or to a user. The value is
-// the column with the owner. These tables are not in scopedTables, because the feed of a
-// partner contains notifications of several workspaces and of the partner's account.
+// ownedTables contains the tables whose rows belong to a feed, to a user or to a session.
+// The value is the column with the owner. These tables are not in scopedTables, because
+// the feed of a partner contains notifications of several workspaces and of the partner's
+// account.
 var ownedTables = map[string]string{
-	"notifications": "feed_id", "notification_dismissals": "feed_id",
+	"notifications": "feed_id", "notification_dismissals": "feed_id", "notification_arrivals": "feed_ids",
+	"notification_feeds": "feed_id", "notification_positions": "feed_id",
 	"notification_reads": "user_id", "notification_watermarks": "user_id", "notification_preferences": "user_id",
+	"notification_digests": "user_id", "notification_streams": "user_id", "notification_stream_tickets": "session_id",
 }
 
-// A statement about the rows of a feed or of a user must mention the column of the owner,
-// or it must be in the map unowned with a reason.
-func TestStatements_MentionFeedOrUser(t *testing.T) {
+// A statement about the rows of a feed, a user or a session must mention the column of the
+// owner, or it must be in the map unowned with a reason.
+func TestStatements_MentionOwner(t *testing.T) {
+	found := map[string]bool{}
 	for _, s := range parseStatements(t) {
 		for _, match := range tableNames.FindAllStringSubmatch(s.text, -1) {
 			owner, ok := ownedTables[strings.ToLower(match[1])]
-			if !ok || regexp.MustCompile(`\b`+owner+`\b`).MatchString(s.text) || unowned[s.name] != "" {
+			if !ok || regexp.MustCompile(`\b`+owner+`\b`).MatchString(s.text) {
 				continue
 			}
-			t.Errorf("the statement %s does not mention %s of %s, and is not in unowned\n%s", s.name, owner, match[1], s.text)
+			found[s.name] = true
+			if unowned[s.name] == "" {
+				t.Errorf("the statement %s does not mention %s of %s, and is not in unowned with a reason\n%s", s.name, owner, match[1], s.text)
+			}
 		}
+	}
+	for name := range unowned {
+		if !found[name] {
+			t.Errorf("the statement %s is in unowned, but does not exist or mentions the owner", name)
+		}
+	}
+}
+
+// A new table of notifications must be in ownedTables, so that the test above checks its
+// statements.
+func TestOwnedTables_ContainAllTablesOfNotifications(t *testing.T) {
+	files, err := migrations.ReadDir("migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := map[string]bool{}
+	for _, file := range files {
+		sql, err := migrations.ReadFile("migrations/" + file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`(?m)^create table (notification\w*) \(`).FindAllStringSubmatch(string(sql), -1) {
+			tables[match[1]] = true
+			if ownedTables[match[1]] == "" {
+				t.Errorf("the table %s of %s is not in ownedTables", match[1], file.Name())
+			}
+		}
+	}
+	if len(tables) != len(ownedTables) {
+		t.Errorf("the migrations create %d tables of notifications, and ownedTables has %d", len(tables), len(ownedTables))
 	}
 }
 
 // unowned contains the statements that need not mention the owner of a row, with the
 // reasons.
 var unowned = map[string]string{
-	"notification/package.deleteDismissed": "periodic maintenance of all feeds",
-	"notification/package.deleteOldReads":  "periodic maintenance of all users",
+	"notification/package.deleteOldReads":   "periodic maintenance of all users",
+	"notification/OldestArrival.query":      "the distributor serves all feeds",
+	"notification/Waiting.query":            "arrivals that were found by their feed",
+	"notification/CloseStream.remove":       "a stream that the process has opened, named by its random id",
+	"notification/SeeStreams.update":        "streams that the process has opened, named by their random ids",
+	"notification/CloseStreamsOfTicket.use": "the ticket was found by its digest, which determines the session",
 }
 
 // A statement about rows of a workspace must mention the columns workspace and mode, or
