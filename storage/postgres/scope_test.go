@@ -107,7 +107,7 @@ func TestOwnedTables_ContainAllTablesOfNotifications(t *testing.T) {
 // reasons.
 var unowned = map[string]string{
 	"notification/package.deleteOldReads":   "periodic maintenance of all users",
-	"notification/OldestArrival.query":      "the distributor serves all feeds",
+	"notification/package.oldestArrival":    "the distributor serves all feeds",
 	"notification/Waiting.query":            "arrivals that were found by their feed",
 	"notification/CloseStream.remove":       "a stream that the process has opened, named by its random id",
 	"notification/SeeStreams.update":        "streams that the process has opened, named by their random ids",

@@ -37,19 +37,20 @@ func optionalID[T any](id uuid.NullUUID) *affiliate.ID[T] {
 	return &affiliate.ID[T]{UUID: id.UUID}
 }
 
+const takeArrivals = `
+	with taken as (
+		delete from notification_arrivals
+		where id = any (array(select id from notification_arrivals order by id limit $1 for update skip locked))
+		returning id, feed_ids, modes, types, ids, workspace_ids, user_ids
+	)
+	select feed_ids, modes, types, ids, workspace_ids, user_ids from taken order by id`
+
 // TakeArrivals deletes the oldest arrivals, at most limit of them, and returns their
 // notifications in the order of the arrivals. more reports whether the limit was reached.
 // It skips arrivals that another transaction is taking. If the transaction rolls back,
 // the arrivals are still there.
 func (tx *Tx) TakeArrivals(ctx context.Context, limit int) (arrived []affiliate.ArrivedNotification, more bool, err error) {
-	const take = `
-		with taken as (
-			delete from notification_arrivals
-			where id = any (array(select id from notification_arrivals order by id limit $1 for update skip locked))
-			returning id, feed_ids, modes, types, ids, workspace_ids, user_ids
-		)
-		select feed_ids, modes, types, ids, workspace_ids, user_ids from taken order by id`
-	rows, err := tx.Query(ctx, take, limit)
+	rows, err := tx.Query(ctx, takeArrivals, limit)
 	if err != nil {
 		return nil, false, err
 	}
@@ -60,12 +61,13 @@ func (tx *Tx) TakeArrivals(ctx context.Context, limit int) (arrived []affiliate.
 	return arrived, len(taken) == limit, err
 }
 
+const oldestArrival = `select id from notification_arrivals order by id limit 1`
+
 // OldestArrival returns the time of the oldest arrival that was not distributed yet. It
 // includes the arrivals that another transaction is taking. If there is none, it returns
 // now.
 func (tx *Tx) OldestArrival(ctx context.Context, now time.Time) (time.Time, error) {
-	const query = `select id from notification_arrivals order by id limit 1`
-	rows, err := tx.Query(ctx, query)
+	rows, err := tx.Query(ctx, oldestArrival)
 	if err != nil {
 		return now, err
 	}

@@ -10,47 +10,52 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
+// selectRecipients searches the recipients of each feed separately. If it joined the tables
+// for all feeds at once, Postgres would read all users when it has no statistics.
+const selectRecipients = `
+	select f.feed_id, r.user_id, r.role, r.kind, r.name, r.email, p.category, p.email as by_email
+	from unnest($1::uuid[]) as f (feed_id)
+	cross join lateral (
+		select m.user_id, m.role, u.kind, u.name, u.email
+		from members m join users u on u.id = m.user_id
+		where m.workspace_id = f.feed_id and u.erased_at is null
+		union all
+		select u.id, '', u.kind, u.name, u.email from users u
+		where u.id = f.feed_id and u.kind = 'partner' and u.erased_at is null
+	) r
+	left join notification_preferences p on p.user_id = r.user_id
+	order by f.feed_id, r.user_id`
+
 // Recipients returns the users who may get mails about the notifications of feeds: the
 // members of the workspaces and the partners. It returns none for accounts that were
 // erased.
 func (tx *Tx) Recipients(ctx context.Context, feeds []affiliate.FeedID) ([]affiliate.FeedRecipient, error) {
-	const query = `
-		with recipients as (
-			select m.workspace_id as feed_id, m.user_id, m.role, u.kind, u.name, u.email
-			from members m join users u on u.id = m.user_id
-			where m.workspace_id = any($1) and u.erased_at is null
-			union all
-			select u.id, u.id, '', u.kind, u.name, u.email from users u
-			where u.id = any($1) and u.kind = 'partner' and u.erased_at is null
-		)
-		select r.feed_id, r.user_id, r.role, r.kind, r.name, r.email, p.category, p.email as by_email
-		from recipients r left join notification_preferences p on p.user_id = r.user_id
-		order by r.feed_id, r.user_id`
-	rows, err := tx.Query(ctx, query, feeds)
-	if err != nil {
-		return nil, err
-	}
+	batch := newBatch()
 	var all []affiliate.FeedRecipient
-	var r affiliate.FeedRecipient
-	var category *affiliate.NotificationCategory
-	var byEmail *bool
-	_, err = pgx.ForEachRow(rows, []any{&r.Feed, &r.User, &r.Role, &r.Kind, &r.Name, &r.Address, &category, &byEmail}, func() error {
-		if len(all) == 0 || all[len(all)-1].Feed != r.Feed || all[len(all)-1].User != r.User {
-			all = append(all, r)
-			all[len(all)-1].Choices = affiliate.CategoryChoices{}
-		}
-		if category != nil {
-			all[len(all)-1].Choices[*category] = affiliate.CategoryChoice{Email: byEmail}
-		}
-		return nil
+	batch.Queue(selectRecipients, feeds).Query(func(rows pgx.Rows) error {
+		var r affiliate.FeedRecipient
+		var category *affiliate.NotificationCategory
+		var byEmail *bool
+		_, err := pgx.ForEachRow(rows, []any{&r.Feed, &r.User, &r.Role, &r.Kind, &r.Name, &r.Address, &category, &byEmail}, func() error {
+			if len(all) == 0 || all[len(all)-1].Feed != r.Feed || all[len(all)-1].User != r.User {
+				all = append(all, r)
+				all[len(all)-1].Choices = affiliate.CategoryChoices{}
+			}
+			if category != nil {
+				all[len(all)-1].Choices[*category] = affiliate.CategoryChoice{Email: byEmail}
+			}
+			return nil
+		})
+		return err
 	})
+	err := tx.SendBatch(ctx, batch).Close()
 	return all, err
 }
 
-// openDigests stores that notifications are gathered. If this is stored already, it
+// openDigest stores that notifications are gathered. If this is stored already, it
 // leaves the row unchanged, but locks it: a transaction that ends the gathering at the
 // same time must either see the notification, or have deleted the row.
-const openDigests = `
+const openDigest = `
 	insert into notification_digests as d (user_id, mode, category, workspace_id, window_start, mailed, due_at)
 	values (@user, @mode, @category, @workspace, @window_start, @mailed, @due_at)
 	on conflict (user_id, mode, category, workspace_id) do update set due_at = d.due_at
@@ -60,7 +65,7 @@ const openDigests = `
 // notifications are gathered already. due is the time at which the gathered notifications
 // are sent.
 func (tx *Tx) OpenDigest(ctx context.Context, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) (opened bool, due time.Time, err error) {
-	err = tx.QueryRow(ctx, openDigests, digestArguments(key, d)).Scan(&opened, &due)
+	err = tx.QueryRow(ctx, openDigest, digestArguments(key, d)).Scan(&opened, &due)
 	return opened, due.UTC(), err
 }
 
@@ -81,13 +86,14 @@ type digestRow struct {
 	DueAt       time.Time
 }
 
+const lockDueDigest = `
+	select user_id, mode, category, workspace_id, window_start, mailed, due_at from notification_digests
+	where due_at <= $1 order by due_at limit 1 for update skip locked`
+
 // LockDueDigest locks the digest that was due first, and returns it. It skips digests
 // that another transaction has locked.
 func (tx *Tx) LockDueDigest(ctx context.Context, now time.Time) (key affiliate.NotificationDigestKey, d affiliate.NotificationDigest, found bool, err error) {
-	const query = `
-		select user_id, mode, category, workspace_id, window_start, mailed, due_at from notification_digests
-		where due_at <= $1 order by due_at limit 1 for update skip locked`
-	rows, err := tx.Query(ctx, query, now)
+	rows, err := tx.Query(ctx, lockDueDigest, now)
 	if err != nil {
 		return key, d, false, err
 	}
@@ -100,31 +106,34 @@ func (tx *Tx) LockDueDigest(ctx context.Context, now time.Time) (key affiliate.N
 	return key, affiliate.NotificationDigest{WindowStart: r.WindowStart.UTC(), Mailed: r.Mailed, DueAt: r.DueAt.UTC()}, true, nil
 }
 
+const updateDigest = `
+	update notification_digests set window_start = @window_start, mailed = @mailed, due_at = @due_at
+	where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
+
 // UpdateDigest stores the next period of a digest.
 func (tx *Tx) UpdateDigest(ctx context.Context, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) error {
-	const update = `
-		update notification_digests set window_start = @window_start, mailed = @mailed, due_at = @due_at
-		where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
-	_, err := tx.Exec(ctx, update, digestArguments(key, d))
+	_, err := tx.Exec(ctx, updateDigest, digestArguments(key, d))
 	return err
 }
 
+const closeDigest = `
+	delete from notification_digests
+	where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
+
 // CloseDigest deletes a digest. The next notification is then mailed at once.
 func (tx *Tx) CloseDigest(ctx context.Context, key affiliate.NotificationDigestKey) error {
-	const remove = `
-		delete from notification_digests
-		where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
-	_, err := tx.Exec(ctx, remove, digestArguments(key, affiliate.NotificationDigest{}))
+	_, err := tx.Exec(ctx, closeDigest, digestArguments(key, affiliate.NotificationDigest{}))
 	return err
 }
+
+const selectFeed = `
+	select coalesce(m.workspace_id, u.id) as feed_id from users u left join members m on m.user_id = u.id
+	where u.id = $1 and u.erased_at is null and (u.kind = 'partner' or m.user_id is not null)`
 
 // FeedOf returns the feed that a user reads: the feed of the workspace of a member, or
 // the feed of a partner. found is false for an account without a feed.
 func (tx *Tx) FeedOf(ctx context.Context, user affiliate.UserID) (feed affiliate.FeedID, found bool, err error) {
-	const query = `
-		select coalesce(m.workspace_id, u.id) as feed_id from users u left join members m on m.user_id = u.id
-		where u.id = $1 and u.erased_at is null and (u.kind = 'partner' or m.user_id is not null)`
-	rows, err := tx.Query(ctx, query, user)
+	rows, err := tx.Query(ctx, selectFeed, user)
 	if err != nil {
 		return feed, false, err
 	}
@@ -135,18 +144,19 @@ func (tx *Tx) FeedOf(ctx context.Context, user affiliate.UserID) (feed affiliate
 	return feeds[0], true, nil
 }
 
+const selectGathered = `
+	select id, feed_id, mode, type, workspace_id, user_id from notifications
+	where feed_id = @feed and mode = @mode and category = @category and day >= @day and id >= @first
+		and dismissed_at is null and id <> all(@mailed) and (not @personal or user_id = @user)
+		and (@all_workspaces or workspace_id = @workspace)
+	order by day, id limit @limit`
+
 // Gathered returns the notifications of a digest that were not mailed yet, the oldest
 // first, without those that were dismissed. There are at most
 // affiliate.MaxNotificationCount of them.
 func (tx *Tx) Gathered(
 	ctx context.Context, feed affiliate.FeedID, personal bool, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest,
 ) ([]affiliate.ArrivedNotification, error) {
-	const query = `
-		select id, feed_id, mode, type, workspace_id, user_id from notifications
-		where feed_id = @feed and mode = @mode and category = @category and day >= @day and id >= @first
-			and dismissed_at is null and id <> all(@mailed) and (not @personal or user_id = @user)
-			and (@all_workspaces or workspace_id = @workspace)
-		order by day, id limit @limit`
 	args := digestArguments(key, d)
 	args["feed"], args["personal"], args["all_workspaces"] = feed, personal, key.Workspace == affiliate.WorkspaceID{}
 	args["first"], args["day"] = affiliate.FirstID[affiliate.Notification](d.WindowStart), d.WindowStart.UTC().Truncate(24*time.Hour)
@@ -154,8 +164,14 @@ func (tx *Tx) Gathered(
 	if d.Mailed == nil {
 		args["mailed"] = []affiliate.NotificationID{}
 	}
-	rows, err := tx.Query(ctx, query, args)
-	return postgres.AllRows(rows, err, gatheredRow.notification)
+	batch := newBatch()
+	var gathered []affiliate.ArrivedNotification
+	batch.Queue(selectGathered, args).Query(func(rows pgx.Rows) (err error) {
+		gathered, err = postgres.AllRows(rows, rows.Err(), gatheredRow.notification)
+		return err
+	})
+	err := tx.SendBatch(ctx, batch).Close()
+	return gathered, err
 }
 
 type gatheredRow struct {

@@ -13,6 +13,15 @@ const (
 	CountWeekSQL         = countWeek
 	SumMonthSQL          = sumMonth
 	OwedWithoutMethodSQL = owedWithoutMethod
+	TakeArrivalsSQL      = takeArrivals
+	OldestArrivalSQL     = oldestArrival
+	SelectRecipientsSQL  = selectRecipients
+	OpenDigestSQL        = openDigest
+	LockDueDigestSQL     = lockDueDigest
+	UpdateDigestSQL      = updateDigest
+	CloseDigestSQL       = closeDigest
+	SelectFeedSQL        = selectFeed
+	SelectGatheredSQL    = selectGathered
 )
 
 var (
