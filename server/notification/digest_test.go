@@ -93,7 +93,7 @@ func TestDigest_ShowsTwentyNotificationsAndCountsTheOthers(t *testing.T) {
 	}
 }
 
-// A user who turns a category off while its notifications are gathered gets no mail
+// A user who disables a category while its notifications are gathered gets no mail
 // about them.
 func TestDigest_ObeysChoicesOfTheMoment(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestDigest_ObeysChoicesOfTheMoment(t *testing.T) {
 	f.chooseMail(f.asOwner(), affiliate.CategoryPayouts, false)
 	f.chooseMail(asPartner, affiliate.CategoryPayouts, false)
 	f.endHour()
-	f.wantMails("after the category was turned off")
+	f.wantMails("after the category was disabled")
 	f.notify("payout.paid")
 	f.notifyPartner(partner, "payout.paid")
 	f.distribute()
@@ -125,7 +125,7 @@ func TestDigest_ObeysChoicesOfTheMoment(t *testing.T) {
 	f.chooseMail(asPartner, affiliate.CategoryPayouts, true)
 	merchant, other := gather()
 	f.endHour()
-	f.wantMails("after the category was turned on again", mailText("payout.paid", f.Owner, merchant), mailText("payout.paid", partner, other))
+	f.wantMails("after the category was enabled again", mailText("payout.paid", f.Owner, merchant), mailText("payout.paid", partner, other))
 }
 
 func TestDigest_OmitsDismissedNotifications(t *testing.T) {

@@ -106,7 +106,7 @@ func TestDistribute_MailsOptionalCategoriesByChoice(t *testing.T) {
 		f.wantMails(string(tc.kind)+" after the choice of the manager", mailText(tc.kind, manager, another))
 		f.chooseMail(f.asOwner(), tc.category, false)
 		f.endHour()
-		f.wantMails(string(tc.kind) + " when the owner has turned it off")
+		f.wantMails(string(tc.kind) + " when the owner has disabled it")
 		f.chooseMail(f.as(manager, affiliate.RoleManager), tc.category, false)
 	}
 	partner := servertest.AsPartner(t, f.Join("Jane").Partner, affiliate.ModeLive)
@@ -115,7 +115,7 @@ func TestDistribute_MailsOptionalCategoriesByChoice(t *testing.T) {
 	f.chooseMail(f.as(manager, affiliate.RoleManager), affiliate.CategoryCommissions, false)
 	f.notify("commission.created")
 	f.distribute()
-	f.wantMails("a category that all users have turned off")
+	f.wantMails("a category that all users have disabled")
 }
 
 // The rows are the sentence "Who among members" in DECISIONS.md section 20.
@@ -272,7 +272,7 @@ func TestDistribute_MailsNewRecipients(t *testing.T) {
 
 var errBroken = errors.New("the process has crashed")
 
-// fragileStore is a store whose transactions fail at their end while it is broken.
+// fragileStore is a store whose transactions fail before the commit while it is broken.
 type fragileStore struct {
 	notification.DistributionStore
 	broken bool

@@ -101,7 +101,7 @@ func (f *mailFixture) wantMails(when string, want ...string) {
 	}
 }
 
-// chooseMail turns the mails of a category on or off, for the user of ctx.
+// chooseMail enables or disables the mails of a category, for the user of ctx.
 func (f *mailFixture) chooseMail(ctx context.Context, category affiliate.NotificationCategory, on bool) {
 	f.Helper()
 	if _, err := f.update(ctx, change(category, &on, nil)); err != nil {
