@@ -270,6 +270,26 @@ func TestDistribute_MailsNewRecipients(t *testing.T) {
 	f.wantMails("when the hour of the viewer is over", mailText("commission.created", viewer, next))
 }
 
+// The distributor must not remember that notifications are gathered for longer than they
+// are. Here the only gathered notification is dismissed, so no hour follows the first.
+func TestDistribute_MailsAtOnceAfterGatheringEnds(t *testing.T) {
+	t.Parallel()
+	f := newMailFixture(t, affiliate.ModeLive)
+	f.notify("commission.created")
+	f.distribute()
+	f.newMails()
+	f.clock.Advance(affiliate.GatherTime - 30*time.Second)
+	dismissed := f.notify("commission.created")
+	f.distribute()
+	f.reader(inMode(f.asOwner(), affiliate.ModeLive)).mustDismiss(dismissed)
+	f.clock.Advance(30 * time.Second)
+	f.sendDigests()
+	f.wantMails("when the hour is over")
+	next := f.notify("commission.created")
+	f.distribute()
+	f.wantMails("after the hour", mailText("commission.created", f.Owner, next))
+}
+
 var errBroken = errors.New("the process has crashed")
 
 // fragileStore is a store whose transactions fail before the commit while it is broken.
