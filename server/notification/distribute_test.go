@@ -32,12 +32,11 @@ func TestDistribute_NeverHoldsBackUrgentNotifications(t *testing.T) {
 		gathered affiliate.NotificationType // another type of the category, or empty
 	}{
 		{"security.new_device", false, ""},
-		{"account.email_verified", false, ""},
+		{"account.member_left", false, ""},
 		{"gdpr.export_ready", false, ""},
 		{"payout.failed", false, "payout.paid"},
 		{"webhook.disabled", false, "webhook.dead_lettered"},
 		{"security.new_device", true, ""},
-		{"account.email_verified", true, ""},
 		{"gdpr.export_ready", true, ""},
 		{"payout.failed", true, ""},
 		{"payout.method_missing", true, ""},
@@ -130,9 +129,9 @@ func TestDistribute_MailsMembersByRole(t *testing.T) {
 		want string // the types of notifications about others
 		own  string // the types of notifications about the member
 	}{
-		{affiliate.RoleOwner, others + " account.member_joined gdpr.export_ready security.api_key_created webhook.dead_lettered", "account.email_verified security.password_changed"},
-		{affiliate.RoleAdmin, others + " gdpr.export_ready webhook.dead_lettered", "account.email_verified security.password_changed"},
-		{affiliate.RoleManager, others + " gdpr.export_ready", "account.email_verified security.password_changed"},
+		{affiliate.RoleOwner, others + " account.member_joined gdpr.export_ready security.api_key_created webhook.dead_lettered", "account.member_left security.password_changed"},
+		{affiliate.RoleAdmin, others + " gdpr.export_ready webhook.dead_lettered", "account.member_left security.password_changed"},
+		{affiliate.RoleManager, others + " gdpr.export_ready", "account.member_left security.password_changed"},
 		{affiliate.RoleFinance, money, "security.password_changed"},
 		{affiliate.RoleDeveloper, "webhook.dead_lettered", "security.password_changed"},
 		{affiliate.RoleViewer, others, ""},
@@ -162,17 +161,30 @@ func TestDistribute_MailsMembersByRole(t *testing.T) {
 				t.Errorf("mails about others: got\n%s\nwant\n%s", got, strings.Join(want, " "))
 			}
 			f.newMails()
-			f.notify("account.email_verified", about(member))
+			f.notify("account.member_left", about(member))
 			f.notify("security.password_changed", about(member))
 			f.distribute()
 			if got := mailed(member); got != tc.own {
 				t.Errorf("mails about the member: got %q, want %q", got, tc.own)
 			}
-			if got := mailed(f.Owner); got != "account.email_verified security.password_changed" {
+			if got := mailed(f.Owner); got != "account.member_left security.password_changed" {
 				t.Errorf("mails to the owner about the member: got %q, want both", got)
 			}
 		})
 	}
+}
+
+// The verification of an address sends a mail of its own.
+func TestDistribute_MailsNothingAboutVerifications(t *testing.T) {
+	t.Parallel()
+	f := newMailFixture(t, affiliate.ModeLive)
+	partner := f.Join("Jane").Partner
+	for _, kind := range []affiliate.NotificationType{affiliate.NotifyVerifyEmail, affiliate.NotifyEmailVerified} {
+		f.notify(kind, about(f.Owner))
+		f.notifyPartner(partner, kind)
+	}
+	f.distribute()
+	f.wantMails("verifications")
 }
 
 func TestDistribute_MailsPartnersOfSeveralWorkspaces(t *testing.T) {
