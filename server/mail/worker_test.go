@@ -106,7 +106,7 @@ func TestWork_SuppressesOrRedirectsMailOfTestMode(t *testing.T) {
 		t.Error("the log contains the token of the unsubscribe link")
 	}
 
-	f.Exec(`update workspaces set test_mail_redirect = 'qa@example.com' where id = $1`, f.Scope.Workspace)
+	f.RedirectTestMail("qa@example.com")
 	second := f.notification(affiliate.ModeTest)
 	if err := f.send(second); err != nil {
 		t.Fatal(err)
@@ -185,10 +185,10 @@ func TestWork_SuppressesMailWithoutRecipientServerOrContent(t *testing.T) {
 	}
 	f.WantCount(0, "content of a mail to an erased account", `select count(*) from mails where id = $1 and html is not null`, gone.ID)
 
+	f.RedirectTestMail("qa@example.com")
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		empty := f.notification(mode)
 		f.texts["texts"] = nil
-		f.Exec(`update workspaces set test_mail_redirect = 'qa@example.com' where id = $1`, f.Scope.Workspace)
 		f.Exec(`delete from mail_suppressions`)
 		if err := f.send(empty); err != nil {
 			t.Fatal(err)

@@ -44,6 +44,12 @@ func (f *fixture) newMember(role affiliate.Role, changes ...pgtest.Row) affiliat
 	return f.NewMember(f.Scope.Workspace, role, changes...)
 }
 
+// newTester adds a member with a verified address.
+func (f *fixture) newTester(email string) {
+	f.Helper()
+	f.newMember(affiliate.RoleViewer, pgtest.Row{"email": email, "email_verified_at": f.Now()})
+}
+
 func (f *fixture) newSession(user affiliate.UserID) affiliate.SessionID {
 	f.Helper()
 	now := f.Now()

@@ -278,6 +278,7 @@ func TestUpdateWorkspace_AuditLogMasksTheRedirect(t *testing.T) {
 		req := &affiliatev1.UpdateWorkspaceRequest{}
 		if tc.address != "" {
 			req.TestMailRedirect = &tc.address
+			f.newTester(tc.address)
 		}
 		got, err := f.update(req, "test_mail_redirect")
 		if err != nil || got.GetTestMailRedirect() != tc.address || (got.TestMailRedirect == nil) != (tc.address == "") {

@@ -68,6 +68,15 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 		if after, err = before.Patch(patch); err != nil {
 			return err
 		}
+		if redirect := after.TestMailRedirect; redirect != nil && (before.TestMailRedirect == nil || *redirect != *before.TestMailRedirect) {
+			verified, err := tx.HasVerifiedMember(ctx, caller.Workspace, *redirect)
+			if err != nil {
+				return err
+			}
+			if !verified {
+				return affiliate.Invalid("test_mail_redirect", "must be the verified address of a member")
+			}
+		}
 		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil || oldValues == nil {
 			return err

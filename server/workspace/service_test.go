@@ -1,6 +1,7 @@
 package workspace_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ func (f *fixture) update(req *affiliatev1.UpdateWorkspaceRequest, paths ...strin
 
 func TestUpdateWorkspace(t *testing.T) {
 	f := newFixture(t)
+	f.newTester("qa+1@shop.example")
 	type req = affiliatev1.UpdateWorkspaceRequest
 	for _, tc := range []struct {
 		name   string
@@ -139,6 +141,35 @@ func TestUpdateWorkspace_EnforceRequiresAnOrigin(t *testing.T) {
 	}
 }
 
+func TestUpdateWorkspace_RedirectsOnlyToVerifiedMembers(t *testing.T) {
+	f := newFixture(t)
+	f.newMember(affiliate.RoleAdmin, pgtest.Row{"email": "unverified@shop.example"})
+	f.NewMerchant("Former", pgtest.Row{"email": "former@shop.example", "email_verified_at": f.Now()})
+	f.NewPartner("Pia", pgtest.Row{"email": "pia@blog.example", "email_verified_at": f.Now()})
+	f.newShop().newTester("other@shop.example")
+	for _, address := range []string{"unverified@shop.example", "former@shop.example", "pia@blog.example", "other@shop.example", "nobody@shop.example"} {
+		_, err := f.update(&affiliatev1.UpdateWorkspaceRequest{Name: "New", TestMailRedirect: &address}, "name", "test_mail_redirect")
+		var refusal *affiliate.Error
+		if !errors.As(err, &refusal) || refusal.Reason != affiliate.ReasonValidation || len(refusal.Violations) != 1 || refusal.Violations[0].Field != "test_mail_redirect" {
+			t.Errorf("%s: error %v, want VALIDATION_ERROR of test_mail_redirect", address, err)
+		}
+	}
+	got, err := f.service.GetWorkspace(f.asOwner(), nil)
+	if err != nil || got.TestMailRedirect != nil || got.Name == "New" {
+		t.Errorf("refused updates have changed the workspace to %v, %v", got, err)
+	}
+	f.newTester("qa@shop.example")
+	qa := "qa@shop.example"
+	if _, err := f.update(&affiliatev1.UpdateWorkspaceRequest{TestMailRedirect: &qa}, "test_mail_redirect"); err != nil {
+		t.Fatal(err)
+	}
+	// A redirect that does not change is not checked again.
+	f.Exec(`update users set email_verified_at = null where email = $1`, qa)
+	if _, err := f.update(&affiliatev1.UpdateWorkspaceRequest{Name: "New", TestMailRedirect: &qa}, "name", "test_mail_redirect"); err != nil {
+		t.Errorf("an update with the same redirect returned %v", err)
+	}
+}
+
 func TestCheck_ReportsInvalidFields(t *testing.T) {
 	f := newFixture(t)
 	mask := func(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
@@ -181,6 +212,7 @@ func TestCheck_ReportsInvalidFields(t *testing.T) {
 
 func TestUpdateWorkspace_InParallelKeepsAllChanges(t *testing.T) {
 	f := newFixture(t)
+	f.newTester("a@b.example")
 	paths := []string{"name", "currency", "timezone", "test_mail_redirect"}
 	errs := make(chan error, len(paths))
 	for _, path := range paths {

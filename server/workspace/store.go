@@ -48,6 +48,9 @@ type Tx interface {
 	// NOT_FOUND.
 	LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
 	UpdateWorkspace(ctx context.Context, w affiliate.Workspace) error
+	// HasVerifiedMember reports whether a member of a workspace has an address and has
+	// verified it. email must be in lower case.
+	HasVerifiedMember(ctx context.Context, workspace affiliate.WorkspaceID, email string) (bool, error)
 	// Workspace returns the workspace. Errors: NOT_FOUND.
 	Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
 

@@ -15,6 +15,7 @@ func TestGetWorkspace_ViewersSeeTheRedirectMasked(t *testing.T) {
 		t.Fatalf("GetWorkspace returned %v, %v, want no redirect", got, err)
 	}
 	redirect := "quality@shop.example"
+	f.newTester(redirect)
 	if _, err := f.update(&affiliatev1.UpdateWorkspaceRequest{TestMailRedirect: &redirect}, "test_mail_redirect"); err != nil {
 		t.Fatal(err)
 	}

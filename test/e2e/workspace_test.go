@@ -31,12 +31,13 @@ func TestWorkspaceSettings(t *testing.T) {
 	owner.get(t, workspacePath).wantStatus(http.StatusOK).wantFields(object{
 		"id": owner.workspace, "allowedOrigins": []string{}, "originPolicy": "observe", "testMailRedirect": nil,
 	})
+	sys.exec(t, `update users set email_verified_at = created_at where id = $1`, owner.id)
 	change := object{
-		"name": " New name ", "currency": "eur", "timezone": "Europe/Berlin", "testMailRedirect": "dev@example.com",
+		"name": " New name ", "currency": "eur", "timezone": "Europe/Berlin", "testMailRedirect": owner.email,
 		"allowedOrigins": []string{"HTTPS://Shop.Example:443", "https://*.shop.example", "http://localhost:3000"}, "originPolicy": "enforce",
 	}
 	owner.patch(t, workspacePath, change).wantStatus(http.StatusOK).wantFields(object{
-		"name": "New name", "currency": "EUR", "timezone": "Europe/Berlin", "testMailRedirect": "dev@example.com", "originPolicy": "enforce",
+		"name": "New name", "currency": "EUR", "timezone": "Europe/Berlin", "testMailRedirect": owner.email, "originPolicy": "enforce",
 		"allowedOrigins": []string{"https://shop.example", "https://*.shop.example", "http://localhost:3000"},
 	})
 	// A field that is missing in the body is not changed. The value null clears a field.
@@ -47,7 +48,7 @@ func TestWorkspaceSettings(t *testing.T) {
 	before := owner.get(t, workspacePath).body
 	for field, body := range map[string]object{
 		"name": {"name": " "}, "currency": {"currency": "XYZ"}, "timezone": {"timezone": "Mars/Olympus"},
-		"originPolicy": {"allowedOrigins": []string{}}, "testMailRedirect": {"testMailRedirect": "nobody"},
+		"originPolicy": {"allowedOrigins": []string{}}, "testMailRedirect": {"testMailRedirect": "dev@example.com"},
 		"allowedOrigins[0]": {"allowedOrigins": []string{"https://shop.example/path"}}, "id": {"id": "x"},
 	} {
 		owner.patch(t, workspacePath, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)

@@ -8997,7 +8997,8 @@ export interface components {
             originPolicy?: "observe" | "enforce" | null;
             /**
              * Format: email
-             * @description The e-mail address to which all e-mail of test mode is sent.
+             * @description The e-mail address to which all e-mail of test mode is sent. It must be the verified
+             *     address of a member.
              */
             testMailRedirect?: string | null;
         };
@@ -9140,8 +9141,9 @@ export interface components {
              */
             originPolicy: "observe" | "enforce" | null;
             /**
-             * @description The e-mail address to which all e-mail of test mode is sent. If it is null, e-mail of
-             *     test mode is not sent. The address is masked for viewers.
+             * @description The e-mail address to which all e-mail of test mode is sent. If it is null, or no
+             *     longer the verified address of a member, e-mail of test mode is not sent. The address is
+             *     masked for viewers.
              */
             testMailRedirect: string | null;
             /** Format: date-time */

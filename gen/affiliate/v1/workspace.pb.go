@@ -158,8 +158,9 @@ type Workspace struct {
 	// The policy for clicks from other origins: `observe` records and marks them,
 	// `enforce` rejects them.
 	OriginPolicy OriginPolicy `protobuf:"varint,7,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
-	// The e-mail address to which all e-mail of test mode is sent. If it is null, e-mail of
-	// test mode is not sent. The address is masked for viewers.
+	// The e-mail address to which all e-mail of test mode is sent. If it is null, or no
+	// longer the verified address of a member, e-mail of test mode is not sent. The address is
+	// masked for viewers.
 	TestMailRedirect *string                `protobuf:"bytes,8,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -312,7 +313,8 @@ type UpdateWorkspaceRequest struct {
 	// The policy for clicks from other origins: `observe` or `enforce`. With `enforce`,
 	// `allowedOrigins` must not be empty. Null sets `observe`.
 	OriginPolicy OriginPolicy `protobuf:"varint,6,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
-	// The e-mail address to which all e-mail of test mode is sent.
+	// The e-mail address to which all e-mail of test mode is sent. It must be the verified
+	// address of a member.
 	TestMailRedirect *string `protobuf:"bytes,7,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

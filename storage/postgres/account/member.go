@@ -53,6 +53,17 @@ func (tx *Tx) Member(ctx context.Context, workspace affiliate.WorkspaceID, user 
 	return row.member(), err
 }
 
+// HasVerifiedMember reports whether a member of a workspace has an address and has verified
+// it. email must be in lower case.
+func (tx *Tx) HasVerifiedMember(ctx context.Context, workspace affiliate.WorkspaceID, email string) (found bool, err error) {
+	const query = `
+		select exists (
+			select from members m join users u on u.id = m.user_id
+			where m.workspace_id = $1 and u.email = $2 and u.email_verified_at is not null)`
+	err = tx.QueryRow(ctx, query, workspace, email).Scan(&found)
+	return found, err
+}
+
 // CountOwners counts the owners of a workspace.
 func (tx *Tx) CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) (owners int, err error) {
 	const count = `select count(*) from members where workspace_id = $1 and role = 'owner'`

@@ -14,11 +14,15 @@ import (
 // selectMail selects a mail with the facts that decide about its delivery. A recipient
 // with an account is removed if the account was erased. The recipient of notifications of
 // a workspace is also removed if the user is no longer a member. A mail of live mode does
-// not name its workspace. A user belongs to at most one workspace.
+// not name its workspace. A user belongs to at most one workspace. Mail is redirected only
+// as long as the redirect is the verified address of a member.
 const selectMail = `
 	select m.id, m.kind, m.type, m.category, m.workspace_id, m.mode, m.user_id, m.account_kind,
 		m.recipient_name, m.recipient, m.facts, m.secret, m.status, m.created_at,
-		coalesce(w.test_mail_redirect, '') as test_redirect,
+		coalesce((
+			select u.email from members t join users u on u.id = t.user_id
+			where t.workspace_id = w.id and u.email = w.test_mail_redirect and u.email_verified_at is not null
+		), '') as test_redirect,
 		m.user_id is not null and (
 			not exists (select from users u where u.id = m.user_id and u.erased_at is null)
 			or m.kind = 'notifications' and m.account_kind = 'merchant'

@@ -43,7 +43,7 @@ func TestMail_KnowsRedirectAndRemovedRecipients(t *testing.T) {
 	f := newFixture(t)
 	partner, former, erased := f.NewPartner("Pia"), f.NewMerchant("Former"), f.NewMember(f.Scope.Workspace, affiliate.RoleViewer)
 	f.Exec(`update users set erased_at = created_at where id = $1`, erased)
-	f.Exec(`update workspaces set test_mail_redirect = 'qa@example.com' where id = $1`, f.Scope.Workspace)
+	f.RedirectTestMail("qa@example.com")
 	to := func(user affiliate.UserID, account affiliate.AccountKind, kind affiliate.MailKind) affiliate.Mail {
 		return f.newMail(func(m *affiliate.Mail) { m.Recipient.User, m.Recipient.Account, m.Kind = &user, account, kind })
 	}
@@ -74,6 +74,18 @@ func TestMail_KnowsRedirectAndRemovedRecipients(t *testing.T) {
 		if err != nil || got.RecipientRemoved != tc.removed || got.TestRedirect != tc.redirect {
 			t.Errorf("%s: removed %t, redirect %q, %v; want removed %t and redirect %q", name, got.RecipientRemoved, got.TestRedirect, err, tc.removed, tc.redirect)
 		}
+	}
+	mail := f.newMail()
+	f.store(mail)
+	for _, change := range []string{
+		`update users set email_verified_at = null where email = 'qa@example.com'`,
+		`delete from members where user_id in (select id from users where email = 'qa@example.com')`,
+	} {
+		f.Exec(change)
+		if got, err := f.mails.Mail(t.Context(), mail.ID); err != nil || got.TestRedirect != "" {
+			t.Errorf("after %s: the redirect is %q, %v, want none", change, got.TestRedirect, err)
+		}
+		f.Exec(`update users set email_verified_at = created_at where email = 'qa@example.com'`)
 	}
 }
 

@@ -105,6 +105,15 @@ func (f *Fixture) NewMember(workspace affiliate.WorkspaceID, role affiliate.Role
 	return id
 }
 
+// RedirectTestMail redirects the mail of a shop's test mode to the verified address of a
+// new member.
+func (s *Shop) RedirectTestMail(email string) {
+	s.Helper()
+	s.Exec(`delete from members where user_id in (select id from users where email = $1)`, email)
+	s.NewMember(s.Scope.Workspace, affiliate.RoleViewer, Row{"email": email, "email_verified_at": s.Now()})
+	s.Exec(`update workspaces set test_mail_redirect = $2 where id = $1`, s.Scope.Workspace, email)
+}
+
 func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 	f.Helper()
 	now := f.Now()
