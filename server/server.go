@@ -24,8 +24,9 @@ import (
 // maxMessageBytes is the maximum size of a gRPC request or response (RELIABILITY.md 6.6).
 const maxMessageBytes = 4 << 20
 
-// maxConcurrentStreams is the maximum number of concurrent calls on one connection.
-const maxConcurrentStreams = 100
+// maxConcurrentStreams is the maximum number of concurrent calls on one connection. A
+// gateway has one connection to the core, and each open stream of notifications is a call.
+const maxConcurrentStreams = 10_000
 
 // inProcessNetwork is the network name of the peer address that in-process calls have.
 const inProcessNetwork = "inproc"

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -436,6 +437,45 @@ func TestInterceptors_TurnPanicsIntoInternalErrors(t *testing.T) {
 	_, err = p.recover(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
 	if !errors.Is(err, affiliate.Refuse(affiliate.ReasonInternal)) {
 		t.Errorf("recover returned the error %v, want %s", err, affiliate.ReasonInternal)
+	}
+}
+
+// A gateway has one connection, on which its streams of notifications stay open.
+func TestServer_AcceptsCallsBesideHundredsOfStreams(t *testing.T) {
+	s, err := New(Config{Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, listener) }()
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := healthpb.NewHealthClient(conn)
+	calls, end := context.WithTimeout(t.Context(), 20*time.Second)
+	defer end()
+	for i := range 300 {
+		stream, err := client.Watch(calls, &healthpb.HealthCheckRequest{})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+	}
+	if _, err := client.Check(calls, &healthpb.HealthCheckRequest{}); err != nil {
+		t.Errorf("a call beside the streams: %v", err)
+	}
+	_ = conn.Close()
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
 	}
 }
 
