@@ -38,10 +38,15 @@ func (m *Metrics) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Co
 	return context.WithValue(ctx, methodKey{}, method)
 }
 
-// HandleRPC records the duration of a call when the call ends.
+// HandleRPC records the duration of a call when the call ends. It does not record streams
+// that were open until the client or the core ended them (Policy.Lasting), because their
+// duration is not the time to a response.
 func (m *Metrics) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	if end, ok := event.(*stats.End); ok {
 		method, _ := ctx.Value(methodKey{}).(string)
+		if policies[method].Lasting && end.Error == nil {
+			return
+		}
 		m.calls.WithLabelValues(method, status.Code(end.Error).String()).Observe(end.EndTime.Sub(end.BeginTime).Seconds())
 	}
 }
