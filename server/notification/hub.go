@@ -35,8 +35,9 @@ type HubStore interface {
 	// FeedStates returns the states of feeds.
 	FeedStates(ctx context.Context, feeds []affiliate.FeedID) (map[affiliate.FeedID]affiliate.FeedState, error)
 	// Positions returns at most limit notifications of a feed after a sequence number, in
-	// the order of their numbers.
-	Positions(ctx context.Context, feed affiliate.FeedID, after int64, limit int) ([]affiliate.FeedPosition, error)
+	// the order of their numbers. complete is false if some of them may be missing,
+	// because they cannot be replayed any more.
+	Positions(ctx context.Context, feed affiliate.FeedID, after int64, limit int) (positions []affiliate.FeedPosition, complete bool, err error)
 	// OpenStreams reports for each stream whether it may stay open.
 	OpenStreams(ctx context.Context, streams []affiliate.Stream, now time.Time) (map[affiliate.StreamID]affiliate.StreamCheck, error)
 	// SeeStreams stores that streams are open.
@@ -186,13 +187,20 @@ func (h *Hub) readFeed(ctx context.Context, feed *liveFeed, state affiliate.Feed
 		feed.add(nil, last, state.Version)
 		return nil
 	}
-	positions, err := h.store.Positions(ctx, feed.id, last, affiliate.MaxReplay)
+	positions, complete, err := h.store.Positions(ctx, feed.id, last, affiliate.MaxReplay)
 	if err != nil {
 		return err
 	}
-	if len(positions) == affiliate.MaxReplay {
-		state.LastSeq = positions[len(positions)-1].Seq
+	if n := len(positions); n == affiliate.MaxReplay {
+		state.LastSeq = positions[n-1].Seq
 		defer h.markChanged([]affiliate.FeedID{feed.id}) // there may be more
+	} else if n > 0 {
+		// Further notifications may have got numbers since the state was read.
+		state.LastSeq = max(state.LastSeq, positions[n-1].Seq)
+	}
+	if !complete {
+		feed.skip(state.LastSeq)
+		positions = nil
 	}
 	feed.add(positions, state.LastSeq, state.Version)
 	return nil

@@ -56,6 +56,14 @@ func (f *liveFeed) add(positions []affiliate.FeedPosition, last, version int64) 
 	f.changed = make(chan struct{})
 }
 
+// skip removes all notifications up to a number, because some of them are missing. Streams
+// that have not sent them find out what they can still send.
+func (f *liveFeed) skip(to int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recent, f.base = nil, to
+}
+
 // feedView is what a stream sees of a feed at one moment.
 type feedView struct {
 	positions []affiliate.FeedPosition // with numbers above the one that the stream asked for

@@ -242,13 +242,17 @@ func (s *streamSession) sendNew(ctx context.Context) (changed <-chan struct{}, e
 	view := s.subscriber.feed.after(s.seq)
 	for !view.complete {
 		// The feed holds only the newest notifications. Read the others once more.
-		positions, err := s.service.hub.store.Positions(ctx, s.reader.Feed, s.seq, affiliate.MaxReplay)
-		if err != nil {
-			return nil, err
-		}
-		if len(positions) == 0 {
+		positions, complete, err := s.service.hub.store.Positions(ctx, s.reader.Feed, s.seq, affiliate.MaxReplay)
+		switch {
+		case err != nil:
+		case !complete:
+			err = s.resync(ctx, view)
+		case len(positions) == 0:
 			s.seq = view.last
-		} else if err := s.sendPositions(ctx, positions); err != nil {
+		default:
+			err = s.sendPositions(ctx, positions)
+		}
+		if err != nil {
 			return nil, err
 		}
 		view = s.subscriber.feed.after(s.seq)
@@ -264,6 +268,16 @@ func (s *streamSession) sendNew(ctx context.Context) (changed <-chan struct{}, e
 		}
 	}
 	return view.changed, nil
+}
+
+// resync makes the client load the feed, because it has received so slowly that some of
+// the notifications cannot be replayed any more.
+func (s *streamSession) resync(ctx context.Context, view feedView) error {
+	s.seq = view.last
+	if err := s.countUnread(ctx); err != nil {
+		return err
+	}
+	return s.send(appendResync(nil, s.seq))
 }
 
 // refresh reads the preferences and the number of unread notifications, and sends the

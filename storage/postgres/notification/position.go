@@ -111,9 +111,10 @@ func (r positionRow) position() affiliate.FeedPosition {
 }
 
 // Positions returns the notifications of a feed whose sequence number is higher than
-// after, in the order of their numbers. It leaves out notifications that were dismissed.
-// It returns at most limit notifications.
-func (s *Store) Positions(ctx context.Context, feed affiliate.FeedID, after int64, limit int) ([]affiliate.FeedPosition, error) {
+// after, in the order of their numbers, at most limit of them. complete is false if
+// notifications with such a number cannot be replayed any more, so that some of them may
+// be missing.
+func (s *Store) Positions(ctx context.Context, feed affiliate.FeedID, after int64, limit int) (positions []affiliate.FeedPosition, complete bool, err error) {
 	const query = `
 		select n.seq, n.category, ` + entryColumns + `
 		from (
@@ -125,6 +126,15 @@ func (s *Store) Positions(ctx context.Context, feed affiliate.FeedID, after int6
 			order by p.seq limit @limit
 		) n ` + nameJoins + `
 		order by n.seq`
-	rows, err := s.db.Pool().Query(ctx, query, pgx.NamedArgs{"feed": feed, "after": after, "limit": limit, "user": affiliate.UserID{}})
-	return postgres.AllRows(rows, err, positionRow.position)
+	// This statement runs after the query, so it sees every deletion that the query saw.
+	const check = `select exists (select from notification_feeds where feed_id = @feed and replay_after <= @after)`
+	args := pgx.NamedArgs{"feed": feed, "after": after, "limit": limit, "user": affiliate.UserID{}}
+	batch := &pgx.Batch{}
+	batch.Queue(query, args).Query(func(rows pgx.Rows) error {
+		positions, err = postgres.AllRows(rows, rows.Err(), positionRow.position)
+		return err
+	})
+	batch.Queue(check, args).QueryRow(func(row pgx.Row) error { return row.Scan(&complete) })
+	err = s.db.Pool().SendBatch(ctx, batch).Close()
+	return positions, complete, err
 }
