@@ -39,8 +39,9 @@ type Service struct {
 	appURL  string
 	hashKey []byte
 	now     func() time.Time
-
 	unsubscribe affiliate.UnsubscribeTokens
+	// pingInterval is how often a stream sends a comment.
+	pingInterval time.Duration
 }
 
 // New returns the service.
@@ -48,6 +49,7 @@ func New(config Config) *Service {
 	return &Service{
 		store: config.Store, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKey: config.HashKey, now: config.Now,
 		unsubscribe: affiliate.NewUnsubscribeTokens(config.HashKey),
+		pingInterval: pingInterval,
 	}
 }
 

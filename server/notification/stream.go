@@ -18,9 +18,10 @@ import (
 const (
 	// pingInterval is how often a stream sends a comment, so that proxies keep it open.
 	pingInterval = 25 * time.Second
-	// freshTime is the time after the opening in which a stream reads the number of
-	// unread notifications instead of counting on. The first number may include
-	// notifications that the stream sends a moment later.
+	// freshTime is the time in which notifications are distributed. A number of unread
+	// notifications that was read from the database may include notifications that the
+	// stream sends within this time. Until then, the stream reads the number again for
+	// each notification instead of counting on.
 	freshTime = 2 * time.Second
 	// distributeWait is how long a new stream waits until earlier notifications were
 	// distributed. distributeCheck is how often it checks this.
@@ -76,7 +77,7 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 		return err
 	}
 	after := lastEventID(ctx, req)
-	if after < 0 {
+	if !state.CanReplay(after) {
 		if state, err = s.distributed(ctx, stream.Reader.Feed, state); err != nil {
 			return err
 		}
@@ -91,7 +92,8 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 			s.log.WarnContext(ctx, "a closed stream still counts for a minute", "error", err)
 		}
 	}()
-	session := &streamSession{service: s, subscriber: subscriber, reader: stream.Reader, openedAt: at, out: out}
+	session := &streamSession{service: s, subscriber: subscriber, reader: stream.Reader, out: out, settled: time.NewTimer(freshTime)}
+	defer session.settled.Stop()
 	if session.choices, err = s.store.Choices(ctx, stream.Reader.User); err != nil {
 		return err
 	}
@@ -172,12 +174,17 @@ type streamSession struct {
 	subscriber *subscriber
 	reader     affiliate.NotificationReader
 	choices    affiliate.CategoryChoices
-	openedAt   time.Time
 	out        grpc.ServerStreamingServer[httpbody.HttpBody]
 
 	seq     int64 // the number up to which everything was sent
 	version int64
 	unread  int64
+	// uncertain is true if the number of unread notifications was read from the database
+	// and may include notifications that are not sent yet. freshUntil is when freshTime
+	// ends. settled fires when no notification was sent for a while.
+	uncertain  bool
+	freshUntil time.Time
+	settled    *time.Timer
 }
 
 // run sends events until the stream ends. after is the number after which the client
@@ -186,7 +193,7 @@ func (s *streamSession) run(ctx context.Context, state affiliate.FeedState, afte
 	if err := s.begin(ctx, state, after); err != nil {
 		return err
 	}
-	ping := time.NewTicker(pingInterval)
+	ping := time.NewTicker(s.service.pingInterval)
 	defer ping.Stop()
 	for {
 		changed, err := s.sendNew(ctx)
@@ -197,6 +204,8 @@ func (s *streamSession) run(ctx context.Context, state affiliate.FeedState, afte
 		case <-changed:
 		case <-ping.C:
 			err = s.send(appendPing(nil))
+		case <-s.settled.C:
+			err = s.settle(ctx)
 		case reason := <-s.subscriber.ends:
 			if reason == endReauth {
 				return s.send(appendReauth(nil))
@@ -223,6 +232,7 @@ func (s *streamSession) begin(ctx context.Context, state affiliate.FeedState, af
 	if err := s.countUnread(ctx); err != nil {
 		return err
 	}
+	s.setUncertain()
 	frame := appendReady(nil, s.seq, s.unread)
 	if after >= 0 && !replay {
 		frame = appendResync(frame, s.seq)
@@ -277,15 +287,39 @@ func (s *streamSession) resync(ctx context.Context, view feedView) error {
 	if err := s.countUnread(ctx); err != nil {
 		return err
 	}
+	s.setUncertain()
 	return s.send(appendResync(nil, s.seq))
 }
 
-// refresh reads the preferences and the number of unread notifications, and sends the
-// number if it has changed.
+// refresh reads the preferences, and recounts the unread notifications.
 func (s *streamSession) refresh(ctx context.Context) (err error) {
 	if s.choices, err = s.service.store.Choices(ctx, s.reader.User); err != nil {
 		return err
 	}
+	s.setUncertain()
+	return s.recount(ctx)
+}
+
+func (s *streamSession) setUncertain() {
+	s.uncertain, s.freshUntil = true, s.service.now().Add(freshTime)
+	s.settled.Reset(freshTime)
+}
+
+// settle corrects the number of unread notifications after the last notification for a
+// while.
+func (s *streamSession) settle(ctx context.Context) error {
+	before := s.unread
+	if err := s.recount(ctx); err != nil {
+		return err
+	}
+	if s.uncertain = false; s.unread != before {
+		s.setUncertain()
+	}
+	return nil
+}
+
+// recount reads the number of unread notifications, and sends it if it has changed.
+func (s *streamSession) recount(ctx context.Context) error {
 	before := s.unread
 	if err := s.countUnread(ctx); err != nil || s.unread == before {
 		return err
@@ -309,7 +343,10 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 		return nil
 	}
 	before := s.unread
-	if s.service.now().Sub(s.openedAt) < freshTime {
+	if s.uncertain {
+		s.settled.Reset(freshTime)
+	}
+	if s.service.now().Before(s.freshUntil) {
 		if err := s.countUnread(ctx); err != nil {
 			return err
 		}
