@@ -76,6 +76,7 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 	if err != nil {
 		return err
 	}
+	defer s.closeStream(ctx, stream.ID)
 	after := lastEventID(ctx, req)
 	if !state.CanReplay(after) {
 		if state, err = s.distributed(ctx, stream.Reader.Feed, state); err != nil {
@@ -83,15 +84,7 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 		}
 	}
 	subscriber := s.hub.subscribe(stream, state)
-	defer func() {
-		s.hub.unsubscribe(subscriber)
-		// The stream has usually ended because the client has gone.
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if err := s.store.CloseStream(closing, stream.ID); err != nil {
-			s.log.WarnContext(ctx, "a closed stream still counts for a minute", "error", err)
-		}
-	}()
+	defer s.hub.unsubscribe(subscriber)
 	session := &streamSession{service: s, subscriber: subscriber, reader: stream.Reader, out: out, settled: time.NewTimer(freshTime)}
 	defer session.settled.Stop()
 	if session.choices, err = s.store.Choices(ctx, stream.Reader.User); err != nil {
@@ -102,6 +95,16 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 		return err
 	}
 	return session.run(ctx, state, after)
+}
+
+// closeStream stores that a stream is closed. Usually ctx has ended already, because the
+// client has gone.
+func (s *Service) closeStream(ctx context.Context, id affiliate.StreamID) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := s.store.CloseStream(closing, id); err != nil {
+		s.log.WarnContext(ctx, "a closed stream still counts for a minute", "error", err)
+	}
 }
 
 // distributed waits until the notifications that a feed contains now were distributed, so

@@ -114,6 +114,8 @@ type system struct {
 	database string
 	logs     *logBuffer
 	http     *http.Client
+	// stop stops the system before the end of the test.
+	stop func()
 }
 
 // hashKey is the key of digests and unsubscribe links.
@@ -158,9 +160,13 @@ func start(t *testing.T, s setup) *system {
 	}
 	log := slog.New(slog.NewJSONHandler(sys.logs, nil))
 	var parts processes
-	t.Cleanup(func() {
+	sys.stop = func() {
+		t.Helper()
 		sys.http.CloseIdleConnections()
 		parts.stop(t)
+	}
+	t.Cleanup(func() {
+		sys.stop()
 		if t.Failed() {
 			t.Logf("warnings and errors of the system:\n%s", sys.logs.warnings())
 		}

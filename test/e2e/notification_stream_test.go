@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -93,6 +94,10 @@ func (s *eventStream) next(t *testing.T, name string) streamEvent {
 		if !open {
 			t.Fatalf("the stream has ended, want the event %s", name)
 		}
+		if event.name == "unread_count" && name == "notification" {
+			// A stream may count a notification shortly before it sends it.
+			return s.next(t, name)
+		}
 		if event.name != name || event.data["api_version"] != "v1" {
 			t.Fatalf("got the event %v, want %s", event, name)
 		}
@@ -116,6 +121,36 @@ func (s *eventStream) wantEnd(t *testing.T) {
 	}
 }
 
+// stopTime is shorter than the time for which a stopping process waits for requests.
+const stopTime = 10 * time.Second
+
+// reauthTime is the time within which a stream ends after its permission.
+const reauthTime = 5 * time.Second
+
+// wantReauth waits until the stream has ended with the event reauth. The permission must
+// have ended just before. Notifications about the end of the permission may come first.
+func (s *eventStream) wantReauth(t *testing.T) {
+	t.Helper()
+	timeout := time.After(reauthTime)
+	for {
+		select {
+		case event, open := <-s.events:
+			if !open {
+				t.Fatal("the stream has ended without reauth")
+			}
+			if event.name == "reauth" {
+				s.wantEnd(t)
+				return
+			}
+			if event.name != "notification" && event.name != "unread_count" {
+				t.Fatalf("got the event %v, want reauth", event)
+			}
+		case <-timeout:
+			t.Fatalf("no reauth within %v", reauthTime)
+		}
+	}
+}
+
 // applyAsNewPartner lets a new partner apply to the programme and returns the partner.
 func (f fixture) applyAsNewPartner(t *testing.T) account {
 	t.Helper()
@@ -125,6 +160,7 @@ func (f fixture) applyAsNewPartner(t *testing.T) account {
 }
 
 func TestNotificationStream_SendsWhatTheFeedContains(t *testing.T) {
+	t.Parallel()
 	sys := start(t, setup{})
 	f := sys.newFixture(t, "live", object{})
 	stream := f.merchant.openStream(t, merchantStream)
@@ -159,6 +195,7 @@ func TestNotificationStream_SendsWhatTheFeedContains(t *testing.T) {
 }
 
 func TestNotificationStream_OfPartner(t *testing.T) {
+	t.Parallel()
 	sys := start(t, setup{})
 	f := sys.newFixture(t, "live", object{})
 	stream := f.partner.openStream(t, partnerStream)
@@ -170,6 +207,7 @@ func TestNotificationStream_OfPartner(t *testing.T) {
 }
 
 func TestNotificationStream_ContinuesAfterLastEvent(t *testing.T) {
+	t.Parallel()
 	sys := start(t, setup{})
 	f := sys.newFixture(t, "live", object{})
 	stream := f.merchant.openStream(t, merchantStream)
@@ -199,9 +237,14 @@ func TestNotificationStream_ContinuesAfterLastEvent(t *testing.T) {
 }
 
 func TestNotificationStream_OpensWithTicket(t *testing.T) {
+	t.Parallel()
 	sys := start(t, setup{})
 	f := sys.newFixture(t, "test", object{})
-	ticket := f.merchant.post(t, "/api/v1/notifications/stream-ticket", nil).wantStatus(http.StatusCreated).text("ticket")
+	created := f.merchant.post(t, "/api/v1/notifications/stream-ticket", nil).wantStatus(http.StatusCreated)
+	ticket := created.text("ticket")
+	if expires := created.instant("expiresAt"); expires.After(sys.clock.now().Add(affiliate.AccessTokenLife)) || !expires.After(sys.clock.now()) {
+		t.Errorf("the ticket expires at %v, want the expiry of the access token", expires)
+	}
 	browser := sys.client() // no credential and no mode
 	path := merchantStream + "?ticket=" + ticket
 	first := browser.openStream(t, path)
@@ -224,12 +267,66 @@ func TestNotificationStream_OpensWithTicket(t *testing.T) {
 	browser.get(t, merchantStream+"?ticket=tkt_unknown").wantError(http.StatusUnauthorized, "UNAUTHORIZED")
 	browser.get(t, partnerStream+"?ticket="+ticket).wantError(http.StatusForbidden, "FORBIDDEN")
 	sys.clock.advance(10 * time.Minute)
-	third.next(t, "reauth")
-	third.wantEnd(t)
+	third.wantReauth(t)
 	browser.get(t, path).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
 }
 
+func TestNotificationStream_TicketOpensOnlyStreamOfItsSession(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	merchant, partner, browser := sys.newMerchant(t), sys.newPartner(t), sys.client()
+	ticket := func(a account, path string) string {
+		return a.post(t, path+"-ticket", nil).wantStatus(http.StatusCreated).text("ticket")
+	}
+	ofMerchant, ofPartner := ticket(merchant, merchantStream), ticket(partner, partnerStream)
+	for _, path := range []string{"/api/v1/notifications", "/api/v1/notifications/unread-count", "/api/v1/workspace", "/api/v1/commissions"} {
+		if got := browser.get(t, path+"?ticket="+ofMerchant); got.status != http.StatusUnauthorized {
+			t.Errorf("%s with a ticket returns %d, want 401", path, got.status)
+		}
+		browser.withCredential(ofMerchant).get(t, path).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
+	}
+	browser.get(t, partnerStream+"?ticket="+ofMerchant).wantError(http.StatusForbidden, "FORBIDDEN")
+	browser.get(t, merchantStream+"?ticket="+ofPartner).wantError(http.StatusForbidden, "FORBIDDEN")
+	stream := browser.openStream(t, partnerStream+"?ticket="+ofPartner)
+	stream.next(t, "ready")
+	partner.post(t, "/api/v1/auth/logout", object{"refreshToken": partner.refresh}).wantStatus(http.StatusNoContent)
+	stream.wantReauth(t)
+	browser.get(t, partnerStream+"?ticket="+ofPartner).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
+	// A second session of the same user does not make the ticket of the first usable.
+	partner.login(t)
+	browser.get(t, partnerStream+"?ticket="+ofPartner).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
+	for _, secret := range []string{ofMerchant, ofPartner} {
+		if strings.Contains(sys.logs.String(), secret) {
+			t.Errorf("the log contains the ticket %s", secret)
+		}
+	}
+}
+
+// The clients reconnect to another process, so a process that stops must not wait for
+// them.
+func TestNotificationStream_EndsWhenProcessStops(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	merchant := sys.newMerchant(t)
+	streams := []*eventStream{merchant.openStream(t, merchantStream), merchant.openStream(t, merchantStream)}
+	for _, s := range streams {
+		s.next(t, "ready")
+	}
+	stopped := make(chan struct{})
+	go func() { sys.stop(); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(stopTime):
+		t.Errorf("the system has not stopped within %v", stopTime)
+		<-stopped
+	}
+	for _, s := range streams {
+		s.wantEnd(t)
+	}
+}
+
 func TestNotificationStream_EndsWithPermission(t *testing.T) {
+	t.Parallel()
 	sys := start(t, setup{})
 	for name, end := range map[string]func(t *testing.T, merchant account){
 		"logout": func(t *testing.T, merchant account) {
@@ -241,19 +338,45 @@ func TestNotificationStream_EndsWithPermission(t *testing.T) {
 			t.Helper()
 			merchant.setRole(t, "viewer")
 		},
+		"erasure": func(t *testing.T, merchant account) {
+			t.Helper()
+			sys.exec(t, "update users set erased_at = now() where id = $1", merchant.id)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			merchant := sys.newMerchant(t)
 			stream := merchant.openStream(t, merchantStream)
 			stream.next(t, "ready")
 			end(t, merchant)
-			stream.next(t, "reauth")
-			stream.wantEnd(t)
+			stream.wantReauth(t)
 		})
 	}
+	t.Run("removal", func(t *testing.T) {
+		owner := sys.newMerchant(t)
+		email := uniqueName("member") + "@example.com"
+		invite := owner.post(t, workspacePath+"/invites", object{"email": email, "role": "admin"}).wantStatus(http.StatusCreated)
+		member := sys.account("merchant", email, sys.client().post(t, "/api/v1/auth/merchant/accept-invite", object{
+			"token": invite.text("token"), "name": "Finn", "password": password,
+		}).wantStatus(http.StatusCreated))
+		others, stream := owner.openStream(t, merchantStream), member.openStream(t, merchantStream)
+		others.next(t, "ready")
+		stream.next(t, "ready")
+		owner.do(t, http.MethodDelete, workspacePath+"/members/"+member.id, nil).wantStatus(http.StatusNoContent)
+		stream.wantReauth(t)
+		// The streams of other members stay open.
+		others.next(t, "notification")
+	})
+	t.Run("logout of a partner", func(t *testing.T) {
+		partner := sys.newPartner(t)
+		stream := partner.openStream(t, partnerStream)
+		stream.next(t, "ready")
+		partner.post(t, "/api/v1/auth/logout", object{"refreshToken": partner.refresh}).wantStatus(http.StatusNoContent)
+		stream.wantReauth(t)
+	})
 }
 
 func TestNotificationStream_AtMostFivePerUser(t *testing.T) {
+	t.Parallel()
 	sys := start(t, setup{})
 	merchant := sys.newMerchant(t)
 	var streams []*eventStream
@@ -276,6 +399,7 @@ func TestNotificationStream_AtMostFivePerUser(t *testing.T) {
 }
 
 func TestNotificationStream_SendsWhatOtherProcessesCommit(t *testing.T) {
+	t.Parallel()
 	shared := setup{database: pgtest.New(t), redis: redistest.New(t)}
 	first, second := start(t, shared), start(t, shared)
 	f := first.newFixture(t, "live", object{})
