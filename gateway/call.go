@@ -48,8 +48,9 @@ type call struct {
 	successStatus int
 	// status is the status that was sent, or 0 if none was sent yet.
 	status int
-	// streaming is true if the response is written in several pieces.
-	streaming bool
+	// pieceTimeout is set if the response is written in several pieces. It bounds the time
+	// in which the client must read one piece.
+	pieceTimeout time.Duration
 	// complete is true if the response is complete. Further writes have no effect.
 	complete bool
 }
@@ -149,11 +150,6 @@ func (c *call) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-// streamWriteTimeout bounds the time in which a client must read one piece of a download.
-// It replaces the write timeout of the server, because a whole download may take longer
-// than that timeout.
-const streamWriteTimeout = 30 * time.Second
-
 func (c *call) Write(b []byte) (int, error) {
 	if c.complete || len(b) == 0 {
 		return len(b), nil
@@ -164,10 +160,10 @@ func (c *call) Write(b []byte) (int, error) {
 	if c.status == http.StatusNoContent {
 		return len(b), nil
 	}
-	if !c.streaming {
+	if c.pieceTimeout == 0 {
 		return c.ResponseWriter.Write(b)
 	}
-	c.setWriteDeadline(time.Now().Add(streamWriteTimeout))
+	c.setWriteDeadline(time.Now().Add(c.pieceTimeout))
 	n, err := c.ResponseWriter.Write(b)
 	if err != nil {
 		// The client has closed the connection or reads too slowly. Panic, because
@@ -185,7 +181,7 @@ func (c *call) FlushError() error {
 		return nil
 	}
 	err := http.NewResponseController(c.ResponseWriter).Flush()
-	if c.streaming {
+	if c.pieceTimeout != 0 {
 		c.setWriteDeadline(time.Time{})
 	}
 	return err

@@ -2,9 +2,14 @@ package gateway
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -78,6 +83,35 @@ func TestDownload_LateFailureClosesConnection(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "unexpected EOF") {
 		t.Errorf("read %d bytes and then the error %v, want unexpected EOF", body.Len(), err)
+	}
+}
+
+// The memory of a download does not grow while the client does not read. The call to the
+// core ends after some time.
+func TestDownload_EndsIfClientDoesNotRead(t *testing.T) {
+	f := newFixture(t, nil)
+	f.server.Config.Handler.(*gateway).pieceTimeout = 100 * time.Millisecond
+	f.core.pieces = slices.Repeat([]string{strings.Repeat("x", 30<<10)}, 10_000) // more than the buffers of the network hold
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: gateway\r\n\r\n", exportPath); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 100)); err != nil { // the download has begun
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { f.grpc.GracefulStop(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("the call to the core has not ended")
+	}
+	if received, err := io.Copy(io.Discard, conn); received >= 300<<20 {
+		t.Errorf("the client has received the whole download, %v", err)
 	}
 }
 

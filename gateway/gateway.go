@@ -71,6 +71,10 @@ type Config struct {
 
 const defaultTimeout = 25 * time.Second
 
+// defaultPieceTimeout replaces the write timeout of the server for downloads, because a
+// whole download may take longer than that timeout.
+const defaultPieceTimeout = 30 * time.Second
+
 type gateway struct {
 	Config
 	origins map[string]bool
@@ -80,6 +84,8 @@ type gateway struct {
 	mux     *runtime.ServeMux
 	gate    affiliatev1.GateServiceClient
 	handler http.Handler // calls serve and recovers from panics
+	// pieceTimeout bounds the time in which a client must read one piece of a download.
+	pieceTimeout time.Duration
 }
 
 // services contains a registration function for every service that has routes. The mux
@@ -133,7 +139,7 @@ func New(config Config) (http.Handler, error) {
 	if config.Timeout == 0 {
 		config.Timeout = defaultTimeout
 	}
-	g := &gateway{Config: config, gate: affiliatev1.NewGateServiceClient(config.Conn)}
+	g := &gateway{Config: config, gate: affiliatev1.NewGateServiceClient(config.Conn), pieceTimeout: defaultPieceTimeout}
 	var err error
 	if g.origins, err = originSet(config.AllowedOrigins); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)

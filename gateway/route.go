@@ -236,7 +236,7 @@ func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())
 		if c.route.Download() {
-			c.streaming = true
+			c.pieceTimeout = g.pieceTimeout
 			c.setWriteDeadline(time.Time{})
 			next(w, r, params)
 			return
