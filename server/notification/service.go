@@ -33,12 +33,12 @@ type Config struct {
 // Service implements affiliate.v1.NotificationService.
 type Service struct {
 	affiliatev1.UnimplementedNotificationServiceServer
-	store   Store
-	hub     *Hub
-	log     *slog.Logger
-	appURL  string
-	hashKey []byte
-	now     func() time.Time
+	store       Store
+	hub         *Hub
+	log         *slog.Logger
+	appURL      string
+	hashKey     []byte
+	now         func() time.Time
 	unsubscribe affiliate.UnsubscribeTokens
 	// pingInterval is how often a stream sends a comment.
 	pingInterval time.Duration
@@ -48,7 +48,7 @@ type Service struct {
 func New(config Config) *Service {
 	return &Service{
 		store: config.Store, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKey: config.HashKey, now: config.Now,
-		unsubscribe: affiliate.NewUnsubscribeTokens(config.HashKey),
+		unsubscribe:  affiliate.NewUnsubscribeTokens(config.HashKey),
 		pingInterval: pingInterval,
 	}
 }

@@ -47,6 +47,9 @@ const (
 	// sessionRetention is how long an ended session is kept for the investigation of
 	// incidents.
 	sessionRetention = 24 * time.Hour
+	// lostStreamRetention is how long a stream is kept that is not seen any more. It stops
+	// counting after a minute, and an interruption of the database may take longer.
+	lostStreamRetention = time.Hour
 	// requestRetention is how long a request for a mail is kept. All attempts of its job
 	// end earlier, or the mail is no longer useful.
 	requestRetention = 24 * time.Hour
@@ -94,6 +97,16 @@ type Store interface {
 	// day of the given time. DeleteOldAnnouncements deletes such announcements.
 	DeleteOldReads(ctx context.Context, before time.Time, limit int) (int64, error)
 	DeleteOldAnnouncements(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteExpiredTickets deletes tickets for streams that expired before the given time.
+	DeleteExpiredTickets(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteLostStreams deletes streams that were last seen before the given time.
+	DeleteLostStreams(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteOldPositions deletes the sequence numbers of notifications that got them
+	// before the given time.
+	DeleteOldPositions(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteOldFeeds deletes what is stored about feeds that are not streamed since the
+	// given time.
+	DeleteOldFeeds(ctx context.Context, before time.Time, limit int) (int64, error)
 	// CancelRemaining cancels deliveries to disabled endpoints. Normally, a job cancels
 	// these deliveries when the endpoint is disabled. CancelRemaining cancels deliveries
 	// that the job has missed.
@@ -212,6 +225,11 @@ func (w *Worker) deleteNotifications(ctx context.Context) error {
 		{"notifications that were dismissed together", now, w.store.PurgeDismissed},
 		{"the read state of notifications", oldest, w.store.DeleteOldReads},
 		{"announcements", oldest, w.store.DeleteOldAnnouncements},
+		{"tickets of streams", now, w.store.DeleteExpiredTickets},
+		{"lost streams", now.Add(-lostStreamRetention), w.store.DeleteLostStreams},
+		{"positions of notifications in feeds", now.Add(-affiliate.ReplayLife), w.store.DeleteOldPositions},
+		// The last positions of a feed were created before streamed_until.
+		{"feeds that are not streamed", now.Add(-affiliate.ReplayLife - interval), w.store.DeleteOldFeeds},
 	} {
 		if err := task.run(ctx, func() bool { return w.now().Before(until) }); err != nil {
 			return err

@@ -179,7 +179,8 @@ func TestWork_MaintainsEventPartitions(t *testing.T) {
 }
 
 // The job deletes dismissed notifications after 30 days. It also deletes the read state of
-// notifications, and announcements, after 180 days.
+// notifications, and announcements, after 180 days. Of streams, it deletes expired tickets,
+// streams that were not seen for an hour, and what cannot be replayed any more.
 func TestWork_DeletesOldNotifications(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now().UTC()
@@ -204,10 +205,28 @@ func TestWork_DeletesOldNotifications(t *testing.T) {
 		"feed_id": f.Scope.Workspace, "mode": "live", "category": "commissions", "dismissed_day": now.AddDate(0, 0, -31), "dismissed_before": watermark,
 		"dismissed_at": now.AddDate(0, 0, -31), "purge_day": now.AddDate(0, 0, -31), "purge_before": watermark, "purge_at": now.AddDate(0, 0, -1),
 	})
+	for i, age := range []time.Duration{0, 59 * time.Minute, 61 * time.Minute, 23 * time.Hour, 25 * time.Hour, 26 * time.Hour} {
+		at, id := now.Add(-age), affiliate.NewID[affiliate.Stream](now)
+		f.Insert("notification_stream_tickets", pgtest.Row{
+			"digest": []byte{byte(i)}, "session_id": id, "kind": "merchant", "mode": "live", "created_at": at, "expires_at": at.Add(15 * time.Minute),
+		})
+		f.Insert("notification_streams", pgtest.Row{"id": id, "user_id": f.Owner, "seen_at": at})
+		f.Insert("notification_positions", pgtest.Row{
+			"feed_id": f.Scope.Workspace, "seq": 100 - i, "mode": "live", "category": "payouts", "day": at,
+			"notification_id": affiliate.NewID[affiliate.Notification](at), "created_at": at,
+		})
+		f.Insert("notification_feeds", pgtest.Row{"feed_id": id, "last_seq": i, "replay_after": 0, "version": 0, "streamed_until": at})
+	}
+	f.Insert("notification_feeds", pgtest.Row{"feed_id": f.Scope.Workspace, "last_seq": 100, "replay_after": 95, "version": 0, "streamed_until": now})
 	for range 2 {
 		if err := worker.Work(ctx, nil); err != nil {
 			t.Fatal(err)
 		}
+		f.WantCount(1, "tickets", `select count(*) from notification_stream_tickets`)
+		f.WantCount(2, "streams", `select count(*) from notification_streams`)
+		f.WantCount(4, "positions", `select count(*) from notification_positions`)
+		f.WantCount(96, "the number after which the feed can be replayed", `select replay_after from notification_feeds where feed_id = $1`, f.Scope.Workspace)
+		f.WantCount(6, "feeds", `select count(*) from notification_feeds`)
 		f.WantCount(1, "notifications", `select count(*) from notifications`)
 		f.WantCount(3, "read notifications", `select count(*) from notification_reads`)
 		f.WantCount(3, "announcements", `select count(*) from announcements`)

@@ -20,4 +20,6 @@ create table notification_periods (
   primary key (feed_id, mode, type)
 );
 
+create index notification_positions_by_age on notification_positions (created_at); -- old positions are deleted
+
 grant select, insert, update, delete on user_devices, notification_periods to tributary_app;

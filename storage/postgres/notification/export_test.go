@@ -8,20 +8,25 @@ const (
 	EntrySQL           = entryStatement
 	RangePlan          = rangePlan
 
-	WorkspacesWithoutSQL = workspacesWithout
-	PartnersWithoutSQL   = partnersWithout
-	CountWeekSQL         = countWeek
-	SumMonthSQL          = sumMonth
-	OwedWithoutMethodSQL = owedWithoutMethod
-	TakeArrivalsSQL      = takeArrivals
-	OldestArrivalSQL     = oldestArrival
-	SelectRecipientsSQL  = selectRecipients
-	OpenDigestSQL        = openDigest
-	LockDueDigestSQL     = lockDueDigest
-	UpdateDigestSQL      = updateDigest
-	CloseDigestSQL       = closeDigest
-	SelectFeedSQL        = selectFeed
-	SelectGatheredSQL    = selectGathered
+	WorkspacesWithoutSQL    = workspacesWithout
+	PartnersWithoutSQL      = partnersWithout
+	CountWeekSQL            = countWeek
+	SumMonthSQL             = sumMonth
+	OwedWithoutMethodSQL    = owedWithoutMethod
+	TakeArrivalsSQL         = takeArrivals
+	OldestArrivalSQL        = oldestArrival
+	SelectRecipientsSQL     = selectRecipients
+	OpenDigestSQL           = openDigest
+	LockDueDigestSQL        = lockDueDigest
+	UpdateDigestSQL         = updateDigest
+	CloseDigestSQL          = closeDigest
+	SelectFeedSQL           = selectFeed
+	SelectGatheredSQL       = selectGathered
+	DeleteExpiredTicketsSQL = deleteExpiredTickets
+	DeleteLostStreamsSQL    = deleteLostStreams
+	LockOldFeedsSQL         = lockOldFeeds
+	DeleteOldPositionsSQL   = deleteOldPositions
+	DeleteOldFeedsSQL       = deleteOldFeeds
 )
 
 var (

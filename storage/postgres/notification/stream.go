@@ -83,12 +83,14 @@ func (tx *Tx) CountStreams(ctx context.Context, user affiliate.UserID, since tim
 // sequence numbers. It returns the state of the feed.
 //
 // If the feed was not streamed for a while, there may be notifications without a number.
-// The feed then skips a number, so that no client can continue from an earlier number.
+// The feed then skips a number, so that no client can continue from an earlier number. A
+// feed that was deleted meanwhile (DeleteOldFeeds) begins with a number that is higher
+// than all its earlier numbers, because it begins with the time in milliseconds.
 func (tx *Tx) OpenStream(ctx context.Context, stream affiliate.Stream, now time.Time) (state affiliate.FeedState, err error) {
 	const insert = `insert into notification_streams (id, user_id, ticket, seen_at) values (@id, @user, @ticket, @now)`
 	const open = `
 		insert into notification_feeds as f (feed_id, last_seq, replay_after, version, streamed_until)
-		values (@feed, 0, 0, 0, @until)
+		values (@feed, @first, @first, 0, @until)
 		on conflict (feed_id) do update
 		set streamed_until = excluded.streamed_until,
 			last_seq = f.last_seq + case when f.streamed_until > @now then 0 else 1 end,
@@ -100,7 +102,7 @@ func (tx *Tx) OpenStream(ctx context.Context, stream affiliate.Stream, now time.
 		returning last_seq, replay_after, version`
 	args := pgx.NamedArgs{
 		"id": stream.ID, "user": stream.Reader.User, "ticket": stream.Ticket, "now": now,
-		"feed": stream.Reader.Feed, "until": now.Add(affiliate.ReplayLife + affiliate.AccessTokenLife), "oldest": now.Add(-affiliate.ReplayLife),
+		"first": now.UnixMilli(), "feed": stream.Reader.Feed, "until": now.Add(affiliate.ReplayLife + affiliate.AccessTokenLife), "oldest": now.Add(-affiliate.ReplayLife),
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(insert, args)

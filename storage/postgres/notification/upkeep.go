@@ -92,3 +92,68 @@ func (s *Store) DeleteOldAnnouncements(ctx context.Context, before time.Time, li
 	tag, err := s.db.Pool().Exec(ctx, deleteOldAnnouncements, pgx.NamedArgs{"first": first, "limit": limit})
 	return tag.RowsAffected(), err
 }
+
+const deleteExpiredTickets = `
+	delete from notification_stream_tickets
+	where ctid = any (array(select ctid from notification_stream_tickets where expires_at < @before order by expires_at limit @limit))`
+
+// DeleteExpiredTickets deletes tickets for streams that expired before the given time, at
+// most limit of them. It returns their number.
+func (s *Store) DeleteExpiredTickets(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, deleteExpiredTickets, pgx.NamedArgs{"before": before, "limit": limit})
+	return tag.RowsAffected(), err
+}
+
+const deleteLostStreams = `
+	delete from notification_streams
+	where ctid = any (array(select ctid from notification_streams where seen_at < @before order by seen_at limit @limit)) and seen_at < @before`
+
+// DeleteLostStreams deletes streams that were last seen before the given time, because
+// their process has crashed. It deletes at most limit of them and returns their number.
+func (s *Store) DeleteLostStreams(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, deleteLostStreams, pgx.NamedArgs{"before": before, "limit": limit})
+	return tag.RowsAffected(), err
+}
+
+// oldPositions selects the positions that DeleteOldPositions deletes.
+const oldPositions = `select feed_id, seq from notification_positions where created_at < @before order by created_at limit @limit`
+
+const lockOldFeeds = `
+	select feed_id from notification_feeds where feed_id = any (array(select feed_id from (` + oldPositions + `) old)) order by feed_id for update`
+
+const deleteOldPositions = `
+	with old as (` + oldPositions + `), limited as (
+		update notification_feeds f set replay_after = greatest(f.replay_after, o.seq)
+		from (select feed_id, max(seq) as seq from old group by feed_id) o where f.feed_id = o.feed_id
+	)
+	delete from notification_positions p using old o where p.feed_id = o.feed_id and p.seq = o.seq`
+
+// DeleteOldPositions deletes positions that were created before the given time, at most
+// limit of them. Streams cannot replay them any more. It returns their number.
+func (s *Store) DeleteOldPositions(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	args := pgx.NamedArgs{"before": before, "limit": limit}
+	err = s.InTx(ctx, func(tx *Tx) error {
+		// AssignSequence locks feeds before positions, and in the same order.
+		if _, err := tx.Exec(ctx, lockOldFeeds, args); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, deleteOldPositions, args)
+		deleted = tag.RowsAffected()
+		return err
+	})
+	return deleted, err
+}
+
+const deleteOldFeeds = `
+	with old as (
+		select feed_id from notification_feeds where streamed_until < @before order by streamed_until limit @limit for update skip locked
+	)
+	delete from notification_feeds f using old o where f.feed_id = o.feed_id`
+
+// DeleteOldFeeds deletes feeds that are not streamed since the given time, at most limit
+// of them. The time must be so early that DeleteOldPositions has deleted their positions.
+// It returns their number.
+func (s *Store) DeleteOldFeeds(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, deleteOldFeeds, pgx.NamedArgs{"before": before, "limit": limit})
+	return tag.RowsAffected(), err
+}

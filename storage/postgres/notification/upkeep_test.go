@@ -1,6 +1,7 @@
 package notification_test
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,6 +113,60 @@ func TestDeleteOldReads_KeepsReadStateOfVisibleNotifications(t *testing.T) {
 	}
 }
 
+func TestUpkeep_DeletesStreamsInBatches(t *testing.T) {
+	f := newFixture(t)
+	before := f.Now()
+	for i := range 4 {
+		at, id := before.Add(time.Duration(i-3)*time.Second), affiliate.NewID[affiliate.Stream](before)
+		f.Insert("notification_stream_tickets", pgtest.Row{
+			"digest": []byte{byte(i)}, "session_id": id, "kind": "merchant", "mode": "live", "created_at": at, "expires_at": at,
+		})
+		f.Insert("notification_streams", pgtest.Row{"id": id, "user_id": f.Owner, "seen_at": at})
+		f.Insert("notification_positions", pgtest.Row{
+			"feed_id": f.reader.Feed, "seq": i, "mode": "live", "category": "payouts", "day": at, "notification_id": id, "created_at": at,
+		})
+		f.Insert("notification_feeds", pgtest.Row{"feed_id": id, "last_seq": 1, "replay_after": 0, "version": 0, "streamed_until": at})
+	}
+	f.Insert("notification_feeds", pgtest.Row{"feed_id": f.reader.Feed, "last_seq": 3, "replay_after": -1, "version": 0, "streamed_until": before.Add(time.Hour)})
+	for name, remove := range map[string]func(context.Context, time.Time, int) (int64, error){
+		"DeleteExpiredTickets": f.store.DeleteExpiredTickets, "DeleteLostStreams": f.store.DeleteLostStreams,
+		"DeleteOldPositions": f.store.DeleteOldPositions, "DeleteOldFeeds": f.store.DeleteOldFeeds,
+	} {
+		for _, want := range []int64{2, 1, 0} {
+			if n, err := remove(t.Context(), before, 2); err != nil || n != want {
+				t.Errorf("%s deleted %d rows, %v, want %d", name, n, err, want)
+			}
+		}
+	}
+	states, err := f.store.FeedStates(t.Context(), []affiliate.FeedID{f.reader.Feed})
+	if err != nil || !states[f.reader.Feed].CanReplay(2) || states[f.reader.Feed].CanReplay(1) {
+		t.Errorf("the feed has the state %v, %v, want that only position 3 can be replayed", states, err)
+	}
+}
+
+// A client must not continue with the number of a feed that was deleted.
+func TestOpenStream_OfDeletedFeedBeginsWithHigherNumber(t *testing.T) {
+	f := newFixture(t)
+	open := func() (state affiliate.FeedState) {
+		t.Helper()
+		if err := f.store.InTx(t.Context(), func(tx *notification.Tx) (err error) {
+			state, err = tx.OpenStream(t.Context(), affiliate.Stream{ID: affiliate.NewID[affiliate.Stream](f.Now()), Reader: f.reader}, f.Now())
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return state
+	}
+	first := open()
+	f.clock.Advance(2*affiliate.ReplayLife + affiliate.AccessTokenLife)
+	if n, err := f.store.DeleteOldFeeds(t.Context(), f.Now(), 10); err != nil || n != 1 {
+		t.Fatalf("DeleteOldFeeds deleted %d feeds, %v, want 1", n, err)
+	}
+	if second := open(); second.LastSeq <= first.LastSeq+1000 || second.CanReplay(first.LastSeq) {
+		t.Errorf("the feed begins with %v, want numbers far above %d", second, first.LastSeq)
+	}
+}
+
 func TestUpkeep_UsesIndexes(t *testing.T) {
 	f := newFixture(t)
 	f.fill(20000)
@@ -119,7 +174,13 @@ func TestUpkeep_UsesIndexes(t *testing.T) {
 	f.Exec(`insert into notification_dismissals select gen_random_uuid(), 'test', 'payouts', $1::timestamptz, gen_random_uuid(), $1, $1, gen_random_uuid(), $1 from generate_series(1, 1000)`, f.Now().AddDate(1, 0, 0))
 	f.dismissAll()
 	f.Exec(`insert into notification_reads select $1, 'test', 'payouts', $2::timestamptz - n * interval '1 hour', gen_random_uuid(), $2 from generate_series(1, 20000) n`, f.Owner, f.Now())
-	f.VacuumAnalyze("notifications", "notification_dismissals", "notification_reads")
+	f.Exec(`insert into notification_stream_tickets select int4send(n), gen_random_uuid(), 'merchant', 'test', $1, null, $1::timestamptz + n * interval '1 second' from generate_series(1, 20000) n`, f.Now())
+	f.Exec(`insert into notification_streams select gen_random_uuid(), gen_random_uuid(), null, $1::timestamptz + n * interval '1 second' from generate_series(1, 20000) n`, f.Now())
+	f.Exec(`insert into notification_feeds select md5(n::text)::uuid, n, 0, 0, $1::timestamptz + n * interval '1 second' from generate_series(1, 20000) n`, f.Now())
+	f.Exec(`insert into notification_positions select md5((n % 20000 + 1)::text)::uuid, n, 'test', 'payouts', $1::timestamptz, gen_random_uuid(), $1::timestamptz + n * interval '1 second' from generate_series(1, 40000) n`, f.Now())
+	f.VacuumAnalyze("notifications", "notification_dismissals", "notification_reads",
+		"notification_stream_tickets", "notification_streams", "notification_feeds", "notification_positions")
+	few := map[string]any{"before": f.Now().Add(time.Minute), "limit": 10}
 	for name, tc := range map[string]struct {
 		sql  string
 		args map[string]any
@@ -127,6 +188,12 @@ func TestUpkeep_UsesIndexes(t *testing.T) {
 		"DeleteDismissed": {notification.DeleteDismissedSQL, map[string]any{"before": f.Now().AddDate(0, 0, -30), "limit": 10}},
 		"PurgeDismissed":  {notification.PurgeDismissedSQL, map[string]any{"now": f.Now().AddDate(0, 0, 31), "next": f.Now(), "limit": 10}},
 		"DeleteOldReads":  {notification.DeleteOldReadsSQL, map[string]any{"day": f.Now().Add(-affiliate.NotificationLife), "limit": 10}},
+
+		"DeleteExpiredTickets":           {notification.DeleteExpiredTicketsSQL, few},
+		"DeleteLostStreams":              {notification.DeleteLostStreamsSQL, few},
+		"DeleteOldPositions":             {notification.DeleteOldPositionsSQL, few},
+		"DeleteOldPositions locks feeds": {notification.LockOldFeedsSQL, few},
+		"DeleteOldFeeds":                 {notification.DeleteOldFeedsSQL, few},
 	} {
 		if plan := f.plan("", tc.sql, tc.args); strings.Contains(plan, "Seq Scan on notification") {
 			t.Errorf("%s reads a whole table\n%s", name, plan)
