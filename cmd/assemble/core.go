@@ -179,6 +179,7 @@ func (c *Core) build() error {
 		return err
 	}
 	c.hub = notification.NewHub(stores.NotificationHub(c.store.DB), feedsignal.New(c.cache), c.log, c.now)
+	c.distributor = notification.NewDistributor(stores.NotificationDistribution(c.store.DB), c.hub.Changed, c.log, c.now)
 	provider, err := c.newProviderService()
 	if err != nil {
 		return err
@@ -221,6 +222,7 @@ func (c *Core) build() error {
 		})},
 		server.Service{Desc: &affiliatev1.NotificationService_ServiceDesc, Impl: notification.New(notification.Config{
 			Store: stores.Notification(c.store.DB), Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKey: c.cfg.HashKey, Now: c.now,
+			Metrics: notification.NewMetrics(c.registry, c.distributor.Undistributed),
 		})},
 		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},
 		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(stores.Mail(c.store.DB))},
@@ -232,7 +234,6 @@ func (c *Core) build() error {
 		Queue: stores.WebhookQueue(c.webhooks), Client: c.webhookClient, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
 	})
 	c.store.OnDeliveries(c.sender.Wake)
-	c.distributor = notification.NewDistributor(stores.NotificationDistribution(c.store.DB), c.hub.Changed, c.log, c.now)
 	c.store.OnNotifications(c.distributor.Wake)
 	mails, err := c.newMailWorker(sealer)
 	if err != nil {

@@ -3,6 +3,7 @@ package notification
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -68,6 +69,9 @@ type Distributor struct {
 	// gathering holds the parts of feeds whose notifications all recipients gather, and
 	// until when. Nothing needs to be done for them before this time.
 	gathering map[feedPart]time.Time
+	// oldest is the time of the oldest notification that was found and not distributed
+	// yet, in milliseconds since 1970, or 0.
+	oldest atomic.Int64
 }
 
 // feedPart is the part of a feed with one mode and one category.
@@ -122,6 +126,16 @@ func (d *Distributor) Run(ctx context.Context) {
 	}
 }
 
+// Undistributed returns the age of the oldest notification that was found and not
+// distributed yet, or 0. Several goroutines may call it.
+func (d *Distributor) Undistributed() time.Duration {
+	oldest := d.oldest.Load()
+	if oldest == 0 {
+		return 0
+	}
+	return max(0, d.now().Sub(time.UnixMilli(oldest)))
+}
+
 // distribute distributes one batch of arrivals. more reports whether there may be
 // further arrivals.
 func (d *Distributor) distribute(ctx context.Context) (more bool, err error) {
@@ -133,6 +147,9 @@ func (d *Distributor) distribute(ctx context.Context) (more bool, err error) {
 		if arrived, more, err = tx.TakeArrivals(ctx, distributeBatch); err != nil || len(arrived) == 0 {
 			return err
 		}
+		if first, ok := arrived[0].ID.Time(); ok {
+			d.oldest.Store(first.UnixMilli())
+		}
 		if streamed, err = tx.AssignSequence(ctx, arrived, now); err != nil {
 			return err
 		}
@@ -141,6 +158,9 @@ func (d *Distributor) distribute(ctx context.Context) (more bool, err error) {
 	})
 	if err != nil {
 		return false, err
+	}
+	if !more {
+		d.oldest.Store(0)
 	}
 	d.streamed(streamed...)
 	d.remember(gathered, now)

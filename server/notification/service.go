@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -28,6 +30,8 @@ type Config struct {
 	// links are signed.
 	HashKey []byte
 	Now     func() time.Time
+	// Metrics measures streams. nil means that they are not measured.
+	Metrics *Metrics
 }
 
 // Service implements affiliate.v1.NotificationService.
@@ -40,16 +44,20 @@ type Service struct {
 	hashKey     []byte
 	now         func() time.Time
 	unsubscribe affiliate.UnsubscribeTokens
+	metrics     *Metrics
 	// pingInterval is how often a stream sends a comment.
 	pingInterval time.Duration
 }
 
 // New returns the service.
 func New(config Config) *Service {
+	if config.Metrics == nil {
+		config.Metrics = NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 })
+	}
 	return &Service{
 		store: config.Store, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKey: config.HashKey, now: config.Now,
-		unsubscribe:  affiliate.NewUnsubscribeTokens(config.HashKey),
-		pingInterval: pingInterval,
+		unsubscribe: affiliate.NewUnsubscribeTokens(config.HashKey),
+		metrics:     config.Metrics, pingInterval: pingInterval,
 	}
 }
 

@@ -77,6 +77,8 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 		return err
 	}
 	defer s.closeStream(ctx, stream.ID)
+	s.metrics.open.Inc()
+	defer s.metrics.open.Dec()
 	after := lastEventID(ctx, req)
 	if !state.CanReplay(after) {
 		if state, err = s.distributed(ctx, stream.Reader.Feed, state); err != nil {
@@ -146,6 +148,7 @@ func (s *Service) openStream(ctx context.Context, stream affiliate.Stream, at ti
 			return err
 		}
 		if open >= affiliate.MaxStreams {
+			s.metrics.refused.Inc()
 			refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
 			refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(streamRetryAfter)}
 			return refusal
@@ -181,7 +184,9 @@ type streamSession struct {
 
 	seq     int64 // the number up to which everything was sent
 	version int64
-	unread  int64
+	// replayedTo is the number of the newest notification when the stream was opened.
+	replayedTo int64
+	unread     int64
 	// uncertain is true if the number of unread notifications was read from the database
 	// and may include notifications that are not sent yet. freshUntil is when freshTime
 	// ends. settled fires when no notification was sent for a while.
@@ -227,7 +232,7 @@ func (s *streamSession) run(ctx context.Context, state affiliate.FeedState, afte
 
 // begin sends the first event, and decides where the stream begins.
 func (s *streamSession) begin(ctx context.Context, state affiliate.FeedState, after int64) error {
-	s.seq, s.version = state.LastSeq, state.Version
+	s.seq, s.version, s.replayedTo = state.LastSeq, state.Version, state.LastSeq
 	replay := after >= 0 && state.CanReplay(after)
 	if replay {
 		s.seq = after
@@ -238,6 +243,7 @@ func (s *streamSession) begin(ctx context.Context, state affiliate.FeedState, af
 	s.setUncertain()
 	frame := appendReady(nil, s.seq, s.unread)
 	if after >= 0 && !replay {
+		s.service.metrics.resyncs.Inc()
 		frame = appendResync(frame, s.seq)
 	}
 	return s.send(frame)
@@ -291,6 +297,7 @@ func (s *streamSession) resync(ctx context.Context, view feedView) error {
 		return err
 	}
 	s.setUncertain()
+	s.service.metrics.resyncs.Inc()
 	return s.send(appendResync(nil, s.seq))
 }
 
@@ -360,7 +367,16 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 		s.unread = min(max(0, before+int64(i)+1), affiliate.MaxNotificationCount)
 		frame = appendNotification(frame, p.Seq, s.service.itemOf(p.Entry), s.unread)
 	}
-	return s.send(frame)
+	if err := s.send(frame); err != nil {
+		return err
+	}
+	now := s.service.now()
+	for _, p := range visible {
+		if p.Seq > s.replayedTo {
+			s.service.metrics.delay.Observe(max(0, now.Sub(p.Entry.CreatedAt()).Seconds()))
+		}
+	}
+	return nil
 }
 
 func (s *streamSession) send(frame []byte) error {

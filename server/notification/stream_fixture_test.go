@@ -3,12 +3,14 @@ package notification_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/grpc"
@@ -22,6 +24,7 @@ import (
 	"github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/storage/feedsignal"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // waitTimeout is the maximum time to wait for an event. It is long because the machine may
@@ -32,8 +35,9 @@ const waitTimeout = 20 * time.Second
 // service. All nodes of a test use the same database.
 type node struct {
 	*fixture
-	hub   *notification.Hub
-	calls sync.WaitGroup // the calls of open streams
+	hub     *notification.Hub
+	metrics *prometheus.Registry
+	calls   sync.WaitGroup // the calls of open streams
 	// stop stops the node. Its streams then end.
 	stop func()
 }
@@ -55,11 +59,13 @@ func (f *fixture) newNode(redisURL string) *node {
 	distributor := notification.NewDistributor(stores.NotificationDistribution(store.DB), hub.Changed, log, f.Now)
 	store.OnNotifications(distributor.Wake)
 
+	registry := prometheus.NewRegistry()
 	shop, base := *f.Shop, *f.Fixture
 	base.Store, shop.Fixture = store, &base
 	n := &node{fixture: &fixture{&shop, notification.New(notification.Config{
 		Store: stores.Notification(store.DB), Hub: hub, Log: log, AppURL: "https://app.example", HashKey: hashKey, Now: f.Now,
-	}), f.clock}, hub: hub}
+		Metrics: notification.NewMetrics(registry, distributor.Undistributed),
+	}), f.clock}, hub: hub, metrics: registry}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { hub.Run(ctx) })
@@ -283,4 +289,22 @@ func inTicket(ctx context.Context, ticket string) context.Context {
 	p := server.PrincipalFrom(ctx)
 	p.Ticket = affiliate.DigestStreamTicket(ticket)
 	return server.WithPrincipal(ctx, p)
+}
+
+// wantMetric waits until a metric has a value. The value of a histogram is the number of
+// its observations.
+func (n *node) wantMetric(name string, want float64) {
+	n.Helper()
+	pgtest.Eventually(n, fmt.Sprintf("the metric %s is %v", name, want), func() bool {
+		families, err := n.metrics.Gather()
+		if err != nil {
+			n.Fatal(err)
+		}
+		for _, family := range families {
+			if m := family.Metric[0]; family.GetName() == "tributary_notification_"+name {
+				return want == m.GetCounter().GetValue()+m.GetGauge().GetValue()+float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+		return false
+	})
 }

@@ -282,6 +282,49 @@ func TestStream_EndsWithProcess(t *testing.T) {
 	s.wantNotifications(last.seq(), ids...)
 }
 
+func TestStream_Metrics(t *testing.T) {
+	t.Parallel()
+	n := newFixture(t).newNode(redistest.New(t))
+	owner := n.inSession(n.asOwner())
+	s, ready := n.openReady(owner, "")
+	for range affiliate.MaxStreams - 1 {
+		n.openReady(owner, "") // does not receive the notifications
+	}
+	wantTooMany(t, n.open(owner, ""))
+	ids := n.notifyMany(3)
+	s.wantNotifications(ready.seq(), ids...)
+	n.wantMetric("streams_open", 5)
+	n.wantMetric("streams_refused_total", 1)
+	n.wantMetric("stream_delay_seconds", 3)
+	s.close()
+	n.wantMetric("streams_open", 4)
+	s, _ = n.openReady(owner, ready.id)
+	s.wantNotifications(ready.seq(), ids...) // are not counted again
+	s.close()
+	n.wantMetric("streams_open", 4)
+	s, _ = n.openReady(owner, "1")
+	s.next("resync")
+	n.wantMetric("stream_resyncs_total", 1)
+	n.wantMetric("stream_delay_seconds", 3)
+
+	// A notification cannot be distributed while a transaction locks its feed.
+	tx, err := n.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select from notification_feeds for update`); err != nil {
+		t.Fatal(err)
+	}
+	n.wantMetric("undistributed_seconds", 0)
+	n.notifyMany(1)
+	n.clock.Advance(90 * time.Second)
+	n.wantMetric("undistributed_seconds", 90)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.wantMetric("undistributed_seconds", 0)
+}
+
 // The ticket must not be found in the database, and a stream that is reopened with the
 // same ticket replaces the former one, also in another process.
 func TestStream_ReopenedWithTicketReplacesFormer(t *testing.T) {
