@@ -13,6 +13,7 @@
 //	webhooks_test.go           webhook endpoints
 //	webhook_deliveries_test.go webhook deliveries
 //	notifications_test.go      notifications of merchants and partners
+//	notification_stream_test.go the stream of notifications, and its examples in a browser
 //	separate_gateway_test.go   the gateway in its own process
 //
 // Each test starts its own system with a new database and a new Redis, so tests can run

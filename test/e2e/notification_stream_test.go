@@ -323,6 +323,9 @@ func TestNotificationStream_EndsWhenProcessStops(t *testing.T) {
 	for _, s := range streams {
 		s.wantEnd(t)
 	}
+	if n := sys.count(t, "select count(*) from notification_streams"); n != 0 {
+		t.Errorf("%d streams still count, so that the clients cannot all reconnect", n)
+	}
 }
 
 func TestNotificationStream_EndsWithPermission(t *testing.T) {

@@ -4,7 +4,7 @@
 // result.
 //
 //	make bench                                 all parts, about twenty minutes
-//	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, notifications, webhooks
+//	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, notifications, streams, webhooks
 //	make bench BASE=<commit>                   compare the CPU time of the service with that commit; see test/load/compare
 //
 // The command needs Linux (for the CPU times in /proc), pgbench, and a durable Postgres
@@ -61,6 +61,12 @@
 //     in a workspace that has a thousand times as many notifications as a second
 //     workspace. The yardstick is the second workspace. Totals stop at 10,000, so a count
 //     of the large feed reads ten times as many rows.
+//   - streams: the memory of a core for each of 500 open streams of notifications. Its
+//     yardstick is the memory for each of as many connections that stay open after one
+//     request. Then the time from a conversion's 201 to the notification about it in each
+//     of the 500 streams, which show the same workspace. Its yardstick is a workspace with
+//     one stream. Notifications that are created within a tenth of a second are
+//     distributed together, so both sides include up to this time.
 //   - webhooks: a backlog of pending deliveries for ten endpoints. A core starts and
 //     sends all of them to test/load/bare, which receives them over TLS in a separate
 //     process. The measured time begins with the 3,000th arrival and ends with the last.
@@ -165,6 +171,7 @@ var parts = []part{
 	{"lists", measureLists},
 	{"commissions", measureCommissions},
 	{"notifications", measureNotifications},
+	{"streams", measureStreams},
 	{"webhooks", measureWebhooks},
 }
 
