@@ -94,7 +94,7 @@ func (f *fixture) inSession(ctx context.Context) context.Context {
 
 // event is an event of a stream.
 type event struct {
-	text     string // as it was sent, without the empty line at its end
+	text     string // as it was sent, without the empty line that follows
 	id, name string
 	data     struct {
 		Type         string

@@ -41,7 +41,7 @@ func (c *stormClient) run() error {
 		if err != nil {
 			return err
 		}
-		<-s.ended // otherwise the client may have more than five streams
+		_ = <-s.ended // otherwise the client may have more than five streams
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func TestStream_StormOfReconnections(t *testing.T) {
 		member := f.inSession(f.newReader(affiliate.RoleAdmin))
 		first, ready := nodes[i%2].openReady(member, "")
 		first.close()
-		<-first.ended
+		_ = <-first.ended
 		member, stop := context.WithCancel(member)
 		defer stop()
 		context.AfterFunc(ctx, stop)

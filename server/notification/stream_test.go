@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func TestStream_ReplaysAtMostThousandNotificationsOfOneDay(t *testing.T) {
 		t.Errorf("the replay ends with the id %s, want %s", got.id, last.id)
 	}
 	next := n.notifyMany(1)
-	last = replayed.wantNotifications(last.seq(), next...)
+	replayed.wantNotifications(last.seq(), next...)
 	replayed.close()
 
 	// wantResync opens a stream that cannot continue after the event. The stream sends
@@ -104,13 +105,13 @@ func TestStream_ReplaysAtMostThousandNotificationsOfOneDay(t *testing.T) {
 	s, _ = n.openReady(owner, last.id) // continues after the notification that is too old
 	s.wantNotifications(last.seq(), young.data.Notification.ID)
 	s.close()
-	last = wantResync("a notification of more than 24 hours ago", fmt.Sprint(last.seq()-1))
+	last = wantResync("a notification of more than 24 hours ago", strconv.FormatInt(last.seq()-1, 10))
 
 	n.clock.Advance(affiliate.ReplayLife + affiliate.AccessTokenLife + time.Minute)
 	owner = n.inSession(n.asOwner())
 	n.notifyMany(1) // the feed is not streamed any more
 	last = wantResync("a feed that was not streamed for a day", last.id)
-	wantResync("a number that was not assigned yet", fmt.Sprint(last.seq()+1000))
+	wantResync("a number that was not assigned yet", strconv.FormatInt(last.seq()+1000, 10))
 }
 
 func TestStream_CountsUnreadNotificationsAgain(t *testing.T) {

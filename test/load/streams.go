@@ -193,8 +193,9 @@ func (s *streamedShop) open(ctx context.Context, core *process, count int) error
 				err = fmt.Errorf("a stream has the status %d", response.StatusCode)
 			}
 			ready <- err
-			if err == nil {
+			if response != nil {
 				s.receive(response.Body)
+				_ = response.Body.Close()
 			}
 		})
 	}
@@ -208,8 +209,7 @@ func (s *streamedShop) open(ctx context.Context, core *process, count int) error
 }
 
 // receive reads a stream until it ends.
-func (s *streamedShop) receive(body io.ReadCloser) {
-	defer func() { _ = body.Close() }()
+func (s *streamedShop) receive(body io.Reader) {
 	for lines := bufio.NewReader(body); ; {
 		line, err := lines.ReadSlice('\n')
 		if err != nil {

@@ -84,8 +84,8 @@ func (tx *Tx) CountStreams(ctx context.Context, user affiliate.UserID, since tim
 //
 // If the feed was not streamed for a while, there may be notifications without a number.
 // The feed then skips a number, so that no client can continue from an earlier number. A
-// feed that was deleted meanwhile (DeleteOldFeeds) begins with a number that is higher
-// than all its earlier numbers, because it begins with the time in milliseconds.
+// feed that DeleteOldFeeds has deleted begins with a number that is higher than all its
+// earlier numbers, because it begins with the time in milliseconds.
 func (tx *Tx) OpenStream(ctx context.Context, stream affiliate.Stream, now time.Time) (state affiliate.FeedState, err error) {
 	const insert = `insert into notification_streams (id, user_id, ticket, seen_at) values (@id, @user, @ticket, @now)`
 	const open = `
