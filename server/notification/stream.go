@@ -76,9 +76,9 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 	if err != nil {
 		return err
 	}
-	defer s.closeStream(ctx, stream.ID)
 	s.metrics.open.Inc()
 	defer s.metrics.open.Dec()
+	defer s.closeStream(ctx, stream.ID)
 	after := lastEventID(ctx, req)
 	if !state.CanReplay(after) {
 		if state, err = s.distributed(ctx, stream.Reader.Feed, state); err != nil {

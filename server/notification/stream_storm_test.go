@@ -36,7 +36,7 @@ type stormClient struct {
 func (c *stormClient) run() error {
 	for len(c.ids) < stormNotifications {
 		s := c.nodes[c.random.IntN(len(c.nodes))].open(c.ctx, c.lastID)
-		err := c.receive(s, c.random.IntN(2*stormNotifications/10))
+		err := c.receive(s, c.random.IntN(stormNotifications/2))
 		s.close()
 		if err != nil {
 			return err

@@ -107,7 +107,7 @@ func TestStream_ReplaysAtMostThousandNotificationsOfOneDay(t *testing.T) {
 	s.close()
 	last = wantResync("a notification of more than 24 hours ago", strconv.FormatInt(last.seq()-1, 10))
 
-	n.clock.Advance(affiliate.ReplayLife + affiliate.AccessTokenLife + time.Minute)
+	n.clock.Advance(affiliate.ReplayLife + affiliate.AccessTokenLife + time.Hour)
 	owner = n.inSession(n.asOwner())
 	n.notifyMany(1) // the feed is not streamed any more
 	last = wantResync("a feed that was not streamed for a day", last.id)

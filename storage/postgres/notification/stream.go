@@ -2,6 +2,7 @@ package notification
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -79,36 +80,56 @@ func (tx *Tx) CountStreams(ctx context.Context, user affiliate.UserID, since tim
 	return count, err
 }
 
+// streamedExtra is the time for which a feed stays streamed in addition to the time that an
+// open stream needs. Within this time, further streams of the feed need not change it.
+const streamedExtra = 15 * time.Minute
+
 // OpenStream stores an open stream. From now on, the notifications of its feed get
 // sequence numbers. It returns the state of the feed.
+//
+// Usually the feed is streamed already, and OpenStream only reads it. If it changed the
+// feed each time, many clients that reconnect at the same moment would wait for each
+// other.
+func (tx *Tx) OpenStream(ctx context.Context, stream affiliate.Stream, now time.Time) (state affiliate.FeedState, err error) {
+	const insert = `insert into notification_streams (id, user_id, ticket, seen_at) values (@id, @user, @ticket, @now)`
+	const read = `
+		select last_seq, version,
+			greatest(replay_after, (select max(p.seq) from notification_positions p where p.feed_id = @feed and p.created_at < @oldest))
+		from notification_feeds where feed_id = @feed and streamed_until >= @needed`
+	needed := now.Add(affiliate.ReplayLife + affiliate.AccessTokenLife)
+	args := pgx.NamedArgs{
+		"id": stream.ID, "user": stream.Reader.User, "ticket": stream.Ticket, "now": now,
+		"feed": stream.Reader.Feed, "needed": needed, "oldest": now.Add(-affiliate.ReplayLife),
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(insert, args)
+	batch.Queue(read, args).QueryRow(func(row pgx.Row) error { return row.Scan(&state.LastSeq, &state.Version, &state.ReplayAfter) })
+	if err := tx.SendBatch(ctx, batch).Close(); !errors.Is(err, pgx.ErrNoRows) {
+		return state, err
+	}
+	if err := tx.beginStreaming(ctx, stream.Reader.Feed, needed.Add(streamedExtra), now); err != nil {
+		return state, err
+	}
+	err = tx.QueryRow(ctx, read, args).Scan(&state.LastSeq, &state.Version, &state.ReplayAfter)
+	return state, err
+}
+
+// beginStreaming makes the notifications of a feed get sequence numbers until a time.
 //
 // If the feed was not streamed for a while, there may be notifications without a number.
 // The feed then skips a number, so that no client can continue from an earlier number. A
 // feed that DeleteOldFeeds has deleted begins with a number that is higher than all its
 // earlier numbers, because it begins with the time in milliseconds.
-func (tx *Tx) OpenStream(ctx context.Context, stream affiliate.Stream, now time.Time) (state affiliate.FeedState, err error) {
-	const insert = `insert into notification_streams (id, user_id, ticket, seen_at) values (@id, @user, @ticket, @now)`
-	const open = `
+func (tx *Tx) beginStreaming(ctx context.Context, feed affiliate.FeedID, until, now time.Time) error {
+	const begin = `
 		insert into notification_feeds as f (feed_id, last_seq, replay_after, version, streamed_until)
 		values (@feed, @first, @first, 0, @until)
 		on conflict (feed_id) do update
 		set streamed_until = excluded.streamed_until,
 			last_seq = f.last_seq + case when f.streamed_until > @now then 0 else 1 end,
-			replay_after = case
-				when f.streamed_until > @now
-				then greatest(f.replay_after, (select max(p.seq) from notification_positions p where p.feed_id = f.feed_id and p.created_at < @oldest))
-				else f.last_seq + 1
-			end
-		returning last_seq, replay_after, version`
-	args := pgx.NamedArgs{
-		"id": stream.ID, "user": stream.Reader.User, "ticket": stream.Ticket, "now": now,
-		"first": now.UnixMilli(), "feed": stream.Reader.Feed, "until": now.Add(affiliate.ReplayLife + affiliate.AccessTokenLife), "oldest": now.Add(-affiliate.ReplayLife),
-	}
-	batch := &pgx.Batch{}
-	batch.Queue(insert, args)
-	batch.Queue(open, args).QueryRow(func(row pgx.Row) error { return row.Scan(&state.LastSeq, &state.ReplayAfter, &state.Version) })
-	err = tx.SendBatch(ctx, batch).Close()
-	return state, err
+			replay_after = case when f.streamed_until > @now then f.replay_after else f.last_seq + 1 end`
+	_, err := tx.Exec(ctx, begin, pgx.NamedArgs{"feed": feed, "first": now.UnixMilli(), "until": until, "now": now})
+	return err
 }
 
 // CloseStream deletes a stream.
