@@ -163,6 +163,12 @@ func parseEvent(text string) event {
 	return e
 }
 
+// closeAndWait closes the stream as the client, and returns the result of the call.
+func (s *stream) closeAndWait() error {
+	s.close()
+	return <-s.ended
+}
+
 // open opens a stream that continues after an event. If lastEventID is empty, it is a new
 // stream. It ends with the test.
 func (n *node) open(ctx context.Context, lastEventID string) *stream {

@@ -37,11 +37,10 @@ func (c *stormClient) run() error {
 	for len(c.ids) < stormNotifications {
 		s := c.nodes[c.random.IntN(len(c.nodes))].open(c.ctx, c.lastID)
 		err := c.receive(s, c.random.IntN(stormNotifications/2))
-		s.close()
 		if err != nil {
 			return err
 		}
-		_ = <-s.ended // otherwise the client may have more than five streams
+		_ = s.closeAndWait() // otherwise the client may have more than five streams
 	}
 	return nil
 }
@@ -89,8 +88,7 @@ func TestStream_StormOfReconnections(t *testing.T) {
 	for i := range clients {
 		member := f.inSession(f.newReader(affiliate.RoleAdmin))
 		first, ready := nodes[i%2].openReady(member, "")
-		first.close()
-		_ = <-first.ended
+		_ = first.closeAndWait()
 		member, stop := context.WithCancel(member)
 		defer stop()
 		context.AfterFunc(ctx, stop)
