@@ -14378,7 +14378,7 @@ export interface operations {
                      * @example retry: 5000
                      *     id: 42
                      *     event: ready
-                     *     data: {"api_version":"v1","type":"ready","unreadCount":28}
+                     *     data: {"api_version":"v1","type":"ready","unreadCount":31}
                      */
                     "text/event-stream": string;
                 };
@@ -14449,7 +14449,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "count": 39
+                     *       "count": 42
                      *     }
                      */
                     "application/json": components["schemas"]["UnreadCount"];
@@ -15753,7 +15753,7 @@ export interface operations {
                      * @example retry: 5000
                      *     id: 42
                      *     event: ready
-                     *     data: {"api_version":"v1","type":"ready","unreadCount":4}
+                     *     data: {"api_version":"v1","type":"ready","unreadCount":5}
                      */
                     "text/event-stream": string;
                 };
@@ -15824,7 +15824,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "count": 22
+                     *       "count": 23
                      *     }
                      */
                     "application/json": components["schemas"]["UnreadCount"];
