@@ -82,6 +82,9 @@ type Tx interface {
 	// after the given time. It locks the address, so that two transactions do not count at
 	// the same time.
 	CountEmailTokens(ctx context.Context, purpose affiliate.EmailTokenPurpose, address string, since time.Time) (int, error)
+	// Suppressed reports whether mails to an address are held back. digest is the result of
+	// affiliate.MailDigest.
+	Suppressed(ctx context.Context, digest []byte) (bool, error)
 	// LiftSuppression makes an address receive all mail again. digest is the result of
 	// affiliate.MailDigest.
 	LiftSuppression(ctx context.Context, digest []byte) error

@@ -99,8 +99,9 @@ func (s *Service) ResendPartnerVerification(ctx context.Context, _ *affiliatev1.
 	return s.resend(ctx)
 }
 
-// resend mails a new token to the caller, unless the address is verified. Earlier tokens
-// stay valid, because mails can arrive in a different order.
+// resend mails a new token to the caller, unless the address is verified and receives
+// mail. If mails to the address are suppressed, verifying it again ends this. Earlier
+// tokens stay valid, because mails can arrive in a different order.
 func (s *Service) resend(ctx context.Context) (*affiliatev1.ResendVerificationResponse, error) {
 	at, response := s.currentTime(), &affiliatev1.ResendVerificationResponse{}
 	err := s.store.InTx(ctx, func(tx Tx) error {
@@ -108,7 +109,11 @@ func (s *Service) resend(ctx context.Context) (*affiliatev1.ResendVerificationRe
 		if err != nil {
 			return err
 		}
-		response.Sent = !account.User.EmailVerified
+		suppressed, err := tx.Suppressed(ctx, affiliate.MailDigest(s.hashKey, account.User.Email))
+		if err != nil {
+			return err
+		}
+		response.Sent = !account.User.EmailVerified || suppressed
 		if !response.Sent {
 			return nil
 		}

@@ -13,6 +13,35 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
+// A verified address that mails are held back from can be verified again.
+func TestResend_EndsASuppression(t *testing.T) {
+	f := newFixture(t)
+	partner := f.partner("pat@example.com")
+	f.Exec(`update users set email_verified_at = created_at`)
+	resend := func() bool {
+		t.Helper()
+		got, err := f.ResendPartnerVerification(f.as(partner), &affiliatev1.ResendVerificationRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Sent
+	}
+	if resend() {
+		t.Error("a verification was sent to a verified address that receives mail")
+	}
+	f.Insert("mail_suppressions", pgtest.Row{"digest": affiliate.MailDigest(hashKey, "pat@example.com"), "reason": "bounced", "created_at": f.Now()})
+	if !resend() {
+		t.Fatal("no verification was sent to a suppressed address")
+	}
+	if err := f.verify(f.takeMail(affiliate.MailVerification, "pat@example.com").token); err != nil {
+		t.Fatal(err)
+	}
+	f.WantCount(0, "suppressed addresses", `select count(*) from mail_suppressions`)
+	if resend() {
+		t.Error("a verification was sent after the suppression has ended")
+	}
+}
+
 func TestVerifyEmail_VerifiesOnce(t *testing.T) {
 	f := newFixture(t)
 	session := f.merchant("Mara@shop.example")

@@ -234,13 +234,14 @@ func (w *Worker) message(ctx context.Context, m affiliate.Mail, delivery affilia
 	if err != nil || !found {
 		return mail.Message{}, false, err
 	}
+	to := mail.Address{Name: m.Recipient.Name, Address: delivery.Address}
+	if delivery.Status == affiliate.MailRedirected {
+		// The reader is not the recipient, and must not disable the recipient's mails.
+		to.Name, document.Footer.UnsubscribeURL = "", ""
+	}
 	content, err := document.Render()
 	if err != nil {
 		return mail.Message{}, false, err
-	}
-	to := mail.Address{Name: m.Recipient.Name, Address: delivery.Address}
-	if delivery.Status == affiliate.MailRedirected {
-		to.Name = ""
 	}
 	return mail.Message{
 		ID: m.ID.String(), To: to, Content: content, UnsubscribeURL: document.Footer.UnsubscribeURL, Date: m.CreatedAt,

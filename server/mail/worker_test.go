@@ -115,6 +115,9 @@ func TestWork_SuppressesOrRedirectsMailOfTestMode(t *testing.T) {
 	if sent := f.server.Messages(); len(sent) != 1 || sent[0].To[0] != "qa@example.com" || strings.Contains(sent[0].Raw, recipient) {
 		t.Errorf("the server got %d mails, want one to qa@example.com only", len(sent))
 	}
+	if sent := f.server.Messages(); strings.Contains(sent[0].Raw, "nsubscribe") {
+		t.Error("a redirected mail contains an unsubscribe link, with which its reader could disable the mails of the recipient")
+	}
 	if redirected := f.Texts(`select redirected_to from mails where id = $1`, second.ID); redirected[0] != "qa@example.com" {
 		t.Errorf("the mail was redirected to %q, want qa@example.com", redirected)
 	}

@@ -242,17 +242,19 @@ func (h *Hub) checkStreams(ctx context.Context) error {
 	if len(open) == 0 {
 		return nil
 	}
-	streams := make([]affiliate.Stream, len(open))
+	now, streams := h.now(), make([]affiliate.Stream, len(open))
 	for i, s := range open {
 		streams[i] = s.stream
+		if !now.Before(s.stream.ExpiresAt) {
+			s.end(endReauth) // even if the database is away
+		}
 	}
-	now := h.now()
 	checks, err := h.store.OpenStreams(ctx, streams, now)
 	if err != nil {
 		return err
 	}
 	for _, s := range open {
-		if check := checks[s.stream.ID]; !check.Permitted || !now.Before(s.stream.ExpiresAt) {
+		if check := checks[s.stream.ID]; !check.Permitted {
 			s.end(endReauth)
 		} else if !check.Current {
 			s.end(endReplaced)

@@ -3,6 +3,7 @@ package notification
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"time"
 
@@ -160,16 +161,19 @@ func (s *Service) openStream(ctx context.Context, stream affiliate.Stream, at ti
 }
 
 // lastEventID returns the sequence number after which the stream continues, or -1 if the
-// client opens a new stream.
+// client opens a new stream. An id that no stream has sent cannot be replayed.
 func lastEventID(ctx context.Context, req *affiliatev1.StreamNotificationsRequest) int64 {
 	text := req.GetLastEventId()
 	md, _ := metadata.FromIncomingContext(ctx)
 	if header := md.Get("last-event-id"); len(header) > 0 && header[0] != "" {
 		text = header[0]
 	}
+	if text == "" {
+		return -1
+	}
 	seq, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || seq < 0 {
-		return -1
+		return math.MaxInt64
 	}
 	return seq
 }

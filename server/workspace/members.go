@@ -178,7 +178,13 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 		if err != nil {
 			return err
 		}
-		if err := tx.Notify(ctx, affiliate.MemberNotification(caller.Workspace, affiliate.NotifyOwnershipMoved, id, at, nil)); err != nil {
+		// The former owner does not see notifications about others any more, and must learn
+		// of a transfer that somebody else has made with a stolen session.
+		roles := map[string]string{"before": string(callerRole), "after": string(affiliate.RoleAdmin)}
+		if err := tx.Notify(ctx,
+			affiliate.MemberNotification(caller.Workspace, affiliate.NotifyOwnershipMoved, id, at, nil),
+			affiliate.MemberNotification(caller.Workspace, affiliate.NotifyRoleChanged, caller.User, at, roles),
+		); err != nil {
 			return err
 		}
 		after := map[string]any{caller.User.String(): affiliate.RoleAdmin, id.String(): affiliate.RoleOwner}

@@ -3,9 +3,11 @@ package workspace_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -168,6 +170,54 @@ func TestMembers_LastOwnerCannotLeave(t *testing.T) {
 	}
 	if n := f.Count(`select count(*) from members where workspace_id = $1 and role = 'owner'`, f.Scope.Workspace); n != 1 || refused != 1 {
 		t.Errorf("%d owners remain after %d refusals, want 1 and 1", n, refused)
+	}
+}
+
+// notifications returns the notifications of the workspace as text, without their names.
+func (f *fixture) notifications() []string {
+	f.Helper()
+	return f.Texts(`
+		select concat_ws(' ', type, case user_id when $2 then 'owner' else 'other' end, facts->>'before', facts->>'after', facts->>'mode')
+		from notifications where feed_id = $1 and mode = 'both' order by id`, f.Scope.Workspace, f.Owner)
+}
+
+// Every change of a member or a secret key notifies the user whom it concerns.
+func TestSecurityNotifications_FollowEachChange(t *testing.T) {
+	f := newFixture(t)
+	member := f.newMember(affiliate.RoleViewer)
+	leaver := f.newMember(affiliate.RoleViewer)
+	ctx := f.asOwner()
+	step := func(name string, err error, want ...string) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := f.notifications(); !slices.Equal(got, want) {
+			t.Errorf("%s: the notifications are %q, want %q", name, got, want)
+		}
+		f.Exec(`delete from notifications`)
+		f.clock.Advance(time.Second)
+	}
+	key, err := f.service.CreateApiKey(ctx, &affiliatev1.CreateApiKeyRequest{Name: "Shop"})
+	step("create a key", err, "security.api_key_created owner test")
+	_, err = f.service.RollApiKey(ctx, &affiliatev1.RollApiKeyRequest{KeyId: key.Id})
+	step("roll a key", err, "security.api_key_rolled owner test")
+	other, err := f.service.CreateApiKey(ctx, &affiliatev1.CreateApiKeyRequest{Name: "Other"})
+	step("create another key", err, "security.api_key_created owner test")
+	_, err = f.service.RevokeApiKey(ctx, &affiliatev1.RevokeApiKeyRequest{KeyId: other.Id})
+	step("revoke a key", err, "security.api_key_revoked owner test")
+	_, err = f.service.UpdateMember(ctx, &affiliatev1.UpdateMemberRequest{MemberId: member.String(), Role: affiliatev1.Role_ROLE_ADMIN})
+	step("change a role", err, "security.role_changed other viewer admin")
+	_, err = f.service.RemoveMember(ctx, &affiliatev1.RemoveMemberRequest{MemberId: leaver.String()})
+	step("remove a member", err, "account.member_left other")
+	_, err = f.service.TransferOwnership(ctx, &affiliatev1.TransferOwnershipRequest{MemberId: member.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := f.notifications()
+	slices.Sort(got)
+	if want := []string{"security.ownership_moved other", "security.role_changed owner owner admin"}; !slices.Equal(got, want) {
+		t.Errorf("transfer the ownership: the notifications are %q, want %q", got, want)
 	}
 }
 

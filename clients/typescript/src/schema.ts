@@ -333,7 +333,9 @@ export interface paths {
         /**
          * Resend a merchant verification
          * @description Sends the mail to verify the address of a merchant account
-         *     again, unless the address is verified. The earlier mails stay valid.
+         *     again, unless the address is verified and receives mail. If mails to the address are
+         *     held back after a bounce or a complaint, verifying it again ends this. The earlier mails
+         *     stay valid.
          *
          *     Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
          *
@@ -546,7 +548,9 @@ export interface paths {
         /**
          * Resend a partner verification
          * @description Sends the mail to verify the address of a partner account
-         *     again, unless the address is verified. The earlier mails stay valid.
+         *     again, unless the address is verified and receives mail. If mails to the address are
+         *     held back after a bounce or a complaint, verifying it again ends this. The earlier mails
+         *     stay valid.
          *
          *     Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
          *
@@ -1226,8 +1230,8 @@ export interface paths {
         /**
          * Stream notifications
          * @description Sends the notifications of the workspace's feed while they are
-         *     created, as server-sent events (`text/event-stream`). docs/notifications.md describes
-         *     the events. The stream ends when the access token expires, and within 5 seconds of a
+         *     created, as server-sent events (`text/event-stream`). docs/merchant/notifications.md
+         *     describes the events. The stream ends when the access token expires, and within 5 seconds of a
          *     logout or a change of the role.
          *
          *     Errors: RATE_LIMIT_EXCEEDED if the user has five open streams.
@@ -1706,8 +1710,8 @@ export interface paths {
         /**
          * Stream partner notifications
          * @description Sends the notifications of the partner's feed while they are
-         *     created, as server-sent events (`text/event-stream`). docs/notifications.md describes
-         *     the events. The stream ends when the access token expires, and within 5 seconds of a
+         *     created, as server-sent events (`text/event-stream`). docs/merchant/notifications.md
+         *     describes the events. The stream ends when the access token expires, and within 5 seconds of a
          *     logout or a change of the role.
          *
          *     Errors: RATE_LIMIT_EXCEEDED if the user has five open streams.
@@ -8488,7 +8492,7 @@ export interface components {
             results: components["schemas"]["ReportConversionResult"][];
         };
         ResendVerificationResponse: {
-            /** @description False if the address is verified, so that no mail is sent. */
+            /** @description False if the address is verified and receives mail, so that no mail is sent. */
             sent: boolean;
         };
         ResetPasswordRequest: {

@@ -600,7 +600,7 @@ func (*ResendVerificationRequest) Descriptor() ([]byte, []int) {
 
 type ResendVerificationResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False if the address is verified, so that no mail is sent.
+	// False if the address is verified and receives mail, so that no mail is sent.
 	Sent          bool `protobuf:"varint,1,opt,name=sent,proto3" json:"sent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -113,12 +113,16 @@ type AccountServiceClient interface {
 	// the new address.
 	VerifyEmail(ctx context.Context, in *VerifyEmailRequest, opts ...grpc.CallOption) (*VerifyEmailResponse, error)
 	// ResendMerchantVerification sends the mail to verify the address of a merchant account
-	// again, unless the address is verified. The earlier mails stay valid.
+	// again, unless the address is verified and receives mail. If mails to the address are
+	// held back after a bounce or a complaint, verifying it again ends this. The earlier mails
+	// stay valid.
 	//
 	// Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
 	ResendMerchantVerification(ctx context.Context, in *ResendVerificationRequest, opts ...grpc.CallOption) (*ResendVerificationResponse, error)
 	// ResendPartnerVerification sends the mail to verify the address of a partner account
-	// again, unless the address is verified. The earlier mails stay valid.
+	// again, unless the address is verified and receives mail. If mails to the address are
+	// held back after a bounce or a complaint, verifying it again ends this. The earlier mails
+	// stay valid.
 	//
 	// Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
 	ResendPartnerVerification(ctx context.Context, in *ResendVerificationRequest, opts ...grpc.CallOption) (*ResendVerificationResponse, error)
@@ -437,12 +441,16 @@ type AccountServiceServer interface {
 	// the new address.
 	VerifyEmail(context.Context, *VerifyEmailRequest) (*VerifyEmailResponse, error)
 	// ResendMerchantVerification sends the mail to verify the address of a merchant account
-	// again, unless the address is verified. The earlier mails stay valid.
+	// again, unless the address is verified and receives mail. If mails to the address are
+	// held back after a bounce or a complaint, verifying it again ends this. The earlier mails
+	// stay valid.
 	//
 	// Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
 	ResendMerchantVerification(context.Context, *ResendVerificationRequest) (*ResendVerificationResponse, error)
 	// ResendPartnerVerification sends the mail to verify the address of a partner account
-	// again, unless the address is verified. The earlier mails stay valid.
+	// again, unless the address is verified and receives mail. If mails to the address are
+	// held back after a bounce or a complaint, verifying it again ends this. The earlier mails
+	// stay valid.
 	//
 	// Errors: RATE_LIMIT_EXCEEDED after 3 calls of an account in an hour.
 	ResendPartnerVerification(context.Context, *ResendVerificationRequest) (*ResendVerificationResponse, error)

@@ -39,7 +39,7 @@ const (
 	// The public key is missing or not valid, on click tracking. Sent by the collector.
 	ErrorReason_ERROR_REASON_INVALID_PUBLIC_KEY ErrorReason = 4
 	// The e-mail address or the password of a login is wrong. The response does not say
-	// which.
+	// which. Also sent for a change of the address with a wrong password.
 	ErrorReason_ERROR_REASON_INVALID_CREDENTIALS ErrorReason = 5
 	// The refresh token is unknown, used, expired or revoked. If it was used before, its
 	// session ends.
@@ -57,8 +57,9 @@ const (
 	ErrorReason_ERROR_REASON_PAYLOAD_TOO_LARGE ErrorReason = 11
 	// The content type or the content encoding is not supported.
 	ErrorReason_ERROR_REASON_UNSUPPORTED_MEDIA_TYPE ErrorReason = 12
-	// The caller has reached the rate limit of the route, or too many logins with the same
-	// e-mail address have failed. Metadata: retry_after, whole seconds to wait.
+	// The caller has reached the rate limit of the route, too many logins with the same
+	// e-mail address have failed, the user has five open streams, or the programme has five
+	// announcements in 24 hours. Metadata: retry_after, whole seconds to wait.
 	ErrorReason_ERROR_REASON_RATE_LIMIT_EXCEEDED ErrorReason = 13
 	// An unexpected error. The service logs its cause with the request id.
 	ErrorReason_ERROR_REASON_INTERNAL_ERROR ErrorReason = 14
@@ -75,7 +76,8 @@ const (
 	ErrorReason_ERROR_REASON_SLUG_TAKEN ErrorReason = 18
 	// The programme's status does not allow the change: an activation, pause or archiving
 	// from a wrong status, or a change in an archived programme. Also sent for a change
-	// of the currency if the programme has commissions. Metadata: status.
+	// of the currency if the programme has commissions, and for an announcement in a
+	// programme that is not active. Metadata: status.
 	ErrorReason_ERROR_REASON_PROGRAM_STATE_INVALID ErrorReason = 19
 	// The participant's status does not allow the approval, rejection, suspension or
 	// reinstatement, or the participant was rejected and cannot get links and promo
@@ -156,8 +158,8 @@ const (
 	ErrorReason_ERROR_REASON_WEBHOOK_DISABLED ErrorReason = 51
 	// The preference of this notification category cannot be changed. Metadata: category.
 	ErrorReason_ERROR_REASON_NOTIFICATION_CATEGORY_PROTECTED ErrorReason = 62
-	// The signature of a message of the mail provider is missing, wrong, or older than 5
-	// minutes.
+	// The signature of a message of the mail provider is missing or wrong, or its time
+	// differs from the server's clock by more than 5 minutes.
 	ErrorReason_ERROR_REASON_INVALID_SIGNATURE ErrorReason = 60
 	// The notification log has no such entry, or X-Mode is not `test`.
 	ErrorReason_ERROR_REASON_NOTIFICATION_LOG_NOT_FOUND ErrorReason = 61

@@ -85,8 +85,8 @@ type NotificationServiceClient interface {
 	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
 	UpdateNotificationPreferences(ctx context.Context, in *UpdateNotificationPreferencesRequest, opts ...grpc.CallOption) (*NotificationPreferences, error)
 	// StreamNotifications sends the notifications of the workspace's feed while they are
-	// created, as server-sent events (`text/event-stream`). docs/notifications.md describes
-	// the events. The stream ends when the access token expires, and within 5 seconds of a
+	// created, as server-sent events (`text/event-stream`). docs/merchant/notifications.md
+	// describes the events. The stream ends when the access token expires, and within 5 seconds of a
 	// logout or a change of the role.
 	//
 	// Errors: RATE_LIMIT_EXCEEDED if the user has five open streams.
@@ -130,8 +130,8 @@ type NotificationServiceClient interface {
 	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
 	UpdatePartnerNotificationPreferences(ctx context.Context, in *UpdateNotificationPreferencesRequest, opts ...grpc.CallOption) (*NotificationPreferences, error)
 	// StreamPartnerNotifications sends the notifications of the partner's feed while they are
-	// created, as server-sent events (`text/event-stream`). docs/notifications.md describes
-	// the events. The stream ends when the access token expires, and within 5 seconds of a
+	// created, as server-sent events (`text/event-stream`). docs/merchant/notifications.md
+	// describes the events. The stream ends when the access token expires, and within 5 seconds of a
 	// logout or a change of the role.
 	//
 	// Errors: RATE_LIMIT_EXCEEDED if the user has five open streams.
@@ -438,8 +438,8 @@ type NotificationServiceServer interface {
 	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
 	UpdateNotificationPreferences(context.Context, *UpdateNotificationPreferencesRequest) (*NotificationPreferences, error)
 	// StreamNotifications sends the notifications of the workspace's feed while they are
-	// created, as server-sent events (`text/event-stream`). docs/notifications.md describes
-	// the events. The stream ends when the access token expires, and within 5 seconds of a
+	// created, as server-sent events (`text/event-stream`). docs/merchant/notifications.md
+	// describes the events. The stream ends when the access token expires, and within 5 seconds of a
 	// logout or a change of the role.
 	//
 	// Errors: RATE_LIMIT_EXCEEDED if the user has five open streams.
@@ -483,8 +483,8 @@ type NotificationServiceServer interface {
 	// Errors: NOTIFICATION_CATEGORY_PROTECTED if a category cannot be disabled.
 	UpdatePartnerNotificationPreferences(context.Context, *UpdateNotificationPreferencesRequest) (*NotificationPreferences, error)
 	// StreamPartnerNotifications sends the notifications of the partner's feed while they are
-	// created, as server-sent events (`text/event-stream`). docs/notifications.md describes
-	// the events. The stream ends when the access token expires, and within 5 seconds of a
+	// created, as server-sent events (`text/event-stream`). docs/merchant/notifications.md
+	// describes the events. The stream ends when the access token expires, and within 5 seconds of a
 	// logout or a change of the role.
 	//
 	// Errors: RATE_LIMIT_EXCEEDED if the user has five open streams.
