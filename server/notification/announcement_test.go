@@ -69,7 +69,7 @@ func TestAnnouncement_ReachesThousandsOfParticipants(t *testing.T) {
 	}
 	f.WantCount(2500, "notifications", `select count(distinct feed_id) from notifications where type = 'program.announcement'`)
 	f.WantCount(2500, "notifications that wait to be distributed", `select count(distinct feed) from notification_arrivals, unnest(feed_ids) feed`)
-	f.WantCount(1000, "notifications in the largest arrival", `select max(cardinality(ids)) from notification_arrivals`)
+	f.WantCount(200, "notifications in the largest arrival", `select max(cardinality(ids)) from notification_arrivals`)
 }
 
 func TestAnnouncement_IsRefused(t *testing.T) {

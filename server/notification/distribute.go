@@ -13,6 +13,9 @@ const (
 	// distributeBatch is the number of arrivals that one transaction distributes. An
 	// arrival holds the notifications of one transaction.
 	distributeBatch = 200
+	// distributeEnough is the number of notifications after which a transaction takes no
+	// further arrivals. An announcement to many partners creates many notifications.
+	distributeEnough = 1000
 	// distributePause is the minimum time between two batches, so that the notifications
 	// of a busy workspace share transactions.
 	distributePause = 100 * time.Millisecond
@@ -35,9 +38,10 @@ type DistributionStore interface {
 
 // DistributionTx is a transaction of the DistributionStore.
 type DistributionTx interface {
-	// TakeArrivals deletes the oldest arrivals and returns their notifications. more
+	// TakeArrivals deletes the oldest arrivals, at most limit of them, and returns their
+	// notifications. It takes no further arrival when it has enough notifications. more
 	// reports whether there may be further arrivals.
-	TakeArrivals(ctx context.Context, limit int) (arrived []affiliate.ArrivedNotification, more bool, err error)
+	TakeArrivals(ctx context.Context, limit, enough int) (arrived []affiliate.ArrivedNotification, more bool, err error)
 	// OldestArrival returns the time of the oldest arrival that was not distributed yet, or
 	// now if there is none.
 	OldestArrival(ctx context.Context, now time.Time) (time.Time, error)
@@ -143,8 +147,9 @@ func (d *Distributor) distribute(ctx context.Context) (more bool, err error) {
 	var gathered map[feedPart]time.Time
 	var streamed []affiliate.FeedID
 	err = d.store.InTx(ctx, func(tx DistributionTx) error {
+		gathered, streamed = nil, nil // of an earlier attempt
 		var arrived []affiliate.ArrivedNotification
-		if arrived, more, err = tx.TakeArrivals(ctx, distributeBatch); err != nil || len(arrived) == 0 {
+		if arrived, more, err = tx.TakeArrivals(ctx, distributeBatch, distributeEnough); err != nil || len(arrived) == 0 {
 			return err
 		}
 		if first, ok := arrived[0].ID.Time(); ok {

@@ -2,6 +2,7 @@ package notification
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -81,67 +82,69 @@ func (w *PeriodWorker) Timeout(*river.Job[affiliate.NotifyPeriodically]) time.Du
 	return periodTimeout
 }
 
-// Work creates all notifications that are due.
+// Work creates all notifications that are due. If it fails for one feed, it continues with
+// the others.
 func (w *PeriodWorker) Work(ctx context.Context, _ *river.Job[affiliate.NotifyPeriodically]) error {
-	now := w.now().UTC().Truncate(time.Millisecond)
+	var errs []error
+	now := w.currentTime()
 	if monday, found := affiliate.SummaryWeek(now); found {
-		if err := w.summarizeWeeks(ctx, monday, now); err != nil {
-			return fmt.Errorf("weekly summaries: %w", err)
-		}
+		errs = append(errs, w.summarizeWeeks(ctx, monday))
 		if _, due := affiliate.WeekBefore(monday, time.UTC, now); due {
-			if err := w.remindOfMethods(ctx, monday, now); err != nil {
-				return fmt.Errorf("missing payout methods: %w", err)
-			}
+			errs = append(errs, w.remindOfMethods(ctx, monday))
 		}
 	}
 	if month, due := affiliate.MonthBefore(now); due {
-		if err := w.summarizeMonths(ctx, month, now); err != nil {
-			return fmt.Errorf("monthly summaries: %w", err)
-		}
+		errs = append(errs, w.summarizeMonths(ctx, month))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
+// currentTime returns the current time in UTC, truncated to milliseconds.
+func (w *PeriodWorker) currentTime() time.Time { return w.now().UTC().Truncate(time.Millisecond) }
+
 // summarizeWeeks creates the summaries of the workspaces in which a Monday has begun.
-func (w *PeriodWorker) summarizeWeeks(ctx context.Context, monday, now time.Time) error {
-	zones := map[string]*time.Location{}
+func (w *PeriodWorker) summarizeWeeks(ctx context.Context, monday time.Time) error {
+	var errs []error
 	var after affiliate.WorkspaceID
 	for {
 		workspaces, err := w.store.WorkspacesWithoutSummary(ctx, monday, after, periodBatch)
 		if err != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
 		for _, workspace := range workspaces {
-			zone := zones[workspace.Timezone]
-			if zone == nil {
-				if zone, err = time.LoadLocation(workspace.Timezone); err != nil {
-					return err
-				}
-				zones[workspace.Timezone] = zone
-			}
-			week, due := affiliate.WeekBefore(monday, zone, now)
-			if !due {
-				continue
-			}
-			summary, err := w.weekOf(ctx, workspace.ID, week)
-			if err != nil {
-				return err
-			}
-			feed := affiliate.WorkspaceFeed(workspace.ID)
-			var notification *affiliate.Notification
-			if text := summary.Text(week); text != "" {
-				n := affiliate.SummaryNotification(affiliate.Merchant, feed, text, now)
-				notification = &n
-			}
-			if err := w.notify(ctx, feed, affiliate.NotificationsBothModes, affiliate.NotifyWeeklySummary, monday, notification); err != nil {
-				return err
+			if err := w.summarizeWeek(ctx, workspace, monday); err != nil {
+				errs = append(errs, fmt.Errorf("weekly summary of workspace %s: %w", workspace.ID, err))
 			}
 		}
 		if len(workspaces) < periodBatch {
-			return nil
+			return errors.Join(errs...)
 		}
 		after = workspaces[len(workspaces)-1].ID
 	}
+}
+
+// summarizeWeek creates the summary of a workspace if it is due.
+func (w *PeriodWorker) summarizeWeek(ctx context.Context, workspace affiliate.WorkspaceZone, monday time.Time) error {
+	zone, err := time.LoadLocation(workspace.Timezone)
+	if err != nil {
+		return err
+	}
+	now := w.currentTime()
+	week, due := affiliate.WeekBefore(monday, zone, now)
+	if !due {
+		return nil
+	}
+	summary, err := w.weekOf(ctx, workspace.ID, week)
+	if err != nil {
+		return err
+	}
+	feed := affiliate.WorkspaceFeed(workspace.ID)
+	var notification *affiliate.Notification
+	if text := summary.Text(week); text != "" {
+		n := affiliate.SummaryNotification(affiliate.Merchant, feed, text, now)
+		notification = &n
+	}
+	return w.notify(ctx, feed, affiliate.NotificationsBothModes, affiliate.NotifyWeeklySummary, monday, notification)
 }
 
 // weekOf returns what has happened in a workspace in a week.
@@ -162,19 +165,19 @@ func (w *PeriodWorker) weekOf(ctx context.Context, workspace affiliate.Workspace
 }
 
 // remindOfMethods reminds the partners to whom money is owed and who have no payout method.
-func (w *PeriodWorker) remindOfMethods(ctx context.Context, monday, now time.Time) error {
+func (w *PeriodWorker) remindOfMethods(ctx context.Context, monday time.Time) error {
 	return w.eachPartner(ctx, affiliate.ModeLive, affiliate.NotifyPayoutMethodMissing, monday, func(partner affiliate.UserID) (*affiliate.Notification, error) {
 		owed, err := w.store.OwedWithoutMethod(ctx, partner)
 		if err != nil || len(owed) == 0 {
 			return nil, err
 		}
-		n := affiliate.MissingMethodNotification(partner, affiliate.ModeLive, owed, now)
+		n := affiliate.MissingMethodNotification(partner, affiliate.ModeLive, owed, w.currentTime())
 		return &n, nil
 	})
 }
 
 // summarizeMonths creates the monthly summaries of partners.
-func (w *PeriodWorker) summarizeMonths(ctx context.Context, month affiliate.Period, now time.Time) error {
+func (w *PeriodWorker) summarizeMonths(ctx context.Context, month affiliate.Period) error {
 	return w.eachPartner(ctx, affiliate.NotificationsBothModes, affiliate.NotifyMonthlySummary, *month.Before, func(partner affiliate.UserID) (*affiliate.Notification, error) {
 		summary, err := w.store.PartnerMonth(ctx, partner, month)
 		if err != nil {
@@ -184,7 +187,7 @@ func (w *PeriodWorker) summarizeMonths(ctx context.Context, month affiliate.Peri
 		if text == "" {
 			return nil, nil
 		}
-		n := affiliate.SummaryNotification(affiliate.Partner, affiliate.PartnerFeed(partner), text, now)
+		n := affiliate.SummaryNotification(affiliate.Partner, affiliate.PartnerFeed(partner), text, w.currentTime())
 		return &n, nil
 	})
 }
@@ -195,23 +198,24 @@ func (w *PeriodWorker) eachPartner(
 	ctx context.Context, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time,
 	create func(partner affiliate.UserID) (*affiliate.Notification, error),
 ) error {
+	var errs []error
 	var after affiliate.UserID
 	for {
 		partners, err := w.store.PartnersWithout(ctx, mode, kind, period, after, periodBatch)
 		if err != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
 		for _, partner := range partners {
 			notification, err := create(partner)
-			if err != nil {
-				return err
+			if err == nil {
+				err = w.notify(ctx, affiliate.PartnerFeed(partner), mode, kind, period, notification)
 			}
-			if err := w.notify(ctx, affiliate.PartnerFeed(partner), mode, kind, period, notification); err != nil {
-				return err
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s of partner %s: %w", kind, partner, err))
 			}
 		}
 		if len(partners) < periodBatch {
-			return nil
+			return errors.Join(errs...)
 		}
 		after = partners[len(partners)-1]
 	}

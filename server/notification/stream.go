@@ -28,6 +28,10 @@ const (
 	// distributed. distributeCheck is how often it checks this.
 	distributeWait  = time.Second
 	distributeCheck = 20 * time.Millisecond
+	// maxFrame is the size in bytes after which a stream sends what it has. The gateway
+	// limits the time for sending each piece, and a client must be able to receive a long
+	// replay over a slow connection.
+	maxFrame = 32 << 10
 	// streamRetryAfter is the time in seconds after which a client may try to open a
 	// stream again if the user has too many.
 	streamRetryAfter = 5
@@ -369,10 +373,18 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 	var frame []byte
 	for i, p := range visible {
 		s.unread = min(max(0, before+int64(i)+1), affiliate.MaxNotificationCount)
-		frame = appendNotification(frame, p.Seq, s.service.itemOf(p.Entry), s.unread)
+		if frame = appendNotification(frame, p.Seq, s.service.itemOf(p.Entry), s.unread); len(frame) < maxFrame {
+			continue
+		}
+		if err := s.send(frame); err != nil {
+			return err
+		}
+		frame = nil
 	}
-	if err := s.send(frame); err != nil {
-		return err
+	if len(frame) > 0 {
+		if err := s.send(frame); err != nil {
+			return err
+		}
 	}
 	now := s.service.now()
 	for _, p := range visible {

@@ -35,15 +35,17 @@ func (tx *Tx) RecentAnnouncements(
 	return count, first.UTC(), err
 }
 
-// announceBlock is the number of feeds in one row of notification_arrivals.
-const announceBlock = 1000
+// announceBlock is the number of feeds in one row of notification_arrivals. A distributor
+// takes whole rows.
+const announceBlock = 200
 
 const storeAnnouncement = `
 	insert into announcements (id, workspace_id, program_id, mode, title, body, created_by, created_at)
 	values (@id, @workspace, @program, @mode, @title, @body, @by, @at)`
 
 // notifyEach returns the statement that inserts a notification about an announcement for
-// each row of a query. The query returns the columns feed_id, workspace_id and
+// each row of a query. The ids of its arrivals are UUIDv7, so that they are distributed in
+// the order of their time. The query returns the columns feed_id, workspace_id and
 // participant_id. The statement returns the number of rows.
 func notifyEach(query string) string {
 	return `
@@ -54,7 +56,7 @@ func notifyEach(query string) string {
 			returning feed_id, workspace_id
 		), arrived as (
 			insert into notification_arrivals (id, feed_ids, modes, types, ids, workspace_ids, user_ids)
-			select gen_random_uuid(), array_agg(feed_id), array_agg(@stored_mode::text), array_agg(@type::text), array_agg(@notification::uuid),
+			select (lpad(to_hex(@millis::bigint), 12, '0') || '7' || substr(replace(gen_random_uuid()::text, '-', ''), 14))::uuid, array_agg(feed_id), array_agg(@stored_mode::text), array_agg(@type::text), array_agg(@notification::uuid),
 				array_agg(workspace_id), array_agg(null::uuid)
 			from (select *, row_number() over () / @block::bigint as block from stored) s
 			group by block
@@ -92,7 +94,7 @@ func (tx *Tx) AnnounceProduct(ctx context.Context, a affiliate.Announcement) (re
 func (tx *Tx) announce(ctx context.Context, notify string, n affiliate.Notification, a affiliate.Announcement, args pgx.NamedArgs) (recipients int64, err error) {
 	maps.Copy(args, pgx.NamedArgs{
 		"id": a.ID, "title": a.Title, "body": a.Body, "at": a.CreatedAt, "stored_mode": n.StoredMode(), "category": n.Rule().Category,
-		"day": dayOf(n.ID), "notification": n.ID, "type": n.Type, "block": announceBlock,
+		"day": dayOf(n.ID), "notification": n.ID, "type": n.Type, "block": announceBlock, "millis": a.CreatedAt.UnixMilli(),
 	})
 	batch := &pgx.Batch{}
 	batch.Queue(storeAnnouncement, args)

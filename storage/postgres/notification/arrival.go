@@ -40,17 +40,24 @@ func optionalID[T any](id uuid.NullUUID) *affiliate.ID[T] {
 const takeArrivals = `
 	with taken as (
 		delete from notification_arrivals
-		where id = any (array(select id from notification_arrivals order by id limit $1 for update skip locked))
+		where id = any (array(
+			select id from (
+				select id, sum(cardinality(ids)) over (order by id) - cardinality(ids) as earlier
+				from (select id, ids from notification_arrivals order by id limit $1 for update skip locked) oldest
+			) counted
+			where earlier < $2
+		))
 		returning id, feed_ids, modes, types, ids, workspace_ids, user_ids
 	)
 	select feed_ids, modes, types, ids, workspace_ids, user_ids from taken order by id`
 
 // TakeArrivals deletes the oldest arrivals, at most limit of them, and returns their
-// notifications in the order of the arrivals. more reports whether the limit was reached.
-// It skips arrivals that another transaction is taking. If the transaction rolls back,
-// the arrivals are still there.
-func (tx *Tx) TakeArrivals(ctx context.Context, limit int) (arrived []affiliate.ArrivedNotification, more bool, err error) {
-	rows, err := tx.Query(ctx, takeArrivals, limit)
+// notifications in the order of the arrivals. It takes no further arrival when it has
+// enough notifications. more reports whether one of the two limits was reached. It skips
+// arrivals that another transaction is taking. If the transaction rolls back, the arrivals
+// are still there.
+func (tx *Tx) TakeArrivals(ctx context.Context, limit, enough int) (arrived []affiliate.ArrivedNotification, more bool, err error) {
+	rows, err := tx.Query(ctx, takeArrivals, limit, enough)
 	if err != nil {
 		return nil, false, err
 	}
@@ -58,7 +65,7 @@ func (tx *Tx) TakeArrivals(ctx context.Context, limit int) (arrived []affiliate.
 	for _, row := range taken {
 		arrived = append(arrived, row.notifications()...)
 	}
-	return arrived, len(taken) == limit, err
+	return arrived, len(taken) == limit || len(arrived) >= enough, err
 }
 
 const oldestArrival = `select id from notification_arrivals order by id limit 1`

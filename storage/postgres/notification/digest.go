@@ -149,6 +149,8 @@ const selectGathered = `
 	where feed_id = @feed and mode = @mode and category = @category and day >= @day and id >= @first
 		and dismissed_at is null and id <> all(@mailed) and (not @personal or user_id = @user)
 		and (@all_workspaces or workspace_id = @workspace)
+		and id >= coalesce((select dismissed_before from notification_dismissals
+			where feed_id = @feed and mode = @mode and category = @category), '00000000-0000-0000-0000-000000000000')
 	order by day, id limit @limit`
 
 // Gathered returns the notifications of a digest that were not mailed yet, the oldest
