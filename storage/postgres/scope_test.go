@@ -52,7 +52,7 @@ var ownedTables = map[string]string{
 	"notifications": "feed_id", "notification_dismissals": "feed_id", "notification_arrivals": "feed_ids",
 	"notification_feeds": "feed_id", "notification_positions": "feed_id",
 	"notification_reads": "user_id", "notification_watermarks": "user_id", "notification_preferences": "user_id",
-	"notification_digests": "user_id", "notification_streams": "user_id", "notification_stream_tickets": "session_id",
+	"notification_digests": "user_id", "notification_periods": "feed_id", "notification_streams": "user_id", "notification_stream_tickets": "session_id",
 }
 
 // A statement about the rows of a feed, a user or a session must mention the column of the
@@ -106,12 +106,14 @@ func TestOwnedTables_ContainAllTablesOfNotifications(t *testing.T) {
 // unowned contains the statements that need not mention the owner of a row, with the
 // reasons.
 var unowned = map[string]string{
-	"notification/package.deleteOldReads":   "periodic maintenance of all users",
-	"notification/package.oldestArrival":    "the distributor serves all feeds",
-	"notification/Waiting.query":            "arrivals that were found by their feed",
-	"notification/CloseStream.remove":       "a stream that the process has opened, named by its random id",
-	"notification/SeeStreams.update":        "streams that the process has opened, named by their random ids",
-	"notification/CloseStreamsOfTicket.use": "the ticket was found by its digest, which determines the session",
+	"notification/package.deleteOldReads":       "periodic maintenance of all users",
+	"notification/package.deleteExpiredTickets": "periodic maintenance of all sessions",
+	"notification/package.deleteLostStreams":    "periodic maintenance of all users",
+	"notification/package.oldestArrival":        "the distributor serves all feeds",
+	"notification/Waiting.query":                "arrivals that were found by their feed",
+	"notification/CloseStream.remove":           "a stream that the process has opened, named by its random id",
+	"notification/SeeStreams.update":            "streams that the process has opened, named by their random ids",
+	"notification/CloseStreamsOfTicket.use":     "the ticket was found by its digest, which determines the session",
 }
 
 // A statement about rows of a workspace must mention the columns workspace and mode, or
@@ -401,6 +403,8 @@ func (s source) resultText(fn *ast.FuncDecl, call *ast.CallExpr, local map[strin
 // unscoped contains the statements that need not mention workspace and mode, with the
 // reasons.
 var unscoped = map[string]string{
+	"notification/package.partnersWithout":        "a partner takes part in programmes of several workspaces",
+	"notification/package.sumMonth":               "a partner earns in programmes of several workspaces",
 	"webhook/package.claim":                       "the sender serves endpoints of all workspaces, named by workspace and id",
 	"webhook/Release.release":                     "the sender serves endpoints of all workspaces, named by workspace and id",
 	"webhook/package.unclaimed":                   "the sender serves endpoints of all workspaces",

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 const (
@@ -192,4 +194,41 @@ func TestNotifications_Announcement(t *testing.T) {
 	}
 	f.merchant.post(t, f.programPath()+"/pause", nil).wantStatus(http.StatusOK)
 	f.merchant.post(t, path, news).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
+}
+
+// TestUnsubscribe sends the requests of mail programs (RFC 8058).
+func TestUnsubscribe(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	merchant, partner := sys.newMerchant(t), sys.newPartner(t)
+	program := sys.client().withHeader("Content-Type", "application/x-www-form-urlencoded")
+	for _, tc := range []struct {
+		account
+		preferences, position string
+		category              affiliate.NotificationCategory
+	}{
+		{merchant, merchantFeed + "/preferences", "10", affiliate.CategoryPayouts},
+		{partner, partnerPreferences, "5", affiliate.CategoryCommissions},
+	} {
+		email, category := "categories."+tc.position+".email", "categories."+tc.position+".category"
+		tc.get(t, tc.preferences).wantStatus(http.StatusOK).wantFields(object{category: string(tc.category), email: true})
+		link := unsubscribePath + unsubscribeToken(tc.account, tc.category)
+		// Opening the link changes nothing.
+		page := sys.client().get(t, link).wantStatus(http.StatusOK)
+		if contentType := page.header.Get("Content-Type"); contentType != "text/html; charset=utf-8" {
+			t.Errorf("GET of the link has the type %s, want a page", contentType)
+		}
+		tc.get(t, tc.preferences).wantFields(object{email: true})
+		for range 2 {
+			program.post(t, link, oneClickForm).wantStatus(http.StatusOK).wantFields(object{"category": string(tc.category)})
+		}
+		tc.get(t, tc.preferences).wantFields(object{email: false})
+		boundary := program.withHeader("Content-Type", "multipart/form-data; boundary=b")
+		boundary.post(t, link, "--b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--b--\r\n").wantStatus(http.StatusOK)
+	}
+	link := unsubscribePath + unsubscribeToken(merchant, affiliate.CategoryCommissions)
+	program.post(t, unsubscribePath+"x", oneClickForm).wantError(http.StatusBadRequest, "UNSUBSCRIBE_TOKEN_INVALID")
+	program.post(t, link, "List-Unsubscribe=No").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "body")
+	sys.client().post(t, link, object{}).wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
+	merchant.get(t, merchantFeed+"/preferences").wantFields(object{"categories.7.category": "commissions", "categories.7.email": true})
 }
