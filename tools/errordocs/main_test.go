@@ -25,7 +25,7 @@ func TestDocument_CommittedPageIsCurrent(t *testing.T) {
 	}
 	for _, line := range []string{
 		"| `VALIDATION_ERROR` | 400 | InvalidArgument | The body, the path, the query or a header is not valid. `details` lists each fault with its field. |  |",
-		"| `RATE_LIMIT_EXCEEDED` | 429 | ResourceExhausted | The caller has reached the rate limit of the route, or too many logins with the same e-mail address have failed. | retry_after, whole seconds to wait |",
+		"| `RATE_LIMIT_EXCEEDED` | 429 | ResourceExhausted | The caller has reached the rate limit of the route, too many logins with the same e-mail address have failed, the user has five open streams, or the programme has five announcements in 24 hours. | retry_after, whole seconds to wait |",
 	} {
 		if !strings.Contains(want, line+"\n") {
 			t.Errorf("the page does not contain\n%s", line)
