@@ -135,3 +135,49 @@ func TestBulkRequest_ErrorHasResultsIfAllItemsFail(t *testing.T) {
 		t.Errorf("status %d with the body\n%s\nwant 422 with\n%s", response.status, response.body, want)
 	}
 }
+
+// When the process stops, streams of events end without an error, so that their clients
+// connect to another process. Downloads continue.
+func TestEventStream_EndsWhenProcessStops(t *testing.T) {
+	stopping := make(chan struct{})
+	f := newFixture(t, nil, func(c *Config) { c.Stopping = stopping })
+	f.core.pieces, f.core.endless = []string{"event: ready\n\n"}, true
+	open := func(path string) *http.Response {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = response.Body.Close() })
+		if _, err := io.ReadFull(response.Body, make([]byte, len(f.core.pieces[0]))); err != nil {
+			t.Fatal(err)
+		}
+		return response
+	}
+	download, streams := open(exportPath), []*http.Response{open("/api/v1/notifications/stream"), open("/api/v1/partner/notifications/stream")}
+	close(stopping)
+	for _, stream := range streams {
+		if rest, err := io.ReadAll(stream.Body); err != nil || len(rest) > 0 {
+			t.Errorf("the stream ended with %q and %v, want its end", rest, err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(download.Body)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Errorf("the download ended with %v, want it to continue", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if log := f.log.String(); log != "" {
+		t.Errorf("the gateway logged %s, want nothing", log)
+	}
+	f.grpc.Stop()
+	<-ended
+}

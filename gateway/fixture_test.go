@@ -52,6 +52,8 @@ type fakeCore struct {
 	pieces  []string
 	failure error
 	header  metadata.MD
+	// endless makes a stream stay open after its pieces.
+	endless bool
 }
 
 func (f *fakeCore) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
@@ -89,6 +91,10 @@ func (f *fakeCore) interceptStream(_ any, stream grpc.ServerStream, info *grpc.S
 		if err := stream.SendMsg(&httpbody.HttpBody{ContentType: "text/csv; charset=utf-8", Data: []byte(piece)}); err != nil {
 			return err
 		}
+	}
+	if f.endless {
+		<-stream.Context().Done()
+		return stream.Context().Err()
 	}
 	return failure
 }

@@ -62,6 +62,10 @@ type Config struct {
 	// value means no timeout. It is for a core in the same process, which has deadlines
 	// of its own.
 	Timeout time.Duration
+	// Stopping is closed when the process begins to stop. Streams of events then end, so
+	// that their clients connect to another process. nil means that only the core ends
+	// them.
+	Stopping <-chan struct{}
 	// Log receives panics, unexpected errors of the core and failed connections to it.
 	// Default: no log.
 	Log *slog.Logger

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/gateway/contract"
 )
 
 // statusMetadata is the metadata key with which the core sets the HTTP status of one
@@ -38,15 +40,15 @@ func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Messag
 	return nil
 }
 
-// handleStreamError ends a download that failed. For errHead it writes nothing. If no
-// piece was sent, it writes an error response. Otherwise it closes the connection,
+// handleStreamError ends a download that failed. For errHead, and for a stream of events
+// that ends because the process stops, it writes nothing. If no piece was sent, it writes an error response. Otherwise it closes the connection,
 // because a truncated file must not look complete. After handleStreamError returns,
 // grpc-gateway writes an error of its own, which has no effect because the call is
 // complete.
 func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Status {
 	c := callFrom(ctx)
 	switch {
-	case errors.Is(err, errHead):
+	case errors.Is(err, errHead) || contract.EventStream(c.route.FullMethod) && g.stopping():
 	case c.status == 0:
 		g.refuseStatus(c, err)
 	default:
@@ -57,4 +59,14 @@ func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Stat
 	}
 	c.complete = true
 	return status.Convert(err)
+}
+
+// stopping reports whether the process has begun to stop.
+func (g *gateway) stopping() bool {
+	select {
+	case <-g.Stopping:
+		return true
+	default:
+		return false
+	}
 }

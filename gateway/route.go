@@ -238,6 +238,11 @@ func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 		if c.route.Download() {
 			c.pieceTimeout = g.pieceTimeout
 			c.setWriteDeadline(time.Time{})
+			if contract.EventStream(c.route.FullMethod) {
+				ctx, cancel := g.untilStopping(r.Context())
+				defer cancel()
+				r = r.WithContext(ctx)
+			}
 			next(w, r, params)
 			return
 		}
@@ -248,6 +253,19 @@ func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 		}
 		next(w, r, params)
 	}
+}
+
+// untilStopping returns a context that ends when the process begins to stop.
+func (g *gateway) untilStopping(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-g.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // withTimeout returns a context that ends after the timeout of the gateway.

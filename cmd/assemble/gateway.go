@@ -37,6 +37,7 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, api, metrics net.List
 		TrustedProxies: cfg.TrustedProxies,
 		AllowHTTP:      cfg.AllowHTTP,
 		AllowedOrigins: cfg.Origins,
+		Stopping:       ctx.Done(),
 		Log:            log,
 		Now:            time.Now,
 	})

@@ -106,6 +106,15 @@ func ChangesData(fullMethod string) bool { return changingRPCs[fullMethod] }
 // IdempotencyKeyPattern is the pattern of a valid Idempotency-Key (SPEC.md section 8).
 const IdempotencyKeyPattern = "^[A-Za-z0-9_-]{1,80}$"
 
+// eventStreamRPCs lists the RPCs that stream server-sent events until the client leaves.
+var eventStreamRPCs = map[string]bool{
+	affiliatev1.NotificationService_StreamNotifications_FullMethodName:        true,
+	affiliatev1.NotificationService_StreamPartnerNotifications_FullMethodName: true,
+}
+
+// EventStream reports whether an RPC streams server-sent events until the client leaves.
+func EventStream(fullMethod string) bool { return eventStreamRPCs[fullMethod] }
+
 // idempotentRPCs lists the RPCs that accept an Idempotency-Key. The value is true if the
 // key is required.
 var idempotentRPCs = map[string]bool{
