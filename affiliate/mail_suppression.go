@@ -78,10 +78,5 @@ func (u UnsubscribeTokens) signature(payload []byte) []byte {
 // MailProtected reports whether users cannot disable the mail of a category. Mail of a
 // protected category has no unsubscribe link (DECISIONS.md section 13).
 func (c NotificationCategory) MailProtected() bool {
-	switch c {
-	case CategorySecurity, CategoryAccount, CategoryGDPR, CategoryBilling, CategoryWebhookHealth, CategoryPayoutProblems:
-		return true
-	default:
-		return false
-	}
+	return c.spec().protectedEmail
 }

@@ -83,12 +83,16 @@ var categorySpecs = map[AccountKind][]categorySpec{
 }
 
 // Label returns the name of a category for people.
-func (c NotificationCategory) Label() string {
+func (c NotificationCategory) Label() string { return c.spec().label }
+
+// spec returns the description of a category. For a category of both audiences, the label
+// and the protection are the same.
+func (c NotificationCategory) spec() categorySpec {
 	spec, ok := specOf(Merchant, c)
 	if !ok {
 		spec, _ = specOf(Partner, c)
 	}
-	return spec.label
+	return spec
 }
 
 // specOf returns the description of a category. ok is false if the audience does not have

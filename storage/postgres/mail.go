@@ -54,6 +54,21 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...affiliate.Mail) error {
 	return tx.Enqueue(ctx, jobs...)
 }
 
+// Suppressed reports whether mails to an address are held back. digest is the result of
+// affiliate.MailDigest.
+func Suppressed(ctx context.Context, db Queryer, digest []byte) (bool, error) {
+	rows, err := db.Query(ctx, `select exists (select from mail_suppressions where digest = $1)`, digest)
+	if err != nil {
+		return false, fmt.Errorf("read the suppression of an address: %w", err)
+	}
+	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+}
+
+// Suppressed reports whether mails to an address are held back.
+func (tx *Tx) Suppressed(ctx context.Context, digest []byte) (bool, error) {
+	return Suppressed(ctx, tx, digest)
+}
+
 // LiftSuppression deletes the suppression of an address, because the address was verified
 // again. digest is the result of affiliate.MailDigest. LiftSuppression has no effect if
 // the address is not suppressed.

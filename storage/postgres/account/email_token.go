@@ -110,19 +110,3 @@ func (s *Store) DeleteExpiredEmailTokens(ctx context.Context, before time.Time, 
 	tag, err := s.db.Pool().Exec(ctx, remove, before, limit)
 	return tag.RowsAffected(), err
 }
-
-// Suppressed reports whether mails to an address are held back. digest is the keyed hash
-// of the address (affiliate.MailDigest).
-func (tx *Tx) Suppressed(ctx context.Context, digest []byte) (suppressed bool, err error) {
-	const query = `select exists (select from mail_suppressions where digest = $1)`
-	err = tx.QueryRow(ctx, query, digest).Scan(&suppressed)
-	return suppressed, err
-}
-
-// LiftSuppression makes an address receive all mail again. digest is the keyed hash of
-// the address (affiliate.MailDigest).
-func (tx *Tx) LiftSuppression(ctx context.Context, digest []byte) error {
-	const lift = `delete from mail_suppressions where digest = $1`
-	_, err := tx.Exec(ctx, lift, digest)
-	return err
-}

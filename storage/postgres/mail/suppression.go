@@ -6,17 +6,13 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // Suppressed reports whether an address is suppressed. digest is the result of
 // affiliate.MailDigest.
 func (s *Store) Suppressed(ctx context.Context, digest []byte) (bool, error) {
-	const query = `select exists (select from mail_suppressions where digest = $1)`
-	var suppressed bool
-	if err := s.db.Pool().QueryRow(ctx, query, digest).Scan(&suppressed); err != nil {
-		return false, fmt.Errorf("read the suppression of an address: %w", err)
-	}
-	return suppressed, nil
+	return postgres.Suppressed(ctx, s.db.Pool(), digest)
 }
 
 // Suppress suppresses addresses. An address that is already suppressed keeps its earlier

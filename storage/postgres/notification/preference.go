@@ -60,8 +60,6 @@ func (s *Store) Address(ctx context.Context, user affiliate.UserID) (string, err
 }
 
 // Suppressed reports whether mails to an address are held back.
-func (s *Store) Suppressed(ctx context.Context, digest []byte) (suppressed bool, err error) {
-	const query = `select exists (select from mail_suppressions where digest = $1)`
-	err = s.db.Pool().QueryRow(ctx, query, digest).Scan(&suppressed)
-	return suppressed, err
+func (s *Store) Suppressed(ctx context.Context, digest []byte) (bool, error) {
+	return postgres.Suppressed(ctx, s.db.Pool(), digest)
 }
