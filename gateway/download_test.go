@@ -142,7 +142,7 @@ func TestEventStream_EndsWhenProcessStops(t *testing.T) {
 	stopping := make(chan struct{})
 	f := newFixture(t, nil, func(c *Config) { c.Stopping = stopping })
 	f.core.pieces, f.core.endless = []string{"event: ready\n\n"}, true
-	open := func(path string) *http.Response {
+	open := func(path string) io.Reader {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+path, nil)
 		if err != nil {
@@ -156,18 +156,18 @@ func TestEventStream_EndsWhenProcessStops(t *testing.T) {
 		if _, err := io.ReadFull(response.Body, make([]byte, len(f.core.pieces[0]))); err != nil {
 			t.Fatal(err)
 		}
-		return response
+		return response.Body
 	}
-	download, streams := open(exportPath), []*http.Response{open("/api/v1/notifications/stream"), open("/api/v1/partner/notifications/stream")}
+	download, streams := open(exportPath), []io.Reader{open("/api/v1/notifications/stream"), open("/api/v1/partner/notifications/stream")}
 	close(stopping)
 	for _, stream := range streams {
-		if rest, err := io.ReadAll(stream.Body); err != nil || len(rest) > 0 {
+		if rest, err := io.ReadAll(stream); err != nil || len(rest) > 0 {
 			t.Errorf("the stream ended with %q and %v, want its end", rest, err)
 		}
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := io.ReadAll(download.Body)
+		_, err := io.ReadAll(download)
 		ended <- err
 	}()
 	select {
@@ -179,5 +179,7 @@ func TestEventStream_EndsWhenProcessStops(t *testing.T) {
 		t.Errorf("the gateway logged %s, want nothing", log)
 	}
 	f.grpc.Stop()
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("a download whose core has stopped looks complete")
+	}
 }
