@@ -100,6 +100,7 @@ func TestChanges_NotifyTheUser(t *testing.T) {
 	f := newFixture(t)
 	partner := f.partner("pat@example.com")
 	feed := partner.User.Id
+	f.clock.Advance(time.Minute)
 	if _, err := f.ResendPartnerVerification(f.as(partner), &affiliatev1.ResendVerificationRequest{}); err != nil {
 		t.Fatal(err)
 	}
