@@ -86,15 +86,16 @@ func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.End
 
 // HealthNotifications returns the notifications about the change of an endpoint by
 // CountOutcomes: about the first dead letter of a day, and about an endpoint that was
-// disabled (DECISIONS.md section 9).
-func HealthNotifications(before, after affiliate.Endpoint) []affiliate.Notification {
+// disabled (DECISIONS.md section 9). at is the time at which the change is stored, which
+// may be long after the attempts.
+func HealthNotifications(before, after affiliate.Endpoint, at time.Time) []affiliate.Notification {
 	var all []affiliate.Notification
 	day := after.Health.LastDeadLetterDay
 	if day != nil && (before.Health.LastDeadLetterDay == nil || before.Health.LastDeadLetterDay.Before(*day)) {
-		all = append(all, after.Notification(affiliate.NotifyEndpointDeadLetter, *after.Health.LastDeliveryAt))
+		all = append(all, after.Notification(affiliate.NotifyEndpointDeadLetter, at))
 	}
 	if before.Active && !after.Active {
-		all = append(all, after.Notification(affiliate.NotifyEndpointDisabled, *after.Health.LastDeliveryAt))
+		all = append(all, after.Notification(affiliate.NotifyEndpointDisabled, at))
 	}
 	return all
 }

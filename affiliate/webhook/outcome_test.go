@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,6 +53,51 @@ func TestCountOutcomes(t *testing.T) {
 				t.Errorf("endpoint %+v; want no change except in Health", after)
 			case tc.disabled != "" && (after.Active || *after.DisabledReason != tc.disabled || after.Epoch != 2 || after.Version != 2):
 				t.Errorf("endpoint %+v; want it disabled as %s, with epoch 2 and version 2", after, tc.disabled)
+			}
+		})
+	}
+}
+
+// The outcomes of an outage of the database are stored long after the attempts. The
+// notifications then have the time of storing, so that they are new in the feed.
+func TestHealthNotifications(t *testing.T) {
+	const day = 24 * time.Hour
+	stored := noon.Add(3 * time.Hour)
+	dayOf := func(at time.Time) *time.Time { start := at.Truncate(day); return &start }
+	endpoint := func(active bool, deadLetterDay *time.Time) affiliate.Endpoint {
+		e := affiliate.Endpoint{Active: active, Health: affiliate.EndpointHealth{LastDeadLetterDay: deadLetterDay, LastDeliveryAt: &noon}}
+		if !active {
+			reason := affiliate.DisabledFailing
+			e.DisabledReason = &reason
+		}
+		return e
+	}
+	deadLetter, disabled := affiliate.NotifyEndpointDeadLetter, affiliate.NotifyEndpointDisabled
+	for _, tc := range []struct {
+		name          string
+		before, after affiliate.Endpoint
+		want          []affiliate.NotificationType
+	}{
+		{"no dead letter", endpoint(true, nil), endpoint(true, nil), nil},
+		{"the first dead letter", endpoint(true, nil), endpoint(true, dayOf(noon)), []affiliate.NotificationType{deadLetter}},
+		{"another one on the same day", endpoint(true, dayOf(noon)), endpoint(true, dayOf(noon)), nil},
+		{"the first one of the next day", endpoint(true, dayOf(noon.Add(-day))), endpoint(true, dayOf(noon)), []affiliate.NotificationType{deadLetter}},
+		{"disabled after five days", endpoint(true, dayOf(noon)), endpoint(false, dayOf(noon)), []affiliate.NotificationType{disabled}},
+		{"disabled before", endpoint(false, dayOf(noon)), endpoint(false, dayOf(noon)), nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got []affiliate.NotificationType
+			for _, n := range HealthNotifications(tc.before, tc.after, stored) {
+				got = append(got, n.Type)
+				if !n.CreatedAt().Equal(stored) {
+					t.Errorf("the time of %s is %s, want %s", n.Type, n.CreatedAt(), stored)
+				}
+				if n.Type == disabled && n.Facts["reason"] == "" {
+					t.Error("the notification does not say why the endpoint was disabled")
+				}
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("notifications %q, want %q", got, tc.want)
 			}
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
 // SetTimeouts sets the time limits of a client. It must be called before the first
@@ -39,11 +38,6 @@ func CancelBlock(ctx context.Context, store Store, now func() time.Time, job aff
 // RecoverBlock runs one block of a recovery job.
 func RecoverBlock(ctx context.Context, store Store, now func() time.Time, job affiliate.RecoverDeliveries, limit int) (int, error) {
 	return (&recoverWorker{store: store, now: now}).recoverBlock(ctx, job, limit)
-}
-
-// Record stores the outcomes of attempts.
-func Record(ctx context.Context, queue Queue, results []webhook.AttemptResult) ([]affiliate.Endpoint, error) {
-	return record(ctx, queue, results)
 }
 
 // SetAttemptTimeout sets the time limit of an attempt. It must be called before Run.

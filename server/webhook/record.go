@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
@@ -11,8 +12,9 @@ import (
 
 // record stores the outcomes of attempts. The results must be in the order in which the
 // attempts ended. record disables an endpoint if its outcomes require this, and returns
-// the disabled endpoints. An outcome that is already stored changes nothing.
-func record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (disabled []affiliate.Endpoint, err error) {
+// the disabled endpoints. An outcome that is already stored changes nothing. at is the
+// current time.
+func record(ctx context.Context, queue Queue, results []webhook.AttemptResult, at time.Time) (disabled []affiliate.Endpoint, err error) {
 	err = queue.InTx(ctx, func(tx QueueTx) error {
 		disabled = nil
 		applied, err := applyOutcomes(ctx, tx, results)
@@ -31,7 +33,7 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (
 		for i, before := range endpoints {
 			after := webhook.CountOutcomes(before, applied[before.Key()])
 			endpoints[i] = after
-			notifications = append(notifications, webhook.HealthNotifications(before, after)...)
+			notifications = append(notifications, webhook.HealthNotifications(before, after, at)...)
 			if before.Active && !after.Active {
 				disabled = append(disabled, after)
 			}

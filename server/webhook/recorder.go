@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
@@ -16,6 +17,7 @@ const maxRecordBatch = 512
 type recorder struct {
 	queue   Queue
 	log     *slog.Logger
+	now     func() time.Time
 	pending *batcher[finishedAttempt]
 }
 
@@ -104,7 +106,7 @@ func (r *recorder) storeBatch(ctx context.Context, batch []finishedAttempt) erro
 	for i, a := range batch {
 		results[i] = a.AttemptResult
 	}
-	disabled, err := record(ctx, r.queue, results)
+	disabled, err := record(ctx, r.queue, results, r.now())
 	if err != nil {
 		return err
 	}

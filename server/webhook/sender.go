@@ -64,7 +64,7 @@ func NewSender(cfg SenderConfig) *Sender {
 	return &Sender{
 		senderDeps: &senderDeps{
 			reader:   &reader{queue: cfg.Queue, sender: id, log: cfg.Log, now: cfg.Now, requests: newBatcher[readRequest]()},
-			recorder: &recorder{queue: cfg.Queue, log: cfg.Log, pending: newBatcher[finishedAttempt]()},
+			recorder: &recorder{queue: cfg.Queue, log: cfg.Log, now: cfg.Now, pending: newBatcher[finishedAttempt]()},
 			slots:    newSlots(maxInFlight),
 			client:   cfg.Client, seal: cfg.Seal, log: cfg.Log, now: cfg.Now, metrics: cfg.Metrics, timeout: attemptTimeout,
 		},
