@@ -69,12 +69,6 @@ func (s categorySpec) preference(chosen CategoryChoice) CategoryPreference {
 	return p
 }
 
-// ReceivesMail reports whether a user gets mails about a category.
-func (r NotificationReader) ReceivesMail(category NotificationCategory, choices CategoryChoices) bool {
-	spec, ok := specOf(r.Kind, category)
-	return ok && r.receives(spec) && spec.preference(choices[category]).Email
-}
-
 // CheckChoice checks a change of the preferences for a category. known is false if the
 // reader does not receive the category. Errors: NOTIFICATION_CATEGORY_PROTECTED, even if
 // the change would have no effect.
@@ -129,6 +123,14 @@ type NotificationEntry struct {
 	Names       NotificationNames
 	ReadAt      *time.Time // nil: not read
 	DismissedAt *time.Time
+}
+
+// Unread returns 1 if the user has not read the notification, otherwise 0.
+func (e NotificationEntry) Unread() int64 {
+	if e.ReadAt == nil {
+		return 1
+	}
+	return 0
 }
 
 // NotificationFilter selects notifications of a feed.

@@ -122,15 +122,12 @@ func TestPreferences_ApplyChoices(t *testing.T) {
 		if p := preferences[i]; p.Email != tc.email || p.InApp != tc.inApp {
 			t.Errorf("%s with the choice %+v: email %t, inApp %t; want %t, %t", tc.category, tc.choice, p.Email, p.InApp, tc.email, tc.inApp)
 		}
-		if got := owner.ReceivesMail(tc.category, choices); got != tc.email {
-			t.Errorf("%s: ReceivesMail is %t, want %t", tc.category, got, tc.email)
-		}
 		if got := len(owner.Ranges(choices, tc.category)) == 1; got != tc.inApp {
 			t.Errorf("%s: the feed contains the category: %t, want %t", tc.category, got, tc.inApp)
 		}
 	}
 	viewer := affiliate.NotificationReader{Kind: affiliate.Merchant, Role: affiliate.RoleViewer}
-	if viewer.ReceivesMail(affiliate.CategorySecurity, nil) || len(viewer.Ranges(nil, affiliate.CategorySecurity)) != 0 {
+	if len(viewer.Ranges(nil, affiliate.CategorySecurity)) != 0 {
 		t.Error("a viewer receives the category security")
 	}
 }

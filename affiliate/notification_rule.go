@@ -1,5 +1,7 @@
 package affiliate
 
+import "slices"
+
 // NotificationRule says how a cause is shown as a notification to one audience. The text
 // contains placeholders in braces. A part of the text in square brackets is left out if
 // one of its placeholders has no value.
@@ -308,6 +310,17 @@ var rulesByKey = func() map[ruleKey]NotificationRule {
 func HasNotification(audience AccountKind, kind NotificationType) bool {
 	_, ok := rulesByKey[ruleKey{audience, kind}]
 	return ok
+}
+
+// NotificationTypes returns the types that this version knows.
+func NotificationTypes() []NotificationType {
+	var types []NotificationType
+	for _, rule := range notificationRules {
+		if !slices.Contains(types, rule.Type) {
+			types = append(types, rule.Type)
+		}
+	}
+	return types
 }
 
 // NotificationRules returns the table of all notifications.

@@ -38,12 +38,12 @@ type DistributionStore interface {
 
 // DistributionTx is a transaction of the DistributionStore.
 type DistributionTx interface {
-	// TakeArrivals deletes the oldest arrivals, at most limit of them, and returns their
-	// notifications. It takes no further arrival when it has enough notifications. more
-	// reports whether there may be further arrivals.
+	// TakeArrivals deletes the oldest arrivals of known types, at most limit of them, and
+	// returns their notifications. It takes no further arrival when it has enough
+	// notifications. more reports whether there may be further arrivals.
 	TakeArrivals(ctx context.Context, limit, enough int) (arrived []affiliate.ArrivedNotification, more bool, err error)
-	// OldestArrival returns the time of the oldest arrival that was not distributed yet, or
-	// now if there is none.
+	// OldestArrival returns the time of the oldest arrival of known types that was not
+	// distributed yet, or now if there is none.
 	OldestArrival(ctx context.Context, now time.Time) (time.Time, error)
 	// AssignSequence gives the notifications of streamed feeds their sequence numbers. It
 	// returns these feeds.

@@ -226,9 +226,8 @@ func TestDistribute_MailsPartnersOfSeveralWorkspaces(t *testing.T) {
 		mailText(affiliate.MailTypeDigest, partner, second[2], third[2]), mailText(affiliate.MailTypeDigest, partner, second[3], third[3]))
 }
 
-// A type that a newer version has added is passed over. This version neither mails it nor
-// fails.
-func TestDistribute_PassesOverUnknownTypes(t *testing.T) {
+// A type that a newer version has added is left to a process of that version.
+func TestDistribute_LeavesUnknownTypes(t *testing.T) {
 	t.Parallel()
 	f := newMailFixture(t, affiliate.ModeLive)
 	feed := affiliate.WorkspaceFeed(f.Scope.Workspace)
@@ -252,6 +251,7 @@ func TestDistribute_PassesOverUnknownTypes(t *testing.T) {
 	f.distribute()
 	f.endHour()
 	f.wantMails("only an unknown type")
+	f.WantCount(3, "arrivals wait for the newer version", `select count(*) from notification_arrivals where types = '{moon.landed}'`)
 }
 
 // newRecipientDelay is longer than a Distributor remembers that all recipients of a

@@ -39,12 +39,16 @@ type itemResource struct {
 	ProgramID *string `json:"programId"`
 }
 
-// itemOf returns a new notification, which nobody has read, as an event shows it.
+// itemOf returns a notification as an event shows it. It is not dismissed.
 func (s *Service) itemOf(entry affiliate.NotificationEntry) item {
 	rule := entry.Rule()
 	out := item{
 		ID: entry.ID.String(), Category: string(rule.Category), Type: string(entry.Type), Severity: string(rule.Severity),
 		ActionURL: entry.ActionURL(s.appURL), CreatedAt: affiliate.FormatTime(entry.CreatedAt()), Mode: (*string)(entry.Mode),
+	}
+	if entry.ReadAt != nil {
+		at := affiliate.FormatTime(*entry.ReadAt)
+		out.Read, out.ReadAt = true, &at
 	}
 	out.Title, out.Body = entry.Text(entry.Names)
 	if entry.Resource != nil && rule.Resource != affiliate.NoResource {
@@ -103,5 +107,9 @@ func appendReauth(frame []byte) []byte {
 	return appendEvent(frame, -1, "reauth", eventData{Type: "reauth"})
 }
 
-// appendPing appends a comment, which clients ignore.
-func appendPing(frame []byte) []byte { return append(frame, ": ping\n\n"...) }
+// appendPing appends a comment with an id. A client ignores the comment, and continues
+// from the id when it connects again. The last event that the client has received can be
+// much older, because a stream does not send the notifications that its user does not see.
+func appendPing(frame []byte, seq int64) []byte {
+	return append(strconv.AppendInt(append(frame, "id: "...), seq, 10), "\n: ping\n\n"...)
+}

@@ -198,11 +198,11 @@ func (h *Hub) readFeed(ctx context.Context, feed *liveFeed, state affiliate.Feed
 		// Further notifications may have got numbers since the state was read.
 		state.LastSeq = max(state.LastSeq, positions[n-1].Seq)
 	}
-	if !complete {
-		feed.skip(state.LastSeq)
-		positions = nil
+	if complete {
+		feed.add(positions, state.LastSeq, state.Version)
+	} else {
+		feed.skip(state.LastSeq, state.Version)
 	}
-	feed.add(positions, state.LastSeq, state.Version)
 	return nil
 }
 

@@ -47,21 +47,29 @@ func (f *liveFeed) add(positions []affiliate.FeedPosition, last, version int64) 
 		return
 	}
 	f.recent = append(f.recent, positions...)
+	f.change(last, version)
 	if extra := len(f.recent) - affiliate.MaxReplay; extra > 0 {
 		f.base = f.recent[extra-1].Seq
 		f.recent = slices.Clone(f.recent[extra:]) // releases the memory of the others
 	}
+}
+
+// skip removes all notifications up to the number last, because some of them are missing,
+// and wakes the streams. Streams that have not sent them find out what they can still
+// send.
+func (f *liveFeed) skip(last, version int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recent, f.base = nil, last
+	f.change(last, version)
+}
+
+// change stores the state that was read, and wakes the streams. They wait for the mutex,
+// which the caller holds.
+func (f *liveFeed) change(last, version int64) {
 	f.last, f.version = last, version
 	close(f.changed)
 	f.changed = make(chan struct{})
-}
-
-// skip removes all notifications up to a number, because some of them are missing. Streams
-// that have not sent them find out what they can still send.
-func (f *liveFeed) skip(to int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.recent, f.base = nil, to
 }
 
 // feedView is what a stream sees of a feed at one moment.

@@ -20,6 +20,9 @@ type Store interface {
 	// CountUnread counts the notifications that the reader has not read. The number stops
 	// at affiliate.MaxNotificationCount.
 	CountUnread(ctx context.Context, reader affiliate.NotificationReader, ranges []affiliate.FeedRange, now time.Time) (int64, error)
+	// ReadTimes returns those of the given notifications that are visible in the ranges,
+	// with the time at which the reader has read them, or nil.
+	ReadTimes(ctx context.Context, reader affiliate.NotificationReader, ranges []affiliate.FeedRange, ids []affiliate.NotificationID, now time.Time) (map[affiliate.NotificationID]*time.Time, error)
 	// Address returns the e-mail address of a user. Errors: NOT_FOUND.
 	Address(ctx context.Context, user affiliate.UserID) (string, error)
 	// Suppressed reports whether mails to an address are held back. digest is the result
@@ -28,9 +31,10 @@ type Store interface {
 	// InsertTicket stores a ticket. CloseStream deletes a stream.
 	InsertTicket(ctx context.Context, ticket affiliate.StreamTicket) error
 	CloseStream(ctx context.Context, id affiliate.StreamID) error
-	// Arrivals returns the arrivals that contain notifications of a feed. Waiting reports
-	// whether one of the arrivals was not distributed yet.
-	Arrivals(ctx context.Context, feed affiliate.FeedID) ([]affiliate.ArrivalID, error)
+	// Arrivals returns those of the oldest arrivals that contain notifications of a feed. It
+	// reads at most limit arrivals. Waiting reports whether one of the arrivals was not
+	// distributed yet.
+	Arrivals(ctx context.Context, feed affiliate.FeedID, limit int) ([]affiliate.ArrivalID, error)
 	Waiting(ctx context.Context, arrivals []affiliate.ArrivalID) (bool, error)
 	// FeedStates returns the states of feeds.
 	FeedStates(ctx context.Context, feeds []affiliate.FeedID) (map[affiliate.FeedID]affiliate.FeedState, error)

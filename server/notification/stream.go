@@ -25,9 +25,12 @@ const (
 	// each notification instead of counting on.
 	freshTime = 2 * time.Second
 	// distributeWait is how long a new stream waits until earlier notifications were
-	// distributed. distributeCheck is how often it checks this.
+	// distributed. distributeCheck is how often it checks this. It waits only for
+	// notifications in the oldest distributeReach arrivals, because during a backlog the
+	// others take longer than distributeWait.
 	distributeWait  = time.Second
-	distributeCheck = 20 * time.Millisecond
+	distributeCheck = 50 * time.Millisecond
+	distributeReach = 2000
 	// maxFrame is the size in bytes after which a stream sends what it has. The gateway
 	// limits the time for sending each piece, and a client must be able to receive a long
 	// replay over a slow connection.
@@ -118,7 +121,7 @@ func (s *Service) closeStream(ctx context.Context, id affiliate.StreamID) {
 // that a new stream only sends those that follow. It returns the state of the feed then.
 // It waits at most distributeWait.
 func (s *Service) distributed(ctx context.Context, feed affiliate.FeedID, state affiliate.FeedState) (affiliate.FeedState, error) {
-	arrivals, err := s.store.Arrivals(ctx, feed)
+	arrivals, err := s.store.Arrivals(ctx, feed, distributeReach)
 	if err != nil || len(arrivals) == 0 {
 		return state, err
 	}
@@ -139,6 +142,7 @@ func (s *Service) distributed(ctx context.Context, feed affiliate.FeedID, state 
 
 // openStream stores the stream. Errors: RATE_LIMIT_EXCEEDED if the user has too many.
 func (s *Service) openStream(ctx context.Context, stream affiliate.Stream, at time.Time) (state affiliate.FeedState, err error) {
+	refused := false
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockUser(ctx, stream.Reader.User); err != nil {
 			return err
@@ -152,15 +156,18 @@ func (s *Service) openStream(ctx context.Context, stream affiliate.Stream, at ti
 		if err != nil {
 			return err
 		}
-		if open >= affiliate.MaxStreams {
-			s.metrics.refused.Inc()
-			refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
-			refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(streamRetryAfter)}
-			return refusal
+		if refused = open >= affiliate.MaxStreams; refused {
+			return nil
 		}
 		state, err = tx.OpenStream(ctx, stream, at)
 		return err
 	})
+	if err == nil && refused {
+		s.metrics.refused.Inc()
+		refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
+		refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(streamRetryAfter)}
+		return state, refusal
+	}
 	return state, err
 }
 
@@ -219,7 +226,7 @@ func (s *streamSession) run(ctx context.Context, state affiliate.FeedState, afte
 		select {
 		case <-changed:
 		case <-ping.C:
-			err = s.send(appendPing(nil))
+			err = s.send(appendPing(nil, s.seq))
 		case <-s.settled.C:
 			err = s.settle(ctx)
 		case reason := <-s.subscriber.ends:
@@ -346,7 +353,7 @@ func (s *streamSession) recount(ctx context.Context) error {
 }
 
 // sendPositions sends those of the notifications that the user sees.
-func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate.FeedPosition) error {
+func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate.FeedPosition) (err error) {
 	if len(positions) == 0 {
 		return nil
 	}
@@ -355,6 +362,9 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 		if s.reader.Sees(p, s.choices) {
 			visible = append(visible, p)
 		}
+	}
+	if visible, err = s.currentState(ctx, visible); err != nil {
+		return err
 	}
 	s.seq = positions[len(positions)-1].Seq
 	if len(visible) == 0 {
@@ -368,11 +378,15 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 		if err := s.countUnread(ctx); err != nil {
 			return err
 		}
-		before = s.unread - int64(len(visible))
+		before = s.unread
+		for _, p := range visible {
+			before -= p.Entry.Unread()
+		}
 	}
 	var frame []byte
-	for i, p := range visible {
-		s.unread = min(max(0, before+int64(i)+1), affiliate.MaxNotificationCount)
+	for _, p := range visible {
+		before += p.Entry.Unread()
+		s.unread = min(max(0, before), affiliate.MaxNotificationCount)
 		if frame = appendNotification(frame, p.Seq, s.service.itemOf(p.Entry), s.unread); len(frame) < maxFrame {
 			continue
 		}
@@ -393,6 +407,37 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 		}
 	}
 	return nil
+}
+
+// currentState returns notifications without those that were dismissed since they were
+// created, and with the times at which the user has read them. Only a replay contains
+// notifications that may have changed.
+func (s *streamSession) currentState(ctx context.Context, visible []affiliate.FeedPosition) ([]affiliate.FeedPosition, error) {
+	var replayed []affiliate.NotificationID
+	for _, p := range visible {
+		if p.Seq <= s.replayedTo {
+			replayed = append(replayed, p.Entry.ID)
+		}
+	}
+	if len(replayed) == 0 {
+		return visible, nil
+	}
+	times, err := s.service.store.ReadTimes(ctx, s.reader, s.reader.Ranges(s.choices, ""), replayed, s.service.currentTime())
+	if err != nil {
+		return nil, err
+	}
+	current := visible[:0]
+	for _, p := range visible {
+		if p.Seq <= s.replayedTo {
+			at, found := times[p.Entry.ID]
+			if !found {
+				continue
+			}
+			p.Entry.ReadAt = at
+		}
+		current = append(current, p)
+	}
+	return current, nil
 }
 
 func (s *streamSession) send(frame []byte) error {

@@ -57,10 +57,44 @@ func TestStream_SendsPings(t *testing.T) {
 	t.Parallel()
 	n := newFixture(t).newNode(redistest.New(t))
 	notification.SetPingInterval(n.service, 10*time.Millisecond)
-	s, _ := n.openReady(n.inSession(n.asOwner()), "")
+	s, ready := n.openReady(n.inSession(n.asOwner()), "")
 	for range 2 {
-		if got := s.next(""); got.text != ": ping" {
-			t.Errorf("the stream sent %q, want a comment", got.text)
+		if got := s.next(""); got.text != "id: "+ready.id+"\n: ping" {
+			t.Errorf("the stream sent %q, want a comment with the id %s", got.text, ready.id)
+		}
+	}
+	// The user does not see this notification, so only the next ping has its number.
+	if _, err := n.service.UpdateNotificationPreferences(s.ctx, commissionsInFeed(false)); err != nil {
+		t.Fatal(err)
+	}
+	n.notifyMany(1)
+	want := strconv.FormatInt(ready.seq()+1, 10)
+	pgtest.Eventually(n, "a ping has the number "+want, func() bool { return s.next("").id == want })
+}
+
+// A replay shows what has happened to its notifications since the client was connected.
+func TestStream_ReplaysCurrentState(t *testing.T) {
+	t.Parallel()
+	n := newFixture(t).newNode(redistest.New(t))
+	ctx := n.inSession(n.asOwner())
+	owner := n.reader(ctx)
+	s, ready := n.openReady(ctx, "")
+	ids := n.notifyMany(4)
+	s.wantNotifications(ready.seq(), ids...)
+	s.close()
+	owner.mustRead(ids[0])
+	owner.mustDismiss(ids[2])
+	// The first stream reads the notifications from the database, the second one shares
+	// them with the first.
+	for range 2 {
+		replayed, _ := n.openReady(ctx, ready.id)
+		var got []string
+		for range 3 {
+			e := replayed.nextNotification()
+			got = append(got, fmt.Sprint(slices.Index(ids, e.data.Notification.ID), " read ", strings.Contains(e.text, `"read":true,"readAt":"2026`), " unread ", *e.data.UnreadCount))
+		}
+		if want := []string{"0 read true unread 0", "1 read false unread 1", "3 read false unread 2"}; !slices.Equal(got, want) {
+			t.Errorf("the replay sent %q, want %q", got, want)
 		}
 	}
 }

@@ -56,8 +56,8 @@ func TestDistribution_UsesIndexes(t *testing.T) {
 			plan string
 			want []string // parts of the plan
 		}{
-			"TakeArrivals":  {f.Plan(notification.TakeArrivalsSQL, 200, 1000), []string{"Index Scan using notification_arrivals_pkey"}},
-			"OldestArrival": {f.Plan(notification.OldestArrivalSQL), []string{"using notification_arrivals_pkey"}},
+			"TakeArrivals":  {f.Plan(notification.TakeArrivalsSQL, 200, 1000, affiliate.NotificationTypes()), []string{"Index Scan using notification_arrivals_pkey"}},
+			"OldestArrival": {f.Plan(notification.OldestArrivalSQL, affiliate.NotificationTypes()), []string{"using notification_arrivals_pkey"}},
 			"Recipients": {f.PlanWith(notification.RangePlan, notification.SelectRecipientsSQL, feeds), []string{
 				"Index Scan using members_pkey", "Index Scan using users_pkey", "Index Scan using notification_preferences_pkey",
 			}},

@@ -6,6 +6,7 @@ const (
 	PurgeDismissedSQL  = purgeDismissed
 	DeleteOldReadsSQL  = deleteOldReads
 	EntrySQL           = entryStatement
+	ReadTimesSQL       = readTimes
 	RangePlan          = rangePlan
 
 	WorkspacesWithoutSQL    = workspacesWithout
@@ -24,7 +25,8 @@ const (
 	SelectGatheredSQL       = selectGathered
 	DeleteExpiredTicketsSQL = deleteExpiredTickets
 	DeleteLostStreamsSQL    = deleteLostStreams
-	LockOldFeedsSQL         = lockOldFeeds
+	OldPositionsSQL         = oldPositions
+	LockFeedsSQL            = lockFeeds
 	DeleteOldPositionsSQL   = deleteOldPositions
 	DeleteOldFeedsSQL       = deleteOldFeeds
 )
@@ -34,7 +36,7 @@ var (
 	CountSQL = countStatement
 )
 
-// Arguments returns the arguments of ListSQL, CountSQL and EntrySQL.
+// Arguments returns arguments of ListSQL, CountSQL, EntrySQL and ReadTimesSQL.
 var Arguments = arguments
 
 // DayOf returns the day in the id of a notification.

@@ -41,6 +41,16 @@ const unread = `
 		where x.user_id = @user and x.mode = n.mode and x.category = n.category and x.day = n.day and x.notification_id = n.id
 	)`
 
+// readAt is the time at which the user has read a notification n of a range r.
+const readAt = `
+	coalesce(
+		(
+			select x.read_at from notification_reads x
+			where x.user_id = @user and x.mode = n.mode and x.category = n.category and x.day = n.day and x.notification_id = n.id
+		),
+		case when n.id < r.read_before then r.read_at end
+	)`
+
 // entryColumns selects a notification n with the names in its text, in a statement with
 // nameJoins. Only members of the workspace and the reader have a name as users, because a
 // workspace must not learn the current name of a person who has left it.
@@ -153,13 +163,7 @@ func listStatement(unreadOnly bool) string {
 	return `
 		with ` + ranges + `, n as (
 			select n.*,
-				coalesce(
-					(
-						select x.read_at from notification_reads x
-						where x.user_id = @user and x.mode = n.mode and x.category = n.category and x.day = n.day and x.notification_id = n.id
-					),
-					case when n.id < r.read_before then r.read_at end
-				) as read_at
+				` + readAt + ` as read_at
 			from ranges r cross join lateral (
 				select * from notifications n where ` + conditions + `
 				order by n.day desc, n.id desc limit @reach

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres/notification"
@@ -37,10 +38,12 @@ func TestStatements_ReadRangesOfThePrimaryKey(t *testing.T) {
 	args := map[string]any(notification.Arguments(f.reader, list, now))
 	args["limit"], args["offset"], args["reach"] = 20, 0, 20
 	args["id"], args["day"] = read.ID, notification.DayOf(read.ID)
+	args["item_ids"], args["item_days"] = []affiliate.NotificationID{read.ID}, []time.Time{notification.DayOf(read.ID)}
 	check := func(when string) {
 		for name, sql := range map[string]string{
 			"list": notification.ListSQL(false), "list of unread": notification.ListSQL(true),
 			"count": notification.CountSQL(false), "count of unread": notification.CountSQL(true), "entry": notification.EntrySQL,
+			"times of reading": notification.ReadTimesSQL,
 		} {
 			plan := f.plan(notification.RangePlan, sql, args)
 			scans := scanPattern.FindAllString(plan, -1)

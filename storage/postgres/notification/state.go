@@ -14,13 +14,7 @@ const entryStatement = `
 	with ` + ranges + `, n as (
 		select n.id, n.feed_id, n.mode, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id, n.facts,
 			coalesce(n.dismissed_at, case when n.id < r.dismissed_before then r.dismissed_at end) as dismissed_at,
-			coalesce(
-				(
-					select x.read_at from notification_reads x
-					where x.user_id = @user and x.mode = n.mode and x.category = n.category and x.day = n.day and x.notification_id = n.id
-				),
-				case when n.id < r.read_before then r.read_at end
-			) as read_at
+			` + readAt + ` as read_at
 		from ranges r cross join lateral (
 			select * from notifications n
 			where n.feed_id = @feed and n.mode = r.mode and n.category = r.category and n.day = @day and n.id = @id
@@ -45,6 +39,42 @@ func (tx *Tx) Entry(
 func dayOf(id affiliate.NotificationID) time.Time {
 	at, _ := id.Time()
 	return at.Truncate(24 * time.Hour)
+}
+
+// The list of days lets Postgres skip partitions.
+const readTimes = `
+	with ` + ranges + `
+	select n.id, ` + readAt + ` as read_at
+	from ranges r cross join lateral (
+		select * from unnest(@item_days::date[], @item_ids::uuid[]) as i (item_day, item_id)
+		cross join lateral (
+			select * from notifications n
+			where ` + visible + ` and n.day = any(@item_days) and n.day = i.item_day and n.id = i.item_id
+		) n
+	) n`
+
+// ReadTimes returns those of the given notifications that are visible in the ranges, with
+// the time at which the reader has read them, or nil.
+func (s *Store) ReadTimes(
+	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, ids []affiliate.NotificationID, now time.Time,
+) (map[affiliate.NotificationID]*time.Time, error) {
+	args, days := arguments(reader, list, now), make([]time.Time, len(ids))
+	for i, id := range ids {
+		days[i] = dayOf(id)
+	}
+	args["item_days"], args["item_ids"] = days, ids
+	times := make(map[affiliate.NotificationID]*time.Time, len(ids))
+	batch := newBatch()
+	batch.Queue(readTimes, args).Query(func(rows pgx.Rows) error {
+		var id affiliate.NotificationID
+		var at *time.Time
+		_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+			times[id] = postgres.UTC(at)
+			return nil
+		})
+		return err
+	})
+	return times, s.db.Pool().SendBatch(ctx, batch).Close()
 }
 
 // MarkRead stores that a user has read a notification. It does nothing if this is stored

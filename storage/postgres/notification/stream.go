@@ -8,49 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres"
 )
-
-// InsertTicket stores a ticket.
-func (s *Store) InsertTicket(ctx context.Context, t affiliate.StreamTicket) error {
-	const insert = `
-		insert into notification_stream_tickets (digest, session_id, kind, mode, created_at, expires_at)
-		values (@digest, @session, @kind, @mode, @created_at, @expires_at)`
-	_, err := s.db.Pool().Exec(ctx, insert, pgx.NamedArgs{
-		"digest": t.Digest, "session": t.Session, "kind": t.Kind, "mode": t.Mode, "created_at": t.CreatedAt, "expires_at": t.ExpiresAt,
-	})
-	return err
-}
-
-type ticketRow struct {
-	Digest    []byte
-	SessionID affiliate.SessionID
-	Kind      affiliate.AccountKind
-	Mode      affiliate.Mode
-	CreatedAt time.Time
-	OpenedAt  *time.Time
-	ExpiresAt time.Time
-}
-
-func (r ticketRow) ticket() affiliate.StreamTicket {
-	return affiliate.StreamTicket{
-		Digest: r.Digest, Session: r.SessionID, Kind: r.Kind, Mode: r.Mode,
-		CreatedAt: r.CreatedAt.UTC(), OpenedAt: postgres.UTC(r.OpenedAt), ExpiresAt: r.ExpiresAt.UTC(),
-	}
-}
-
-// StreamTicket returns the ticket with a digest. found is false if there is none.
-func (s *Store) StreamTicket(ctx context.Context, digest []byte) (ticket affiliate.StreamTicket, found bool, err error) {
-	const query = `
-		select digest, session_id, kind, mode, created_at, opened_at, expires_at
-		from notification_stream_tickets where digest = $1`
-	rows, err := s.db.Pool().Query(ctx, query, digest)
-	tickets, err := postgres.AllRows(rows, err, ticketRow.ticket)
-	if err != nil || len(tickets) == 0 {
-		return ticket, false, err
-	}
-	return tickets[0], true, nil
-}
 
 // LockUser locks a user, so that the streams of the user are counted and opened one after
 // another.

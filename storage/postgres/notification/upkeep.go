@@ -115,26 +115,41 @@ func (s *Store) DeleteLostStreams(ctx context.Context, before time.Time, limit i
 	return tag.RowsAffected(), err
 }
 
-// oldPositions selects the positions that DeleteOldPositions deletes.
-const oldPositions = `select feed_id, seq from notification_positions where created_at < @before order by created_at limit @limit`
+// oldPositions selects the last of the oldest positions in each feed.
+const oldPositions = `
+	select feed_id, max(seq)
+	from (select feed_id, seq from notification_positions where created_at < @before order by created_at limit @limit) old
+	group by feed_id`
 
-const lockOldFeeds = `
-	select feed_id from notification_feeds where feed_id = any (array(select feed_id from (` + oldPositions + `) old)) order by feed_id for update`
+const lockFeeds = `select from notification_feeds where feed_id = any(@feeds) order by feed_id for update`
 
 const deleteOldPositions = `
-	with old as (` + oldPositions + `), limited as (
-		update notification_feeds f set replay_after = greatest(f.replay_after, o.seq)
-		from (select feed_id, max(seq) as seq from old group by feed_id) o where f.feed_id = o.feed_id
+	with old as (select * from unnest(@feeds::uuid[], @last::bigint[]) as o (feed_id, seq)), limited as (
+		update notification_feeds f set replay_after = greatest(f.replay_after, o.seq) from old o where f.feed_id = o.feed_id
 	)
-	delete from notification_positions p using old o where p.feed_id = o.feed_id and p.seq = o.seq`
+	delete from notification_positions p using old o where p.feed_id = o.feed_id and p.seq <= o.seq`
 
 // DeleteOldPositions deletes positions that were created before the given time, at most
-// limit of them. Streams cannot replay them any more. It returns their number.
+// about limit of them. Streams cannot replay them any more. It returns their number.
 func (s *Store) DeleteOldPositions(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	args := pgx.NamedArgs{"before": before, "limit": limit}
 	err = s.InTx(ctx, func(tx *Tx) error {
+		rows, err := tx.Query(ctx, oldPositions, pgx.NamedArgs{"before": before, "limit": limit})
+		if err != nil {
+			return err
+		}
+		var feeds []affiliate.FeedID
+		var last []int64
+		var feed affiliate.FeedID
+		var seq int64
+		if _, err := pgx.ForEachRow(rows, []any{&feed, &seq}, func() error {
+			feeds, last = append(feeds, feed), append(last, seq)
+			return nil
+		}); err != nil {
+			return err
+		}
+		args := pgx.NamedArgs{"feeds": feeds, "last": last}
 		// AssignSequence locks feeds before positions, and in the same order.
-		if _, err := tx.Exec(ctx, lockOldFeeds, args); err != nil {
+		if _, err := tx.Exec(ctx, lockFeeds, args); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, deleteOldPositions, args)

@@ -181,6 +181,7 @@ func TestUpkeep_UsesIndexes(t *testing.T) {
 	f.VacuumAnalyze("notifications", "notification_dismissals", "notification_reads",
 		"notification_stream_tickets", "notification_streams", "notification_feeds", "notification_positions")
 	few := map[string]any{"before": f.Now().Add(time.Minute), "limit": 10}
+	positions := map[string]any{"feeds": []affiliate.FeedID{f.reader.Feed}, "last": []int64{10}}
 	for name, tc := range map[string]struct {
 		sql  string
 		args map[string]any
@@ -189,11 +190,12 @@ func TestUpkeep_UsesIndexes(t *testing.T) {
 		"PurgeDismissed":  {notification.PurgeDismissedSQL, map[string]any{"now": f.Now().AddDate(0, 0, 31), "next": f.Now(), "limit": 10}},
 		"DeleteOldReads":  {notification.DeleteOldReadsSQL, map[string]any{"day": f.Now().Add(-affiliate.NotificationLife), "limit": 10}},
 
-		"DeleteExpiredTickets":           {notification.DeleteExpiredTicketsSQL, few},
-		"DeleteLostStreams":              {notification.DeleteLostStreamsSQL, few},
-		"DeleteOldPositions":             {notification.DeleteOldPositionsSQL, few},
-		"DeleteOldPositions locks feeds": {notification.LockOldFeedsSQL, few},
-		"DeleteOldFeeds":                 {notification.DeleteOldFeedsSQL, few},
+		"DeleteExpiredTickets":          {notification.DeleteExpiredTicketsSQL, few},
+		"DeleteLostStreams":             {notification.DeleteLostStreamsSQL, few},
+		"DeleteOldPositions, selection": {notification.OldPositionsSQL, few},
+		"DeleteOldPositions, locks":     {notification.LockFeedsSQL, positions},
+		"DeleteOldPositions":            {notification.DeleteOldPositionsSQL, positions},
+		"DeleteOldFeeds":                {notification.DeleteOldFeedsSQL, few},
 	} {
 		if plan := f.plan("", tc.sql, tc.args); strings.Contains(plan, "Seq Scan on notification") {
 			t.Errorf("%s reads a whole table\n%s", name, plan)
