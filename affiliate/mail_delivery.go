@@ -18,7 +18,8 @@ const (
 	// MailRecipientRemoved means that the recipient's account was erased, or that the
 	// recipient has left the workspace.
 	MailRecipientRemoved MailReason = "recipient_removed"
-	// MailWithoutContent means that the notifications of the mail do not exist any more.
+	// MailWithoutContent means that the notifications of the mail do not exist any more, or
+	// that the recipient does not get mails about them any more.
 	MailWithoutContent MailReason = "notifications_removed"
 	// MailRecipientRefused means that the mail server has refused the address for good.
 	MailRecipientRefused MailReason = "recipient_refused"
@@ -57,7 +58,7 @@ func (m Mail) ignoresSuppression() bool {
 
 // MailConditions are the facts that decide about the delivery of a mail.
 type MailConditions struct {
-	// Off means that the service has no mail server.
+	// Off means that the service has no mail server. The database does not know this.
 	Off bool
 	// RecipientRemoved means that the recipient's account was erased, or that the
 	// recipient has left the workspace of the mail.
@@ -107,16 +108,16 @@ func SuppressMail(reason MailReason) MailDelivery {
 type StoredMail struct {
 	Mail
 	Status MailStatus
-	// RecipientRemoved and TestRedirect have the same meaning as in MailConditions.
-	RecipientRemoved bool
-	TestRedirect     string
+	MailConditions
 }
 
 // MailOutcome is the final state of a mail.
 type MailOutcome struct {
-	Mail   MailID
-	Status MailStatus
-	Reason MailReason // empty unless Status is MailSuppressed
+	Mail MailID
+	// Recipient is the recipient's address at the time of the last attempt.
+	Recipient string
+	Status    MailStatus
+	Reason    MailReason // empty unless Status is MailSuppressed
 	// RedirectedTo is the address to which the mail was sent instead of its recipient. It
 	// is empty unless Status is MailRedirected.
 	RedirectedTo string

@@ -59,6 +59,11 @@ func (n ArrivedNotification) Gathered() bool {
 	return spec.gathered && rule.Severity != SeverityCritical
 }
 
+// Arrived returns the notification as it arrived.
+func (n Notification) Arrived() ArrivedNotification {
+	return ArrivedNotification{ID: n.ID, Feed: n.Feed, Mode: n.StoredMode(), Type: n.Type, Workspace: n.Workspace, User: n.User}
+}
+
 // FeedRecipient is a user who may get mails about the notifications of a feed: a member
 // of the workspace, or the partner.
 type FeedRecipient struct {
@@ -104,19 +109,15 @@ func PlanMails(arrived []ArrivedNotification, recipients []FeedRecipient) []Noti
 	positions := map[key]int{}
 	var mails []NotificationMail
 	for _, n := range arrived {
-		rule, spec, ok := n.rule()
-		if !ok || rule.NoMail {
-			continue
-		}
 		for _, recipient := range byFeed[n.Feed] {
-			if !recipient.wants(spec, n) {
+			if !recipient.Wants(n) {
 				continue
 			}
 			mail := NotificationMail{
-				Recipient: recipient, Mode: n.Mode, Category: spec.category, Type: string(n.Type),
+				Recipient: recipient, Mode: n.Mode, Category: n.Category(), Type: string(n.Type),
 				Gathered: n.Gathered(),
 			}
-			k := key{user: recipient.User, mode: n.Mode, category: spec.category, gathered: mail.Gathered}
+			k := key{user: recipient.User, mode: n.Mode, category: mail.Category, gathered: mail.Gathered}
 			if mail.Workspace = n.LogWorkspace(); mail.Workspace != nil {
 				k.workspace = *mail.Workspace
 			}
@@ -155,8 +156,12 @@ func (r FeedRecipient) reader() NotificationReader {
 	return NotificationReader{User: r.User, Kind: r.Kind, Feed: r.Feed, Role: r.Role}
 }
 
-// wants reports whether the recipient gets a mail about a notification.
-func (r FeedRecipient) wants(spec categorySpec, n ArrivedNotification) bool {
+// Wants reports whether the recipient gets mails about a notification.
+func (r FeedRecipient) Wants(n ArrivedNotification) bool {
+	rule, spec, ok := n.rule()
+	if !ok || rule.NoMail {
+		return false
+	}
 	reader := r.reader()
 	if !reader.receives(spec) || !spec.preference(r.Choices[spec.category]).Email {
 		return false

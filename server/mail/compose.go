@@ -76,12 +76,8 @@ func (c *Composer) document(ctx context.Context, m affiliate.Mail, t tokens) (do
 // unsubscribePath is the path of the route that disables the mail of a category.
 const unsubscribePath = "/api/v1/notifications/unsubscribe?token="
 
-// UnsubscribeURL returns the URL that disables the mail of a category for a user. It is
-// empty if users cannot disable this mail, or if the service has no public URL.
-func (c *Composer) UnsubscribeURL(user affiliate.UserID, category affiliate.NotificationCategory) string {
-	return c.unsubscribeURL(category, c.config.Unsubscribe.Token(user, category))
-}
-
+// unsubscribeURL returns the URL that disables the mail of a category. It is empty if users
+// cannot disable this mail, or if the service has no public URL.
 func (c *Composer) unsubscribeURL(category affiliate.NotificationCategory, token string) string {
 	if category.MailProtected() || c.config.PublicURL == "" {
 		return ""

@@ -92,6 +92,7 @@ func TestNotifications_MatchGoldenFiles(t *testing.T) {
 	}{
 		"notification":           {fixedTexts{commission}, 0, affiliate.CategoryCommissions},
 		"notification_protected": {fixedTexts{{Title: "Your password was changed", CreatedAt: at}}, 0, affiliate.CategorySecurity},
+		"announcement_hostile":   {fixedTexts{hostile}, 0, affiliate.CategoryProductUpdates},
 		"digest":                 {fixedTexts{commission, hostile}, 12, affiliate.CategoryCommissions},
 	} {
 		config := testComposer.config

@@ -150,9 +150,8 @@ func (w *Worker) attempt(ctx context.Context, m affiliate.StoredMail) (attemptRe
 
 // decide returns the decision about a mail.
 func (w *Worker) decide(ctx context.Context, m affiliate.StoredMail) (affiliate.MailDelivery, error) {
-	delivery := m.Delivery(affiliate.MailConditions{
-		Off: w.Sender == nil, RecipientRemoved: m.RecipientRemoved, TestRedirect: m.TestRedirect,
-	})
+	m.Off = w.Sender == nil
+	delivery := m.Delivery(m.MailConditions)
 	if delivery.Status == affiliate.MailSuppressed || !delivery.ChecksSuppression {
 		return delivery, nil
 	}
@@ -197,7 +196,7 @@ func (w *Worker) complete(ctx context.Context, m affiliate.StoredMail, result at
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	outcome := affiliate.MailOutcome{
-		Mail: m.ID, Status: result.delivery.Status, Reason: result.delivery.Reason,
+		Mail: m.ID, Recipient: m.Recipient.Address, Status: result.delivery.Status, Reason: result.delivery.Reason,
 		Content: result.content, At: w.Now().UTC().Truncate(time.Millisecond),
 	}
 	if outcome.Status == affiliate.MailRedirected {

@@ -153,8 +153,11 @@ func TestWork_StoresNoContentOfLiveNotifications(t *testing.T) {
 	if got := sent[0].Header.Get("List-Unsubscribe-Post"); got != "List-Unsubscribe=One-Click" {
 		t.Errorf("List-Unsubscribe-Post is %q, want List-Unsubscribe=One-Click", got)
 	}
-	if got := f.config.Composer.UnsubscribeURL(f.Owner, affiliate.CategorySecurity); got != "" {
-		t.Errorf("the unsubscribe URL of security mail is %s, want none", got)
+	if err := f.send(f.notification(affiliate.ModeLive, func(m *affiliate.Mail) { m.Category = affiliate.CategorySecurity })); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.server.Messages()[1].Header.Get("List-Unsubscribe"); got != "" {
+		t.Errorf("List-Unsubscribe of security mail is %q, want none", got)
 	}
 }
 

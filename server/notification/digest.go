@@ -31,10 +31,9 @@ type DigestStore interface {
 type DigestTx interface {
 	// LockDueDigest locks and returns the digest that was due first.
 	LockDueDigest(ctx context.Context, now time.Time) (affiliate.NotificationDigestKey, affiliate.NotificationDigest, bool, error)
-	// FeedOf returns the feed that a user reads.
-	FeedOf(ctx context.Context, user affiliate.UserID) (affiliate.FeedID, bool, error)
-	// Recipients returns the users who may get mails about the notifications of feeds.
-	Recipients(ctx context.Context, feeds []affiliate.FeedID) ([]affiliate.FeedRecipient, error)
+	// Recipient returns a user as the recipient of mails about the feed that the user
+	// reads.
+	Recipient(ctx context.Context, user affiliate.UserID) (recipient affiliate.FeedRecipient, found bool, err error)
 	// Gathered returns the notifications of a digest, the oldest first.
 	Gathered(ctx context.Context, feed affiliate.FeedID, personal bool, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) ([]affiliate.ArrivedNotification, error)
 	// UpdateDigest stores the next period of a digest. CloseDigest deletes a digest.
@@ -106,22 +105,14 @@ func (w *DigestWorker) sendNext(ctx context.Context) (found bool, err error) {
 func gatheredMails(
 	ctx context.Context, tx DigestTx, key affiliate.NotificationDigestKey, digest affiliate.NotificationDigest,
 ) ([]affiliate.NotificationMail, error) {
-	feed, found, err := tx.FeedOf(ctx, key.User)
+	recipient, found, err := tx.Recipient(ctx, key.User)
 	if err != nil || !found {
 		return nil, err
 	}
-	recipients, err := tx.Recipients(ctx, []affiliate.FeedID{feed})
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(recipients, func(r affiliate.FeedRecipient) bool { return r.User == key.User })
-	if i < 0 {
-		return nil, nil
-	}
-	gathered, err := tx.Gathered(ctx, feed, recipients[i].SeesOwnOnly(key.Category), key, digest)
+	gathered, err := tx.Gathered(ctx, recipient.Feed, recipient.SeesOwnOnly(key.Category), key, digest)
 	if err != nil {
 		return nil, err
 	}
 	gathered = slices.DeleteFunc(gathered, func(n affiliate.ArrivedNotification) bool { return !n.Gathered() })
-	return affiliate.PlanMails(gathered, recipients[i:i+1]), nil
+	return affiliate.PlanMails(gathered, []affiliate.FeedRecipient{recipient}), nil
 }

@@ -1,7 +1,7 @@
 // Command mailpictures makes pictures of the HTML part of mails, so that a change of the
 // layout can be looked at:
 //
-//	go run ./tools/mailpictures -o DIR mail/testdata/*.golden.html
+//	go run ./tools/mailpictures -o DIR {mail,server/mail}/testdata/*.golden.html
 //
 // For every file it writes NAME-600-light.png, NAME-600-dark.png, NAME-375-light.png and
 // NAME-375-dark.png. The number is the width of the window in CSS pixels.

@@ -30,7 +30,7 @@ func TestLog_ShowsCompletedMailOfTestModeAndAccounts(t *testing.T) {
 	foreign := f.newMail(at(5), func(m *affiliate.Mail) { m.Workspace = &other })
 	f.store(payout, reset, pending, liveMail, foreign)
 	for _, m := range []affiliate.Mail{payout, reset, liveMail, foreign} {
-		f.complete(affiliate.MailOutcome{Mail: m.ID, Status: affiliate.MailSuppressed, Reason: affiliate.MailTestMode, At: f.Now()})
+		f.complete(affiliate.MailOutcome{Mail: m.ID, Recipient: m.Recipient.Address, Status: affiliate.MailSuppressed, Reason: affiliate.MailTestMode, At: f.Now()})
 	}
 
 	minute := f.Now().Add(2 * time.Minute)

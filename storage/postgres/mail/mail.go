@@ -15,10 +15,15 @@ import (
 // with an account is removed if the account was erased. The recipient of notifications of
 // a workspace is also removed if the user is no longer a member. A mail of live mode does
 // not name its workspace. A user belongs to at most one workspace. Mail is redirected only
-// as long as the redirect is the verified address of a member.
+// as long as the redirect is the verified address of a member. Notifications follow a
+// change of the recipient's address. Security mail does not, because an attacker may have
+// changed the address.
 const selectMail = `
 	select m.id, m.kind, m.type, m.category, m.workspace_id, m.mode, m.user_id, m.account_kind,
-		m.recipient_name, m.recipient, m.facts, m.secret, m.status, m.created_at,
+		m.recipient_name, coalesce((
+			select u.email from users u
+			where u.id = m.user_id and u.erased_at is null and m.kind = 'notifications' and m.category <> 'security'
+		), m.recipient) as recipient, m.facts, m.secret, m.status, m.created_at,
 		coalesce((
 			select u.email from members t join users u on u.id = t.user_id
 			where t.workspace_id = w.id and u.email = w.test_mail_redirect and u.email_verified_at is not null
@@ -58,7 +63,7 @@ func (r mailRow) mail() affiliate.StoredMail {
 			Recipient: affiliate.MailRecipient{User: r.UserID, Account: r.AccountKind, Name: r.RecipientName, Address: r.Recipient},
 			Facts:     r.Facts, Secret: r.Secret, CreatedAt: r.CreatedAt.UTC(),
 		},
-		Status: r.Status, RecipientRemoved: r.Removed, TestRedirect: r.TestRedirect,
+		Status: r.Status, MailConditions: affiliate.MailConditions{RecipientRemoved: r.Removed, TestRedirect: r.TestRedirect},
 	}
 }
 
@@ -71,7 +76,7 @@ func (s *Store) Mail(ctx context.Context, id affiliate.MailID) (affiliate.Stored
 // completeMail stores the final state of a pending mail. It deletes the token.
 const completeMail = `
 	update mails
-	set status = @status, reason = nullif(@reason, ''), redirected_to = nullif(@redirected_to, ''), secret = null,
+	set recipient = @recipient, status = @status, reason = nullif(@reason, ''), redirected_to = nullif(@redirected_to, ''), secret = null,
 		sender = @sender, subject = @subject, html = @html, text = @text, completed_at = @at
 	where id = @id and status = 'pending'`
 
@@ -79,7 +84,7 @@ const completeMail = `
 // mail is not pending.
 func (tx *Tx) CompleteMail(ctx context.Context, outcome affiliate.MailOutcome) error {
 	args := pgx.NamedArgs{
-		"id": outcome.Mail, "status": outcome.Status, "reason": outcome.Reason, "redirected_to": outcome.RedirectedTo,
+		"id": outcome.Mail, "recipient": outcome.Recipient, "status": outcome.Status, "reason": outcome.Reason, "redirected_to": outcome.RedirectedTo,
 		"sender": nil, "subject": nil, "html": nil, "text": nil, "at": outcome.At,
 	}
 	if c := outcome.Content; c != nil {

@@ -94,11 +94,11 @@ func TestCompleteMail_DeletesTheTokenAndHappensOnce(t *testing.T) {
 	m := f.newMail()
 	f.store(m)
 	outcome := affiliate.MailOutcome{
-		Mail: m.ID, Status: affiliate.MailRedirected, RedirectedTo: "qa@example.com", At: f.Now(),
+		Mail: m.ID, Recipient: m.Recipient.Address, Status: affiliate.MailRedirected, RedirectedTo: "qa@example.com", At: f.Now(),
 		Content: &affiliate.MailContent{Sender: "s", Subject: "subject", HTML: "<p>", Text: "text"},
 	}
 	f.complete(outcome)
-	f.complete(affiliate.MailOutcome{Mail: m.ID, Status: affiliate.MailSuppressed, Reason: affiliate.MailUndeliverable, At: f.Now()})
+	f.complete(affiliate.MailOutcome{Mail: m.ID, Recipient: m.Recipient.Address, Status: affiliate.MailSuppressed, Reason: affiliate.MailUndeliverable, At: f.Now()})
 	got, err := f.mails.Mail(t.Context(), m.ID)
 	if err != nil || got.Status != affiliate.MailRedirected || got.Secret != nil {
 		t.Errorf("the mail has the status %s and the token %q, %v; want redirected and no token", got.Status, got.Secret, err)
@@ -120,7 +120,7 @@ func TestMaintenance_EndsLostMailsAndDeletesOldRows(t *testing.T) {
 	}
 	recent, lost, old, older := aged(time.Hour), aged(4*24*time.Hour), aged(31*24*time.Hour), aged(32*24*time.Hour)
 	f.store(recent, lost, old, older)
-	f.complete(affiliate.MailOutcome{Mail: old.ID, Status: affiliate.MailDelivered, At: f.Now()})
+	f.complete(affiliate.MailOutcome{Mail: old.ID, Recipient: old.Recipient.Address, Status: affiliate.MailDelivered, At: f.Now()})
 	for _, want := range []int64{1, 1, 0} {
 		if n, err := f.mails.EndLostMails(t.Context(), f.Now().Add(-affiliate.MailPendingLimit), 1); err != nil || n != want {
 			t.Errorf("EndLostMails = %d, %v; want %d", n, err, want)
@@ -189,5 +189,28 @@ func TestRecordProviderMessage_RemembersIdsForAWeek(t *testing.T) {
 	}
 	if !record("a", f.Now()) || record("b", f.Now()) {
 		t.Error("only the message of 8 days ago must be new again")
+	}
+}
+
+// Notifications that wait while the recipient changes the address are sent to the new
+// address. Mail about the security of the account is not.
+func TestMail_FollowsTheAddressOfTheRecipient(t *testing.T) {
+	f := newFixture(t)
+	f.Exec(`update users set email = 'new@example.com' where id = $1`, f.Owner)
+	for name, tc := range map[string]struct {
+		change func(*affiliate.Mail)
+		want   string
+	}{
+		"notification":   {func(*affiliate.Mail) {}, "new@example.com"},
+		"security":       {func(m *affiliate.Mail) { m.Category = affiliate.CategorySecurity }, "mara@example.com"},
+		"password reset": {func(m *affiliate.Mail) { m.Kind, m.Category = affiliate.MailPasswordReset, "" }, "mara@example.com"},
+		"no account":     {func(m *affiliate.Mail) { m.Recipient.User = nil }, "mara@example.com"},
+	} {
+		m := f.newMail(tc.change)
+		f.store(m)
+		got, err := f.mails.Mail(t.Context(), m.ID)
+		if err != nil || got.Recipient.Address != tc.want {
+			t.Errorf("%s: the recipient is %q, %v; want %s", name, got.Recipient.Address, err, tc.want)
+		}
 	}
 }

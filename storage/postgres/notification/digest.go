@@ -2,6 +2,7 @@ package notification
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -130,18 +131,24 @@ const selectFeed = `
 	select coalesce(m.workspace_id, u.id) as feed_id from users u left join members m on m.user_id = u.id
 	where u.id = $1 and u.erased_at is null and (u.kind = 'partner' or m.user_id is not null)`
 
-// FeedOf returns the feed that a user reads: the feed of the workspace of a member, or
-// the feed of a partner. found is false for an account without a feed.
-func (tx *Tx) FeedOf(ctx context.Context, user affiliate.UserID) (feed affiliate.FeedID, found bool, err error) {
+// Recipient returns a user as the recipient of mails about the feed that the user reads:
+// the feed of the workspace of a member, or the feed of a partner. found is false for an
+// account without a feed.
+func (tx *Tx) Recipient(ctx context.Context, user affiliate.UserID) (recipient affiliate.FeedRecipient, found bool, err error) {
 	rows, err := tx.Query(ctx, selectFeed, user)
 	if err != nil {
-		return feed, false, err
+		return recipient, false, err
 	}
 	feeds, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.FeedID])
 	if err != nil || len(feeds) == 0 {
-		return feed, false, err
+		return recipient, false, err
 	}
-	return feeds[0], true, nil
+	all, err := tx.Recipients(ctx, feeds)
+	i := slices.IndexFunc(all, func(r affiliate.FeedRecipient) bool { return r.User == user })
+	if err != nil || i < 0 {
+		return recipient, false, err
+	}
+	return all[i], true, nil
 }
 
 const selectGathered = `
@@ -189,8 +196,9 @@ func (r gatheredRow) notification() affiliate.ArrivedNotification {
 	return affiliate.ArrivedNotification{ID: r.ID, Feed: r.FeedID, Mode: r.Mode, Type: r.Type, Workspace: r.WorkspaceID, User: r.UserID}
 }
 
-// MailEntries returns those of the given notifications of a user's feed that still exist,
-// in the given order.
+// MailEntries returns those of the given notifications of a user's feed that the user
+// still gets mails about, in the given order. A mail can wait for a day. In this time,
+// notifications can be deleted, and the user can get another role or disable mails.
 func (s *Store) MailEntries(
 	ctx context.Context, user affiliate.UserID, mode affiliate.Mode, category affiliate.NotificationCategory, ids []affiliate.NotificationID,
 ) (entries []affiliate.NotificationEntry, err error) {
@@ -205,14 +213,15 @@ func (s *Store) MailEntries(
 		days[i] = dayOf(id)
 	}
 	err = s.InTx(ctx, func(tx *Tx) error {
-		feed, found, err := tx.FeedOf(ctx, user)
+		recipient, found, err := tx.Recipient(ctx, user)
 		if err != nil || !found {
 			return err
 		}
 		rows, err := tx.Query(ctx, query, pgx.NamedArgs{
-			"feed": feed, "user": user, "mode": mode, "category": category, "days": days, "ids": ids,
+			"feed": recipient.Feed, "user": user, "mode": mode, "category": category, "days": days, "ids": ids,
 		})
 		entries, err = postgres.AllRows(rows, err, entryRow.entry)
+		entries = slices.DeleteFunc(entries, func(e affiliate.NotificationEntry) bool { return !recipient.Wants(e.Arrived()) })
 		return err
 	})
 	return entries, err
