@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -40,18 +41,28 @@ const (
 // NewProductAnnouncement returns an announcement of the operator for all workspaces.
 // Errors: VALIDATION_ERROR.
 func NewProductAnnouncement(title, body string, at time.Time) (Announcement, error) {
-	title, body = strings.TrimSpace(title), strings.TrimSpace(body)
+	a := Announcement{
+		ID: NewID[Announcement](at), Title: strings.TrimSpace(title), Body: strings.TrimSpace(body), CreatedAt: at,
+	}
+	return a, a.CheckText()
+}
+
+// CheckText checks the title and the body. Both must have a character that can be seen,
+// because the title is the subject of a mail. Errors: VALIDATION_ERROR.
+func (a Announcement) CheckText() error {
 	var found Violations
 	for _, text := range []struct {
 		field, value string
 		most         int
-	}{{"title", title, maxAnnouncementTitle}, {"body", body, maxAnnouncementBody}} {
-		if n := utf8.RuneCountInString(text.value); n < 1 || n > text.most || !utf8.ValidString(text.value) {
-			found.Add(text.field, fmt.Sprintf("must have 1 to %d characters", text.most))
+	}{{"title", a.Title, maxAnnouncementTitle}, {"body", a.Body, maxAnnouncementBody}} {
+		if utf8.RuneCountInString(text.value) > text.most || !utf8.ValidString(text.value) || !strings.ContainsFunc(text.value, isVisible) {
+			found.Add(text.field, fmt.Sprintf("must have 1 to %d characters, at least one of them visible", text.most))
 		}
 	}
-	return Announcement{ID: NewID[Announcement](at), Title: title, Body: body, CreatedAt: at}, found.Err()
+	return found.Err()
 }
+
+func isVisible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
 
 // CheckAnnouncement checks whether another announcement may be made. recent is the number
 // of the programme's announcements in the last AnnouncementWindow, and first is the time

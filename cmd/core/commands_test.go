@@ -60,7 +60,7 @@ func TestAnnounce_NotifiesAllWorkspaces(t *testing.T) {
 	f.NewWorkspace()
 	f.NewWorkspace()
 	var out bytes.Buffer
-	for _, text := range []struct{ title, body string }{{"", "Text"}, {"News", " \n"}, {strings.Repeat("x", 121), "Text"}, {"News", strings.Repeat("x", 5001)}} {
+	for _, text := range []struct{ title, body string }{{"", "Text"}, {"News", " \n"}, {"\ufeff\u202e", "Text"}, {strings.Repeat("x", 121), "Text"}, {"News", strings.Repeat("x", 5001)}} {
 		if err := announce(t.Context(), strings.NewReader(text.body), &out, text.title, "-"); err == nil || !strings.Contains(err.Error(), "VALIDATION_ERROR") {
 			t.Errorf("announce with a title of %d and a body of %d bytes returned %v, want VALIDATION_ERROR", len(text.title), len(text.body), err)
 		}

@@ -19,6 +19,9 @@ func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.Creat
 		ID: affiliate.NewID[affiliate.Announcement](at), Scope: caller.Scope(), Program: program,
 		Title: req.GetTitle(), Body: req.GetBody(), CreatedBy: caller.User, CreatedAt: at,
 	}
+	if err := announcement.CheckText(); err != nil {
+		return nil, err
+	}
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		status, err := tx.LockProgram(ctx, announcement.Scope, program)
 		if err != nil {

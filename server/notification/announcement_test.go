@@ -157,3 +157,16 @@ func TestAnnouncement_Lengths(t *testing.T) {
 		}
 	}
 }
+
+// The title is the subject of a mail, which must not look empty.
+func TestAnnouncement_HasVisibleText(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, text := range []struct{ title, body string }{{"\ufeff", "Text"}, {"\u202e \u200b", "Text"}, {"News", "\u2060"}} {
+		_, err := f.announce(f.asOwner(), f.Program.String(), text.title, text.body)
+		if pgtest.ReasonOf(t, err) != affiliate.ReasonValidation {
+			t.Errorf("title %q and body %q: error %v, want VALIDATION_ERROR", text.title, text.body, err)
+		}
+	}
+	f.WantCount(0, "announcements", `select count(*) from announcements`)
+}
