@@ -104,3 +104,9 @@ func specOf(audience AccountKind, category NotificationCategory) (spec categoryS
 	}
 	return categorySpecs[audience][i], true
 }
+
+// MailProtected reports whether users cannot disable the mail of a category. Mail of a
+// protected category has no unsubscribe link (DECISIONS.md section 13).
+func (c NotificationCategory) MailProtected() bool {
+	return c.spec().protectedEmail
+}

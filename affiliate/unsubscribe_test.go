@@ -1,0 +1,38 @@
+package affiliate_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+func TestUnsubscribeTokens_AcceptOnlyTheirOwnTokens(t *testing.T) {
+	tokens := affiliate.NewUnsubscribeTokens([]byte("key"))
+	user := affiliate.NewID[affiliate.User](time.Now())
+	token := tokens.Token(user, affiliate.CategoryConversions)
+	if gotUser, category, ok := tokens.Parse(token); !ok || gotUser != user || category != affiliate.CategoryConversions {
+		t.Errorf("Parse = %v, %q, %t; want the user and the category of the token", gotUser, category, ok)
+	}
+	data, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range data {
+		changed := bytes.Clone(data)
+		changed[i] ^= 1
+		if _, _, ok := tokens.Parse(base64.RawURLEncoding.EncodeToString(changed)); ok {
+			t.Errorf("Parse accepts a token whose byte %d was changed", i)
+		}
+	}
+	for name, text := range map[string]string{
+		"empty": "", "not base64": "€", "too short": "AAAA", "padded": token + "=", "truncated": token[:len(token)-4],
+		"of another key": affiliate.NewUnsubscribeTokens([]byte("other")).Token(user, affiliate.CategoryConversions),
+	} {
+		if _, _, ok := tokens.Parse(text); ok {
+			t.Errorf("Parse accepts a token that is %s", name)
+		}
+	}
+}
