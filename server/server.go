@@ -28,6 +28,14 @@ const maxMessageBytes = 4 << 20
 // gateway has one connection to the core, and each open stream of notifications is a call.
 const maxConcurrentStreams = 10_000
 
+// minPingInterval is the shortest time between two pings of a client. A gateway pings
+// every PingInterval, so that it notices a dead connection while streams of notifications
+// are silent.
+const (
+	PingInterval    = 30 * time.Second
+	minPingInterval = PingInterval / 2
+)
+
 // inProcessNetwork is the network name of the peer address that in-process calls have.
 const inProcessNetwork = "inproc"
 
@@ -103,6 +111,7 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		grpc.MaxConcurrentStreams(maxConcurrentStreams),
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval}),
 	}
 	if cfg.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))

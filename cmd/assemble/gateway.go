@@ -10,11 +10,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/gateway"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // RunGateway serves REST over a network connection to the core until ctx ends.
@@ -27,7 +29,8 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, api, metrics net.List
 	if coreTLS != nil {
 		transport = credentials.NewTLS(coreTLS)
 	}
-	conn, err := grpc.NewClient(cfg.CoreAddr, grpc.WithTransportCredentials(transport))
+	conn, err := grpc.NewClient(cfg.CoreAddr, grpc.WithTransportCredentials(transport),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: server.PingInterval, Timeout: 10 * time.Second}))
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_GRPC_ADDR: %w", err)
 	}
