@@ -128,8 +128,9 @@ func TestLogin_ThrottlesParallelAttempts(t *testing.T) {
 		}
 		pgtest.RequireRefusal(t, err, affiliate.ReasonRateLimitExceeded)
 	}
-	if comparedPasswords == 0 || comparedPasswords > 10 {
-		t.Errorf("%d of 40 passwords were compared, want 1 to 10", comparedPasswords)
+	// All may be refused, because each attempt counts all the others.
+	if comparedPasswords > 10 {
+		t.Errorf("%d of 40 passwords were compared, want at most 10", comparedPasswords)
 	}
 }
 
