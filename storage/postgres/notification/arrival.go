@@ -4,37 +4,37 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
+// arrivalRow holds the arrays of an arrival. Ids are read as bytes: pgx would read an
+// affiliate.ID from text, which takes several times as long, and every conversion has an
+// arrival.
 type arrivalRow struct {
-	FeedIDs      []affiliate.FeedID           `db:"feed_ids"`
-	Modes        []affiliate.Mode             `db:"modes"`
-	Types        []affiliate.NotificationType `db:"types"`
-	IDs          []affiliate.NotificationID   `db:"ids"`
-	WorkspaceIDs []uuid.NullUUID              `db:"workspace_ids"`
-	UserIDs      []uuid.NullUUID              `db:"user_ids"`
+	feeds, ids        [][16]byte
+	modes, types      []string
+	workspaces, users []pgtype.UUID
 }
 
-func (r arrivalRow) notifications() []affiliate.ArrivedNotification {
-	arrived := make([]affiliate.ArrivedNotification, len(r.IDs))
-	for i := range r.IDs {
-		arrived[i] = affiliate.ArrivedNotification{
-			ID: r.IDs[i], Feed: r.FeedIDs[i], Mode: r.Modes[i], Type: r.Types[i],
-			Workspace: optionalID[affiliate.Workspace](r.WorkspaceIDs[i]), User: optionalID[affiliate.User](r.UserIDs[i]),
-		}
+func (r *arrivalRow) appendTo(arrived []affiliate.ArrivedNotification) []affiliate.ArrivedNotification {
+	for i := range r.ids {
+		arrived = append(arrived, affiliate.ArrivedNotification{
+			ID: affiliate.NotificationID{UUID: r.ids[i]}, Feed: affiliate.FeedID{UUID: r.feeds[i]},
+			Mode: affiliate.Mode(r.modes[i]), Type: affiliate.NotificationType(r.types[i]),
+			Workspace: optionalID[affiliate.Workspace](r.workspaces[i]), User: optionalID[affiliate.User](r.users[i]),
+		})
 	}
 	return arrived
 }
 
-func optionalID[T any](id uuid.NullUUID) *affiliate.ID[T] {
+func optionalID[T any](id pgtype.UUID) *affiliate.ID[T] {
 	if !id.Valid {
 		return nil
 	}
-	return &affiliate.ID[T]{UUID: id.UUID}
+	return &affiliate.ID[T]{UUID: id.Bytes}
 }
 
 // knownTypes are the types of the arrivals that this version distributes. The statements
@@ -67,11 +67,13 @@ func (tx *Tx) TakeArrivals(ctx context.Context, limit, enough int) (arrived []af
 	if err != nil {
 		return nil, false, err
 	}
-	taken, err := pgx.CollectRows(rows, pgx.RowToStructByName[arrivalRow])
-	for _, row := range taken {
-		arrived = append(arrived, row.notifications()...)
-	}
-	return arrived, len(taken) == limit || len(arrived) >= enough, err
+	taken, row := 0, &arrivalRow{}
+	_, err = pgx.ForEachRow(rows, []any{&row.feeds, &row.modes, &row.types, &row.ids, &row.workspaces, &row.users}, func() error {
+		taken++
+		arrived = row.appendTo(arrived)
+		return nil
+	})
+	return arrived, taken == limit || len(arrived) >= enough, err
 }
 
 const oldestArrival = `select id from notification_arrivals where coalesce(types <@ $1, false) order by id limit 1`

@@ -35,9 +35,13 @@ func (tx *Tx) AssignSequence(ctx context.Context, arrived []affiliate.ArrivedNot
 		delete from notification_positions p using notification_feeds f
 		where f.feed_id = any($1) and p.feed_id = f.feed_id and p.seq <= f.replay_after`
 
-	feeds := make([]affiliate.FeedID, len(arrived))
-	for i, n := range arrived {
-		feeds[i] = n.Feed
+	var feeds [][16]byte
+	seen := map[affiliate.FeedID]bool{}
+	for _, n := range arrived {
+		if !seen[n.Feed] {
+			seen[n.Feed] = true
+			feeds = append(feeds, n.Feed.UUID)
+		}
 	}
 	rows, err := tx.Query(ctx, lock, feeds, now)
 	if err != nil {
@@ -52,15 +56,13 @@ func (tx *Tx) AssignSequence(ctx context.Context, arrived []affiliate.ArrivedNot
 		isStreamed[feed] = true
 	}
 	var items struct {
-		feeds      []affiliate.FeedID
-		modes      []string
-		categories []string
-		days       []time.Time
-		ids        []affiliate.NotificationID
+		feeds, ids        [][16]byte
+		modes, categories []string
+		days              []time.Time
 	}
 	for _, n := range arrived {
 		if isStreamed[n.Feed] {
-			items.feeds, items.ids = append(items.feeds, n.Feed), append(items.ids, n.ID)
+			items.feeds, items.ids = append(items.feeds, n.Feed.UUID), append(items.ids, n.ID.UUID)
 			items.modes, items.categories = append(items.modes, string(n.Mode)), append(items.categories, string(n.Category()))
 			items.days = append(items.days, dayOf(n.ID))
 		}
