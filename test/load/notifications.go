@@ -68,7 +68,8 @@ func measureNotifications(ctx context.Context, b *bench) error {
 	if err := measure("", "unread notifications, page 1", "?unread=true", "≤ 1.3"); err != nil {
 		return err
 	}
-	if err := measure("", "unread-count, nothing read", "/unread-count", ""); err != nil {
+	// The count stops at 10,000, so the large feed counts ten times as many as the small one.
+	if err := measure("", "unread-count, nothing read", "/unread-count", "≤ 2"); err != nil {
 		return err
 	}
 	for _, f := range feeds {
