@@ -83,7 +83,7 @@ func awaitLock(f *pgtest.Fixture) {
 // participant_totals.
 func joinMany(s *pgtest.Shop, n int) {
 	s.Helper()
-	s.Exec(`
+	s.ExecWithoutForeignKeys(`
 		with people as (
 			insert into users (id, kind, email, password_hash, name, created_at)
 			select gen_random_uuid(), 'partner', 'jane-' || gen_random_uuid() || '@example.com', '', 'Jane ' || n, $4 from generate_series(1, $5::integer) n

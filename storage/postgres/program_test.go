@@ -16,10 +16,10 @@ func (f *fixture) crowd(program affiliate.ProgramID, n int) {
 	f.Helper()
 	s := &pgtest.Shop{Fixture: f.Fixture, Scope: f.Scope, Program: program}
 	joinMany(s, n)
-	f.Exec(`
+	f.ExecWithoutForeignKeys(`
 		update participants set created_at = created_at + random() * interval '90 days', status = case when random() < 0.1 then 'approved' else 'pending' end
 		where program_id = $1`, program)
-	f.Exec(`
+	f.ExecWithoutForeignKeys(`
 		with counted as (
 			insert into participant_totals (workspace_id, participant_id, program_id, clicks, conversions, revenue_cents, commission_cents)
 			select workspace_id, id, program_id, n * 3, n, n * 1000, n * 100
