@@ -36,6 +36,18 @@ func (n ArrivedNotification) Audience() AccountKind {
 	return Partner
 }
 
+// FeedsOf returns the feeds of notifications, each of them once.
+func FeedsOf(arrived []ArrivedNotification) []FeedID {
+	seen, feeds := map[FeedID]bool{}, []FeedID{}
+	for _, n := range arrived {
+		if !seen[n.Feed] {
+			seen[n.Feed] = true
+			feeds = append(feeds, n.Feed)
+		}
+	}
+	return feeds
+}
+
 // rule returns the rule of the notification. ok is false if a newer version has created a
 // notification that this version does not know.
 func (n ArrivedNotification) rule() (rule NotificationRule, spec categorySpec, ok bool) {

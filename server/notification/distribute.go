@@ -43,7 +43,7 @@ type DistributionTx interface {
 	// notifications. more reports whether there may be further arrivals.
 	TakeArrivals(ctx context.Context, limit, enough int) (arrived []affiliate.ArrivedNotification, more bool, err error)
 	// OldestArrival returns the time of the oldest arrival of known types that was not
-	// distributed yet, or now if there is none.
+	// distributed yet. If all were distributed, it returns now.
 	OldestArrival(ctx context.Context, now time.Time) (time.Time, error)
 	// AssignSequence gives the notifications of streamed feeds their sequence numbers. It
 	// returns these feeds.
@@ -200,14 +200,7 @@ func (d *Distributor) createMails(
 	if len(arrived) == 0 {
 		return nil, nil
 	}
-	seen, feeds := map[affiliate.FeedID]bool{}, []affiliate.FeedID{}
-	for _, n := range arrived {
-		if !seen[n.Feed] {
-			seen[n.Feed] = true
-			feeds = append(feeds, n.Feed)
-		}
-	}
-	recipients, err := tx.Recipients(ctx, feeds)
+	recipients, err := tx.Recipients(ctx, affiliate.FeedsOf(arrived))
 	if err != nil {
 		return nil, err
 	}

@@ -20,9 +20,9 @@ type Store interface {
 	// CountUnread counts the notifications that the reader has not read. The number stops
 	// at affiliate.MaxNotificationCount.
 	CountUnread(ctx context.Context, reader affiliate.NotificationReader, ranges []affiliate.FeedRange, now time.Time) (int64, error)
-	// ReadTimes returns those of the given notifications that are visible in the ranges,
-	// with the time at which the reader has read them, or nil.
-	ReadTimes(ctx context.Context, reader affiliate.NotificationReader, ranges []affiliate.FeedRange, ids []affiliate.NotificationID, now time.Time) (map[affiliate.NotificationID]*time.Time, error)
+	// ReadTimes returns when the reader has read notifications; the time is nil for an
+	// unread one. The map contains only notifications that are visible in the ranges.
+	ReadTimes(ctx context.Context, reader affiliate.NotificationReader, ranges []affiliate.FeedRange, positions []affiliate.FeedPosition, now time.Time) (map[affiliate.NotificationID]*time.Time, error)
 	// Address returns the e-mail address of a user. Errors: NOT_FOUND.
 	Address(ctx context.Context, user affiliate.UserID) (string, error)
 	// Suppressed reports whether mails to an address are held back. digest is the result

@@ -157,16 +157,15 @@ func (s *Service) openStream(ctx context.Context, stream affiliate.Stream, at ti
 			return err
 		}
 		if refused = open >= affiliate.MaxStreams; refused {
-			return nil
+			refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
+			refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(streamRetryAfter)}
+			return refusal // and a ticket does not count as used
 		}
 		state, err = tx.OpenStream(ctx, stream, at)
 		return err
 	})
-	if err == nil && refused {
+	if refused {
 		s.metrics.refused.Inc()
-		refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
-		refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(streamRetryAfter)}
-		return state, refusal
 	}
 	return state, err
 }
@@ -413,10 +412,10 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 // created, and with the times at which the user has read them. Only a replay contains
 // notifications that may have changed.
 func (s *streamSession) currentState(ctx context.Context, visible []affiliate.FeedPosition) ([]affiliate.FeedPosition, error) {
-	var replayed []affiliate.NotificationID
+	var replayed []affiliate.FeedPosition
 	for _, p := range visible {
 		if p.Seq <= s.replayedTo {
-			replayed = append(replayed, p.Entry.ID)
+			replayed = append(replayed, p)
 		}
 	}
 	if len(replayed) == 0 {

@@ -79,8 +79,8 @@ func (tx *Tx) TakeArrivals(ctx context.Context, limit, enough int) (arrived []af
 const oldestArrival = `select id from notification_arrivals where coalesce(types <@ $1, false) order by id limit 1`
 
 // OldestArrival returns the time of the oldest arrival of known types that was not
-// distributed yet. It includes the arrivals that another transaction is taking. If there
-// is none, it returns now.
+// distributed yet. It includes the arrivals that another transaction is taking. If all
+// were distributed, it returns now.
 func (tx *Tx) OldestArrival(ctx context.Context, now time.Time) (time.Time, error) {
 	rows, err := tx.Query(ctx, oldestArrival, knownTypes)
 	if err != nil {

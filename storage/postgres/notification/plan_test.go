@@ -38,6 +38,7 @@ func TestStatements_ReadRangesOfThePrimaryKey(t *testing.T) {
 	args := map[string]any(notification.Arguments(f.reader, list, now))
 	args["limit"], args["offset"], args["reach"] = 20, 0, 20
 	args["id"], args["day"] = read.ID, notification.DayOf(read.ID)
+	args["item_modes"], args["item_categories"] = []string{string(f.Scope.Mode)}, []string{string(affiliate.CategoryCommissions)}
 	args["item_ids"], args["item_days"] = []affiliate.NotificationID{read.ID}, []time.Time{notification.DayOf(read.ID)}
 	check := func(when string) {
 		for name, sql := range map[string]string{

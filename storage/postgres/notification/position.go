@@ -35,15 +35,7 @@ func (tx *Tx) AssignSequence(ctx context.Context, arrived []affiliate.ArrivedNot
 		delete from notification_positions p using notification_feeds f
 		where f.feed_id = any($1) and p.feed_id = f.feed_id and p.seq <= f.replay_after`
 
-	var feeds [][16]byte
-	seen := map[affiliate.FeedID]bool{}
-	for _, n := range arrived {
-		if !seen[n.Feed] {
-			seen[n.Feed] = true
-			feeds = append(feeds, n.Feed.UUID)
-		}
-	}
-	rows, err := tx.Query(ctx, lock, feeds, now)
+	rows, err := tx.Query(ctx, lock, affiliate.FeedsOf(arrived), now)
 	if err != nil {
 		return nil, err
 	}

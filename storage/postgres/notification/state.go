@@ -45,25 +45,24 @@ func dayOf(id affiliate.NotificationID) time.Time {
 const readTimes = `
 	with ` + ranges + `
 	select n.id, ` + readAt + ` as read_at
-	from ranges r cross join lateral (
-		select * from unnest(@item_days::date[], @item_ids::uuid[]) as i (item_day, item_id)
-		cross join lateral (
-			select * from notifications n
-			where ` + visible + ` and n.day = any(@item_days) and n.day = i.item_day and n.id = i.item_id
-		) n
+	from unnest(@item_modes::text[], @item_categories::text[], @item_days::date[], @item_ids::uuid[]) as i (mode, category, day, id)
+	join ranges r on r.mode = i.mode and r.category = i.category
+	cross join lateral (
+		select * from notifications n where ` + visible + ` and n.day = any(@item_days) and n.day = i.day and n.id = i.id
 	) n`
 
-// ReadTimes returns those of the given notifications that are visible in the ranges, with
-// the time at which the reader has read them, or nil.
+// ReadTimes returns when the reader has read notifications; the time is nil for an unread
+// one. The map contains only notifications that are visible in the ranges.
 func (s *Store) ReadTimes(
-	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, ids []affiliate.NotificationID, now time.Time,
+	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, positions []affiliate.FeedPosition, now time.Time,
 ) (map[affiliate.NotificationID]*time.Time, error) {
-	args, days := arguments(reader, list, now), make([]time.Time, len(ids))
-	for i, id := range ids {
-		days[i] = dayOf(id)
+	args, n := arguments(reader, list, now), len(positions)
+	modes, categories, days, ids := make([]string, n), make([]string, n), make([]time.Time, n), make([][16]byte, n)
+	for i, p := range positions {
+		modes[i], categories[i], days[i], ids[i] = string(p.Mode), string(p.Category), dayOf(p.Entry.ID), p.Entry.ID.UUID
 	}
-	args["item_days"], args["item_ids"] = days, ids
-	times := make(map[affiliate.NotificationID]*time.Time, len(ids))
+	args["item_modes"], args["item_categories"], args["item_days"], args["item_ids"] = modes, categories, days, ids
+	times := make(map[affiliate.NotificationID]*time.Time, n)
 	batch := newBatch()
 	batch.Queue(readTimes, args).Query(func(rows pgx.Rows) error {
 		var id affiliate.NotificationID

@@ -38,7 +38,7 @@ func (r ticketRow) ticket() affiliate.StreamTicket {
 	}
 }
 
-// StreamTicket returns the ticket with a digest. found is false if there is none.
+// StreamTicket returns the ticket with a digest. found is false if no ticket has it.
 func (s *Store) StreamTicket(ctx context.Context, digest []byte) (ticket affiliate.StreamTicket, found bool, err error) {
 	const query = `
 		select digest, session_id, kind, mode, created_at, opened_at, expires_at
