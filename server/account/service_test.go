@@ -132,6 +132,11 @@ func TestLogin_ThrottlesParallelAttempts(t *testing.T) {
 	if comparedPasswords > 10 {
 		t.Errorf("%d of 40 passwords were compared, want at most 10", comparedPasswords)
 	}
+	// Refused attempts do not count, so the next one is compared if it is among the first ten.
+	if comparedPasswords < 10 {
+		_, err := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: "wrong password"})
+		pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
+	}
 }
 
 func TestRegister_RejectsAddressWithDisplayName(t *testing.T) {
