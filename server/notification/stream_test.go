@@ -383,3 +383,35 @@ func TestStream_ReopenedWithTicketReplacesFormer(t *testing.T) {
 	f.WantCount(1, "open streams", `select count(*) from notification_streams`)
 	again.wantNotifications(ready.seq(), first.notifyMany(2)...)
 }
+
+// A refused stream changes nothing: its ticket does not count as used, and the stream that
+// the ticket opened earlier stays open.
+func TestStream_RefusedTicketStaysUnused(t *testing.T) {
+	t.Parallel()
+	n := newFixture(t).newNode(redistest.New(t))
+	owner := n.inSession(n.asOwner())
+	newTicket := func() context.Context {
+		created, err := n.service.CreateStreamTicket(owner, &affiliatev1.CreateStreamTicketRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return inTicket(owner, created.Ticket)
+	}
+	used, unused := newTicket(), newTicket()
+	s, ready := n.openReady(used, "")
+	// The streams of other processes.
+	for range affiliate.MaxStreams {
+		n.Insert("notification_streams", pgtest.Row{"id": affiliate.NewID[affiliate.Stream](n.Now()), "user_id": n.Owner, "seen_at": n.Now()})
+	}
+	wantTooMany(t, n.open(unused, ""))
+	wantTooMany(t, n.open(used, ready.id))
+	n.WantCount(1, "used tickets", `select count(*) from notification_stream_tickets where opened_at is not null`)
+	s.wantNotifications(ready.seq(), n.notifyMany(1)...)
+
+	n.Exec(`delete from notification_streams where ticket is null`)
+	again, _ := n.openReady(used, ready.id)
+	s.wantEnd()
+	n.openReady(unused, "")
+	n.WantCount(2, "used tickets", `select count(*) from notification_stream_tickets where opened_at is not null`)
+	again.close()
+}
