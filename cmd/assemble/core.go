@@ -333,7 +333,8 @@ type Listeners struct {
 
 // Run runs all parts until ctx ends or a part fails. Then it stops all parts.
 func (c *Core) Run(ctx context.Context, listeners Listeners) error {
-	// The partition for today's clicks must exist before ingestion starts.
+	// This creates the partition for today's clicks before ingestion starts, unless another
+	// transaction locks the table of clicks.
 	if err := c.upkeep.Run(ctx); err != nil {
 		return err
 	}

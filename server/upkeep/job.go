@@ -264,8 +264,14 @@ func (t task) run(ctx context.Context, more func() bool) error {
 // the current day.
 func (w *Worker) Run(ctx context.Context) error {
 	now := w.now().UTC()
-	if _, err := w.store.EnsureClickPartitions(ctx, now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)); err != nil {
-		return fmt.Errorf("create partitions of clicks: %w", err)
+	// If no partitions can be created, Run continues. Rows without a partition are stored
+	// in the default partition and moved to a new partition later.
+	first, last := now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)
+	if _, err := w.store.EnsureClickPartitions(ctx, first, last); err != nil {
+		w.log.LogAttrs(ctx, slog.LevelWarn, "daily partitions could not be created", slog.Any("error", err))
+	}
+	if _, err := w.store.EnsureWeekPartitions(ctx, first, last); err != nil {
+		w.log.LogAttrs(ctx, slog.LevelWarn, "weekly partitions could not be created", slog.Any("error", err))
 	}
 	stray, err := w.store.StrayClicks(ctx)
 	if err != nil {
@@ -273,11 +279,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	if stray > 0 {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "clicks are in the default partition", slog.Int("rows_at_least", stray))
-	}
-	// If this fails, Run continues. Rows without a partition are stored in the default
-	// partition and moved to a new partition later.
-	if _, err := w.store.EnsureWeekPartitions(ctx, now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)); err != nil {
-		w.log.LogAttrs(ctx, slog.LevelWarn, "weekly partitions could not be created", slog.Any("error", err))
 	}
 	if stray, err = w.store.StrayWeekRows(ctx); err != nil {
 		return fmt.Errorf("count rows in the default partitions of weeks: %w", err)

@@ -141,6 +141,37 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	}
 }
 
+// A dump locks clicks for a long time. A process must be able to start during a dump,
+// although it cannot move clicks from the default partition.
+func TestRun_ContinuesWhileADumpLocksClicks(t *testing.T) {
+	now := time.Now().UTC()
+	f := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
+	f.NewClick(f.Join("Jane"))
+	var log bytes.Buffer
+	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.NewTextHandler(&log, nil)), f.Now)
+	dump, err := f.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dump.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := dump.Exec(t.Context(), `lock table clicks in access share mode`); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Run(t.Context()); err != nil {
+		t.Errorf("during a dump, Run returned %v", err)
+	}
+	if want := "daily partitions could not be created"; !strings.Contains(log.String(), want) {
+		t.Errorf("Run logged %q, want a line with %q", &log, want)
+	}
+	if err := dump.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.WantCount(0, "clicks in the default partition", `select count(*) from clicks_default`)
+}
+
 // The job creates weekly partitions of events, deliveries and notifications in advance, drops old
 // partitions, and logs rows in the default partitions.
 func TestWork_MaintainsEventPartitions(t *testing.T) {
@@ -203,7 +234,7 @@ func TestWork_DeletesOldNotifications(t *testing.T) {
 	watermark := affiliate.FirstID[affiliate.Notification](now.AddDate(0, 0, -31))
 	f.Insert("notification_dismissals", pgtest.Row{
 		"feed_id": f.Scope.Workspace, "mode": "live", "category": "commissions", "dismissed_day": now.AddDate(0, 0, -31), "dismissed_before": watermark,
-		"dismissed_at": now.AddDate(0, 0, -31), "purge_day": now.AddDate(0, 0, -31), "purge_before": watermark, "purge_at": now.AddDate(0, 0, -1),
+		"dismissed_at": now.AddDate(0, 0, -31), "purge_at": now.AddDate(0, 0, -1),
 	})
 	for i, age := range []time.Duration{0, 59 * time.Minute, 61 * time.Minute, 23 * time.Hour, 25 * time.Hour, 26 * time.Hour} {
 		at, id := now.Add(-age), affiliate.NewID[affiliate.Stream](now)

@@ -23,7 +23,9 @@ const pseudonym = "erased-0a1b2c3d"
 func newRedactionFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t)
-	f.Exec(`select ensure_event_partitions($1::date, $1::date)`, f.Now())
+	if _, err := f.Store.EnsureWeekPartitions(f.Context(), f.Now(), f.Now()); err != nil {
+		t.Fatal(err)
+	}
 	return f
 }
 

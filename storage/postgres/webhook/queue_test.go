@@ -27,7 +27,9 @@ type queue struct {
 func newQueue(t *testing.T) *queue {
 	t.Helper()
 	q := newQueueAt(t, time.Now().UTC().Truncate(time.Millisecond))
-	q.Exec(`select ensure_event_partitions($1::date, $2::date)`, q.Now().AddDate(0, 0, -35), q.Now().AddDate(0, 0, 7))
+	if _, err := q.Store.EnsureWeekPartitions(q.Context(), q.Now().AddDate(0, 0, -35), q.Now().AddDate(0, 0, 7)); err != nil {
+		t.Fatal(err)
+	}
 	return q
 }
 
