@@ -38,9 +38,16 @@ type eventStream struct {
 	close  func()
 }
 
-// openStream opens a stream. The stream ends with the test.
+// openStream opens a stream. The stream ends with the test. Before that, openStream waits
+// until all notifications are distributed, so that the new stream does not send them.
 func (c apiClient) openStream(t *testing.T, path string) *eventStream {
 	t.Helper()
+	eventually(t, waitTimeout, "all notifications are distributed", func() error {
+		if n := c.sys.count(t, "select count(*) from notification_arrivals"); n > 0 {
+			return fmt.Errorf("%d arrivals wait", n)
+		}
+		return nil
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.sys.api+path, nil)
 	if err != nil {
