@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -10,9 +11,15 @@ import (
 	"github.com/tributary-hq/tributary/gen/openapi"
 )
 
+// parseDocument parses the committed document. All tests use the same result, because
+// this takes a second.
+var parseDocument = sync.OnceValues(func() (*openapi3.T, error) {
+	return openapi3.NewLoader().LoadFromData([]byte(openapi.Document))
+})
+
 func loadDocument(t *testing.T) *openapi3.T {
 	t.Helper()
-	document, err := openapi3.NewLoader().LoadFromData([]byte(openapi.Document))
+	document, err := parseDocument()
 	if err != nil {
 		t.Fatal(err)
 	}
