@@ -143,8 +143,8 @@ type NotificationFilter struct {
 const MaxNotificationCount = MaxSearchTotal
 
 // NotificationLife is how long notifications are kept. A dismissed notification is
-// deleted after DismissedNotificationLife. If it was dismissed together with others, it
-// may be deleted up to DismissedNotificationLife later.
+// deleted after DismissedNotificationLife. If notifications were dismissed together, those
+// that were dismissed later are deleted with the first, so none is kept longer.
 const (
 	NotificationLife          = 180 * 24 * time.Hour
 	DismissedNotificationLife = 30 * 24 * time.Hour

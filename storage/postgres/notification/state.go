@@ -160,13 +160,11 @@ func (tx *Tx) DismissRead(
 			and n.id < @before and n.dismissed_at is null and (not r.personal or n.user_id = @user)`
 	const raise = `
 		with ` + ranges + `
-		insert into notification_dismissals as d (feed_id, mode, category, dismissed_day, dismissed_before, dismissed_at, purge_day, purge_before, purge_at)
-		select @feed, r.mode, r.category, least(r.read_day, @before_day), least(r.read_before, @before), @now,
-			least(r.read_day, @before_day), least(r.read_before, @before), @purge_at
+		insert into notification_dismissals as d (feed_id, mode, category, dismissed_day, dismissed_before, dismissed_at, purge_at)
+		select @feed, r.mode, r.category, least(r.read_day, @before_day), least(r.read_before, @before), @now, @purge_at
 		from ranges r where not r.personal and r.read_at is not null
 		on conflict (feed_id, mode, category) do update
 		set dismissed_day = excluded.dismissed_day, dismissed_before = excluded.dismissed_before, dismissed_at = excluded.dismissed_at,
-			purge_day = coalesce(d.purge_day, excluded.purge_day), purge_before = coalesce(d.purge_before, excluded.purge_before),
 			purge_at = coalesce(d.purge_at, excluded.purge_at)
 		where d.dismissed_before < excluded.dismissed_before`
 	args := withBefore(arguments(reader, list, now), before, now)

@@ -24,42 +24,39 @@ func (s *Store) DeleteDismissed(ctx context.Context, before time.Time, limit int
 }
 
 // purgeDismissed selects one watermark of dismissed notifications that is due and deletes
-// notifications below it, at most @limit of them. If there are no more, it schedules the
-// deletion of the notifications below the current watermark, if this was raised in the
-// meantime. It returns no row if no watermark is due.
+// notifications below it, at most @limit of them. If there are no more, the watermark is
+// not due until it is raised again. It returns no row if no watermark is due.
 const purgeDismissed = `
 	with due as (
-		select feed_id, mode, category, purge_day, purge_before, dismissed_day, dismissed_before, dismissed_before > purge_before as raised
+		select feed_id, mode, category, dismissed_day, dismissed_before
 		from notification_dismissals
 		where purge_at <= @now order by purge_at limit 1 for update skip locked
 	), gone as (
 		delete from notifications n
 		using due d cross join lateral (
 			select o.day, o.id from notifications o
-			where o.feed_id = d.feed_id and o.mode = d.mode and o.category = d.category and o.day <= d.purge_day and o.id < d.purge_before
+			where o.feed_id = d.feed_id and o.mode = d.mode and o.category = d.category and o.day <= d.dismissed_day and o.id < d.dismissed_before
 			order by o.day, o.id limit @limit
 		) o
 		where n.feed_id = d.feed_id and n.mode = d.mode and n.category = d.category and n.day = o.day and n.id = o.id
 		returning n.id
 	), counted as (
 		select count(*) as deleted from gone
-	), scheduled as (
-		update notification_dismissals w
-		set purge_day = case when raised then d.dismissed_day end, purge_before = case when raised then d.dismissed_before end,
-			purge_at = case when raised then @next::timestamptz end
+	), finished as (
+		update notification_dismissals w set purge_at = null
 		from counted, due d
 		where deleted < @limit and w.feed_id = d.feed_id and w.mode = d.mode and w.category = d.category
 	)
 	select deleted from counted, due`
 
-// PurgeDismissed deletes notifications that were dismissed together, by a watermark, at
-// least affiliate.DismissedNotificationLife before now. It deletes at most limit of them
+// PurgeDismissed deletes notifications that were dismissed together, by a watermark. It
+// deletes them affiliate.DismissedNotificationLife after the watermark was raised for the
+// first time since the last deletion. Notifications that were dismissed later are deleted
+// with them, so none is kept longer. PurgeDismissed deletes at most limit notifications
 // and returns their number.
 func (s *Store) PurgeDismissed(ctx context.Context, now time.Time, limit int) (total int64, err error) {
 	for total < int64(limit) {
-		rows, err := s.db.Pool().Query(ctx, purgeDismissed, pgx.NamedArgs{
-			"now": now, "next": now.Add(affiliate.DismissedNotificationLife), "limit": int64(limit) - total,
-		})
+		rows, err := s.db.Pool().Query(ctx, purgeDismissed, pgx.NamedArgs{"now": now, "limit": int64(limit) - total})
 		if err != nil {
 			return total, err
 		}

@@ -46,8 +46,8 @@ func (f *fixture) dismissAll() {
 	}
 }
 
-// A notification that is dismissed by a watermark is deleted 30 to 60 days later, even if
-// the watermark is raised every day.
+// A notification that is dismissed by a watermark is deleted at most 30 days later, even
+// if the watermark is raised every day.
 func TestPurgeDismissed_DeletesNotificationsBelowWatermark(t *testing.T) {
 	f := newFixture(t)
 	f.NewShop(affiliate.ModeTest) // has no notifications
@@ -60,25 +60,29 @@ func TestPurgeDismissed_DeletesNotificationsBelowWatermark(t *testing.T) {
 		}
 		return n
 	}
-	for range 90 {
+	for day := range 90 {
 		f.notify(affiliate.NotificationType(affiliate.EventCommissionCreated))
 		f.dismissAll()
 		f.clock.Advance(24 * time.Hour)
 		purge(100)
-		if n := remaining(); n > 60 {
-			t.Fatalf("%d notifications remain, want at most those of 60 days", n)
+		if n, want := remaining(), (day+1)%30; n != want {
+			t.Fatalf("after %d days %d notifications remain, want %d", day+1, n, want)
 		}
 	}
-	if n := remaining(); n < 30 {
-		t.Errorf("%d notifications remain, want those of the last 30 days", n)
+	for range 10 {
+		f.notify(affiliate.NotificationType(affiliate.EventCommissionCreated))
 	}
+	f.dismissAll()
+	f.clock.Advance(time.Minute)
 	kept := f.notify(affiliate.NotificationType(affiliate.EventCommissionCreated))
-	f.clock.Advance(60 * 24 * time.Hour)
+	f.clock.Advance(30*24*time.Hour - 2*time.Minute)
+	if n := purge(1000); n != 0 {
+		t.Errorf("%d notifications were deleted before 30 days", n)
+	}
+	f.clock.Advance(time.Minute)
 	if n := purge(7); n != 7 {
 		t.Errorf("PurgeDismissed with the limit 7 deleted %d notifications", n)
 	}
-	purge(1000)
-	f.clock.Advance(60 * 24 * time.Hour)
 	purge(1000)
 	if got := f.Texts(`select id::text from notifications`); !slices.Equal(got, []string{kept.ID.String()}) {
 		t.Errorf("the notifications %q remain, want only %s, which was not dismissed", got, kept.ID)
@@ -171,7 +175,7 @@ func TestUpkeep_UsesIndexes(t *testing.T) {
 	f := newFixture(t)
 	f.fill(20000)
 	f.Exec(`update notifications set dismissed_at = $1 where right(id::text, 2) = '00'`, f.Now().AddDate(0, 0, -31))
-	f.Exec(`insert into notification_dismissals select gen_random_uuid(), 'test', 'payouts', $1::timestamptz, gen_random_uuid(), $1, $1, gen_random_uuid(), $1 from generate_series(1, 1000)`, f.Now().AddDate(1, 0, 0))
+	f.Exec(`insert into notification_dismissals select gen_random_uuid(), 'test', 'payouts', $1::timestamptz, gen_random_uuid(), $1, null, null, $1 from generate_series(1, 1000)`, f.Now().AddDate(1, 0, 0))
 	f.dismissAll()
 	f.Exec(`insert into notification_reads select $1, 'test', 'payouts', $2::timestamptz - n * interval '1 hour', gen_random_uuid(), $2 from generate_series(1, 20000) n`, f.Owner, f.Now())
 	f.Exec(`insert into notification_stream_tickets select int4send(n), gen_random_uuid(), 'merchant', 'test', $1, null, $1::timestamptz + n * interval '1 second' from generate_series(1, 20000) n`, f.Now())
