@@ -91,10 +91,10 @@ func (m Mail) Delivery(c MailConditions) MailDelivery {
 	switch {
 	case c.RecipientRemoved:
 		return SuppressMail(MailRecipientRemoved)
-	case delivery.Address == "":
-		return SuppressMail(MailTestMode)
 	case c.Off:
 		return SuppressMail(MailOff)
+	case delivery.Address == "":
+		return SuppressMail(MailTestMode)
 	}
 	return delivery
 }

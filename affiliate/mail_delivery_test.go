@@ -32,7 +32,7 @@ func TestMailDelivery_DependsOnKindModeAndConditions(t *testing.T) {
 		"of both modes":        {notification(nil, affiliate.CategoryGDPR), affiliate.MailConditions{TestRedirect: redirect}, delivered},
 		"security":             {notification(nil, affiliate.CategorySecurity), affiliate.MailConditions{}, always},
 		"test notification":    {notification(&test, affiliate.CategoryPayouts), affiliate.MailConditions{}, affiliate.SuppressMail(affiliate.MailTestMode)},
-		"test mode, mail off":  {notification(&test, affiliate.CategoryPayouts), affiliate.MailConditions{Off: true}, affiliate.SuppressMail(affiliate.MailTestMode)},
+		"test mode, mail off":  {notification(&test, affiliate.CategoryPayouts), affiliate.MailConditions{Off: true}, affiliate.SuppressMail(affiliate.MailOff)},
 		"redirect":             {notification(&test, affiliate.CategoryPayouts), affiliate.MailConditions{TestRedirect: redirect}, redirected},
 		"redirect, mail off":   {notification(&test, affiliate.CategoryPayouts), affiliate.MailConditions{TestRedirect: redirect, Off: true}, affiliate.SuppressMail(affiliate.MailOff)},
 		"account mail, off":    {affiliate.Mail{Kind: affiliate.MailVerification}, affiliate.MailConditions{Off: true}, affiliate.SuppressMail(affiliate.MailOff)},
