@@ -211,6 +211,7 @@ func TestRun_KeepsDataUntilReset(t *testing.T) {
 			t.Errorf("os.Stat(%s) = %v, %v; want mode 0600", name, info, err)
 		}
 	}
+	checkFeedsAndLog(t, first)
 	listening := r.runWalkthroughWithListeners(t, dir, first)
 	forwardAndResend(t, dir, func() { r.runWalkthrough(t, "sh") })
 	deliverToOwnReceiver(t, dir, first)
@@ -315,27 +316,53 @@ func checkSourcedValues(t *testing.T, file string, want map[string]string) {
 	}
 }
 
+// login returns a client with a session of the demo merchant in test mode.
 func login(t *testing.T, values map[string]string) apiClient {
+	t.Helper()
+	return loginAs(t, values, "merchant", values[merchantEmailName], values[merchantPasswordName])
+}
+
+func loginAs(t *testing.T, values map[string]string, kind, email, password string) apiClient {
 	t.Helper()
 	api := apiClient{url: values["TRIBUTARY_API_URL"]}
 	var s session
-	err := api.call(t.Context(), http.MethodPost, "/api/v1/auth/merchant/login",
-		map[string]string{"email": values[merchantEmailName], "password": values[merchantPasswordName]}, &s)
+	err := api.call(t.Context(), http.MethodPost, "/api/v1/auth/"+kind+"/login", map[string]string{"email": email, "password": password}, &s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return api.withCredential(s.AccessToken).withMode("test")
 }
 
-func commissions(t *testing.T, values map[string]string) int {
+// total returns the number of elements in a list.
+func total(t *testing.T, api apiClient, path string) int {
 	t.Helper()
 	var list struct {
 		Total int `json:"total"`
 	}
-	if err := login(t, values).call(t.Context(), http.MethodGet, "/api/v1/commissions", nil, &list); err != nil {
+	if err := api.call(t.Context(), http.MethodGet, path, nil, &list); err != nil {
 		t.Fatal(err)
 	}
 	return list.Total
+}
+
+func commissions(t *testing.T, values map[string]string) int {
+	t.Helper()
+	return total(t, login(t, values), "/api/v1/commissions")
+}
+
+// checkFeedsAndLog checks that the demo's merchant and partner have notifications, and
+// that the notification log has an entry.
+func checkFeedsAndLog(t *testing.T, values map[string]string) {
+	t.Helper()
+	merchant := login(t, values)
+	partner := loginAs(t, values, "partner", values[partnerEmailName], values[partnerPasswordName])
+	for path, api := range map[string]apiClient{
+		"/api/v1/notifications":              merchant,
+		"/api/v1/partner/notifications":      partner,
+		"/api/v1/workspace/notification-log": merchant,
+	} {
+		pgtest.Eventually(t, path+" of the demo has an element", func() bool { return total(t, api, path) > 0 })
+	}
 }
 
 func TestRun_RestoresDemoOnExternalServers(t *testing.T) {

@@ -276,6 +276,13 @@ func (f *senderFixture) publishAt(at time.Time, n int) []affiliate.Event {
 	return publish(f.Shop, times...)
 }
 
+// notificationTypes returns the types of the notifications of the workspace about its
+// webhook endpoints.
+func (f *senderFixture) notificationTypes() []string {
+	f.Helper()
+	return f.Texts(`select type from notifications where feed_id = $1 and category = 'webhook_health'`, f.Scope.Workspace)
+}
+
 func (f *senderFixture) inTx(fn func(tx *webhookpg.Tx) error) {
 	f.Helper()
 	if err := f.webhooks.InTx(f.Context(), fn); err != nil {

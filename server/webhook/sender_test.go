@@ -113,6 +113,9 @@ func TestSender_TenthFailureIsADeadLetter(t *testing.T) {
 	if !e.Active || e.Health.DeadLetters != 1 || e.Health.ConsecutiveFailures != domain.MaxAttempts {
 		t.Errorf("endpoint: active %v, %d dead letters, %d failures; want active true, 1 dead letter, %d failures", e.Active, e.Health.DeadLetters, e.Health.ConsecutiveFailures, domain.MaxAttempts)
 	}
+	if got := f.notificationTypes(); !slices.Equal(got, []string{string(affiliate.NotifyEndpointDeadLetter)}) {
+		t.Errorf("the workspace has the notifications %q, want only the one about the first dead letter", got)
+	}
 }
 
 func TestSender_GoneDisablesTheEndpoint(t *testing.T) {
@@ -167,6 +170,9 @@ func TestSender_FailingForFiveDaysDisablesTheEndpoint(t *testing.T) {
 			}
 			if n := f.CountJobs(affiliate.CancelDeliveries{}.Kind()); n != tc.wantCancelJobs {
 				t.Errorf("there are %d cancel jobs, want %d", n, tc.wantCancelJobs)
+			}
+			if disabled := slices.Contains(f.notificationTypes(), string(affiliate.NotifyEndpointDisabled)); disabled != tc.wantDisabled {
+				t.Errorf("there is a notification that the endpoint was disabled: %t, want %t", disabled, tc.wantDisabled)
 			}
 		})
 	}
