@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/alexedwards/argon2id"
 )
@@ -26,12 +27,18 @@ type passwordHasher struct {
 }
 
 func newPasswordHasher() *passwordHasher {
-	dummy, err := argon2id.CreateHash("nobody's password", hashParams)
+	return &passwordHasher{slots: make(chan struct{}, concurrentHashes), dummyHash: dummyPasswordHash()}
+}
+
+// dummyPasswordHash returns the dummyHash of all hashers. A process computes it only once,
+// because this takes 30 ms.
+var dummyPasswordHash = sync.OnceValue(func() string {
+	hash, err := argon2id.CreateHash("nobody's password", hashParams)
 	if err != nil {
 		panic("argon2id: " + err.Error())
 	}
-	return &passwordHasher{slots: make(chan struct{}, concurrentHashes), dummyHash: dummy}
-}
+	return hash
+})
 
 func (h *passwordHasher) acquire(ctx context.Context) error {
 	select {
