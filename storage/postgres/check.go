@@ -60,18 +60,23 @@ func (s *Store) CheckAccounts(ctx context.Context, now func() time.Time) (result
 		if err := setCheckLimits(ctx, tx); err != nil {
 			return err
 		}
-		for _, c := range checks {
-			result, err := c.run(ctx, tx)
-			if err != nil {
-				return fmt.Errorf("check %s: %w", c.name, err)
-			}
-			results = append(results, result)
-		}
-		clock, err := checkClock(ctx, tx, now)
-		results = append(results, clock)
+		results, err = runChecks(ctx, tx, now)
 		return err
 	})
 	return results, err
+}
+
+// runChecks runs all checks in the transaction tx.
+func runChecks(ctx context.Context, tx pgx.Tx, now func() time.Time) (results []affiliate.CheckResult, err error) {
+	for _, c := range checks {
+		result, err := c.run(ctx, tx)
+		if err != nil {
+			return results, fmt.Errorf("check %s: %w", c.name, err)
+		}
+		results = append(results, result)
+	}
+	clock, err := checkClock(ctx, tx, now)
+	return append(results, clock), err
 }
 
 // setCheckLimits replaces the pool's statement timeout, which is meant for API calls,

@@ -11,6 +11,9 @@ import (
 // FindRatesSQL is the statement that reads exchange rates. A test checks its query plan.
 const FindRatesSQL = findRates
 
+// ChecksIn runs all checks of CheckAccounts in the transaction tx.
+var ChecksIn = runChecks
+
 // ForeignRates returns the exchange rates that a decision about the conversion uses,
 // and the number of statements that read them.
 func (s *Store) ForeignRates(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (map[string]affiliate.FXRate, int, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -119,6 +120,10 @@ func (b *checkFixture) check(now func() time.Time) map[string]affiliate.CheckRes
 	if err != nil {
 		b.Fatal(err)
 	}
+	return byName(results)
+}
+
+func byName(results []affiliate.CheckResult) map[string]affiliate.CheckResult {
 	named := map[string]affiliate.CheckResult{}
 	for _, r := range results {
 		named[r.Name] = r
@@ -145,9 +150,15 @@ func TestCheckAccounts_AcceptsConsistentData(t *testing.T) {
 	}
 }
 
-// Each case makes the data inconsistent. Exactly one of the checks must report the
-// inconsistency.
+// Each case makes the data inconsistent, in a transaction that is rolled back. Exactly one
+// of the checks must report the inconsistency.
 func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
+	t.Parallel()
+	b := newCheckFixture(t)
+	ids := strings.NewReplacer(
+		"{approved}", b.approved.ID.String(), "{free}", b.free.ID.String(), "{paid}", b.paid.ID.String(), "{flagged}", b.flagged.ID.String(),
+		"{unattributed}", b.unattributed.String(), "{draftPayout}", b.draftPayout.String(), "{paidPayout}", b.paidPayout.String(), "{workspace}", b.Scope.Workspace.String(),
+		"{participant}", b.participant.ID.String(), "{program}", b.Program.String(), "{month}", b.Now().Format("2006-01"))
 	for name, tc := range map[string]struct {
 		check   string   // the check that must report the inconsistency
 		corrupt []string // statements; {name} is replaced by an id of the fixture
@@ -321,16 +332,21 @@ func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newCheckFixture(t)
-			ids := strings.NewReplacer(
-				"{approved}", b.approved.ID.String(), "{free}", b.free.ID.String(), "{paid}", b.paid.ID.String(), "{flagged}", b.flagged.ID.String(),
-				"{unattributed}", b.unattributed.String(), "{draftPayout}", b.draftPayout.String(), "{paidPayout}", b.paidPayout.String(), "{workspace}", b.Scope.Workspace.String(),
-				"{participant}", b.participant.ID.String(), "{program}", b.Program.String(), "{month}", b.Now().Format("2006-01"))
-			for _, sql := range tc.corrupt {
-				b.Exec(ids.Replace(sql))
+			tx, err := b.SQL.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
 			}
-			for name, r := range b.check(time.Now) {
+			defer func() { _ = tx.Rollback(t.Context()) }()
+			for _, sql := range tc.corrupt {
+				if _, err := tx.Exec(t.Context(), ids.Replace(sql)); err != nil {
+					t.Fatalf("%s: %v", sql, err)
+				}
+			}
+			results, err := postgres.ChecksIn(t.Context(), tx, time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, r := range byName(results) {
 				if (r.Violated > 0) != (name == tc.check) || int(r.Violated) != len(r.Violations) {
 					t.Errorf("check %s reports %+v, want violations only from check %s", name, r, tc.check)
 				}

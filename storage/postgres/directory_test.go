@@ -298,7 +298,7 @@ func TestDirectoryStatements_UseIndexes(t *testing.T) {
 			insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 			select $1, $3, code, $2, participant_id, id, $4 from made`, f.Scope.Workspace, program, f.Scope.Mode, f.Now(), n)
 	}
-	fill(large, 25_000)
+	fill(large, 5_000)
 	fill(small, 100)
 	f.Exec(`
 		insert into workspaces (id, name, currency, timezone, created_at, updated_at)

@@ -125,7 +125,7 @@ func TestFraudEvents_UseIndexes(t *testing.T) {
 		select case when n % 3 = 0 then gen_random_uuid() else $1 end, gen_random_uuid(), case when n % 3 = 1 then 'test' else 'live' end,
 			case when n % 30 = 2 then $2 else gen_random_uuid() end, $3, gen_random_uuid(), 60, '[]', 'flagged',
 			case when n % 60 = 2 then 'open' else 'dismissed' end, $4::timestamptz - n * interval '1 minute'
-		from generate_series(1, 45000) n`, s.Scope.Workspace, s.Program, s.participant.ID, noon)
+		from generate_series(1, 15000) n`, s.Scope.Workspace, s.Program, s.participant.ID, noon)
 	s.VacuumAnalyze()
 	day := noon.AddDate(0, 0, -1)
 	for name, tc := range map[string]struct {

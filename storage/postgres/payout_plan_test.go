@@ -64,9 +64,9 @@ func (f *fixture) batch() affiliate.PayoutBatch {
 func TestPayoutStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	fillWithCommissions(f.Shop, 200, 4, 40)
+	fillWithCommissions(f.Shop, 100, 4, 40)
 	for range 2 {
-		fillWithCommissions(f.NewShop(affiliate.ModeLive), 400, 4, 40)
+		fillWithCommissions(f.NewShop(affiliate.ModeLive), 200, 4, 40)
 	}
 	p := anyParticipant(f.Shop)
 	participant, partner := p.ID, p.Partner

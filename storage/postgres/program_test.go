@@ -36,11 +36,11 @@ func TestProgramLists_UseIndexes(t *testing.T) {
 	for range 30 {
 		f.NewProgram(f.Scope)
 	}
-	f.crowd(f.Program, 5000)
+	f.crowd(f.Program, 2000)
 	small := f.NewProgram(f.Scope)
 	f.crowd(small, 50)
 	for range 4 {
-		f.crowd(f.NewProgram(f.Scope), 1000)
+		f.crowd(f.NewProgram(f.Scope), 500)
 	}
 	f.Exec(`
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at)

@@ -33,7 +33,7 @@ func (s *sales) manyRefunds(n int) {
 func TestRefundStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
-	s.manyRefunds(20_000)
+	s.manyRefunds(5_000)
 	// The conversions have no decisions, because the statements do not read decisions.
 	s.Exec(`
 		insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
@@ -41,7 +41,7 @@ func TestRefundStatements_UseIndexes(t *testing.T) {
 			fraud_score, fraud_signals, version)
 		select $1, gen_random_uuid(), $2, 'order-' || n, 'purchase', n, 'EUR', 0, 0, 0, 0, $3, $3, 'api', 'recorded', false, 'CLICK_UNKNOWN',
 			gen_random_uuid(), '{}', false, 0, '[]', 1
-		from generate_series(1, 20000) n`, s.Scope.Workspace, s.Scope.Mode, noon)
+		from generate_series(1, 5000) n`, s.Scope.Workspace, s.Scope.Mode, noon)
 	s.VacuumAnalyze()
 	key := fmt.Sprintf("'%s', 'live', ", s.Scope.Workspace)
 	reportArgs := fmt.Sprintf(`'{%s}', '{live}', '{order-10}', '{%s}'`, s.Scope.Workspace, s.Scope.Workspace)

@@ -44,7 +44,7 @@ func TestDeleteOldOrigins_UsesIndexes(t *testing.T) {
 	now, partner := f.Now(), f.NewPartner("Jane")
 	f.Exec(`
 		insert into user_origins (user_id, ip_prefix, ua_hash, seen_at)
-		select $1, n || '/24', '', $2::timestamptz - n * interval '1 minute' from generate_series(1, 20000) n`, partner, now)
+		select $1, n || '/24', '', $2::timestamptz - n * interval '1 minute' from generate_series(1, 5000) n`, partner, now)
 	f.Exec(`analyze user_origins`)
 	plan := f.Plan(account.DeleteOldOriginsSQL, now.AddDate(0, 0, -30), 1000)
 	if !strings.Contains(plan, "user_origins_by_age") || !strings.Contains(plan, "user_origins_pkey") || strings.Contains(plan, "Seq Scan") {

@@ -84,11 +84,11 @@ func TestMailStatements_UseIndexes(t *testing.T) {
 				case when n % 1000 = 0 then 'pending' else 'suppressed' end, $2::timestamptz - n * interval '1 minute'
 			from generate_series(1, $3::int) n`, workspace, f.Now(), n)
 	}
-	fill(f.Scope.Workspace, 20_000)
+	fill(f.Scope.Workspace, 6_000)
 	for range 4 {
-		fill(affiliate.NewID[affiliate.Workspace](f.Now()), 20_000)
+		fill(affiliate.NewID[affiliate.Workspace](f.Now()), 6_000)
 	}
-	f.Exec(`insert into mail_provider_messages (id, received_at) select n, $1::timestamptz - n * interval '1 minute' from generate_series(1, 20000) n`, f.Now())
+	f.Exec(`insert into mail_provider_messages (id, received_at) select n, $1::timestamptz - n * interval '1 minute' from generate_series(1, 5000) n`, f.Now())
 	f.VacuumAnalyze()
 
 	day := f.Now().AddDate(0, 0, -2)

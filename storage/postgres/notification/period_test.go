@@ -16,7 +16,7 @@ func TestPeriodStatements_UseIndexes(t *testing.T) {
 	f := newFixture(t)
 	f.Exec(`
 		insert into users (id, kind, email, name, password_hash, created_at)
-		select gen_random_uuid(), 'partner', n || '@example.com', 'Pat', 'x', $1 from generate_series(1, 20000) n`, f.Now())
+		select gen_random_uuid(), 'partner', n || '@example.com', 'Pat', 'x', $1 from generate_series(1, 5000) n`, f.Now())
 	f.Exec(`
 		insert into notification_periods (feed_id, mode, type, period)
 		select id, 'both', 'summary.monthly', date '2026-05-01' from users where email like '1%@example.com'`)

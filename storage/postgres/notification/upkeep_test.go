@@ -173,15 +173,15 @@ func TestOpenStream_OfDeletedFeedBeginsWithHigherNumber(t *testing.T) {
 
 func TestUpkeep_UsesIndexes(t *testing.T) {
 	f := newFixture(t)
-	f.fill(20000)
+	f.fill(5000)
 	f.Exec(`update notifications set dismissed_at = $1 where right(id::text, 2) = '00'`, f.Now().AddDate(0, 0, -31))
 	f.Exec(`insert into notification_dismissals select gen_random_uuid(), 'test', 'payouts', $1::timestamptz, gen_random_uuid(), $1, null, null, $1 from generate_series(1, 1000)`, f.Now().AddDate(1, 0, 0))
 	f.dismissAll()
-	f.Exec(`insert into notification_reads select $1, 'test', 'payouts', $2::timestamptz - n * interval '1 hour', gen_random_uuid(), $2 from generate_series(1, 20000) n`, f.Owner, f.Now())
-	f.Exec(`insert into notification_stream_tickets select int4send(n), gen_random_uuid(), 'merchant', 'test', $1, null, $1::timestamptz + n * interval '1 second' from generate_series(1, 20000) n`, f.Now())
-	f.Exec(`insert into notification_streams select gen_random_uuid(), gen_random_uuid(), null, $1::timestamptz + n * interval '1 second' from generate_series(1, 20000) n`, f.Now())
-	f.Exec(`insert into notification_feeds select md5(n::text)::uuid, n, 0, 0, $1::timestamptz + n * interval '1 second' from generate_series(1, 20000) n`, f.Now())
-	f.Exec(`insert into notification_positions select md5((n % 20000 + 1)::text)::uuid, n, 'test', 'payouts', $1::timestamptz, gen_random_uuid(), $1::timestamptz + n * interval '1 second' from generate_series(1, 40000) n`, f.Now())
+	f.Exec(`insert into notification_reads select $1, 'test', 'payouts', $2::timestamptz - n * interval '1 hour', gen_random_uuid(), $2 from generate_series(1, 5000) n`, f.Owner, f.Now())
+	f.Exec(`insert into notification_stream_tickets select int4send(n), gen_random_uuid(), 'merchant', 'test', $1, null, $1::timestamptz + n * interval '1 second' from generate_series(1, 5000) n`, f.Now())
+	f.Exec(`insert into notification_streams select gen_random_uuid(), gen_random_uuid(), null, $1::timestamptz + n * interval '1 second' from generate_series(1, 5000) n`, f.Now())
+	f.Exec(`insert into notification_feeds select md5(n::text)::uuid, n, 0, 0, $1::timestamptz + n * interval '1 second' from generate_series(1, 5000) n`, f.Now())
+	f.Exec(`insert into notification_positions select md5((n % 5000 + 1)::text)::uuid, n, 'test', 'payouts', $1::timestamptz, gen_random_uuid(), $1::timestamptz + n * interval '1 second' from generate_series(1, 10000) n`, f.Now())
 	f.VacuumAnalyze("notifications", "notification_dismissals", "notification_reads",
 		"notification_stream_tickets", "notification_streams", "notification_feeds", "notification_positions")
 	few := map[string]any{"before": f.Now().Add(time.Minute), "limit": 10}
