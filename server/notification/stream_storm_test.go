@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -15,16 +16,24 @@ import (
 )
 
 const (
-	stormSeed          = 20
-	stormClients       = 50
-	stormNotifications = 1000
-	stormTimeout       = time.Minute
+	stormSeed    = 20
+	stormTimeout = time.Minute
 )
+
+// stormSize returns the number of clients and of notifications. `make fault` sets the
+// variable, because the long storm takes several seconds of all cores.
+func stormSize() (clients, notifications int) {
+	if os.Getenv("LONG_STORMS") != "" {
+		return 50, 1000
+	}
+	return 20, 200
+}
 
 // stormClient opens streams at random nodes, one after another, and closes them at random
 // moments. Each stream continues after the last event of the one before.
 type stormClient struct {
 	nodes   []*node
+	want    int // the number of notifications in the storm
 	ctx     context.Context
 	random  *rand.Rand
 	ids     []string // of the notifications, in the order of their arrival
@@ -34,9 +43,9 @@ type stormClient struct {
 
 // run receives notifications until all have arrived.
 func (c *stormClient) run() error {
-	for len(c.ids) < stormNotifications {
+	for len(c.ids) < c.want {
 		s := c.nodes[c.random.IntN(len(c.nodes))].open(c.ctx, c.lastID)
-		err := c.receive(s, c.random.IntN(stormNotifications/2))
+		err := c.receive(s, c.random.IntN(c.want/2))
 		if err != nil {
 			return err
 		}
@@ -47,7 +56,7 @@ func (c *stormClient) run() error {
 
 // receive receives at most limit events of a stream.
 func (c *stormClient) receive(s *stream, limit int) error {
-	for ; limit > 0 && len(c.ids) < stormNotifications; limit-- {
+	for ; limit > 0 && len(c.ids) < c.want; limit-- {
 		select {
 		case e := <-s.events:
 			switch e.name {
@@ -67,7 +76,7 @@ func (c *stormClient) receive(s *stream, limit int) error {
 		case err := <-s.ended:
 			return fmt.Errorf("the stream has ended: %w", err)
 		case <-s.ctx.Done():
-			return fmt.Errorf("%d notifications have arrived, want %d", len(c.ids), stormNotifications)
+			return fmt.Errorf("%d notifications have arrived, want %d", len(c.ids), c.want)
 		}
 	}
 	return nil
@@ -84,7 +93,8 @@ func TestStream_StormOfReconnections(t *testing.T) {
 	nodes := []*node{f.newNode(redis), f.newNode(redis)}
 	ctx, cancel := context.WithTimeout(t.Context(), stormTimeout)
 	defer cancel()
-	clients := make([]*stormClient, stormClients)
+	numClients, notifications := stormSize()
+	clients := make([]*stormClient, numClients)
 	for i := range clients {
 		member := f.inSession(f.newReader(affiliate.RoleAdmin))
 		first, ready := nodes[i%2].openReady(member, "")
@@ -93,7 +103,7 @@ func TestStream_StormOfReconnections(t *testing.T) {
 		defer stop()
 		context.AfterFunc(ctx, stop)
 		clients[i] = &stormClient{
-			nodes: nodes, ctx: member, random: rand.New(rand.NewPCG(stormSeed, uint64(i))), lastID: ready.id, lastSeq: ready.seq(),
+			nodes: nodes, want: notifications, ctx: member, random: rand.New(rand.NewPCG(stormSeed, uint64(i))), lastID: ready.id, lastSeq: ready.seq(),
 		}
 	}
 	var running sync.WaitGroup
@@ -108,8 +118,8 @@ func TestStream_StormOfReconnections(t *testing.T) {
 	created := make([][]string, len(nodes))
 	for i, n := range nodes {
 		running.Go(func() {
-			random := rand.New(rand.NewPCG(stormSeed, uint64(stormClients+i)))
-			for left := stormNotifications / len(nodes); left > 0 && ctx.Err() == nil; {
+			random := rand.New(rand.NewPCG(stormSeed, uint64(numClients+i)))
+			for left := notifications / len(nodes); left > 0 && ctx.Err() == nil; {
 				ids, err := n.storeMany(min(left, 1+random.IntN(5)))
 				if err != nil {
 					t.Error(err)
