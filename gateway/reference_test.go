@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -71,10 +72,21 @@ func TestReferencePage_ShowsEveryOperation(t *testing.T) {
 	if err != nil {
 		t.Fatalf("unexpected error: %v", err)
 	}
-	for name, width := range map[string]int64{"desktop": 1440, "phone": 390} {
-		t.Run(name, func(t *testing.T) {
-			if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate(f.url+"/docs")); err != nil {
+	// Rendering the page takes seconds, so the narrow screen shows the page that the wide
+	// screen has loaded.
+	const wide, narrow = 1440, 390
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(wide, 900), chromedp.Navigate(f.url+"/docs")); err != nil {
+		t.Fatalf("unexpected error: %v", err)
+	}
+	for _, width := range []int64{wide, narrow} {
+		t.Run(strconv.FormatInt(width, 10), func(t *testing.T) {
+			if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900)); err != nil {
 				t.Fatalf("unexpected error: %v", err)
+			}
+			for deadline := time.Now().Add(time.Minute); evaluate[int64](ctx, t, `window.innerWidth`) != width; time.Sleep(50 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("after a minute, the window does not have the width %d", width)
+				}
 			}
 			operations := documentedOperations(t)
 			var shown []string

@@ -9,7 +9,7 @@
 //
 // Not guaranteed: that a mail is kept. Mails end with the process, and if there are too
 // many, the oldest are deleted. Every local user can read them. Attachments are ignored.
-// The memory is limited only by the number of mails and by 10 MiB per mail.
+// The memory is limited only by the number of mails and by 2 MiB per mail.
 package mailsink
 
 import (

@@ -13,14 +13,14 @@ import (
 
 const (
 	// maxMessageBytes is the maximum size of a mail.
-	maxMessageBytes = 10 << 20
+	maxMessageBytes = 2 << 20
 	// commandTimeout limits the time between two commands, and the time of each write.
 	commandTimeout = 5 * time.Minute
 )
 
 // ServeSMTP receives mails on listener until ctx ends. It closes listener. It returns nil
 // if ctx has ended. Connections are not encrypted. Clients may authenticate with PLAIN.
-// A mail of more than 10 MiB is rejected with 552.
+// A mail of more than 2 MiB is rejected with 552.
 func (s *Sink) ServeSMTP(ctx context.Context, listener net.Listener) error {
 	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
 		return &session{sink: s}, nil
