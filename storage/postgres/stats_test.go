@@ -156,7 +156,7 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	if n := f.Count(`select count(*) from participant_totals`); n != 0 {
 		t.Fatal("the test needs missing totals, which folding must create")
 	}
-	const writers, transactions, folds = 6, 40, 4
+	const writers, transactions, folds = 6, 80, 4
 	rolledBack := errors.New("rolled back")
 	var writing, others sync.WaitGroup
 	var folded atomic.Int64
