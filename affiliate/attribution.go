@@ -107,6 +107,10 @@ const (
 	WhyPromoCodeInactive    AttributionReason = "PROMO_CODE_INACTIVE"
 	WhyProgramInactive      AttributionReason = "PROGRAM_INACTIVE"
 	WhyParticipantErased    AttributionReason = "PARTICIPANT_ERASED"
+	// WhyNoSignal means that a payment processor reported a sale without a click and a
+	// promo code, and that the customer is not bound. The conversion API rejects such
+	// reports.
+	WhyNoSignal AttributionReason = "NO_ATTRIBUTION_SIGNAL"
 )
 
 // whyOutranked is the rejection reason of an eligible signal if another eligible signal
@@ -222,6 +226,9 @@ type AttributionInputs struct {
 	IsRecurring bool
 	ProductIDs  []string
 	LineItems   []LineItem
+	// FeeMissing means that the payment processor did not say its fee, so Sale.FeeCents
+	// is 0.
+	FeeMissing bool
 	// Rates holds exchange rates from the currency of the sale to the currencies of the
 	// programmes to which the signals lead. The keys are the target currencies. A
 	// currency has no entry if it is the currency of the sale, or if no rate is known.
@@ -417,6 +424,11 @@ func (a *attribution) decide(signals []signal) Decision {
 			}
 		}
 		a.trace.Candidates = append(a.trace.Candidates, s.Candidate)
+	}
+	if len(signals) == 0 {
+		d.Reason, d.Trace = WhyNoSignal, a.trace
+		d.Explanation = explainNoSignal(a.in)
+		return d
 	}
 	reasonClause := ""
 	if deciding == nil {

@@ -13,6 +13,10 @@ const RoundingHalfUp = "half_up"
 // currency of the programme and no exchange rate between the two currencies was known.
 const ReviewFXRateMissing = "fx_rate_missing"
 
+// ReviewFeeMissing is the review reason of a commission if the programme subtracts fees and
+// the payment processor did not say its fee.
+const ReviewFeeMissing = "fee_missing"
+
 // Calculation records how an amount was computed, so that a person can repeat the
 // computation. A percentage is base times rate, converted if the sale is in another
 // currency than the programme, and rounded once. A flat amount is used as it is. The
@@ -92,6 +96,9 @@ func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 		NetBasis:        rules.NetBasis,
 		Rounding:        RoundingHalfUp,
 		ReviewReasons:   []string{},
+	}
+	if in.FeeMissing && rules.NetBasis == NetOfTaxShippingAndFee {
+		calc.ReviewReasons = append(calc.ReviewReasons, ReviewFeeMissing)
 	}
 	if len(rules.Tiers) > 0 {
 		calc.PriorTotals = &e.PriorTotals

@@ -44,26 +44,54 @@ func NewCommissionChange(c Commission, actor Actor, note *string) CommissionChan
 
 // BeginCommission returns the changes that create the commission of a conversion. It
 // returns no changes if commission is nil. If the conversion has already been refunded in
-// part or in full, a second change lowers the commission.
+// part or in full, or is disputed, further changes apply this to the commission.
 func BeginCommission(commission *Commission, conversion Conversion, by Actor, note *string, at time.Time) ([]CommissionChange, error) {
 	if commission == nil {
 		return nil, nil
 	}
-	created := NewCommissionChange(*commission, by, note)
-	if !conversion.Refunded() {
-		return []CommissionChange{created}, nil
+	changes := []CommissionChange{NewCommissionChange(*commission, by, note)}
+	current := LockedCommission{Commission: *commission}
+	if conversion.Status == ConversionDisputed {
+		disputed, err := current.FollowDispute(DisputeOpen, at)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, disputed...)
+		current.Commission = changes[len(changes)-1].After
 	}
-	lowered, err := LockedCommission{Commission: *commission}.FollowRefunds(conversion, at)
-	return append([]CommissionChange{created}, lowered...), err
+	if conversion.Refunded() {
+		lowered, err := current.FollowRefunds(conversion, RefundedSale, at)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, lowered...)
+	}
+	return changes, nil
 }
 
 // FollowRefunds returns the change that adjusts the commission to the refunds of its
 // conversion. The slice is empty if the commission does not change, otherwise it has one
 // element.
-func (c LockedCommission) FollowRefunds(conversion Conversion, at time.Time) ([]CommissionChange, error) {
-	t, changes := c.RefundMove(conversion, RefundedSale, at)
+func (c LockedCommission) FollowRefunds(conversion Conversion, why RefundReason, at time.Time) ([]CommissionChange, error) {
+	t, changes := c.RefundMove(conversion, why, at)
 	if !changes {
 		return nil, nil
+	}
+	change, err := c.Move(t)
+	return []CommissionChange{change}, err
+}
+
+// FollowDispute returns the change that adjusts the commission to the dispute about its
+// sale. The slice is empty if the commission does not change, otherwise it has one element.
+func (c LockedCommission) FollowDispute(status DisputeStatus, at time.Time) ([]CommissionChange, error) {
+	if status == c.Dispute {
+		return nil, nil
+	}
+	t := CommissionTransition{
+		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: MoveResolveDispute, Actor: System, At: at, Dispute: status,
+	}
+	if status == DisputeOpen {
+		t.Move = MoveDispute
 	}
 	change, err := c.Move(t)
 	return []CommissionChange{change}, err
@@ -135,9 +163,9 @@ func (c CommissionChange) LeavesPayout() bool {
 	return c.Before != nil && c.Before.Payout != nil && c.After.Payout == nil
 }
 
-// LowersPayout reports whether the commission stays in a payout that was not sent yet,
-// but with a lower amount.
-func (c CommissionChange) LowersPayout() bool {
+// ChangesPayoutAmount reports whether the commission stays in a payout that was not sent yet,
+// but with another amount.
+func (c CommissionChange) ChangesPayoutAmount() bool {
 	return c.Transition.PayoutStatus.followsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
 }
 

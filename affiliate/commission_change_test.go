@@ -107,9 +107,9 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 				t.Fatalf("change %+v\nLeavesPayout() = %v, want %v", change, change.LeavesPayout(), leaves)
 			}
 			unsent := step.PayoutStatus == affiliate.PayoutDraft || step.PayoutStatus == affiliate.PayoutPending
-			lowers := unsent && after.Payout != nil && after.AmountCents < before.AmountCents
-			if change.LowersPayout() != lowers {
-				t.Fatalf("change %+v\nLowersPayout() = %v, want %v", change, change.LowersPayout(), lowers)
+			changes := unsent && after.Payout != nil && after.AmountCents != before.AmountCents
+			if change.ChangesPayoutAmount() != changes {
+				t.Fatalf("change %+v\nChangesPayoutAmount() = %v, want %v", change, change.ChangesPayoutAmount(), changes)
 			}
 			check(change, []affiliate.EventName{want.Event}, want.Entry, want.EntryCents)
 			c = after
@@ -148,7 +148,7 @@ func sampleCommission() affiliate.Commission {
 		ID: affiliate.CommissionID{UUID: [16]byte{15: 1}}, Status: affiliate.CommissionApproved, AmountCents: 450, OriginalAmountCents: 500, Currency: "EUR",
 		Scope:      affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: [16]byte{15: 2}}, Mode: affiliate.ModeTest},
 		Conversion: affiliate.ConversionID{UUID: [16]byte{15: 3}}, Program: affiliate.ProgramID{UUID: [16]byte{15: 5}}, ExternalTransactionID: "order-7", Participant: affiliate.ParticipantID{UUID: [16]byte{15: 4}},
-		HoldUntil: ptr(noon.Add(-time.Hour)), Version: 2,
+		HoldUntil: ptr(noon.Add(-time.Hour)), Dispute: affiliate.DisputeNone, Version: 2,
 	}
 }
 
@@ -172,7 +172,7 @@ func TestCommissionEvent_KeysAndTheirOrder(t *testing.T) {
 		`"data":{"object":{"id":"00000000-0000-0000-0000-000000000001","program_id":"00000000-0000-0000-0000-000000000005","status":"approved","amount_cents":450,` +
 		`"original_amount_cents":500,"currency":"EUR","conversion_id":"00000000-0000-0000-0000-000000000003","external_transaction_id":"order-7",` +
 		`"participant_id":"00000000-0000-0000-0000-000000000004","hold_until":"2026-03-01T11:00:00.000Z",` +
-		`"needs_review":false,"review_reasons":[],"version":2},` +
+		`"needs_review":false,"review_reasons":[],"dispute_status":"none","version":2},` +
 		`"previous_attributes":{"status":"pending","needs_review":true,"review_reasons":["fx_rate_missing"]}}}`
 	if got := body(t, event); got != want {
 		t.Errorf("body\n%s\nwant\n%s", got, want)

@@ -32,6 +32,7 @@ type commissionPayload struct {
 	HoldUntil           *string          `json:"hold_until"`     // end of the hold period; null if there is none
 	NeedsReview         bool             `json:"needs_review"`   // a person has to decide; the commission is not approved automatically
 	ReviewReasons       []string         `json:"review_reasons"` // codes that say why a review is needed, for example fraud; empty if none is needed
+	DisputeStatus       DisputeStatus    `json:"dispute_status"` // status of the dispute about the payment: none, open, won or lost
 	Version             int              `json:"version"`
 }
 
@@ -39,7 +40,7 @@ func (c Commission) payload() commissionPayload {
 	p := commissionPayload{
 		ID: c.ID, Program: c.Program, External: c.ExternalTransactionID, Status: c.Status, AmountCents: c.AmountCents, OriginalAmountCents: c.OriginalAmountCents,
 		Currency: c.Currency, Conversion: c.Conversion, Participant: c.Participant, NeedsReview: c.NeedsReview,
-		ReviewReasons: c.ReviewReasons, Version: c.Version,
+		ReviewReasons: c.ReviewReasons, DisputeStatus: c.Dispute, Version: c.Version,
 	}
 	if c.HoldUntil != nil {
 		until := FormatTime(*c.HoldUntil)
@@ -58,6 +59,7 @@ type commissionPreviousFields struct {
 	AmountCents   *int64            `json:"amount_cents,omitempty"`
 	NeedsReview   *bool             `json:"needs_review,omitempty"`
 	ReviewReasons *[]string         `json:"review_reasons,omitempty"`
+	DisputeStatus *DisputeStatus    `json:"dispute_status,omitempty"`
 }
 
 // previousFields returns the public fields of c whose value is different in after, or
@@ -76,6 +78,9 @@ func (c Commission) previousFields(after Commission) any {
 	if !slices.Equal(c.ReviewReasons, after.ReviewReasons) {
 		reasons := append([]string{}, c.ReviewReasons...) // an empty list is encoded as [], not as null
 		changed.ReviewReasons = &reasons
+	}
+	if c.Dispute != after.Dispute {
+		changed.DisputeStatus = &c.Dispute
 	}
 	if changed == (commissionPreviousFields{}) {
 		return nil

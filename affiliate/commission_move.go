@@ -64,9 +64,27 @@ const (
 	// MoveClawBack takes back a paid commission because a person assigned its
 	// conversion to another participant.
 	MoveClawBack CommissionMove = "claw_back"
+	// MoveRestore is the effect of a refund that has failed after it was applied. The
+	// commission earns AmountCents again. If it has the status refunded, it gets the
+	// status that it had before.
+	MoveRestore CommissionMove = "restore"
+	// MoveDispute opens a dispute about the sale. It requires a review with the reason
+	// ReviewDispute and keeps the commission out of payouts.
+	MoveDispute CommissionMove = "dispute"
+	// MoveResolveDispute ends the dispute with the status Dispute and removes the reason
+	// ReviewDispute.
+	MoveResolveDispute CommissionMove = "resolve_dispute"
 	// MovePay marks the commission as paid because its payout was paid.
 	MovePay CommissionMove = "pay"
 )
+
+// ReviewDispute is the review reason of a commission whose sale is disputed. A person
+// cannot clear it. It ends with the dispute.
+const ReviewDispute = "dispute"
+
+// allStatuses are the statuses in which a dispute can begin and end. A rejected or
+// refunded commission only records the status of the dispute.
+var allStatuses = []CommissionStatus{CommissionPending, CommissionApproved, CommissionRejected, CommissionPaid, CommissionRefunded}
 
 // commissionMoves lists the legal moves (DECISIONS.md section 1). The field to is empty
 // if the move does not change the status. The method refusal checks the other conditions
@@ -84,7 +102,12 @@ var commissionMoves = map[CommissionMove]struct {
 	MoveClearReview: {[]CommissionStatus{CommissionPending, CommissionApproved}, "", EventCommissionUpdated},
 	MoveRefund:      {[]CommissionStatus{CommissionPending, CommissionApproved, CommissionPaid}, "", EventCommissionRefunded},
 	MoveClawBack:    {[]CommissionStatus{CommissionPaid}, CommissionRefunded, EventCommissionRefunded},
-	MovePay:         {[]CommissionStatus{CommissionApproved}, CommissionPaid, EventCommissionPaid},
+	MoveRestore: {
+		[]CommissionStatus{CommissionPending, CommissionApproved, CommissionPaid, CommissionRefunded}, "", EventCommissionUpdated,
+	},
+	MoveDispute:        {allStatuses, "", EventCommissionDisputed},
+	MoveResolveDispute: {allStatuses, "", EventCommissionDisputeResolved},
+	MovePay:            {[]CommissionStatus{CommissionApproved}, CommissionPaid, EventCommissionPaid},
 }
 
 // From returns the statuses in which the move is legal.
@@ -104,10 +127,12 @@ type CommissionTransition struct {
 	Code *string
 	// ReviewReasons are the reasons that MoveFlag adds and MoveClearReview removes.
 	ReviewReasons []string
-	// AmountCents is the amount that remains after MoveRefund. Full says that the whole
-	// sale was refunded.
+	// AmountCents is the amount that remains after MoveRefund or MoveRestore. Full says
+	// that the whole sale was refunded.
 	AmountCents int64
 	Full        bool
+	// Dispute is the status of the dispute after MoveResolveDispute.
+	Dispute DisputeStatus
 	// RefundReason is the cause of MoveRefund or MoveClawBack.
 	RefundReason RefundReason
 	// PaidAt and Payout are set for MovePay.
@@ -165,6 +190,21 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 	case MoveClearReview:
 		c.ReviewReasons = slices.DeleteFunc(slices.Clone(c.ReviewReasons), t.clears)
 		c.NeedsReview = len(c.ReviewReasons) > 0
+	case MoveDispute:
+		c.Dispute = DisputeOpen
+		if !slices.Contains(c.ReviewReasons, ReviewDispute) {
+			c.ReviewReasons = append(slices.Clone(c.ReviewReasons), ReviewDispute)
+		}
+		c.NeedsReview = c.reviewable()
+	case MoveResolveDispute:
+		c.Dispute = t.Dispute
+		c.ReviewReasons = slices.DeleteFunc(slices.Clone(c.ReviewReasons), func(reason string) bool { return reason == ReviewDispute })
+		c.NeedsReview = c.reviewable() && len(c.ReviewReasons) > 0
+	case MoveRestore:
+		c.AmountCents = min(t.AmountCents, c.OriginalAmountCents)
+		if c.Status == CommissionRefunded {
+			c = c.beforeRefund(t)
+		}
 	case MoveRefund:
 		c.AmountCents = max(0, min(t.AmountCents, c.AmountCents))
 		if t.Full {
@@ -183,10 +223,34 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 	return c, nil
 }
 
-// payable reports whether the commission may be part of a payout.
+// beforeRefund returns a refunded commission with the status that it had before the
+// refund. If its payout was sent before the refund and paid after it, the commission is
+// paid now.
+func (c Commission) beforeRefund(t CommissionTransition) Commission {
+	c.RefundedAt = nil
+	switch {
+	case c.PaidAt != nil:
+		c.Status = CommissionPaid
+	case t.PayoutStatus == PayoutPaid:
+		c.Status, c.PaidAt = CommissionPaid, &t.At
+	case c.ApprovedAt != nil:
+		c.Status = CommissionApproved
+	default:
+		c.Status = CommissionPending
+	}
+	c.NeedsReview = c.reviewable() && len(c.ReviewReasons) > 0
+	return c
+}
+
+// reviewable reports whether a person can still decide about the commission.
+func (c Commission) reviewable() bool {
+	return c.Status == CommissionPending || c.Status == CommissionApproved
+}
+
+// payable reports whether the commission may be part of a payout. A lost dispute has
+// already lowered the commission, so what is left of it can be paid.
 func (c Commission) payable() bool {
-	return (c.Status == CommissionApproved || c.Status == CommissionPaid) && !c.NeedsReview &&
-		c.Dispute != DisputeOpen && c.Dispute != DisputeLost
+	return (c.Status == CommissionApproved || c.Status == CommissionPaid) && !c.NeedsReview && c.Dispute != DisputeOpen
 }
 
 // refusal returns why the move is not legal for c, or nil if it is legal. The first
@@ -198,7 +262,7 @@ func (t CommissionTransition) refusal(c Commission) *Error {
 		switch {
 		case !legal:
 			return c.refuse(ReasonCommissionNotPending)
-		case c.HoldActive(t.At):
+		case c.HoldActive(t.At) || c.Dispute == DisputeOpen:
 			return c.refuse(ReasonCommissionHoldActive)
 		}
 	case MoveOverride:
@@ -221,6 +285,18 @@ func (t CommissionTransition) refusal(c Commission) *Error {
 		if !legal || !c.NeedsReview || len(t.ReviewReasons) > 0 && !slices.ContainsFunc(c.ReviewReasons, t.clears) {
 			return c.refuse(ReasonCommissionNotFlagged)
 		}
+	case MoveDispute:
+		if !legal || c.Dispute == DisputeOpen {
+			return c.refuse(ReasonCommissionTerminal)
+		}
+	case MoveResolveDispute:
+		if !legal || t.Dispute == DisputeOpen || c.Dispute == t.Dispute {
+			return c.refuse(ReasonCommissionTerminal)
+		}
+	case MoveRestore:
+		if !legal || t.AmountCents < c.AmountCents {
+			return c.refuse(ReasonCommissionTerminal)
+		}
 	case MoveFlag:
 		if !legal || len(t.newReasons(c)) == 0 {
 			return c.refuse(ReasonCommissionTerminal)
@@ -235,9 +311,10 @@ func (t CommissionTransition) refusal(c Commission) *Error {
 	return nil
 }
 
-// clears reports whether MoveClearReview removes the reason.
+// clears reports whether MoveClearReview removes the reason. The reason of a dispute ends
+// with the dispute, so MoveClearReview keeps it.
 func (t CommissionTransition) clears(reason string) bool {
-	return len(t.ReviewReasons) == 0 || slices.Contains(t.ReviewReasons, reason)
+	return reason != ReviewDispute && (len(t.ReviewReasons) == 0 || slices.Contains(t.ReviewReasons, reason))
 }
 
 // newReasons returns the reasons of MoveFlag that the commission does not have yet.

@@ -66,6 +66,18 @@ func transitions() (all []affiliate.CommissionTransition) {
 					all = append(all, t)
 				}
 			}
+		case affiliate.MoveRestore:
+			for _, amount := range []int64{0, 299, 300, 301, 1000} {
+				for _, status := range []affiliate.PayoutStatus{"", affiliate.PayoutPaid} {
+					t.AmountCents, t.PayoutStatus = amount, status
+					all = append(all, t)
+				}
+			}
+		case affiliate.MoveResolveDispute:
+			for _, outcome := range []affiliate.DisputeStatus{affiliate.DisputeWon, affiliate.DisputeLost} {
+				t.Dispute = outcome
+				all = append(all, t)
+			}
 		case affiliate.MovePay:
 			t.PaidAt, t.Payout = noon.Add(-time.Minute), &affiliate.PayoutID{UUID: [16]byte{15: 7}}
 			all = append(all, t)

@@ -34,7 +34,7 @@ type ConversionSource string
 // SourceAPI is the conversion API.
 const SourceAPI ConversionSource = "api"
 
-// ConversionStatus is the refund status of a conversion.
+// ConversionStatus says whether a conversion was refunded or is disputed.
 type ConversionStatus string
 
 // The statuses.
@@ -43,6 +43,9 @@ const (
 	ConversionRecorded          ConversionStatus = "recorded"
 	ConversionPartiallyRefunded ConversionStatus = "partially_refunded"
 	ConversionRefunded          ConversionStatus = "refunded"
+	// ConversionDisputed means that a dispute about the sale is open, whether or not a part
+	// of the sale was refunded.
+	ConversionDisputed ConversionStatus = "disputed"
 )
 
 // Conversion is one reported event of a buyer. Only keyed hashes of the buyer's data
@@ -72,9 +75,10 @@ type Conversion struct {
 	LineItems             []LineItem
 	IsRecurring           bool
 	SubID                 *string
-	Metadata              []byte // a JSON object; nil if the report had none
-	Version               int    // increases by one with every change
-	Buyer                 Buyer  // only set while a decision is made; never stored
+	Metadata              []byte        // a JSON object; nil if the report had none
+	Processor             *ProcessorIDs // nil if no payment processor has reported the sale
+	Version               int           // increases by one with every change
+	Buyer                 Buyer         // only set while a decision is made; never stored
 }
 
 // LineItem is one line of an order.

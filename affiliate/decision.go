@@ -48,7 +48,7 @@ var decisionReasons = []AttributionReason{
 	WhyClickMatched, WhyPromoCodeMatched, WhyCustomerBound, WhyReassigned,
 	WhyParticipantNotApproved, WhyRuleNotApplicable, WhyRecurringLimitReached, WhySelfReferralBlocked, WhyFraudBlocked,
 	WhyClickUnknown, WhyClickExpired, WhyClickAfterConversion, WhyPromoCodeUnknown, WhyPromoCodeInactive,
-	WhyProgramInactive, WhyParticipantErased,
+	WhyProgramInactive, WhyParticipantErased, WhyNoSignal,
 }
 
 // IsDecisionReason reports whether a decision can have the reason.

@@ -25,7 +25,7 @@ func exampleCommission() affiliate.Commission {
 		ID:                    exampleID[affiliate.Commission](2), Scope: exampleScope, Program: exampleID[affiliate.Program](3),
 		Participant: exampleID[affiliate.Participant](4), Conversion: exampleID[affiliate.Conversion](5),
 		Status: affiliate.CommissionPending, AmountCents: 980, OriginalAmountCents: 980, Currency: "USD",
-		HoldUntil: ptr(noon.AddDate(0, 0, 30)), ReviewReasons: []string{}, Version: 1, CreatedAt: noon, UpdatedAt: noon,
+		HoldUntil: ptr(noon.AddDate(0, 0, 30)), ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Version: 1, CreatedAt: noon, UpdatedAt: noon,
 	}
 }
 
@@ -178,6 +178,8 @@ func commissionExamples(t testing.TB, add func(...affiliate.Event)) {
 	approved, flagged := pending, pending
 	approved.Status, approved.HoldUntil = affiliate.CommissionApproved, ptr(noon.AddDate(0, 0, -1))
 	flagged.NeedsReview, flagged.ReviewReasons = true, []string{affiliate.ReviewFraud}
+	disputed := approved
+	disputed.Dispute, disputed.NeedsReview, disputed.ReviewReasons = affiliate.DisputeOpen, true, []string{affiliate.ReviewDispute}
 	person := affiliate.Actor{User: ptr(exampleID[affiliate.User](14))}
 	for _, example := range []struct {
 		commission affiliate.Commission
@@ -189,6 +191,8 @@ func commissionExamples(t testing.TB, add func(...affiliate.Event)) {
 		{pending, affiliate.CommissionTransition{Move: affiliate.MoveFlag, ReviewReasons: []string{affiliate.ReviewFraud}}},
 		{flagged, affiliate.CommissionTransition{Move: affiliate.MoveClearReview}},
 		{flagged, affiliate.CommissionTransition{Move: affiliate.MoveApprove}},
+		{approved, affiliate.CommissionTransition{Move: affiliate.MoveDispute}},
+		{disputed, affiliate.CommissionTransition{Move: affiliate.MoveResolveDispute, Dispute: affiliate.DisputeWon}},
 	} {
 		if example.move.Move == affiliate.MoveApprove {
 			example.commission.HoldUntil = ptr(noon.AddDate(0, 0, -1))

@@ -180,8 +180,8 @@ func TestCommissionEvents_SatisfySchemas(t *testing.T) {
 			}
 		}
 	}
-	if len(eventNames) != 6 {
-		t.Errorf("%d different events: %v, want 6", len(eventNames), eventNames)
+	if len(eventNames) != 8 {
+		t.Errorf("%d different events: %v, want 8", len(eventNames), eventNames)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // partners and no names of people. clause is the second half of a sentence: it says why
 // the conversion earns nothing. computeEarning returns it.
 func explain(in AttributionInputs, d Decision, signals []signal, deciding *signal, clause string) string {
-	event := "The " + eventNoun(in.EventType) + " on " + formatInstant(in.OccurredAt)
+	event := eventSubject(in)
 	var sentence string
 	switch {
 	case d.Earning != nil:
@@ -23,6 +23,15 @@ func explain(in AttributionInputs, d Decision, signals []signal, deciding *signa
 		sentence = event + " is not credited to a partner, because " + notCreditedReason(in, deciding) + "."
 	}
 	return sentence + otherSignals(signals, deciding)
+}
+
+// explainNoSignal explains why a sale that names no signal is not attributed.
+func explainNoSignal(in AttributionInputs) string {
+	return eventSubject(in) + " is not credited to a partner, because it names neither a click nor a promo code, and no partner has brought the customer."
+}
+
+func eventSubject(in AttributionInputs) string {
+	return "The " + eventNoun(in.EventType) + " on " + formatInstant(in.OccurredAt)
 }
 
 // creditPhrase says which signal credits the conversion to the partner.

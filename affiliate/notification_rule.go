@@ -31,40 +31,44 @@ type NotificationResource string
 
 // The kinds of records. NoResource is the kind of a notification without a record.
 const (
-	NoResource           NotificationResource = ""
-	ResourceParticipant  NotificationResource = "participant"
-	ResourceConversion   NotificationResource = "conversion"
-	ResourceCommission   NotificationResource = "commission"
-	ResourcePayout       NotificationResource = "payout"
-	ResourceProgram      NotificationResource = "program"
-	ResourceEndpoint     NotificationResource = "webhook"
-	ResourceAPIKey       NotificationResource = "api_key"
-	ResourceMember       NotificationResource = "member"
-	ResourceUser         NotificationResource = "user"
-	ResourceAnnouncement NotificationResource = "announcement"
+	NoResource                  NotificationResource = ""
+	ResourceParticipant         NotificationResource = "participant"
+	ResourceConversion          NotificationResource = "conversion"
+	ResourceCommission          NotificationResource = "commission"
+	ResourcePayout              NotificationResource = "payout"
+	ResourceProgram             NotificationResource = "program"
+	ResourceEndpoint            NotificationResource = "webhook"
+	ResourceAPIKey              NotificationResource = "api_key"
+	ResourceMember              NotificationResource = "member"
+	ResourceUser                NotificationResource = "user"
+	ResourceAnnouncement        NotificationResource = "announcement"
+	ResourceProcessorConnection NotificationResource = "processor_connection"
 )
 
 // The types of notifications that have no webhook event.
 const (
-	NotifyEndpointDeadLetter  NotificationType = "webhook.dead_lettered"
-	NotifyEndpointDisabled    NotificationType = "webhook.disabled"
-	NotifyNewDevice           NotificationType = "security.new_device"
-	NotifyPasswordChanged     NotificationType = "security.password_changed"
-	NotifyEmailChanged        NotificationType = "security.email_changed"
-	NotifyKeyCreated          NotificationType = "security.api_key_created"
-	NotifyKeyRolled           NotificationType = "security.api_key_rolled"
-	NotifyKeyRevoked          NotificationType = "security.api_key_revoked"
-	NotifyRoleChanged         NotificationType = "security.role_changed"
-	NotifyOwnershipMoved      NotificationType = "security.ownership_moved"
-	NotifyVerifyEmail         NotificationType = "account.verify_email"
-	NotifyEmailVerified       NotificationType = "account.email_verified"
-	NotifyMemberJoined        NotificationType = "account.member_joined"
-	NotifyMemberLeft          NotificationType = "account.member_left"
-	NotifyPayoutMethodMissing NotificationType = "payout.method_missing"
-	NotifyProgramAnnouncement NotificationType = "program.announcement"
-	NotifyWeeklySummary       NotificationType = "summary.weekly"
-	NotifyMonthlySummary      NotificationType = "summary.monthly"
-	NotifyProductAnnouncement NotificationType = "product.announcement"
+	NotifyEndpointDeadLetter    NotificationType = "webhook.dead_lettered"
+	NotifyEndpointDisabled      NotificationType = "webhook.disabled"
+	NotifyProcessorFailed       NotificationType = "processor.event_failed"
+	NotifyProcessorConnected    NotificationType = "processor.connected"
+	NotifyProcessorDisconnected NotificationType = "processor.disconnected"
+	NotifyNewDevice             NotificationType = "security.new_device"
+	NotifyPasswordChanged       NotificationType = "security.password_changed"
+	NotifyEmailChanged          NotificationType = "security.email_changed"
+	NotifyKeyCreated            NotificationType = "security.api_key_created"
+	NotifyKeyRolled             NotificationType = "security.api_key_rolled"
+	NotifyKeyRevoked            NotificationType = "security.api_key_revoked"
+	NotifyRoleChanged           NotificationType = "security.role_changed"
+	NotifyOwnershipMoved        NotificationType = "security.ownership_moved"
+	NotifyVerifyEmail           NotificationType = "account.verify_email"
+	NotifyEmailVerified         NotificationType = "account.email_verified"
+	NotifyMemberJoined          NotificationType = "account.member_joined"
+	NotifyMemberLeft            NotificationType = "account.member_left"
+	NotifyPayoutMethodMissing   NotificationType = "payout.method_missing"
+	NotifyProgramAnnouncement   NotificationType = "program.announcement"
+	NotifyWeeklySummary         NotificationType = "summary.weekly"
+	NotifyMonthlySummary        NotificationType = "summary.monthly"
+	NotifyProductAnnouncement   NotificationType = "product.announcement"
 )
 
 // notificationRules is the table of all notifications (DECISIONS.md section 20). Its
@@ -125,6 +129,11 @@ var notificationRules = []NotificationRule{
 		Cause: "The service disables a webhook endpoint.",
 	},
 	{
+		Type: NotifyProcessorFailed, Audience: Merchant, Category: CategoryWebhookHealth, Severity: SeverityCritical,
+		Title: "Payment processor events failed", Body: "An event of the {mode} mode account {account} at {processor} could not be applied for three days, because {reason}. It is the first one of this day. Start a resync when the cause is removed.", Resource: ResourceProcessorConnection,
+		Cause: "The first event of a payment processor of a day (UTC) could not be applied for three days.",
+	},
+	{
 		Type: NotificationType(EventGDPRExportReady), Audience: Merchant, Category: CategoryGDPR, Severity: SeverityInfo,
 		Title: "Export ready", Body: "The export of personal data is ready for download.",
 	},
@@ -171,6 +180,16 @@ var notificationRules = []NotificationRule{
 		Type: NotifyOwnershipMoved, Audience: Merchant, Category: CategorySecurity, Severity: SeverityCritical,
 		Title: "Ownership transferred", Body: "{user} is now the owner of the workspace.", Resource: ResourceMember,
 		Cause: "An owner transfers the ownership of the workspace.",
+	},
+	{
+		Type: NotifyProcessorConnected, Audience: Merchant, Category: CategoryAccount, Severity: SeverityInfo,
+		Title: "Payment processor connected", Body: "{user} connected the {mode} mode account {account} at {processor}.", Resource: ResourceProcessorConnection,
+		Cause: "A member connects an account at a payment processor.",
+	},
+	{
+		Type: NotifyProcessorDisconnected, Audience: Merchant, Category: CategoryAccount, Severity: SeverityWarning,
+		Title: "Payment processor disconnected", Body: "{user} disconnected the {mode} mode account {account} at {processor}. Its sales, refunds and disputes no longer arrive.", Resource: ResourceProcessorConnection,
+		Cause: "A member disconnects the account at a payment processor.",
 	},
 	{
 		Type: NotifyVerifyEmail, Audience: Merchant, Category: CategoryAccount, Severity: SeverityInfo,

@@ -89,6 +89,9 @@ func TestNotificationRules_Table(t *testing.T) {
 var wantFacts = map[affiliate.NotificationType]string{
 	"webhook.dead_lettered":     "url",
 	"webhook.disabled":          "url reason",
+	"processor.event_failed":    "mode account processor reason",
+	"processor.connected":       "mode account processor",
+	"processor.disconnected":    "mode account processor",
 	"security.new_device":       "network?",
 	"security.password_changed": "",
 	"security.email_changed":    "",

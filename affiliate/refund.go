@@ -65,12 +65,22 @@ func (c Conversion) Refund(requested *int64) (after Conversion, refunded int64, 
 		refunded = *requested
 	}
 	c.RefundedAmountCents += refunded
-	c.Status = ConversionPartiallyRefunded
-	if c.Refundable() == 0 {
-		c.Status = ConversionRefunded
-	}
+	c.Status = c.statusAfterRefund(c.Status == ConversionDisputed)
 	c.Version++
 	return c, refunded, nil
+}
+
+// statusAfterRefund returns the status of a conversion with a refund. disputed says
+// whether a dispute about the sale is open.
+func (c Conversion) statusAfterRefund(disputed bool) ConversionStatus {
+	switch {
+	case c.Refundable() == 0:
+		return ConversionRefunded
+	case disputed:
+		return ConversionDisputed
+	default:
+		return ConversionPartiallyRefunded
+	}
 }
 
 // RefundParked applies a parked refund. When the refund was accepted, the conversion was
@@ -143,15 +153,22 @@ func (c Commission) percentageOf(left, paid int64) (cents int64, ok bool) {
 }
 
 // RefundMove returns the move that adjusts the commission to the refunds of its
-// conversion. It returns false if there is no move, because the status of the
-// commission is final or its amount does not change.
+// conversion: MoveRefund if it earns less, or MoveRestore if refunds have failed after they
+// were applied. It returns false if there is no move, because a person has rejected the
+// commission or its amount does not change.
 func (c Commission) RefundMove(conversion Conversion, why RefundReason, at time.Time) (CommissionTransition, bool) {
 	cents, full := c.AfterRefunds(conversion)
-	if !slices.Contains(commissionMoves[MoveRefund].from, c.Status) || !full && cents >= c.AmountCents {
+	t := CommissionTransition{
+		Scope: c.Scope, Program: c.Program, Commission: c.ID, Actor: System, At: at,
+		AmountCents: cents, Full: full, RefundReason: why,
+	}
+	switch refunded := c.Status == CommissionRefunded; {
+	case full != refunded && full || cents < c.AmountCents:
+		t.Move = MoveRefund
+	case full != refunded || cents > c.AmountCents:
+		t.Move = MoveRestore
+	default:
 		return CommissionTransition{}, false
 	}
-	return CommissionTransition{
-		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: MoveRefund, Actor: System, At: at,
-		AmountCents: cents, Full: full, RefundReason: why,
-	}, true
+	return t, slices.Contains(commissionMoves[t.Move].from, c.Status)
 }

@@ -257,6 +257,47 @@ func TestCommission_RefundMove(t *testing.T) {
 	}
 }
 
+// If refunds fail after they were applied, the commission gets back its amount and, if it
+// was refunded in full, its former status.
+func TestCommission_RefundMove_RestoresAfterFailedRefunds(t *testing.T) {
+	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	whole, half, all := conversionOf(10_000), conversionOf(10_000), conversionOf(10_000)
+	half.RefundedAmountCents, half.Status = 5_000, ConversionPartiallyRefunded
+	all.RefundedAmountCents, all.Status = 10_000, ConversionRefunded
+	for status, c := range map[CommissionStatus]Commission{
+		CommissionPending:  {},
+		CommissionApproved: {ApprovedAt: &at},
+		CommissionPaid:     {ApprovedAt: &at, PaidAt: &at},
+	} {
+		before := percentageCommission(10_000, 3_000)
+		before.Status, before.ApprovedAt, before.PaidAt = status, c.ApprovedAt, c.PaidAt
+		for name, refunded := range map[string]Conversion{"a part": half, "all": all} {
+			lower, err := LockedCommission{Commission: before}.FollowRefunds(refunded, RefundedSale, at)
+			if err != nil || len(lower) != 1 {
+				t.Fatalf("%s, %s: changes %+v, error %v", status, name, lower, err)
+			}
+			restored, err := LockedCommission{Commission: lower[0].After}.FollowRefunds(whole, RefundedSale, at)
+			if err != nil || len(restored) != 1 || restored[0].Transition.Move != MoveRestore {
+				t.Fatalf("%s, %s: changes %+v, error %v; want %s", status, name, restored, err, MoveRestore)
+			}
+			after := restored[0].After
+			if after.Status != status || after.AmountCents != before.AmountCents || after.RefundedAt != nil {
+				t.Errorf("%s, %s: after the failed refund the commission is %s with %d cents, want %s with %d",
+					status, name, after.Status, after.AmountCents, status, before.AmountCents)
+			}
+			var entries int64
+			for _, change := range []CommissionChange{lower[0], restored[0]} {
+				if entry := change.LedgerEntry(); entry != nil {
+					entries += entry.AmountCents
+				}
+			}
+			if entries != 0 {
+				t.Errorf("%s, %s: the ledger entries of the refund and its failure add up to %d cents, want 0", status, name, entries)
+			}
+		}
+	}
+}
+
 func withStatus(c Commission, status CommissionStatus) Commission {
 	c.Status = status
 	return c

@@ -20,6 +20,9 @@ type Report struct {
 	AwaitUntil *time.Time
 	Decide     DecideFunc
 	Key        *IdempotencyKey // nil if the caller sent none
+	// Aliases has the ids by which a payment processor knows the sale. If another
+	// conversion has one of them, the report is a duplicate.
+	Aliases []string
 }
 
 // ReportResult is the result of a report.

@@ -100,9 +100,6 @@ func (in AttributionInputs) binding() *Binding {
 // eligible, its rejection reason becomes the reason of the decision. The customer's
 // binding is only returned if the report named no other signal.
 func firstReported(signals []signal) *signal {
-	if len(signals) == 0 {
-		panic("affiliate: conversions without a signal must be rejected before attribution")
-	}
 	for i := range signals {
 		if signals[i].Type != ByCustomer {
 			return &signals[i]

@@ -21,6 +21,7 @@ import (
 var Moves = []affiliate.CommissionMove{
 	affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveAutoApprove, affiliate.MoveReject, affiliate.MoveFlag,
 	affiliate.MoveClearReview, affiliate.MoveRefund, affiliate.MoveClawBack, affiliate.MovePay,
+	affiliate.MoveDispute, affiliate.MoveResolveDispute, affiliate.MoveRestore,
 }
 
 // Statuses lists all statuses of a commission, in the order of the matrix's columns.
@@ -61,6 +62,10 @@ var matrix = map[affiliate.CommissionMove][5]cell{
 	affiliate.MoveRefund:      {unchanged, unchanged, terminal, unchanged, terminal}, // the new status is refunded if the refund is full
 	affiliate.MoveClawBack:    {terminal, terminal, terminal, toRefunded, terminal},
 	affiliate.MovePay:         {terminal, toPaid, terminal, terminal, terminal},
+
+	affiliate.MoveDispute:        {unchanged, unchanged, unchanged, unchanged, unchanged},
+	affiliate.MoveResolveDispute: {unchanged, unchanged, unchanged, unchanged, unchanged},
+	affiliate.MoveRestore:        {unchanged, unchanged, terminal, unchanged, unchanged}, // a refunded commission gets its former status
 }
 
 // Outcome is the expected result of a move.
@@ -119,7 +124,7 @@ func refusalReason(c affiliate.Commission, t affiliate.CommissionTransition) aff
 	lacks := func(reason string) bool { return !has(reason) }
 	switch t.Move {
 	case affiliate.MoveApprove:
-		if held {
+		if held || c.Dispute == affiliate.DisputeOpen {
 			return affiliate.ReasonCommissionHoldActive
 		}
 	case affiliate.MoveOverride:
@@ -139,8 +144,21 @@ func refusalReason(c affiliate.Commission, t affiliate.CommissionTransition) aff
 			return affiliate.ReasonCommissionTerminal
 		}
 	case affiliate.MoveClearReview:
-		if !c.NeedsReview || len(t.ReviewReasons) > 0 && !slices.ContainsFunc(t.ReviewReasons, has) {
+		clearable := func(reason string) bool { return reason != "dispute" && has(reason) }
+		if !c.NeedsReview || len(t.ReviewReasons) > 0 && !slices.ContainsFunc(t.ReviewReasons, clearable) {
 			return affiliate.ReasonCommissionNotFlagged
+		}
+	case affiliate.MoveDispute:
+		if c.Dispute == affiliate.DisputeOpen {
+			return affiliate.ReasonCommissionTerminal
+		}
+	case affiliate.MoveResolveDispute:
+		if c.Dispute == t.Dispute {
+			return affiliate.ReasonCommissionTerminal
+		}
+	case affiliate.MoveRestore:
+		if t.AmountCents < c.AmountCents {
+			return affiliate.ReasonCommissionTerminal
 		}
 	default:
 	}
@@ -168,9 +186,21 @@ func applyMove(c *affiliate.Commission, t affiliate.CommissionTransition) {
 		}
 	case affiliate.MoveClearReview:
 		c.ReviewReasons = slices.DeleteFunc(slices.Clone(c.ReviewReasons), func(reason string) bool {
-			return len(t.ReviewReasons) == 0 || slices.Contains(t.ReviewReasons, reason)
+			return reason != "dispute" && (len(t.ReviewReasons) == 0 || slices.Contains(t.ReviewReasons, reason))
 		})
 		c.NeedsReview = len(c.ReviewReasons) > 0
+	case affiliate.MoveDispute:
+		c.Dispute = affiliate.DisputeOpen
+		if !slices.Contains(c.ReviewReasons, "dispute") {
+			c.ReviewReasons = append(slices.Clone(c.ReviewReasons), "dispute")
+		}
+		c.NeedsReview = open(*c)
+	case affiliate.MoveResolveDispute:
+		c.Dispute = t.Dispute
+		c.ReviewReasons = slices.DeleteFunc(slices.Clone(c.ReviewReasons), func(reason string) bool { return reason == "dispute" })
+		c.NeedsReview = open(*c) && len(c.ReviewReasons) > 0
+	case affiliate.MoveRestore:
+		restore(c, t)
 	case affiliate.MoveRefund, affiliate.MoveClawBack:
 		if c.Status == refunded {
 			c.AmountCents, c.RefundedAt, c.NeedsReview = 0, &at, false
@@ -184,11 +214,36 @@ func applyMove(c *affiliate.Commission, t affiliate.CommissionTransition) {
 	}
 }
 
+// open reports whether a person can still decide about the commission.
+func open(c affiliate.Commission) bool { return c.Status == pending || c.Status == approved }
+
+// restore gives a commission the amount and, if it was refunded in full, the status that it
+// had before a refund that has failed.
+func restore(c *affiliate.Commission, t affiliate.CommissionTransition) {
+	c.AmountCents = min(t.AmountCents, c.OriginalAmountCents)
+	if c.Status != refunded {
+		return
+	}
+	c.Status, c.RefundedAt = pending, nil
+	if c.ApprovedAt != nil {
+		c.Status = approved
+	}
+	if t.PayoutStatus == affiliate.PayoutPaid && c.PaidAt == nil {
+		at := t.At
+		c.PaidAt = &at
+	}
+	if c.PaidAt != nil {
+		c.Status = paid
+	}
+	c.NeedsReview = open(*c) && len(c.ReviewReasons) > 0
+}
+
 func eventOf(m affiliate.CommissionMove) affiliate.EventName {
 	return map[affiliate.CommissionMove]affiliate.EventName{
 		affiliate.MoveApprove: "commission.approved", affiliate.MoveOverride: "commission.approved", affiliate.MoveAutoApprove: "commission.approved",
 		affiliate.MoveReject: "commission.rejected", affiliate.MoveFlag: "commission.review_required", affiliate.MoveClearReview: "commission.updated",
 		affiliate.MoveRefund: "commission.refunded", affiliate.MoveClawBack: "commission.refunded", affiliate.MovePay: "commission.paid",
+		affiliate.MoveDispute: "commission.disputed", affiliate.MoveResolveDispute: "commission.dispute_resolved", affiliate.MoveRestore: "commission.updated",
 	}[m]
 }
 
@@ -217,7 +272,7 @@ func LedgerCents(c affiliate.Commission) int64 {
 // Payable reports whether a draft or pending payout may contain the commission
 // (DECISIONS.md sections 7 and 17.10).
 func Payable(c affiliate.Commission) bool {
-	return (c.Status == approved || c.Status == paid) && !c.NeedsReview && c.Dispute != affiliate.DisputeOpen && c.Dispute != affiliate.DisputeLost
+	return (c.Status == approved || c.Status == paid) && !c.NeedsReview && c.Dispute != affiliate.DisputeOpen
 }
 
 // EarnedCents returns the part of a commission that counts as earned by the participant,

@@ -91,6 +91,10 @@ func drawStep(t *rapid.T, now time.Time) affiliate.CommissionTransition {
 		s.Full = rapid.IntRange(0, 3).Draw(t, "full") == 0
 		s.AmountCents = rapid.SampledFrom([]int64{-1, 0, 1, 250, 499, 500, 100_000}).Draw(t, "remaining amount")
 		s.RefundReason = rapid.SampledFrom([]affiliate.RefundReason{affiliate.RefundedSale, affiliate.DisputedSale}).Draw(t, "why")
+	case affiliate.MoveRestore:
+		s.AmountCents = rapid.SampledFrom([]int64{0, 1, 250, 499, 500, 100_000}).Draw(t, "restored amount")
+	case affiliate.MoveResolveDispute:
+		s.Dispute = rapid.SampledFrom([]affiliate.DisputeStatus{affiliate.DisputeWon, affiliate.DisputeLost}).Draw(t, "outcome")
 	case affiliate.MoveClawBack:
 		s.RefundReason = affiliate.ReassignedSale
 	case affiliate.MovePay:

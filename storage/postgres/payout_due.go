@@ -28,7 +28,7 @@ import (
 // payableCondition is the condition under which an approved commission c of a programme
 // p can be paid. It does not check whether the commission is already in a payout.
 const payableCondition = `(
-	not c.needs_review and c.dispute_status in ('none', 'won') and (c.hold_until is null or c.hold_until <= @cutoff)
+	not c.needs_review and c.dispute_status <> 'open' and (c.hold_until is null or c.hold_until <= @cutoff)
 	and c.approved_at <= @cutoff::timestamptz - p.payout_term_days * interval '24 hours')`
 
 // selectPayoutsDue reads all amounts due in one statement, and so in one snapshot. Its

@@ -98,7 +98,8 @@ func lockCommissionsAndPayouts(
 	}
 	for i := range locked {
 		c := &locked[i]
-		if c.Payout == nil || c.Status != affiliate.CommissionApproved {
+		// The payout of a refunded commission matters if the refund fails later.
+		if c.Payout == nil || c.Status != affiliate.CommissionApproved && c.Status != affiliate.CommissionRefunded {
 			continue
 		}
 		status, ok := statuses[*c.Payout]
@@ -117,14 +118,14 @@ func lockCommissionsAndPayouts(
 }
 
 // updatePayouts changes the payouts of commissions that are removed from their payout
-// or whose amount decreases. The caller must have locked the commissions with
+// or whose amount changes. The caller must have locked the commissions with
 // lockCommissionsAndPayouts. The caller stores the changes of the commissions
 // afterwards.
 func updatePayouts(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
 	affected := map[affiliate.PayoutID][]affiliate.CommissionChange{}
 	var payouts []affiliate.PayoutID
 	for _, change := range changes {
-		if !change.LeavesPayout() && !change.LowersPayout() {
+		if !change.LeavesPayout() && !change.ChangesPayoutAmount() {
 			continue
 		}
 		id := *change.Before.Payout
@@ -143,7 +144,7 @@ func updatePayouts(ctx context.Context, tx *Tx, changes ...affiliate.CommissionC
 }
 
 // remainingContent sums up the commissions that stay in a payout: all its commissions
-// except the removed commissions ($3). For the commissions whose amount decreases ($4),
+// except the removed commissions ($3). For the commissions whose amount changes ($4),
 // it uses the new amounts ($5).
 const remainingContent = `
 	select count(*) as commission_count, coalesce(sum(coalesce(t.amount_cents, h.amount_cents)), 0)::bigint as commission_cents,

@@ -154,24 +154,7 @@ func lockRefundedConversion(
 		}).Exec(func(tag pgconn.CommandTag) error { return refuseIfNone(tag, nil, affiliate.ReasonRefundDuplicate) })
 	}
 	queueParked(batch, scope, external, newRefund, &parked)
-	const decisionInForce = `
-		select d.id, d.method, d.reason_code as reason, d.explanation, d.clicked_at, d.expires_at
-		from conversions c
-		join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
-		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
-	batch.Queue(decisionInForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
-		decisions, err = pgx.CollectRows(rows, pgx.RowToStructByName[decisionSummary])
-		return err
-	})
-	const commissionInForce = `
-		select m.id
-		from conversions c
-		join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
-		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
-	batch.Queue(commissionInForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
-		commissions, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
-		return err
-	})
+	queueInForce(batch, scope, external, &decisions, &commissions)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("lock the refunded conversion: %w", err)
 	}
@@ -190,6 +173,29 @@ func lockRefundedConversion(
 		conversion.commission = &locked[0]
 	}
 	return conversion, nil
+}
+
+// queueInForce queues the statements that read the decision in force about a conversion and
+// the id of the commission of this decision.
+func queueInForce(batch *pgx.Batch, scope affiliate.Scope, external string, decisions *[]decisionSummary, commissions *[]affiliate.CommissionID) {
+	const decisionInForce = `
+		select d.id, d.method, d.reason_code as reason, d.explanation, d.clicked_at, d.expires_at
+		from conversions c
+		join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
+		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
+	const commissionInForce = `
+		select m.id
+		from conversions c
+		join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
+		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
+	batch.Queue(decisionInForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
+		*decisions, err = pgx.CollectRows(rows, pgx.RowToStructByName[decisionSummary])
+		return err
+	})
+	batch.Queue(commissionInForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
+		*commissions, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+		return err
+	})
 }
 
 // decisionSummary has the fields of a decision that events contain.
@@ -312,7 +318,7 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, conversion *refundedCo
 	var commission *affiliate.Commission
 	if conversion.commission != nil {
 		var err error
-		if changes, err = conversion.commission.FollowRefunds(refunds.conversion, refunds.at); err != nil {
+		if changes, err = conversion.commission.FollowRefunds(refunds.conversion, affiliate.RefundedSale, refunds.at); err != nil {
 			return nil, err
 		}
 		commission = &conversion.commission.Commission

@@ -1,0 +1,184 @@
+package affiliate
+
+import (
+	"regexp"
+	"time"
+)
+
+// A payment processor, such as Stripe, charges the buyers of a merchant. After a merchant
+// has connected an account of a processor, the processor reports sales, refunds and
+// disputes by events. An event only says that something changed. The service reads the
+// current state of the changed object, which is described by the types of this file, and
+// applies it. The result therefore does not depend on the order and the number of the
+// events.
+
+// ProcessorName is the name of a payment processor, in lower case.
+type ProcessorName string
+
+// Stripe is https://stripe.com.
+const Stripe ProcessorName = "stripe"
+
+// SourceStripe is the source of conversions that Stripe has reported.
+const SourceStripe ConversionSource = "stripe"
+
+// ProcessorIDs holds the ids that a processor uses for one sale. An id is empty if the
+// processor has no such object for the sale.
+type ProcessorIDs struct {
+	Name          ProcessorName `json:"name"`
+	Session       string        `json:"session_id,omitempty"`
+	PaymentIntent string        `json:"payment_intent_id,omitempty"`
+	Charge        string        `json:"charge_id,omitempty"`
+	Invoice       string        `json:"invoice_id,omitempty"`
+	Subscription  string        `json:"subscription_id,omitempty"`
+	Customer      string        `json:"customer_id,omitempty"`
+}
+
+// processorIDPattern matches the ids of the objects that stand for one sale at a processor:
+// Stripe's checkout sessions, payment intents, invoices and charges.
+var processorIDPattern = regexp.MustCompile(`^(cs|pi|in|ch|py)_[A-Za-z0-9_]+$`)
+
+// IsProcessorID reports whether an external transaction id has the form of an id of a
+// payment processor. The processor may report the same sale under this id.
+func IsProcessorID(external string) bool { return processorIDPattern.MatchString(external) }
+
+// ProcessorFacts is what a processor says about the object of an event. It is empty if the
+// event has no effect.
+type ProcessorFacts struct {
+	// Sales contains the sale of the event. If the sale has a customer, it also contains
+	// the earlier sales of the customer, because the event of an earlier sale may arrive
+	// later. The sales have the order in which they happened.
+	Sales []ProcessorSale
+	// Charge is the charge that was refunded or disputed; nil for other events.
+	Charge *ProcessorCharge
+	// Ignored says why the event has no effect. It is empty if the event has an effect.
+	Ignored ProcessorIgnored
+}
+
+// ProcessorIgnored is a code that says why an event of a processor has no effect.
+type ProcessorIgnored string
+
+// The reasons that a processor's objects have.
+const (
+	// IgnoredType means that the service does not use events of this type.
+	IgnoredType ProcessorIgnored = "event_type"
+	// IgnoredUnfinished means that the checkout is not complete or its payment has failed.
+	IgnoredUnfinished ProcessorIgnored = "not_completed"
+	// IgnoredOutOfBand means that an invoice was paid outside of the processor, and the
+	// connection does not include such payments.
+	IgnoredOutOfBand ProcessorIgnored = "paid_out_of_band"
+	// IgnoredZeroAmount means that an invoice of 0 does not begin a subscription. An
+	// example is a change of the plan that costs nothing now.
+	IgnoredZeroAmount ProcessorIgnored = "zero_amount"
+	// IgnoredSetup means that a checkout only stores a payment method and names neither a
+	// click nor a promotion code.
+	IgnoredSetup ProcessorIgnored = "no_sale"
+	// IgnoredCurrency means that the currency is not an active currency of ISO 4217.
+	IgnoredCurrency ProcessorIgnored = "currency"
+)
+
+// ProcessorSale is a sale, or the start of a subscription, as the processor describes it.
+type ProcessorSale struct {
+	// ID is the external transaction id of the conversion: the id of the invoice, else of
+	// the payment intent, else of the session.
+	ID string
+	// Binds means that the sale makes no conversion. It only binds the customer to the
+	// participant. It is set for the checkout of a subscription, whose payments arrive as
+	// invoices, and for a checkout whose payment is not complete yet.
+	Binds bool
+	// IDs has the processor's ids of the sale. Aliases has the ids that stand for this sale
+	// alone (session, payment intents, charge, invoice). It includes ID.
+	IDs     ProcessorIDs
+	Aliases []string
+
+	EventType EventType // Purchase, Renewal or Trial
+	// OccurredAt is when the checkout was started or the invoice was paid. It is the same
+	// in every event about the sale.
+	OccurredAt    time.Time
+	Sale          Sale // in minor units of ISO 4217
+	DiscountCents int64
+	// FeeKnown is false if the fee was requested but the processor does not know it yet.
+	// Sale.FeeCents is 0 then.
+	FeeKnown bool
+	// IsRecurring is true for payments of a subscription.
+	IsRecurring bool
+	// First is true for the invoice that begins a subscription. The checkout that binds its
+	// customer may not be visible yet.
+	First bool
+
+	// Click is the value of the metadata aff_click_id, and Reference is the merchant's
+	// reference (client_reference_id). Both may contain anything.
+	Click     string
+	Reference string
+	// PromotionCodes are the promotion codes that the buyer used.
+	PromotionCodes []ProcessorPromotionCode
+	// CustomerEmail is the buyer's address; empty if unknown.
+	CustomerEmail string
+}
+
+// EarnsFee reports whether the processor takes a fee for the sale.
+func (s ProcessorSale) EarnsFee() bool { return !s.Binds && s.Sale.Paid.Cents > 0 }
+
+// ProcessorPromotionCode is a promotion code at the processor. Text is what buyers enter.
+// It is empty if it is not known.
+type ProcessorPromotionCode struct {
+	ID   string
+	Text string
+}
+
+// ProcessorCharge is the state of a charge: what was refunded and disputed.
+type ProcessorCharge struct {
+	ID string
+	// Aliases has all ids by which the sale of the charge may be known: the ids of the
+	// charge, of its payment intent, of its invoices and of its session.
+	Aliases  []string
+	Currency string // ISO 4217
+	// AmountCents is the amount of the charge in minor units of ISO 4217; 0 if unknown.
+	AmountCents int64
+	// RefundedCents is the sum of the refunds that are neither failed nor canceled, in minor
+	// units of ISO 4217. It is nil if the event and the processor do not say it.
+	RefundedCents *int64
+	// Disputes has the disputes of the charge. A dispute that is missing is unchanged.
+	Disputes []ProcessorDispute
+}
+
+// ProcessorDispute is a dispute about a charge.
+type ProcessorDispute struct {
+	ID string
+	// Status is DisputeOpen, DisputeWon or DisputeLost. A warning that was closed and a
+	// dispute that was prevented count as won.
+	Status DisputeStatus
+	// AmountCents is the disputed amount in minor units of ISO 4217. It is nil if the
+	// dispute has another currency than the charge: the whole charge is disputed then.
+	AmountCents *int64
+	// Stale means that the processor no longer has the dispute and the state comes from the
+	// event. It does not reopen a dispute that is closed.
+	Stale bool
+}
+
+// ProcessorEvent is the envelope of an event of a processor.
+type ProcessorEvent struct {
+	ID   string
+	Type string
+	// Live is false for events of the processor's test mode.
+	Live bool
+	// Account is the connected account of a platform to which the event belongs. It is
+	// empty for events of the merchant's own account.
+	Account   string
+	CreatedAt time.Time
+}
+
+// ProcessorPromoCode has the ids of a promo code that exists at the processor.
+type ProcessorPromoCode struct {
+	Coupon        string
+	PromotionCode string
+}
+
+// RecordedSale is the result of recording a sale of a processor.
+type RecordedSale struct {
+	// Conversion is the conversion of the sale; nil if the sale makes none.
+	Conversion *ConversionID
+	// New is true if the conversion was recorded now.
+	New bool
+	// Waits is true if the sale was not recorded, because it waits for its checkout.
+	Waits bool
+}

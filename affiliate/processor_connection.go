@@ -1,0 +1,250 @@
+package affiliate
+
+import (
+	"strings"
+	"time"
+)
+
+// ProcessorConnectionID identifies a connection to a payment processor.
+type ProcessorConnectionID = ID[ProcessorConnection]
+
+// ProcessorConnection is an account at a payment processor that a merchant has connected to
+// one mode of the workspace. It contains no key and no secret.
+type ProcessorConnection struct {
+	ID        ProcessorConnectionID
+	Scope     Scope
+	Processor ProcessorName
+	Account   string
+	// Endpoint is the id of the webhook endpoint at the processor.
+	Endpoint string
+	// CreateConversions is false if the merchant's server reports the sales. The processor
+	// then only reports refunds and disputes.
+	CreateConversions bool
+	// IncludeOutOfBand means that invoices that were paid outside of the processor make
+	// conversions.
+	IncludeOutOfBand bool
+	ConnectedAt      time.Time // sales before this time are only read by a resync
+	UpdatedAt        time.Time
+}
+
+// MissingPermissions is the key of the metadata of PROCESSOR_PERMISSION_MISSING whose value
+// has the names of the missing permissions, separated by commas.
+const MissingPermissions = "missing_permissions"
+
+// SealedProcessorKeys holds the encrypted key and secrets of a connection.
+type SealedProcessorKeys struct {
+	Key    []byte
+	Secret []byte
+	// PreviousSecret is the secret of the endpoint that was replaced by a reconnection. It is
+	// nil if there is none. Its messages are accepted until PreviousSecretUntil.
+	PreviousSecret      []byte
+	PreviousSecretUntil *time.Time
+}
+
+// RotatedProcessorSecretGrace is how long messages of a replaced endpoint are accepted after
+// a reconnection. Stripe delivers events for up to three days.
+const RotatedProcessorSecretGrace = 3 * 24 * time.Hour
+
+// LockedProcessorConnection is a connection with its keys. Deleted is true if the merchant
+// has disconnected it.
+type LockedProcessorConnection struct {
+	ProcessorConnection
+	Keys    SealedProcessorKeys
+	Deleted bool
+}
+
+// Reconnect returns the connection with a new endpoint and new keys. Errors:
+// PROCESSOR_ALREADY_CONNECTED if the new key belongs to another account.
+func (c LockedProcessorConnection) Reconnect(to ProcessorConnection, keys SealedProcessorKeys) (LockedProcessorConnection, error) {
+	if to.Account != c.Account {
+		return c, Refuse(ReasonProcessorAlreadyConnected)
+	}
+	until := to.UpdatedAt.Add(RotatedProcessorSecretGrace)
+	keys.PreviousSecret, keys.PreviousSecretUntil = c.Keys.Secret, &until
+	to.ID, to.ConnectedAt = c.ID, c.ConnectedAt
+	return LockedProcessorConnection{ProcessorConnection: to, Keys: keys}, nil
+}
+
+// AuditLine returns the entry of the audit log about a change of the connection. It contains
+// no key.
+func (c ProcessorConnection) AuditLine(action string, by Actor, at time.Time) AuditLine {
+	return AuditLine{
+		Workspace: c.Scope.Workspace, Mode: &c.Scope.Mode, Actor: by, At: at,
+		Action: action, ResourceType: "processor_connection", ResourceID: c.ID,
+		After: struct {
+			Processor         ProcessorName `json:"processor"`
+			Account           string        `json:"account_id"`
+			CreateConversions bool          `json:"create_conversions"`
+			IncludeOutOfBand  bool          `json:"include_out_of_band"`
+		}{c.Processor, c.Account, c.CreateConversions, c.IncludeOutOfBand},
+	}
+}
+
+// Notification returns a notification about the connection. by is the member who caused it.
+func (c ProcessorConnection) Notification(kind NotificationType, by Actor, at time.Time) Notification {
+	n := NewNotification(Merchant, WorkspaceFeed(c.Scope.Workspace), kind, &c.Scope.Mode, at)
+	n.Workspace, n.User, n.Resource = &c.Scope.Workspace, by.User, &c.ID.UUID
+	n.Facts = map[string]string{"processor": c.Processor.title(), "account": c.Account, "mode": string(c.Scope.Mode)}
+	return n
+}
+
+// FailureNotification returns the notification about an event that could not be applied.
+func (c ProcessorConnection) FailureNotification(reason ProcessorIgnored, at time.Time) Notification {
+	n := c.Notification(NotifyProcessorFailed, System, at)
+	n.Facts["reason"] = map[ProcessorIgnored]string{
+		FailedKey: "the key is no longer accepted", FailedPermission: "the key lacks a permission",
+		FailedProcessor: "the processor did not respond", FailedInternal: "of an internal error",
+	}[reason]
+	return n
+}
+
+// title returns the name as people write it.
+func (n ProcessorName) title() string { return strings.ToUpper(string(n[:1])) + string(n[1:]) }
+
+// ProcessorEventKey identifies an event that a processor has sent.
+type ProcessorEventKey struct {
+	Workspace  WorkspaceID           `json:"workspace"`
+	Mode       Mode                  `json:"mode"`
+	Connection ProcessorConnectionID `json:"connection"`
+	Event      string                `json:"event"`
+}
+
+// Scope returns the scope of the event.
+func (k ProcessorEventKey) Scope() Scope { return Scope{Workspace: k.Workspace, Mode: k.Mode} }
+
+// ProcessorEventStatus is the state of the work on a stored event.
+type ProcessorEventStatus string
+
+// The statuses. Received and parked events are not final.
+const (
+	// ProcessorEventReceived means that the event is stored and its job has not run, or will
+	// run again after an error.
+	ProcessorEventReceived ProcessorEventStatus = "received"
+	// ProcessorEventApplied means that the current state of the event's object is applied.
+	ProcessorEventApplied ProcessorEventStatus = "applied"
+	// ProcessorEventIgnored means that the event has no effect.
+	ProcessorEventIgnored ProcessorEventStatus = "ignored"
+	// ProcessorEventParked means that the event waits for another one, for example a refund
+	// for its sale.
+	ProcessorEventParked ProcessorEventStatus = "parked"
+	// ProcessorEventFailed means that no attempt within ProcessorEventLifetime succeeded.
+	ProcessorEventFailed ProcessorEventStatus = "failed"
+)
+
+// The reasons of parked, ignored and failed events, in addition to ProcessorIgnored.
+const (
+	// IgnoredConversionsOff means that the connection makes no conversions.
+	IgnoredConversionsOff ProcessorIgnored = "conversions_off"
+	// IgnoredDisconnected means that the merchant disconnected the account before the event
+	// was applied.
+	IgnoredDisconnected ProcessorIgnored = "disconnected"
+	// IgnoredNoConversion means that a refund or dispute waited for its sale until
+	// ParkedRefundLifetime ended.
+	IgnoredNoConversion ProcessorIgnored = "no_conversion"
+	// ParkedForSale means that a refund or dispute waits for its sale.
+	ParkedForSale ProcessorIgnored = "waits_for_sale"
+	// ParkedForCheckout means that the first invoice of a subscription waits for the
+	// checkout that binds its customer, for at most CheckoutWait.
+	ParkedForCheckout ProcessorIgnored = "waits_for_checkout"
+	// ParkedForFee means that a sale waits for the processor's fee, for at most FeeWait.
+	ParkedForFee ProcessorIgnored = "waits_for_fee"
+	// FailedKey and FailedPermission mean that the processor does not accept the key, or that
+	// the key lacks a permission. FailedProcessor means that the processor did not respond.
+	FailedKey        ProcessorIgnored = "key_invalid"
+	FailedPermission ProcessorIgnored = "permission_missing"
+	FailedProcessor  ProcessorIgnored = "processor_unavailable"
+	FailedInternal   ProcessorIgnored = "internal_error"
+)
+
+const (
+	// CheckoutWait is how long the first invoice of a subscription waits for its checkout.
+	CheckoutWait = 15 * time.Minute
+	// FeeWait is how long a sale waits for the processor's fee. After that, the fee counts
+	// as 0 and the commission needs review.
+	FeeWait = time.Hour
+	// ProcessorEventLifetime is how long the work on an event is repeated after errors.
+	ProcessorEventLifetime = 3 * 24 * time.Hour
+	// ProcessorEventRetention is how long the ids and outcomes of events are kept.
+	ProcessorEventRetention = 90 * 24 * time.Hour
+	// SignatureFailureRetention is how long counts of invalid signatures are kept.
+	SignatureFailureRetention = 48 * time.Hour
+	// MaxResyncAge is the greatest age of the events that a resync reads. Stripe keeps
+	// events for 30 days.
+	MaxResyncAge = 30 * 24 * time.Hour
+)
+
+// StoredProcessorEvent is an event that a processor has sent, and the outcome of the work.
+type StoredProcessorEvent struct {
+	ProcessorEventKey
+	Type string
+	Body []byte // encrypted; nil if the work has ended
+	// Resync is true if the event was read from the processor's list of events. Since is the
+	// earliest time of a sale that the resync reads; nil otherwise.
+	Resync      bool
+	Since       *time.Time
+	Status      ProcessorEventStatus
+	Reason      ProcessorIgnored // empty if applied
+	Conversion  *ConversionID    // the conversion that the event concerned, if any
+	HappenedAt  time.Time        // as the processor says
+	ReceivedAt  time.Time
+	ProcessedAt *time.Time
+}
+
+// ProcessorHealth describes the events of a connection.
+type ProcessorHealth struct {
+	LastEventAt *time.Time // when the newest event was received; nil if none was
+	// OldestWaitingAt is when the oldest event was received that was not applied yet; nil if
+	// none waits. Parked events do not count.
+	OldestWaitingAt *time.Time
+	// SignatureFailures counts the messages with an invalid signature in the last 24 hours.
+	SignatureFailures int64
+}
+
+// ApplyProcessorEvent is the job that applies an event of a processor.
+type ApplyProcessorEvent struct{ ProcessorEventKey }
+
+// Kind returns the name of the job.
+func (ApplyProcessorEvent) Kind() string { return "apply_processor_event" }
+
+// ReverseConversion is the job that applies the refunds and disputes of a processor to a
+// conversion that was reported after them.
+type ReverseConversion struct {
+	Workspace  WorkspaceID  `json:"workspace"`
+	Mode       Mode         `json:"mode"`
+	Conversion ConversionID `json:"conversion"`
+}
+
+// Kind returns the name of the job.
+func (ReverseConversion) Kind() string { return "reverse_conversion" }
+
+// ResyncProcessor is the job that reads the events of a connection since a time, and stores
+// those that were not received.
+type ResyncProcessor struct {
+	Workspace  WorkspaceID           `json:"workspace"`
+	Mode       Mode                  `json:"mode"`
+	Connection ProcessorConnectionID `json:"connection"`
+	Since      time.Time             `json:"since"`
+}
+
+// Kind returns the name of the job.
+func (ResyncProcessor) Kind() string { return "resync_processor" }
+
+// RemoveProcessorEndpoint is the job that deletes an endpoint at the processor after the
+// merchant has disconnected or replaced it. It deletes the connection if the connection is
+// disconnected.
+type RemoveProcessorEndpoint struct {
+	Workspace  WorkspaceID           `json:"workspace"`
+	Connection ProcessorConnectionID `json:"connection"`
+	Endpoint   string                `json:"endpoint"`
+}
+
+// Kind returns the name of the job.
+func (RemoveProcessorEndpoint) Kind() string { return "remove_processor_endpoint" }
+
+// ProcessorQueue is the queue of the jobs that call a payment processor. It has its own
+// queue because a processor can be slow and can send many events at once.
+const ProcessorQueue = "processor"
+
+// ProcessorAttempts is the number of attempts to apply an event. With the delays between
+// them, they last about ProcessorEventLifetime.
+const ProcessorAttempts = 14

@@ -1,0 +1,151 @@
+package affiliate
+
+import "time"
+
+// Reversals is everything that takes back a sale: the refunds that the merchant reported,
+// and the charges of the sale at the payment processor.
+type Reversals struct {
+	// ReportedCents is the sum of the refunds that were reported to the API, in minor units
+	// of the sale's currency.
+	ReportedCents int64
+	Charges       []ChargeReversal
+}
+
+// ChargeReversal says what was refunded and disputed of one charge. Amounts are in minor
+// units of Currency.
+type ChargeReversal struct {
+	Currency      string
+	AmountCents   int64 // of the charge; 0 if unknown
+	RefundedCents int64
+	Disputes      []ProcessorDispute
+}
+
+// reversedCents returns the part of the charge that was refunded or lost in a dispute, in
+// minor units of the sale's currency. A refund and a lost dispute of one charge can be
+// about the same money, so the sum is limited to the charge. If the charge has another
+// currency than the reported sale, the reversed share of the charge is applied to the sale.
+func (c ChargeReversal) reversedCents(paid Money, withDisputes bool) int64 {
+	reversed, whole := c.RefundedCents, c.AmountCents
+	if whole == 0 && c.Currency == paid.Currency {
+		whole = paid.Cents
+	}
+	for _, d := range c.Disputes {
+		switch {
+		case d.Status != DisputeLost || !withDisputes:
+		case d.AmountCents == nil && whole == 0:
+			return paid.Cents
+		case d.AmountCents == nil:
+			reversed += whole
+		default:
+			reversed += *d.AmountCents
+		}
+	}
+	switch {
+	case reversed == 0:
+		return 0
+	case whole == 0:
+		return paid.Cents // another currency, and the share is unknown
+	case c.Currency != paid.Currency:
+		return mustMulDiv(paid.Cents, min(reversed, whole), whole)
+	}
+	return min(reversed, whole)
+}
+
+// totalCents returns the reversed part of a sale. It is at most the sale.
+func (r Reversals) totalCents(paid Money, withDisputes bool) int64 {
+	total := r.ReportedCents
+	for _, c := range r.Charges {
+		total += c.reversedCents(paid, withDisputes)
+	}
+	return min(total, paid.Cents)
+}
+
+// dispute returns the status of the disputes about a sale: open if any of them is open,
+// otherwise lost if any is lost.
+func (r Reversals) dispute() DisputeStatus {
+	found := map[DisputeStatus]bool{}
+	for _, c := range r.Charges {
+		for _, d := range c.Disputes {
+			found[d.Status] = true
+		}
+	}
+	for _, status := range []DisputeStatus{DisputeOpen, DisputeLost, DisputeWon} {
+		if found[status] {
+			return status
+		}
+	}
+	return DisputeNone
+}
+
+// LockedSale is a conversion with the rows that a reversal changes. The current transaction
+// has locked them.
+type LockedSale struct {
+	StoredConversion
+	Decision   Decision          // the decision in force
+	Commission *LockedCommission // the commission of the decision in force; nil if there is none
+	Reversals  Reversals
+}
+
+// Reversal is the effect of Reversals on a conversion and its commission.
+type Reversal struct {
+	Conversion Conversion
+	Changes    []CommissionChange
+	Deltas     []StatsDelta
+	Events     []Event
+}
+
+// Reverse returns the effect of the current refunds and disputes. The result depends only
+// on them and not on earlier states, so their order does not matter. ok is false if nothing
+// changes.
+func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
+	before, paid, dispute := s.Conversion, s.Sale.Paid, s.Reversals.dispute()
+	after := before
+	after.RefundedAmountCents = s.Reversals.totalCents(paid, true)
+	switch {
+	case after.RefundedAmountCents > 0:
+		after.Status = after.statusAfterRefund(dispute == DisputeOpen)
+	case dispute == DisputeOpen:
+		after.Status = ConversionDisputed
+	case paid.Cents > 0:
+		after.Status = ConversionRecorded
+	}
+	r.Conversion = after
+	if s.Commission != nil {
+		if r.Changes, err = s.commissionChanges(after, dispute, at); err != nil {
+			return r, false, err
+		}
+	}
+	if after.Status == before.Status && after.RefundedAmountCents == before.RefundedAmountCents {
+		return r, len(r.Changes) > 0, nil
+	}
+	r.Conversion.Version++
+	if more := after.RefundedAmountCents - before.RefundedAmountCents; more != 0 {
+		r.Events = append(r.Events, r.Conversion.RefundedEvent(before, s.Decision, at))
+		if d := s.Decision; d.Attributed && s.EventType.Priced() {
+			r.Deltas = append(r.Deltas, StatsDelta{
+				Scope: s.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: at,
+				Currency: paid.Currency, RevenueCents: -more,
+			})
+		}
+	}
+	return r, true, nil
+}
+
+// commissionChanges returns the changes that adjust the commission to a conversion and the
+// status of its disputes.
+func (s LockedSale) commissionChanges(after Conversion, dispute DisputeStatus, at time.Time) ([]CommissionChange, error) {
+	current := *s.Commission
+	changes, err := current.FollowDispute(dispute, at)
+	if err != nil {
+		return nil, err
+	}
+	if len(changes) > 0 {
+		current.Commission = changes[0].After
+	}
+	why := RefundedSale
+	if s.Reversals.totalCents(s.Sale.Paid, false) < after.RefundedAmountCents {
+		why = DisputedSale
+	}
+	refunds, err := current.FollowRefunds(after, why, at)
+	return append(changes, refunds...), err
+}
