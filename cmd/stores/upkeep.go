@@ -6,6 +6,7 @@ import (
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	mailpg "github.com/tributary-hq/tributary/storage/postgres/mail"
 	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
+	processorpg "github.com/tributary-hq/tributary/storage/postgres/processor"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
@@ -15,6 +16,7 @@ func Upkeep(store *postgres.Store) upkeep.Store {
 	return upkeepStore{
 		Store: store, accounts: accountpg.NewStore(store.DB), mails: mailpg.NewStore(store.DB),
 		webhooks: webhookpg.NewStore(store.DB), notifications: notificationpg.NewStore(store.DB),
+		processors: processorpg.NewStore(store.DB),
 	}
 }
 
@@ -24,6 +26,7 @@ type (
 	webhooks      = webhookpg.Store
 	notifications = notificationpg.Store
 	mails         = mailpg.Store
+	processors    = processorpg.Store
 )
 
 type upkeepStore struct {
@@ -32,4 +35,5 @@ type upkeepStore struct {
 	*mails
 	*webhooks
 	*notifications
+	*processors
 }

@@ -33,6 +33,7 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &awaitedWorker{service: s})
 	river.AddWorker(workers, &sweepWorker{service: s})
 	river.AddWorker(workers, &sweepRefundsWorker{service: s})
+	river.AddWorker(workers, &reverseWorker{service: s})
 }
 
 // PeriodicJobs returns the jobs that run the sweeps. A River client inserts them every

@@ -99,6 +99,13 @@ func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 		IsRecurring:           c.IsRecurring,
 		SubId:                 c.SubID,
 	}
+	if ids := c.Processor; ids != nil {
+		out.Processor = &affiliatev1.ConversionProcessor{
+			Name: string(ids.Name), SessionId: server.OptionalString(ids.Session), PaymentIntentId: server.OptionalString(ids.PaymentIntent),
+			ChargeId: server.OptionalString(ids.Charge), InvoiceId: server.OptionalString(ids.Invoice),
+			SubscriptionId: server.OptionalString(ids.Subscription), CustomerId: server.OptionalString(ids.Customer),
+		}
+	}
 	if d.RecurringIndex != nil {
 		index := int32(*d.RecurringIndex) // #nosec G115 -- counts payments of one customer
 		out.RecurringIndex = &index

@@ -162,7 +162,8 @@ func (s *Service) report(
 			d, commission := decide(c, found, now)
 			return d, commission, nil
 		},
-		Key: key,
+		Key:     key,
+		Aliases: processorAliases(c),
 	})
 	if err != nil || recorded.Replay != nil {
 		return replayedResponse(recorded.Replay, err)
@@ -204,6 +205,15 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 		return nil, err
 	}
 	return responseOf(affiliate.OutcomeOf(r.Conversion, r.Decision, r.Commission())), nil
+}
+
+// processorAliases returns the aliases of a conversion that a merchant's server reports: its
+// external id, if a payment processor may report the same sale under this id.
+func processorAliases(c affiliate.Conversion) []string {
+	if !affiliate.IsProcessorID(c.ExternalTransactionID) {
+		return nil
+	}
+	return []string{c.ExternalTransactionID}
 }
 
 // decide makes the decision about a conversion. It also returns the resulting commission,

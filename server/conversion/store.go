@@ -22,6 +22,9 @@ type Store interface {
 	// the conversion and all its effects. If it returns an error, it has stored nothing.
 	// Errors: the errors of Decide, CONVERSION_DUPLICATE, IDEMPOTENCY_KEY_REUSED.
 	RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.ReportResult, error)
+	// PromoCodes returns the texts of the promo codes that were created at a payment
+	// processor with the given ids. An unknown id is missing in the result.
+	PromoCodes(ctx context.Context, scope affiliate.Scope, promotionCodes []string) (map[string]string, error)
 	// Replay returns the encoded outcome that is stored under an Idempotency-Key, or nil
 	// if the key is new. Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a different
 	// request.
@@ -89,6 +92,22 @@ type Tx interface {
 	LockAwaited(
 		ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs,
 	) (affiliate.StoredConversion, affiliate.AttributionInputs, error)
+	// FindSale returns the conversion that has one of the given ids as an alias or as its
+	// external id. It returns nil if there is none.
+	FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (*affiliate.ConversionID, error)
+	// AddAliases adds the ids of a payment processor to a recorded conversion.
+	AddAliases(ctx context.Context, scope affiliate.Scope, conversion affiliate.ConversionID, ids affiliate.ProcessorIDs, aliases []string) error
+	// LockSignals locks the customer and the promo code of a conversion that is not
+	// recorded, and adds them to the inputs of its decision.
+	LockSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error)
+	// BindCustomer binds the customer of a conversion that is not recorded to the
+	// participant of a decision. It is called after LockSignals.
+	BindCustomer(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs, d affiliate.Decision) error
+	// LockSale locks a conversion with its commission and reads what was refunded and
+	// disputed. Errors: NOT_FOUND.
+	LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.LockedSale, error)
+	// ApplyReversal stores a reversal of a locked sale.
+	ApplyReversal(ctx context.Context, r affiliate.Reversal) error
 	// ApplyLateAttribution stores a new decision about a locked conversion and ends the
 	// conversion's wait for its click.
 	ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribution) error

@@ -12,6 +12,7 @@
 //     notifications.
 //   - It deletes mails after a month, and the ids of the mail provider's messages after a
 //     week. It ends mails that stay pending because a process crashed.
+//   - It deletes events of payment processors after 90 days.
 //   - It applies the retention of clicks. After 90 days it removes the data that
 //     identifies a visitor. After 13 months it replaces the clicks of a day by sums.
 //
@@ -136,6 +137,10 @@ type Store interface {
 	// DeleteProviderMessages deletes the ids of messages of the mail provider that arrived
 	// before the given time.
 	DeleteProviderMessages(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteProcessorEvents deletes events of payment processors that arrived before the
+	// given time. DeleteSignatureFailures deletes counts of invalid signatures.
+	DeleteProcessorEvents(ctx context.Context, before time.Time, limit int) (int64, error)
+	DeleteSignatureFailures(ctx context.Context, before time.Time, limit int) (int64, error)
 	// PurgeClicks removes the data that identifies visitors from clicks that arrived
 	// before the given time. It works in batches. Before each batch it calls the function
 	// more, and it stops if the function returns false. It returns the number of changed
@@ -297,6 +302,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"deliveries of disabled endpoints", now, w.store.CancelRemaining},
 		{"mails that stay pending", now.Add(-affiliate.MailPendingLimit), w.store.EndLostMails},
 		{"mails", now.Add(-affiliate.MailLogRetention), w.store.DeleteOldMails},
+		{"events of payment processors", now.Add(-affiliate.ProcessorEventRetention), w.store.DeleteProcessorEvents},
+		{"counts of invalid signatures", now.Add(-affiliate.SignatureFailureRetention), w.store.DeleteSignatureFailures},
 		{"messages of the mail provider", now.Add(-affiliate.ProviderMessageRetention), w.store.DeleteProviderMessages},
 	} {
 		if err := task.run(ctx, func() bool { return true }); err != nil {

@@ -174,11 +174,16 @@ const checkConversionDecision = `
 		select distinct workspace_id, supersedes from attribution_decisions where supersedes is not null
 	) n on n.workspace_id = v.workspace_id and n.supersedes = v.decision_id`
 
+// The refunded amount of a conversion is the sum of the refunds that were reported to the
+// API, and of what the payment processor refunded or lost in disputes of each charge
+// (affiliate.Reversals). A charge in another currency than the sale can reverse any part of
+// the sale.
 const checkRefunds = `
 	select case
 		when v.refunded is null then format('workspace %s, %s: refunds of %s refer to conversion %s, which does not exist', workspace_id, mode, r.cents, id)
-		when v.refunded <> coalesce(r.cents, 0) then format(
-			'workspace %s, %s: conversion %s: the refunded amount is %s, its refunds sum to %s', workspace_id, mode, id, v.refunded, coalesce(r.cents, 0))
+		when not coalesce(g.converted, false) and v.refunded <> least(v.amount, coalesce(r.cents, 0) + coalesce(g.cents, 0)) then format(
+			'workspace %s, %s: conversion %s: the refunded amount is %s, its refunds sum to %s', workspace_id, mode, id, v.refunded,
+			least(v.amount, coalesce(r.cents, 0) + coalesce(g.cents, 0)))
 		when v.refunded not between 0 and v.amount then format(
 			'workspace %s, %s: conversion %s: the refunded amount is %s, which is not between 0 and %s', workspace_id, mode, id, v.refunded, v.amount)
 		end as line
@@ -188,7 +193,17 @@ const checkRefunds = `
 		from refunds
 		where conversion_id is not null
 		group by 1, 2, 3
-	) r using (workspace_id, mode, id)`
+	) r using (workspace_id, mode, id)
+	left join (
+		select c.workspace_id, c.mode, c.id, bool_or(h.currency <> coalesce(c.currency, '')) as converted, sum(least(
+			case when h.amount_cents = 0 then c.amount_cents else h.amount_cents end,
+			h.refunded_cents + coalesce((
+				select sum(coalesce(d.amount_cents, nullif(h.amount_cents, 0), c.amount_cents)) from processor_disputes d
+				where d.workspace_id = h.workspace_id and d.mode = h.mode and d.charge_id = h.id and d.status = 'lost'), 0))) as cents
+		from processor_charges h
+		join conversions c on c.workspace_id = h.workspace_id and c.mode = h.mode and c.id = h.conversion_id
+		group by 1, 2, 3
+	) g using (workspace_id, mode, id)`
 
 // Amounts are in the programme's currency. Rejected commissions do not count.
 const checkParticipantTotals = `

@@ -30,6 +30,7 @@ type reportState struct {
 
 	keyClaimed bool // this transaction inserted the idempotency key
 	duplicate  bool // the external id was already recorded
+	aliased    int  // number of aliases that this transaction inserted
 	outcome
 	refunds refundChanges
 	changes []affiliate.CommissionChange
@@ -63,6 +64,9 @@ func (s *Store) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*pend
 			r.reportState = reportState{outcome: outcome{signals: signals{conversion: r.Conversion, inputs: r.Inputs}}}
 		}
 		if err := claimKeys(ctx, tx, all); err != nil {
+			return err
+		}
+		if err := claimAliases(ctx, tx, remaining(all)); err != nil {
 			return err
 		}
 		if err := decideBatch(ctx, tx, remaining(all)); err != nil {
@@ -232,6 +236,9 @@ func (r *pendingReport) queueUndo(batch *pgx.Batch) {
 	if r.keyClaimed {
 		queueRelease(batch, r.Conversion.Scope, *r.Key)
 	}
+	if r.aliased > 0 {
+		batch.Queue(releaseAliases, r.Conversion.Scope.Workspace, r.Conversion.ID)
+	}
 	if r.newCustomer {
 		batch.Queue(deleteCustomer, r.Conversion.Scope.Workspace, r.Conversion.Scope.Mode, r.Conversion.CustomerRef)
 	}
@@ -260,6 +267,9 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport)
 		recorded := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, r.decision, c.CreatedAt)}, r.refunds.events...)
 		events = append(events, outcomeEvents(recorded, c, r.decision, r.changes)...)
 		jobs = append(jobs, redemptionJobs(c.Scope, r.inputs, r.decision)...)
+		if c.Source == affiliate.SourceAPI && len(r.Aliases) > 0 {
+			jobs = append(jobs, affiliate.ReverseConversion{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Conversion: c.ID})
+		}
 		if r.AwaitUntil != nil {
 			batch.Queue(awaitClick, c.Scope.Workspace, c.Click, c.ID, c.Scope.Mode, c.CreatedAt, *r.AwaitUntil)
 		}
@@ -345,14 +355,7 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 	c, d := o.conversion, o.decision
 	if o.inputs.Customer.Binding == nil {
-		earner := attributedEarner(o.inputs, d)
-		binding := affiliate.Binding{
-			BoundAt: c.OccurredAt, SignalAt: c.OccurredAt, WindowEndsAt: affiliate.WindowEnd(c.OccurredAt, earner.WindowDays), Earner: earner,
-		}
-		if *d.Method == affiliate.ByClick {
-			binding.SignalAt = o.inputs.FoundClick.ReceivedAt
-		}
-		queueBinding(batch, c, binding)
+		queueBinding(batch, c, newBinding(c, o.inputs, d))
 	}
 	if d.RecurringIndex != nil {
 		batch.Queue(countPayment, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, d.Program, c.OccurredAt)

@@ -43,7 +43,7 @@ const conversionItemColumns = `
 	c.id, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
 	c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,
 	c.refunded_amount_cents, c.click_id as click, c.promo_code, c.customer_ref, c.subscription_id, c.product_ids, c.line_items,
-	c.is_recurring, c.sub_id, c.version, c.fraud_score, c.fraud_signals,
+	c.is_recurring, c.sub_id, c.processor, c.version, c.fraud_score, c.fraud_signals,
 	c.decision_id, c.attributed, c.reason_code, c.program_id, c.participant_id, c.link_id, c.recurring_index,
 	d.method, d.explanation, d.clicked_at, d.expires_at,
 	m.id as commission_id, m.status as commission_status, m.amount_cents as commission_cents, m.currency as commission_currency,
@@ -182,6 +182,7 @@ type conversionItemRow struct {
 	LineItems             []affiliate.LineItem
 	IsRecurring           bool
 	SubID                 *string
+	Processor             *affiliate.ProcessorIDs
 	Version               int
 	FraudScore            int
 	FraudSignals          []affiliate.FraudSignal
@@ -219,7 +220,7 @@ func (r conversionItemRow) item(scope affiliate.Scope) affiliate.ConversionItem 
 			DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
 			Source: r.Source, Status: r.Status, RefundedAmountCents: r.RefundedAmountCents,
 			Click: r.Click, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef, SubscriptionID: r.SubscriptionID,
-			ProductIDs: r.ProductIDs, LineItems: r.LineItems, IsRecurring: r.IsRecurring, SubID: r.SubID, Version: r.Version,
+			ProductIDs: r.ProductIDs, LineItems: r.LineItems, IsRecurring: r.IsRecurring, SubID: r.SubID, Processor: r.Processor, Version: r.Version,
 		},
 		Decision: affiliate.Decision{
 			ID: r.DecisionID, Conversion: r.ID, Attributed: r.Attributed, Method: r.Method, Reason: r.ReasonCode, Explanation: r.Explanation,

@@ -14,7 +14,7 @@ const conversionColumns = `
 	c.workspace_id, c.id, c.mode, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
 	c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,
 	c.refunded_amount_cents, c.click_id, c.promo_code, c.customer_ref, c.product_ids, c.line_items, c.is_recurring,
-	c.version, c.decision_id, c.attributed, c.program_id, c.participant_id, c.link_id, c.recurring_index`
+	c.version, c.decision_id, c.attributed, c.program_id, c.participant_id, c.link_id, c.recurring_index, c.processor`
 
 func scanConversion(row pgx.CollectableRow) (affiliate.StoredConversion, error) {
 	type conversionRow struct {
@@ -47,6 +47,7 @@ func scanConversion(row pgx.CollectableRow) (affiliate.StoredConversion, error) 
 		ParticipantID         *affiliate.ParticipantID
 		LinkID                *affiliate.LinkID
 		RecurringIndex        *int
+		Processor             *affiliate.ProcessorIDs
 	}
 	r, err := pgx.RowToStructByName[conversionRow](row)
 	return affiliate.StoredConversion{
@@ -60,7 +61,7 @@ func scanConversion(row pgx.CollectableRow) (affiliate.StoredConversion, error) 
 			DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
 			Source: r.Source, Status: r.Status, RefundedAmountCents: r.RefundedAmountCents,
 			Click: r.ClickID, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef,
-			ProductIDs: r.ProductIDs, LineItems: r.LineItems, IsRecurring: r.IsRecurring, Version: r.Version,
+			ProductIDs: r.ProductIDs, LineItems: r.LineItems, IsRecurring: r.IsRecurring, Version: r.Version, Processor: r.Processor,
 		},
 		Decision: r.DecisionID, Attributed: r.Attributed,
 		Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID, RecurringIndex: r.RecurringIndex,

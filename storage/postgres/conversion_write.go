@@ -60,6 +60,7 @@ type newConversionRow struct {
 	Version               int                         `db:"version"`
 	LinkID                *affiliate.LinkID           `db:"link_id"`
 	RecurringIndex        *int                        `db:"recurring_index"`
+	Processor             []byte                      `db:"processor"`
 }
 
 // rowOfConversion returns the row to insert for a conversion and the decision about
@@ -72,6 +73,10 @@ func rowOfConversion(c affiliate.Conversion, d affiliate.Decision) (newConversio
 	signals, err := json.Marshal(d.Fraud)
 	if err != nil {
 		return newConversionRow{}, fmt.Errorf("encode fraud signals: %w", err)
+	}
+	processor, err := optionalObject(c.Processor)
+	if err != nil {
+		return newConversionRow{}, fmt.Errorf("encode the processor's ids: %w", err)
 	}
 	var currency *string // null for an event without an amount
 	if c.Sale.Paid.Currency != "" {
@@ -117,6 +122,7 @@ func rowOfConversion(c affiliate.Conversion, d affiliate.Decision) (newConversio
 		Version:               c.Version,
 		LinkID:                d.Link,
 		RecurringIndex:        d.RecurringIndex,
+		Processor:             processor,
 	}, nil
 }
 
@@ -182,6 +188,13 @@ func optionalList[T any](list []T) ([]byte, error) {
 		return nil, nil
 	}
 	return json.Marshal(list)
+}
+
+func optionalObject[T any](object *T) ([]byte, error) {
+	if object == nil {
+		return nil, nil
+	}
+	return json.Marshal(object)
 }
 
 func nonNil(list []string) []string {

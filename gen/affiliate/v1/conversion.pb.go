@@ -711,8 +711,9 @@ type ConversionAttribution struct {
 	// nothing.
 	//
 	// CLICK_UNKNOWN, CLICK_EXPIRED, CLICK_AFTER_CONVERSION, PROMO_CODE_UNKNOWN,
-	// PROMO_CODE_INACTIVE, PROGRAM_INACTIVE and PARTICIPANT_ERASED mean that it is not
-	// attributed.
+	// PROMO_CODE_INACTIVE, PROGRAM_INACTIVE, PARTICIPANT_ERASED and NO_ATTRIBUTION_SIGNAL
+	// mean that it is not attributed. Only a sale that a payment processor has reported can
+	// have the reason NO_ATTRIBUTION_SIGNAL.
 	ReasonCode string `protobuf:"bytes,2,opt,name=reason_code,proto3" json:"reason_code,omitempty"`
 	// The reason in sentences. The text can be sent to a partner as it is.
 	Explanation string `protobuf:"bytes,3,opt,name=explanation,proto3" json:"explanation,omitempty"`
@@ -1557,6 +1558,101 @@ func (x *RefundedCommission) GetCurrency() string {
 	return ""
 }
 
+// ConversionProcessor has the ids that a payment processor uses for a sale. An id is null if
+// the processor has no such object for the sale, or if it is not known yet.
+type ConversionProcessor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The payment processor, for example `stripe`.
+	Name            string  `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	SessionId       *string `protobuf:"bytes,2,opt,name=session_id,proto3,oneof" json:"session_id,omitempty"`
+	PaymentIntentId *string `protobuf:"bytes,3,opt,name=payment_intent_id,proto3,oneof" json:"payment_intent_id,omitempty"`
+	ChargeId        *string `protobuf:"bytes,4,opt,name=charge_id,proto3,oneof" json:"charge_id,omitempty"`
+	InvoiceId       *string `protobuf:"bytes,5,opt,name=invoice_id,proto3,oneof" json:"invoice_id,omitempty"`
+	SubscriptionId  *string `protobuf:"bytes,6,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
+	CustomerId      *string `protobuf:"bytes,7,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ConversionProcessor) Reset() {
+	*x = ConversionProcessor{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConversionProcessor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConversionProcessor) ProtoMessage() {}
+
+func (x *ConversionProcessor) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConversionProcessor.ProtoReflect.Descriptor instead.
+func (*ConversionProcessor) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ConversionProcessor) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ConversionProcessor) GetSessionId() string {
+	if x != nil && x.SessionId != nil {
+		return *x.SessionId
+	}
+	return ""
+}
+
+func (x *ConversionProcessor) GetPaymentIntentId() string {
+	if x != nil && x.PaymentIntentId != nil {
+		return *x.PaymentIntentId
+	}
+	return ""
+}
+
+func (x *ConversionProcessor) GetChargeId() string {
+	if x != nil && x.ChargeId != nil {
+		return *x.ChargeId
+	}
+	return ""
+}
+
+func (x *ConversionProcessor) GetInvoiceId() string {
+	if x != nil && x.InvoiceId != nil {
+		return *x.InvoiceId
+	}
+	return ""
+}
+
+func (x *ConversionProcessor) GetSubscriptionId() string {
+	if x != nil && x.SubscriptionId != nil {
+		return *x.SubscriptionId
+	}
+	return ""
+}
+
+func (x *ConversionProcessor) GetCustomerId() string {
+	if x != nil && x.CustomerId != nil {
+		return *x.CustomerId
+	}
+	return ""
+}
+
 type ListConversionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The page to return, counted from 1. Default 1.
@@ -1589,7 +1685,7 @@ type ListConversionsRequest struct {
 
 func (x *ListConversionsRequest) Reset() {
 	*x = ListConversionsRequest{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[14]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1697,7 @@ func (x *ListConversionsRequest) String() string {
 func (*ListConversionsRequest) ProtoMessage() {}
 
 func (x *ListConversionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[14]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1710,7 @@ func (x *ListConversionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConversionsRequest.ProtoReflect.Descriptor instead.
 func (*ListConversionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListConversionsRequest) GetPage() int32 {
@@ -1703,7 +1799,7 @@ type ListConversionsResponse struct {
 
 func (x *ListConversionsResponse) Reset() {
 	*x = ListConversionsResponse{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[15]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1811,7 @@ func (x *ListConversionsResponse) String() string {
 func (*ListConversionsResponse) ProtoMessage() {}
 
 func (x *ListConversionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[15]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1824,7 @@ func (x *ListConversionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConversionsResponse.ProtoReflect.Descriptor instead.
 func (*ListConversionsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListConversionsResponse) GetData() []*ConversionListItem {
@@ -1768,7 +1864,7 @@ type GetConversionRequest struct {
 
 func (x *GetConversionRequest) Reset() {
 	*x = GetConversionRequest{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[16]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +1876,7 @@ func (x *GetConversionRequest) String() string {
 func (*GetConversionRequest) ProtoMessage() {}
 
 func (x *GetConversionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[16]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +1889,7 @@ func (x *GetConversionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConversionRequest.ProtoReflect.Descriptor instead.
 func (*GetConversionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetConversionRequest) GetConversionId() string {
@@ -1864,14 +1960,16 @@ type ConversionListItem struct {
 	// from 1. Null if no customer was reported, and for events that are not payments.
 	RecurringIndex *int32 `protobuf:"varint,30,opt,name=recurring_index,proto3,oneof" json:"recurring_index,omitempty"`
 	// The merchant's own label for the conversion, as reported.
-	SubId         *string `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
+	SubId *string `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
+	// The ids of the sale at the payment processor. Null if only the merchant has reported it.
+	Processor     *ConversionProcessor `protobuf:"bytes,32,opt,name=processor,proto3" json:"processor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConversionListItem) Reset() {
 	*x = ConversionListItem{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[17]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +1981,7 @@ func (x *ConversionListItem) String() string {
 func (*ConversionListItem) ProtoMessage() {}
 
 func (x *ConversionListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[17]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +1994,7 @@ func (x *ConversionListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionListItem.ProtoReflect.Descriptor instead.
 func (*ConversionListItem) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ConversionListItem) GetId() string {
@@ -2116,6 +2214,13 @@ func (x *ConversionListItem) GetSubId() string {
 	return ""
 }
 
+func (x *ConversionListItem) GetProcessor() *ConversionProcessor {
+	if x != nil {
+		return x.Processor
+	}
+	return nil
+}
+
 // Conversion is the full record of a conversion. It has the fields of ConversionListItem,
 // with the same field numbers, and further fields.
 type Conversion struct {
@@ -2178,8 +2283,10 @@ type Conversion struct {
 	// from 1. Null if no customer was reported, and for events that are not payments.
 	RecurringIndex *int32 `protobuf:"varint,30,opt,name=recurring_index,proto3,oneof" json:"recurring_index,omitempty"`
 	// The merchant's own label for the conversion, as reported.
-	SubId      *string  `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
-	ProductIds []string `protobuf:"bytes,50,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
+	SubId *string `protobuf:"bytes,31,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
+	// The ids of the sale at the payment processor. Null if only the merchant has reported it.
+	Processor  *ConversionProcessor `protobuf:"bytes,32,opt,name=processor,proto3" json:"processor,omitempty"`
+	ProductIds []string             `protobuf:"bytes,50,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
 	// The lines of the order, as reported.
 	LineItems []*LineItem `protobuf:"bytes,51,rep,name=line_items,proto3" json:"line_items,omitempty"`
 	// The metadata, as reported. Null if there was none.
@@ -2192,7 +2299,7 @@ type Conversion struct {
 
 func (x *Conversion) Reset() {
 	*x = Conversion{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[18]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2311,7 @@ func (x *Conversion) String() string {
 func (*Conversion) ProtoMessage() {}
 
 func (x *Conversion) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[18]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2324,7 @@ func (x *Conversion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conversion.ProtoReflect.Descriptor instead.
 func (*Conversion) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Conversion) GetId() string {
@@ -2437,6 +2544,13 @@ func (x *Conversion) GetSubId() string {
 	return ""
 }
 
+func (x *Conversion) GetProcessor() *ConversionProcessor {
+	if x != nil {
+		return x.Processor
+	}
+	return nil
+}
+
 func (x *Conversion) GetProductIds() []string {
 	if x != nil {
 		return x.ProductIds
@@ -2480,7 +2594,7 @@ type ConversionRefund struct {
 
 func (x *ConversionRefund) Reset() {
 	*x = ConversionRefund{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[19]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2606,7 @@ func (x *ConversionRefund) String() string {
 func (*ConversionRefund) ProtoMessage() {}
 
 func (x *ConversionRefund) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[19]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2619,7 @@ func (x *ConversionRefund) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionRefund.ProtoReflect.Descriptor instead.
 func (*ConversionRefund) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ConversionRefund) GetId() string {
@@ -2731,7 +2845,26 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12\"\n" +
 	"\famount_cents\x18\x03 \x01(\x03R\famount_cents\x124\n" +
 	"\x15reversed_amount_cents\x18\x04 \x01(\x03R\x15reversed_amount_cents\x12\x1a\n" +
-	"\bcurrency\x18\x05 \x01(\tR\bcurrency\"\xfb\x04\n" +
+	"\bcurrency\x18\x05 \x01(\tR\bcurrency\"\x85\x03\n" +
+	"\x13ConversionProcessor\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tH\x00R\n" +
+	"session_id\x88\x01\x01\x121\n" +
+	"\x11payment_intent_id\x18\x03 \x01(\tH\x01R\x11payment_intent_id\x88\x01\x01\x12!\n" +
+	"\tcharge_id\x18\x04 \x01(\tH\x02R\tcharge_id\x88\x01\x01\x12#\n" +
+	"\n" +
+	"invoice_id\x18\x05 \x01(\tH\x03R\n" +
+	"invoice_id\x88\x01\x01\x12-\n" +
+	"\x0fsubscription_id\x18\x06 \x01(\tH\x04R\x0fsubscription_id\x88\x01\x01\x12%\n" +
+	"\vcustomer_id\x18\a \x01(\tH\x05R\vcustomer_id\x88\x01\x01B\r\n" +
+	"\v_session_idB\x14\n" +
+	"\x12_payment_intent_idB\f\n" +
+	"\n" +
+	"_charge_idB\r\n" +
+	"\v_invoice_idB\x12\n" +
+	"\x10_subscription_idB\x0e\n" +
+	"\f_customer_id\"\xfb\x04\n" +
 	"\x16ListConversionsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x12)\n" +
@@ -2768,7 +2901,7 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\";\n" +
 	"\x14GetConversionRequest\x12#\n" +
-	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\"\xed\v\n" +
+	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\"\xae\f\n" +
 	"\x12ConversionListItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
 	"\fworkspace_id\x18\x02 \x01(\tR\fworkspace_id\x12&\n" +
@@ -2813,7 +2946,8 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\x0fsubscription_id\x18\x1c \x01(\tH\aR\x0fsubscription_id\x88\x01\x01\x12\"\n" +
 	"\fis_recurring\x18\x1d \x01(\bR\fis_recurring\x12-\n" +
 	"\x0frecurring_index\x18\x1e \x01(\x05H\bR\x0frecurring_index\x88\x01\x01\x12\x1b\n" +
-	"\x06sub_id\x18\x1f \x01(\tH\tR\x06sub_id\x88\x01\x01B\v\n" +
+	"\x06sub_id\x18\x1f \x01(\tH\tR\x06sub_id\x88\x01\x01\x12?\n" +
+	"\tprocessor\x18  \x01(\v2!.affiliate.v1.ConversionProcessorR\tprocessorB\v\n" +
 	"\t_currencyB\r\n" +
 	"\v_program_idB\x11\n" +
 	"\x0f_participant_idB\n" +
@@ -2824,7 +2958,7 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\r_customer_refB\x12\n" +
 	"\x10_subscription_idB\x12\n" +
 	"\x10_recurring_indexB\t\n" +
-	"\a_sub_id\"\xae\r\n" +
+	"\a_sub_id\"\xef\r\n" +
 	"\n" +
 	"Conversion\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
@@ -2870,7 +3004,8 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\x0fsubscription_id\x18\x1c \x01(\tH\aR\x0fsubscription_id\x88\x01\x01\x12\"\n" +
 	"\fis_recurring\x18\x1d \x01(\bR\fis_recurring\x12-\n" +
 	"\x0frecurring_index\x18\x1e \x01(\x05H\bR\x0frecurring_index\x88\x01\x01\x12\x1b\n" +
-	"\x06sub_id\x18\x1f \x01(\tH\tR\x06sub_id\x88\x01\x01\x12 \n" +
+	"\x06sub_id\x18\x1f \x01(\tH\tR\x06sub_id\x88\x01\x01\x12?\n" +
+	"\tprocessor\x18  \x01(\v2!.affiliate.v1.ConversionProcessorR\tprocessor\x12 \n" +
 	"\vproduct_ids\x182 \x03(\tR\vproduct_ids\x126\n" +
 	"\n" +
 	"line_items\x183 \x03(\v2\x16.affiliate.v1.LineItemR\n" +
@@ -2934,7 +3069,7 @@ func file_affiliate_v1_conversion_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_conversion_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_affiliate_v1_conversion_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_affiliate_v1_conversion_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_affiliate_v1_conversion_proto_goTypes = []any{
 	(RefundStatus)(0),                    // 0: affiliate.v1.RefundStatus
 	(ConversionStatus)(0),                // 1: affiliate.v1.ConversionStatus
@@ -2953,89 +3088,92 @@ var file_affiliate_v1_conversion_proto_goTypes = []any{
 	(*RefundConversionRequest)(nil),      // 14: affiliate.v1.RefundConversionRequest
 	(*Refund)(nil),                       // 15: affiliate.v1.Refund
 	(*RefundedCommission)(nil),           // 16: affiliate.v1.RefundedCommission
-	(*ListConversionsRequest)(nil),       // 17: affiliate.v1.ListConversionsRequest
-	(*ListConversionsResponse)(nil),      // 18: affiliate.v1.ListConversionsResponse
-	(*GetConversionRequest)(nil),         // 19: affiliate.v1.GetConversionRequest
-	(*ConversionListItem)(nil),           // 20: affiliate.v1.ConversionListItem
-	(*Conversion)(nil),                   // 21: affiliate.v1.Conversion
-	(*ConversionRefund)(nil),             // 22: affiliate.v1.ConversionRefund
-	(EventType)(0),                       // 23: affiliate.v1.EventType
-	(*timestamppb.Timestamp)(nil),        // 24: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),              // 25: google.protobuf.Struct
-	(Mode)(0),                            // 26: affiliate.v1.Mode
-	(CommissionStatus)(0),                // 27: affiliate.v1.CommissionStatus
-	(*ItemFault)(nil),                    // 28: affiliate.v1.ItemFault
-	(*BulkSummary)(nil),                  // 29: affiliate.v1.BulkSummary
-	(*FieldFault)(nil),                   // 30: affiliate.v1.FieldFault
+	(*ConversionProcessor)(nil),          // 17: affiliate.v1.ConversionProcessor
+	(*ListConversionsRequest)(nil),       // 18: affiliate.v1.ListConversionsRequest
+	(*ListConversionsResponse)(nil),      // 19: affiliate.v1.ListConversionsResponse
+	(*GetConversionRequest)(nil),         // 20: affiliate.v1.GetConversionRequest
+	(*ConversionListItem)(nil),           // 21: affiliate.v1.ConversionListItem
+	(*Conversion)(nil),                   // 22: affiliate.v1.Conversion
+	(*ConversionRefund)(nil),             // 23: affiliate.v1.ConversionRefund
+	(EventType)(0),                       // 24: affiliate.v1.EventType
+	(*timestamppb.Timestamp)(nil),        // 25: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),              // 26: google.protobuf.Struct
+	(Mode)(0),                            // 27: affiliate.v1.Mode
+	(CommissionStatus)(0),                // 28: affiliate.v1.CommissionStatus
+	(*ItemFault)(nil),                    // 29: affiliate.v1.ItemFault
+	(*BulkSummary)(nil),                  // 30: affiliate.v1.BulkSummary
+	(*FieldFault)(nil),                   // 31: affiliate.v1.FieldFault
 }
 var file_affiliate_v1_conversion_proto_depIdxs = []int32{
-	23, // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
-	24, // 1: affiliate.v1.ReportConversionRequest.occurred_at:type_name -> google.protobuf.Timestamp
+	24, // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
+	25, // 1: affiliate.v1.ReportConversionRequest.occurred_at:type_name -> google.protobuf.Timestamp
 	5,  // 2: affiliate.v1.ReportConversionRequest.line_items:type_name -> affiliate.v1.LineItem
-	25, // 3: affiliate.v1.ReportConversionRequest.metadata:type_name -> google.protobuf.Struct
-	23, // 4: affiliate.v1.ReportConversionResponse.event_type:type_name -> affiliate.v1.EventType
-	26, // 5: affiliate.v1.ReportConversionResponse.mode:type_name -> affiliate.v1.Mode
-	24, // 6: affiliate.v1.ReportConversionResponse.occurred_at:type_name -> google.protobuf.Timestamp
-	24, // 7: affiliate.v1.ReportConversionResponse.created_at:type_name -> google.protobuf.Timestamp
+	26, // 3: affiliate.v1.ReportConversionRequest.metadata:type_name -> google.protobuf.Struct
+	24, // 4: affiliate.v1.ReportConversionResponse.event_type:type_name -> affiliate.v1.EventType
+	27, // 5: affiliate.v1.ReportConversionResponse.mode:type_name -> affiliate.v1.Mode
+	25, // 6: affiliate.v1.ReportConversionResponse.occurred_at:type_name -> google.protobuf.Timestamp
+	25, // 7: affiliate.v1.ReportConversionResponse.created_at:type_name -> google.protobuf.Timestamp
 	7,  // 8: affiliate.v1.ReportConversionResponse.attribution:type_name -> affiliate.v1.ConversionAttribution
 	8,  // 9: affiliate.v1.ReportConversionResponse.commission:type_name -> affiliate.v1.ConversionCommission
 	9,  // 10: affiliate.v1.ReportConversionResponse.fraud:type_name -> affiliate.v1.FraudVerdict
-	24, // 11: affiliate.v1.ConversionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
-	24, // 12: affiliate.v1.ConversionAttribution.expires_at:type_name -> google.protobuf.Timestamp
-	27, // 13: affiliate.v1.ConversionCommission.status:type_name -> affiliate.v1.CommissionStatus
-	24, // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
+	25, // 11: affiliate.v1.ConversionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
+	25, // 12: affiliate.v1.ConversionAttribution.expires_at:type_name -> google.protobuf.Timestamp
+	28, // 13: affiliate.v1.ConversionCommission.status:type_name -> affiliate.v1.CommissionStatus
+	25, // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
 	10, // 15: affiliate.v1.FraudVerdict.signals:type_name -> affiliate.v1.FraudSignal
 	3,  // 16: affiliate.v1.ReportConversionsRequest.conversions:type_name -> affiliate.v1.ReportConversionRequest
-	28, // 17: affiliate.v1.ReportConversionsRequest.item_faults:type_name -> affiliate.v1.ItemFault
-	29, // 18: affiliate.v1.ReportConversionsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	29, // 17: affiliate.v1.ReportConversionsRequest.item_faults:type_name -> affiliate.v1.ItemFault
+	30, // 18: affiliate.v1.ReportConversionsResponse.summary:type_name -> affiliate.v1.BulkSummary
 	13, // 19: affiliate.v1.ReportConversionsResponse.results:type_name -> affiliate.v1.ReportConversionResult
 	6,  // 20: affiliate.v1.ReportConversionResult.conversion:type_name -> affiliate.v1.ReportConversionResponse
-	30, // 21: affiliate.v1.ReportConversionResult.details:type_name -> affiliate.v1.FieldFault
+	31, // 21: affiliate.v1.ReportConversionResult.details:type_name -> affiliate.v1.FieldFault
 	0,  // 22: affiliate.v1.Refund.status:type_name -> affiliate.v1.RefundStatus
 	16, // 23: affiliate.v1.Refund.commission:type_name -> affiliate.v1.RefundedCommission
-	24, // 24: affiliate.v1.Refund.created_at:type_name -> google.protobuf.Timestamp
-	27, // 25: affiliate.v1.RefundedCommission.status:type_name -> affiliate.v1.CommissionStatus
-	23, // 26: affiliate.v1.ListConversionsRequest.event_type:type_name -> affiliate.v1.EventType
-	20, // 27: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
-	26, // 28: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
-	23, // 29: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
+	25, // 24: affiliate.v1.Refund.created_at:type_name -> google.protobuf.Timestamp
+	28, // 25: affiliate.v1.RefundedCommission.status:type_name -> affiliate.v1.CommissionStatus
+	24, // 26: affiliate.v1.ListConversionsRequest.event_type:type_name -> affiliate.v1.EventType
+	21, // 27: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
+	27, // 28: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
+	24, // 29: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
 	1,  // 30: affiliate.v1.ConversionListItem.status:type_name -> affiliate.v1.ConversionStatus
 	2,  // 31: affiliate.v1.ConversionListItem.source:type_name -> affiliate.v1.ConversionSource
-	24, // 32: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
-	24, // 33: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
+	25, // 32: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
+	25, // 33: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
 	7,  // 34: affiliate.v1.ConversionListItem.attribution:type_name -> affiliate.v1.ConversionAttribution
 	8,  // 35: affiliate.v1.ConversionListItem.commission:type_name -> affiliate.v1.ConversionCommission
 	9,  // 36: affiliate.v1.ConversionListItem.fraud:type_name -> affiliate.v1.FraudVerdict
-	26, // 37: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
-	23, // 38: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
-	1,  // 39: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
-	2,  // 40: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
-	24, // 41: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
-	24, // 42: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 43: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
-	8,  // 44: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
-	9,  // 45: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
-	5,  // 46: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
-	25, // 47: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
-	22, // 48: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
-	24, // 49: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
-	3,  // 50: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
-	11, // 51: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
-	14, // 52: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
-	17, // 53: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
-	19, // 54: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
-	4,  // 55: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
-	6,  // 56: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
-	12, // 57: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
-	15, // 58: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
-	18, // 59: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
-	21, // 60: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
-	6,  // 61: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
-	56, // [56:62] is the sub-list for method output_type
-	50, // [50:56] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	17, // 37: affiliate.v1.ConversionListItem.processor:type_name -> affiliate.v1.ConversionProcessor
+	27, // 38: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
+	24, // 39: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
+	1,  // 40: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 41: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
+	25, // 42: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
+	25, // 43: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 44: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 45: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 46: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
+	17, // 47: affiliate.v1.Conversion.processor:type_name -> affiliate.v1.ConversionProcessor
+	5,  // 48: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
+	26, // 49: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
+	23, // 50: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
+	25, // 51: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
+	3,  // 52: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
+	11, // 53: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
+	14, // 54: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
+	18, // 55: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
+	20, // 56: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
+	4,  // 57: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
+	6,  // 58: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
+	12, // 59: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
+	15, // 60: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
+	19, // 61: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
+	22, // 62: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
+	6,  // 63: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
+	58, // [58:64] is the sub-list for method output_type
+	52, // [52:58] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_conversion_proto_init() }
@@ -3056,16 +3194,17 @@ func file_affiliate_v1_conversion_proto_init() {
 	file_affiliate_v1_conversion_proto_msgTypes[11].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[12].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[14].OneofWrappers = []any{}
-	file_affiliate_v1_conversion_proto_msgTypes[17].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[15].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[18].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[19].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_conversion_proto_rawDesc), len(file_affiliate_v1_conversion_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

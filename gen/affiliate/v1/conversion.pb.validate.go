@@ -2544,6 +2544,134 @@ var _ interface {
 	ErrorName() string
 } = RefundedCommissionValidationError{}
 
+// Validate checks the field values on ConversionProcessor with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ConversionProcessor) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ConversionProcessor with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ConversionProcessorMultiError, or nil if none found.
+func (m *ConversionProcessor) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ConversionProcessor) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Name
+
+	if m.SessionId != nil {
+		// no validation rules for SessionId
+	}
+
+	if m.PaymentIntentId != nil {
+		// no validation rules for PaymentIntentId
+	}
+
+	if m.ChargeId != nil {
+		// no validation rules for ChargeId
+	}
+
+	if m.InvoiceId != nil {
+		// no validation rules for InvoiceId
+	}
+
+	if m.SubscriptionId != nil {
+		// no validation rules for SubscriptionId
+	}
+
+	if m.CustomerId != nil {
+		// no validation rules for CustomerId
+	}
+
+	if len(errors) > 0 {
+		return ConversionProcessorMultiError(errors)
+	}
+
+	return nil
+}
+
+// ConversionProcessorMultiError is an error wrapping multiple validation
+// errors returned by ConversionProcessor.ValidateAll() if the designated
+// constraints aren't met.
+type ConversionProcessorMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ConversionProcessorMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ConversionProcessorMultiError) AllErrors() []error { return m }
+
+// ConversionProcessorValidationError is the validation error returned by
+// ConversionProcessor.Validate if the designated constraints aren't met.
+type ConversionProcessorValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ConversionProcessorValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ConversionProcessorValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ConversionProcessorValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ConversionProcessorValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ConversionProcessorValidationError) ErrorName() string {
+	return "ConversionProcessorValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ConversionProcessorValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sConversionProcessor.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ConversionProcessorValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ConversionProcessorValidationError{}
+
 // Validate checks the field values on ListConversionsRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.
@@ -3227,6 +3355,35 @@ func (m *ConversionListItem) validate(all bool) error {
 
 	// no validation rules for IsRecurring
 
+	if all {
+		switch v := interface{}(m.GetProcessor()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "Processor",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionListItemValidationError{
+					field:  "Processor",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetProcessor()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionListItemValidationError{
+				field:  "Processor",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
 	if m.Currency != nil {
 		// no validation rules for Currency
 	}
@@ -3545,6 +3702,35 @@ func (m *Conversion) validate(all bool) error {
 	// no validation rules for FraudScore
 
 	// no validation rules for IsRecurring
+
+	if all {
+		switch v := interface{}(m.GetProcessor()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "Processor",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ConversionValidationError{
+					field:  "Processor",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetProcessor()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ConversionValidationError{
+				field:  "Processor",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
 
 	for idx, item := range m.GetLineItems() {
 		_, _ = idx, item

@@ -174,6 +174,13 @@ const (
 	ErrorReason_ERROR_REASON_EMAIL_NOT_VERIFIED ErrorReason = 54
 	// The token in the unsubscribe link of a mail is not valid.
 	ErrorReason_ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID ErrorReason = 63
+	// The key is not a restricted key of the payment processor, or the processor does not
+	// accept it.
+	ErrorReason_ERROR_REASON_PROCESSOR_KEY_INVALID ErrorReason = 64
+	// The restricted key lacks permissions. `missingPermissions` beside the error lists them.
+	ErrorReason_ERROR_REASON_PROCESSOR_PERMISSION_MISSING ErrorReason = 65
+	// Another account of the payment processor is connected in this mode.
+	ErrorReason_ERROR_REASON_PROCESSOR_ALREADY_CONNECTED ErrorReason = 66
 )
 
 // Enum value maps for ErrorReason.
@@ -238,6 +245,9 @@ var (
 		53: "ERROR_REASON_RESET_TOKEN_INVALID",
 		54: "ERROR_REASON_EMAIL_NOT_VERIFIED",
 		63: "ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID",
+		64: "ERROR_REASON_PROCESSOR_KEY_INVALID",
+		65: "ERROR_REASON_PROCESSOR_PERMISSION_MISSING",
+		66: "ERROR_REASON_PROCESSOR_ALREADY_CONNECTED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                     0,
@@ -299,6 +309,9 @@ var (
 		"ERROR_REASON_RESET_TOKEN_INVALID":             53,
 		"ERROR_REASON_EMAIL_NOT_VERIFIED":              54,
 		"ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID":       63,
+		"ERROR_REASON_PROCESSOR_KEY_INVALID":           64,
+		"ERROR_REASON_PROCESSOR_PERMISSION_MISSING":    65,
+		"ERROR_REASON_PROCESSOR_ALREADY_CONNECTED":     66,
 	}
 )
 
@@ -333,7 +346,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xb4(\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xfb*\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -396,7 +409,10 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"'ERROR_REASON_VERIFICATION_TOKEN_INVALID\x104\x1a0\xa2\xbb\x18,\b\x90\x03\x10\x03\x1a%The link is not valid or has expired.\x12l\n" +
 	" ERROR_REASON_RESET_TOKEN_INVALID\x105\x1aF\xa2\xbb\x18B\b\x90\x03\x10\x03\x1a;The link to reset the password is not valid or has expired.\x12i\n" +
 	"\x1fERROR_REASON_EMAIL_NOT_VERIFIED\x106\x1aD\xa2\xbb\x18@\b\x93\x03\x10\a\x1a9The e-mail address of the account must be verified first.\x12\\\n" +
-	"&ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID\x10?\x1a0\xa2\xbb\x18,\b\x90\x03\x10\x03\x1a%The link to unsubscribe is not valid.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"&ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID\x10?\x1a0\xa2\xbb\x18,\b\x90\x03\x10\x03\x1a%The link to unsubscribe is not valid.\x12w\n" +
+	"\"ERROR_REASON_PROCESSOR_KEY_INVALID\x10@\x1aO\xa2\xbb\x18K\b\xa6\x03\x10\t\x1aDThe payment processor does not accept the key. Use a restricted key.\x12_\n" +
+	")ERROR_REASON_PROCESSOR_PERMISSION_MISSING\x10A\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The restricted key lacks permissions.\x12k\n" +
+	"(ERROR_REASON_PROCESSOR_ALREADY_CONNECTED\x10B\x1a=\xa2\xbb\x189\b\x99\x03\x10\t\x1a2Another account is connected. Disconnect it first.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

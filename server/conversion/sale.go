@@ -1,0 +1,208 @@
+package conversion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// RecordSale records a sale that a payment processor has reported. A sale that only binds
+// its customer makes no conversion. If the sale is already recorded, by the processor or by
+// the merchant's server, its conversion only gets the processor's ids.
+//
+// If mayWait is true, the first payment of a subscription is not recorded while nothing
+// says who brought the customer: the result has Waits, and the caller repeats the call
+// later.
+func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale, mayWait bool) (affiliate.RecordedSale, error) {
+	if sale.Binds {
+		return affiliate.RecordedSale{}, s.bindCustomer(ctx, scope, sale)
+	}
+	c, inputs, err := s.conversionOfSale(ctx, scope, sale)
+	if err != nil {
+		return affiliate.RecordedSale{}, err
+	}
+	var awaitUntil *time.Time
+	if c.Click != nil && inputs.FoundClick == nil && s.lookup.plausibleID(*c.Click) {
+		until := c.CreatedAt.Add(lateClickWait)
+		awaitUntil = &until
+	}
+	_, err = s.store.RecordConversion(ctx, affiliate.Report{
+		Conversion: c, Inputs: inputs, AwaitUntil: awaitUntil, Aliases: sale.Aliases,
+		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+			d, commission := decide(c, found, c.CreatedAt)
+			if mayWait && sale.First && d.Reason == affiliate.WhyNoSignal {
+				return d, nil, errWaitsForCheckout
+			}
+			return d, commission, nil
+		},
+	})
+	switch {
+	case errors.Is(err, errWaitsForCheckout):
+		return affiliate.RecordedSale{Waits: true}, nil
+	case errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)):
+		return s.AddProcessorIDs(ctx, scope, sale)
+	case err != nil:
+		return affiliate.RecordedSale{}, fmt.Errorf("record sale %s: %w", sale.ID, err)
+	}
+	return affiliate.RecordedSale{Conversion: &c.ID, New: true}, nil
+}
+
+// errWaitsForCheckout rolls back the record of a sale whose checkout is not visible yet.
+var errWaitsForCheckout = errors.New("the checkout of the subscription is not known yet")
+
+// AddProcessorIDs adds the processor's ids to the conversion of a sale, if it is recorded.
+// The result has no conversion if it is not.
+func (s *Service) AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (affiliate.RecordedSale, error) {
+	var recorded affiliate.RecordedSale
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		var err error
+		recorded.Conversion, err = tx.FindSale(ctx, scope, sale.Aliases)
+		if err != nil || recorded.Conversion == nil {
+			return err
+		}
+		return tx.AddAliases(ctx, scope, *recorded.Conversion, sale.IDs, sale.Aliases)
+	})
+	return recorded, err
+}
+
+// errNotBound rolls back the transaction of a sale that binds no customer.
+var errNotBound = errors.New("the sale binds no customer")
+
+// bindCustomer binds the customer of a sale to the participant to whom the sale's signals
+// lead. It does nothing if the customer is already bound, or if the sale has no customer or
+// no signal that can be used.
+func (s *Service) bindCustomer(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) error {
+	if sale.IDs.Customer == "" {
+		return nil
+	}
+	c, inputs, err := s.conversionOfSale(ctx, scope, sale)
+	if err != nil || c.Click == nil && c.PromoCode == nil {
+		return err
+	}
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		found, err := tx.LockSignals(ctx, c, inputs)
+		if err != nil {
+			return err
+		}
+		d, _ := decide(c, found, c.CreatedAt)
+		if !d.Attributed || found.Customer.Binding != nil {
+			return errNotBound
+		}
+		return tx.BindCustomer(ctx, c, found, d)
+	})
+	if errors.Is(err, errNotBound) {
+		return nil
+	}
+	return err
+}
+
+// conversionOfSale converts a sale to the conversion that the store records, and looks up
+// its click.
+func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (affiliate.Conversion, affiliate.AttributionInputs, error) {
+	now := s.now()
+	ids := sale.IDs
+	c := affiliate.Conversion{
+		ID: affiliate.NewID[affiliate.Conversion](now), Scope: scope, ExternalTransactionID: sale.ID, EventType: sale.EventType,
+		Sale: sale.Sale, DiscountCents: sale.DiscountCents, OccurredAt: sale.OccurredAt.Truncate(time.Millisecond), CreatedAt: now,
+		Source: affiliate.ConversionSource(ids.Name), Status: affiliate.ConversionRecorded,
+		SubscriptionID: server.OptionalString(ids.Subscription), IsRecurring: sale.IsRecurring, Version: 1, Processor: &ids,
+	}
+	if ids.Customer != "" {
+		ref := s.hasher.customerRef(scope.Workspace, ids.Customer)
+		c.CustomerRef = &ref
+	}
+	if hash, domain, ok := s.hasher.email(scope.Workspace, sale.CustomerEmail); ok {
+		c.CustomerEmailHash, c.CustomerEmailDomain = hash, &domain
+	}
+	c.Buyer = s.hasher.buyer(c)
+	click, found, err := s.clickOfSale(ctx, scope, sale)
+	if err != nil {
+		return c, affiliate.AttributionInputs{}, err
+	}
+	c.Click = click
+	if c.PromoCode, err = s.promoCodeOfSale(ctx, scope, sale); err != nil {
+		return c, affiliate.AttributionInputs{}, err
+	}
+	inputs := inputsOf(c)
+	inputs.FoundClick, inputs.FeeMissing = found, !sale.FeeKnown
+	return c, inputs, nil
+}
+
+// clickOfSale returns the click that a sale names. The metadata aff_click_id comes first.
+// The merchant's reference can have another meaning, so it only counts if a click with this
+// id is known or can still arrive.
+func (s *Service) clickOfSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (*affiliate.ClickID, *affiliate.FoundClick, error) {
+	if id, ok := affiliate.ParseID[affiliate.Click](sale.Click); ok {
+		found, err := s.lookup.find(ctx, scope.Workspace, id)
+		return &id, found, err
+	}
+	id, ok := affiliate.ParseID[affiliate.Click](sale.Reference)
+	if !ok || !s.lookup.plausibleID(id) {
+		return nil, nil, nil
+	}
+	found, err := s.lookup.find(ctx, scope.Workspace, id)
+	return &id, found, err
+}
+
+// promoCodeOfSale returns the promo code of a sale: the first promotion code that was
+// created from a promo code, otherwise the text of the first promotion code with a text.
+func (s *Service) promoCodeOfSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (*string, error) {
+	if len(sale.PromotionCodes) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(sale.PromotionCodes))
+	for i, code := range sale.PromotionCodes {
+		ids[i] = code.ID
+	}
+	known, err := s.store.PromoCodes(ctx, scope, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if text, ok := known[id]; ok {
+			return &text, nil
+		}
+	}
+	for _, code := range sale.PromotionCodes {
+		if text := affiliate.FoldPromoCode(code.Text); affiliate.ValidPromoCode(text) {
+			return &text, nil
+		}
+	}
+	return nil, nil
+}
+
+// Reverse applies to a conversion what a payment processor says about its refunds and
+// disputes. The result depends only on the last state that the processor has reported, so
+// Reverse can be repeated. A conversion that does not exist is ignored.
+func (s *Service) Reverse(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) error {
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		sale, err := tx.LockSale(ctx, scope, id)
+		if err != nil {
+			return err
+		}
+		reversal, changed, err := sale.Reverse(s.now())
+		if err != nil || !changed {
+			return err
+		}
+		return tx.ApplyReversal(ctx, reversal)
+	})
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return nil
+	}
+	return err
+}
+
+type reverseWorker struct {
+	river.WorkerDefaults[affiliate.ReverseConversion]
+	service *Service
+}
+
+func (w *reverseWorker) Work(ctx context.Context, job *river.Job[affiliate.ReverseConversion]) error {
+	return w.service.Reverse(ctx, affiliate.Scope{Workspace: job.Args.Workspace, Mode: job.Args.Mode}, job.Args.Conversion)
+}

@@ -1,0 +1,131 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// An alias is an id by which a payment processor knows the sale of a conversion. Sales of
+// processors have several aliases. A conversion that a merchant reports has one alias if
+// its external id has the form of a processor's id. The primary key makes sure that a sale
+// is recorded once, even if it is reported under two of its ids at the same time.
+
+// insertAliases inserts the aliases that no conversion has, and returns the ids of their
+// conversions. Conversions of older versions of the service may have an external id but no
+// alias.
+var insertAliases = rowsOf[aliasRow](`
+	insert into conversion_aliases (%[1]s)
+	select %[1]s
+	from (values %[2]s) as t (%[1]s)
+	where not exists (
+		select from conversions c
+		where c.workspace_id = t.workspace_id and c.mode = t.mode and c.external_transaction_id = t.id
+	)
+	on conflict (workspace_id, mode, id) do nothing
+	returning conversion_id`)
+
+type aliasRow struct {
+	WorkspaceID  affiliate.WorkspaceID  `db:"workspace_id" sql:"uuid"`
+	Mode         affiliate.Mode         `db:"mode" sql:"text"`
+	ID           string                 `db:"id" sql:"text"`
+	ConversionID affiliate.ConversionID `db:"conversion_id" sql:"uuid"`
+}
+
+// claimAliases inserts the aliases of reports. A report fails with CONVERSION_DUPLICATE if
+// another conversion has one of its aliases. Most reports have no alias.
+func claimAliases(ctx context.Context, tx *Tx, batch []*pendingReport) error {
+	var rows []aliasRow
+	for _, r := range batch {
+		c := r.Conversion
+		for _, alias := range r.Aliases {
+			rows = append(rows, aliasRow{c.Scope.Workspace, c.Scope.Mode, alias, c.ID})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	// All transactions insert aliases in the same order, so they do not deadlock.
+	slices.SortFunc(rows, func(a, b aliasRow) int {
+		return cmp.Or(cmp.Compare(a.WorkspaceID.String(), b.WorkspaceID.String()), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.ID, b.ID))
+	})
+	inserted := map[affiliate.ConversionID]int{}
+	statements := &pgx.Batch{}
+	for _, q := range insertAliases.queue(statements, rows...) {
+		q.Query(func(rows pgx.Rows) error {
+			ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
+			for _, id := range ids {
+				inserted[id]++
+			}
+			return err
+		})
+	}
+	if err := tx.SendBatch(ctx, statements).Close(); err != nil {
+		return fmt.Errorf("insert aliases of conversions: %w", err)
+	}
+	for _, r := range batch {
+		if r.aliased = inserted[r.Conversion.ID]; r.aliased < len(r.Aliases) {
+			r.err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
+		}
+	}
+	return nil
+}
+
+// releaseAliases deletes the aliases of a report that is dropped from its batch.
+const releaseAliases = `delete from conversion_aliases where workspace_id = $1 and conversion_id = $2`
+
+// findByAlias returns the conversion that has one of the given ids as an alias or as its
+// external id. If there are several, because a merchant has reported one sale under two
+// ids, it returns the oldest.
+const findByAlias = `
+	select c.id
+	from unnest($3::text[]) as t (id)
+	cross join lateral (
+		select a.conversion_id as id from conversion_aliases a
+		where a.workspace_id = $1 and a.mode = $2 and a.id = t.id
+		union all
+		select c.id from conversions c
+		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = t.id
+	) as c
+	order by c.id
+	limit 1`
+
+// FindSale returns the conversion that has one of the given ids as an alias or as its
+// external id; nil if there is none.
+func (tx *Tx) FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (*affiliate.ConversionID, error) {
+	rows, _ := tx.Query(ctx, findByAlias, scope.Workspace, scope.Mode, aliases)
+	found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+// AddAliases adds the ids of a processor to a recorded conversion. An alias that another
+// conversion has stays with that conversion.
+func (tx *Tx) AddAliases(ctx context.Context, scope affiliate.Scope, conversion affiliate.ConversionID, ids affiliate.ProcessorIDs, aliases []string) error {
+	const insert = `
+		insert into conversion_aliases (workspace_id, mode, id, conversion_id)
+		select $1, $2, t.id, $3 from unnest($4::text[]) as t (id) order by t.id
+		on conflict (workspace_id, mode, id) do nothing`
+	const update = `
+		update conversions set processor = coalesce(processor, '{}') || $4
+		where workspace_id = $1 and mode = $2 and id = $3 and coalesce(processor, '{}') || $4 is distinct from processor`
+	encoded, err := json.Marshal(ids)
+	if err != nil {
+		return fmt.Errorf("encode the processor's ids: %w", err)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(insert, scope.Workspace, scope.Mode, conversion, aliases)
+	batch.Queue(update, scope.Workspace, scope.Mode, conversion, encoded)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("add aliases of a conversion: %w", err)
+	}
+	return nil
+}

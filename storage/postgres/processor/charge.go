@@ -1,0 +1,70 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// NextRead returns the number of a read of a charge. The numbers increase. A read with a
+// larger number began later, so it sees the same or a newer state.
+func (s *Store) NextRead(ctx context.Context) (number int64, err error) {
+	err = s.db.Pool().QueryRow(ctx, `select nextval('processor_reads')`).Scan(&number)
+	return number, err
+}
+
+// putCharge stores the state of a charge, unless a later read has already stored a newer
+// one. An unknown amount does not replace a known one.
+const putCharge = `
+	insert into processor_charges as g (workspace_id, mode, id, currency, amount_cents, refunded_cents, read_number, updated_at)
+	values (@workspace, @mode, @charge, @currency, @amount, coalesce(@refunded::bigint, 0), @read_number, @at)
+	on conflict (workspace_id, mode, id) do update set
+		currency = case when @currency = '' then g.currency else excluded.currency end,
+		amount_cents = case when @amount = 0 then g.amount_cents else excluded.amount_cents end,
+		refunded_cents = case when @refunded::bigint is null then g.refunded_cents else excluded.refunded_cents end,
+		read_number = excluded.read_number, updated_at = excluded.updated_at
+	where g.read_number < excluded.read_number
+	returning true`
+
+const addChargeAliases = `
+	insert into processor_charge_aliases (workspace_id, mode, id, charge_id)
+	select $1, $2, t.id, $3 from unnest($4::text[]) as t (id) order by t.id
+	on conflict do nothing`
+
+// putDispute stores the state of a dispute. A stale state does not reopen a closed dispute.
+const putDispute = `
+	insert into processor_disputes as d (workspace_id, mode, id, charge_id, status, amount_cents, updated_at)
+	values ($1, $2, $3, $4, $5, $6, $7)
+	on conflict (workspace_id, mode, id) do update set
+		status = excluded.status, amount_cents = excluded.amount_cents, updated_at = excluded.updated_at
+	where not ($8 and excluded.status = 'open' and d.status <> 'open')`
+
+// PutCharge stores what a processor says about a charge. readNumber is the result of
+// NextRead before the charge was read.
+func (tx *Tx) PutCharge(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge, readNumber int64, at time.Time) error {
+	rows, _ := tx.Query(ctx, putCharge, pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "charge": charge.ID, "currency": charge.Currency,
+		"amount": charge.AmountCents, "refunded": charge.RefundedCents, "read_number": readNumber, "at": at,
+	})
+	_, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	isNewest := !errors.Is(err, pgx.ErrNoRows)
+	if err != nil && isNewest {
+		return fmt.Errorf("store a charge: %w", err)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(addChargeAliases, scope.Workspace, scope.Mode, charge.ID, charge.Aliases)
+	if isNewest {
+		for _, d := range charge.Disputes {
+			batch.Queue(putDispute, scope.Workspace, scope.Mode, d.ID, charge.ID, d.Status, d.AmountCents, at, d.Stale)
+		}
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("store the ids and disputes of a charge: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package processor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const connectionColumns = `
+	c.workspace_id, c.id, c.mode, c.processor, c.account_id, c.key, c.endpoint_id, c.secret, c.previous_secret, c.previous_secret_until,
+	c.create_conversions, c.include_out_of_band, c.connected_at, c.updated_at, c.deleted_at`
+
+type connectionRow struct {
+	WorkspaceID         affiliate.WorkspaceID
+	ID                  affiliate.ProcessorConnectionID
+	Mode                affiliate.Mode
+	Processor           affiliate.ProcessorName
+	AccountID           string
+	Key                 []byte
+	EndpointID          string
+	Secret              []byte
+	PreviousSecret      []byte
+	PreviousSecretUntil *time.Time
+	CreateConversions   bool
+	IncludeOutOfBand    bool
+	ConnectedAt         time.Time
+	UpdatedAt           time.Time
+	DeletedAt           *time.Time
+}
+
+func (r connectionRow) connection() affiliate.LockedProcessorConnection {
+	return affiliate.LockedProcessorConnection{
+		ProcessorConnection: affiliate.ProcessorConnection{
+			ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Processor: r.Processor, Account: r.AccountID,
+			Endpoint: r.EndpointID, CreateConversions: r.CreateConversions, IncludeOutOfBand: r.IncludeOutOfBand,
+			ConnectedAt: r.ConnectedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+		},
+		Keys: affiliate.SealedProcessorKeys{
+			Key: r.Key, Secret: r.Secret, PreviousSecret: r.PreviousSecret, PreviousSecretUntil: postgres.UTC(r.PreviousSecretUntil),
+		},
+		Deleted: r.DeletedAt != nil,
+	}
+}
+
+const activeConnection = `
+	select ` + connectionColumns + `
+	from processor_connections c
+	where c.workspace_id = $1 and c.mode = $2 and c.processor = $3 and c.deleted_at is null`
+
+// Connection returns the connection of a scope; nil if there is none.
+func (s *Store) Connection(
+	ctx context.Context, scope affiliate.Scope, processor affiliate.ProcessorName,
+) (*affiliate.LockedProcessorConnection, error) {
+	rows, _ := s.db.Pool().Query(ctx, activeConnection, scope.Workspace, scope.Mode, processor)
+	return oneConnection(rows)
+}
+
+// LockConnection locks the connection of a scope and returns it; nil if there is none.
+func (tx *Tx) LockConnection(
+	ctx context.Context, scope affiliate.Scope, processor affiliate.ProcessorName,
+) (*affiliate.LockedProcessorConnection, error) {
+	rows, _ := tx.Query(ctx, activeConnection+` for no key update`, scope.Workspace, scope.Mode, processor)
+	return oneConnection(rows)
+}
+
+func oneConnection(rows pgx.Rows) (*affiliate.LockedProcessorConnection, error) {
+	found, err := postgres.AllRows(rows, nil, connectionRow.connection)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+// ConnectionByID returns a connection of any workspace that is not deleted. The id is part
+// of the URL to which the processor sends events. Errors: NOT_FOUND.
+func (s *Store) ConnectionByID(ctx context.Context, id affiliate.ProcessorConnectionID) (affiliate.LockedProcessorConnection, error) {
+	const read = `
+		select ` + connectionColumns + `
+		from processor_connections c
+		where c.id = $1 and c.deleted_at is null`
+	row, err := postgres.OneRow[connectionRow](s.db.Pool().Query(ctx, read, id))
+	return row.connection(), err
+}
+
+// ConnectionOfJob returns a connection, also if it is deleted. Errors: NOT_FOUND.
+func (s *Store) ConnectionOfJob(
+	ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ProcessorConnectionID,
+) (affiliate.LockedProcessorConnection, error) {
+	const read = `
+		select ` + connectionColumns + `
+		from processor_connections c
+		where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id = $2`
+	row, err := postgres.OneRow[connectionRow](s.db.Pool().Query(ctx, read, workspace, id))
+	return row.connection(), err
+}
+
+// PutConnection inserts a connection, or replaces the row with its id.
+func (tx *Tx) PutConnection(ctx context.Context, c affiliate.LockedProcessorConnection) error {
+	const put = `
+		insert into processor_connections (workspace_id, id, mode, processor, account_id, key, endpoint_id, secret,
+			previous_secret, previous_secret_until, create_conversions, include_out_of_band, connected_at, updated_at)
+		values (@workspace, @id, @mode, @processor, @account, @key, @endpoint, @secret,
+			@previous_secret, @previous_secret_until, @create_conversions, @include_out_of_band, @connected_at, @updated_at)
+		on conflict (workspace_id, id) do update set
+			key = excluded.key, endpoint_id = excluded.endpoint_id, secret = excluded.secret,
+			previous_secret = excluded.previous_secret, previous_secret_until = excluded.previous_secret_until,
+			create_conversions = excluded.create_conversions, include_out_of_band = excluded.include_out_of_band,
+			updated_at = excluded.updated_at`
+	_, err := tx.Exec(ctx, put, pgx.NamedArgs{
+		"workspace": c.Scope.Workspace, "id": c.ID, "mode": c.Scope.Mode, "processor": c.Processor, "account": c.Account,
+		"key": c.Keys.Key, "endpoint": c.Endpoint, "secret": c.Keys.Secret,
+		"previous_secret": c.Keys.PreviousSecret, "previous_secret_until": c.Keys.PreviousSecretUntil,
+		"create_conversions": c.CreateConversions, "include_out_of_band": c.IncludeOutOfBand,
+		"connected_at": c.ConnectedAt, "updated_at": c.UpdatedAt,
+	})
+	if err != nil {
+		return fmt.Errorf("store a processor connection: %w", err)
+	}
+	return nil
+}
+
+// DisconnectConnection marks a locked connection as deleted.
+func (tx *Tx) DisconnectConnection(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error {
+	const mark = `update processor_connections set deleted_at = $4 where workspace_id = $1 and mode = $2 and id = $3`
+	_, err := tx.Exec(ctx, mark, c.Scope.Workspace, c.Scope.Mode, c.ID, at)
+	return err
+}
+
+// ClaimFailureNotice reports whether a failed event is the first of a UTC day, and marks the
+// day. Only the first causes a notification.
+func (tx *Tx) ClaimFailureNotice(ctx context.Context, c affiliate.ProcessorConnection, day time.Time) (first bool, err error) {
+	const claim = `
+		update processor_connections set failure_notified_on = $4
+		where workspace_id = $1 and mode = $2 and id = $3 and failure_notified_on is distinct from $4`
+	tag, err := tx.Exec(ctx, claim, c.Scope.Workspace, c.Scope.Mode, c.ID, day.UTC().Truncate(24*time.Hour))
+	return tag.RowsAffected() == 1, err
+}
+
+// DropConnection removes a deleted connection with its key.
+func (s *Store) DropConnection(ctx context.Context, c affiliate.ProcessorConnection) error {
+	const drop = `delete from processor_connections where workspace_id = $1 and mode = $2 and id = $3 and deleted_at is not null`
+	_, err := s.db.Pool().Exec(ctx, drop, c.Scope.Workspace, c.Scope.Mode, c.ID)
+	return err
+}
+
+// Needs reports whether a scope has promo codes that exist at the processor, and whether it
+// has programmes that subtract the processor's fees.
+func (s *Store) Needs(ctx context.Context, scope affiliate.Scope) (promoCodes, fees bool, err error) {
+	const read = `
+		select exists (
+			select from promo_codes c
+			where c.workspace_id = $1 and c.mode = $2 and c.active and c.sync_to_processor
+		), exists (
+			select from programs p
+			where p.workspace_id = $1 and p.mode = $2 and p.status <> 'archived' and p.rules ->> 'net_basis' = $3
+		)`
+	err = s.db.Pool().QueryRow(ctx, read, scope.Workspace, scope.Mode, affiliate.NetOfTaxShippingAndFee).Scan(&promoCodes, &fees)
+	return promoCodes, fees, err
+}
+
+// CountSignatureFailure counts a message whose signature is not valid.
+func (s *Store) CountSignatureFailure(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error {
+	const count = `
+		insert into processor_signature_failures as f (workspace_id, connection_id, hour, failures)
+		values ($1, $2, $3, 1)
+		on conflict (workspace_id, connection_id, hour) do update set failures = f.failures + 1`
+	_, err := s.db.Pool().Exec(ctx, count, c.Scope.Workspace, c.ID, at.Truncate(time.Hour))
+	return err
+}
+
+// Health describes the events of a connection at the given time.
+func (s *Store) Health(ctx context.Context, c affiliate.ProcessorConnection, now time.Time) (affiliate.ProcessorHealth, error) {
+	const read = `
+		select (
+				select e.received_at from processor_events e
+				where e.workspace_id = $1 and e.mode = $2 and e.connection_id = $3
+				order by e.received_at desc limit 1
+			), (
+				select e.received_at from processor_events e
+				where e.workspace_id = $1 and e.connection_id = $3 and e.status = 'received'
+				order by e.received_at limit 1
+			), (
+				select coalesce(sum(f.failures), 0)::bigint from processor_signature_failures f
+				where f.workspace_id = $1 and f.connection_id = $3 and f.hour > $4
+			)`
+	var h affiliate.ProcessorHealth
+	err := s.db.Pool().QueryRow(ctx, read, c.Scope.Workspace, c.Scope.Mode, c.ID, now.Add(-24*time.Hour)).
+		Scan(&h.LastEventAt, &h.OldestWaitingAt, &h.SignatureFailures)
+	h.LastEventAt, h.OldestWaitingAt = postgres.UTC(h.LastEventAt), postgres.UTC(h.OldestWaitingAt)
+	return h, err
+}
+
+// DeleteSignatureFailures deletes at most limit counts of hours that began before the given
+// time. It returns the number of deleted rows.
+func (s *Store) DeleteSignatureFailures(ctx context.Context, before time.Time, limit int) (int64, error) {
+	const drop = `
+		delete from processor_signature_failures f
+		using (select workspace_id, connection_id, hour from processor_signature_failures where hour < $1 limit $2) as old
+		where f.workspace_id = old.workspace_id and f.connection_id = old.connection_id and f.hour = old.hour`
+	tag, err := s.db.Pool().Exec(ctx, drop, before, limit)
+	return tag.RowsAffected(), err
+}

@@ -1,0 +1,127 @@
+package processor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// InsertEvent stores an event. stored is false if the event is already stored, unless the
+// work on it has failed: the work then begins again.
+func (tx *Tx) InsertEvent(ctx context.Context, e affiliate.StoredProcessorEvent) (stored bool, err error) {
+	const insert = `
+		insert into processor_events as e (workspace_id, connection_id, id, mode, type, body, resync, since, status, happened_at, received_at)
+		values (@workspace, @connection, @event, @mode, @type, @body, @resync, @since, 'received', @happened_at, @received_at)
+		on conflict (workspace_id, connection_id, id) do update set
+			body = excluded.body, resync = excluded.resync, since = excluded.since, status = 'received', reason = null,
+			received_at = excluded.received_at, processed_at = null
+		where e.status = 'failed'`
+	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		"workspace": e.Workspace, "connection": e.Connection, "event": e.Event, "mode": e.Mode, "type": e.Type, "body": e.Body,
+		"resync": e.Resync, "since": e.Since, "happened_at": e.HappenedAt, "received_at": e.ReceivedAt,
+	})
+	if err != nil {
+		return false, fmt.Errorf("store an event of a processor: %w", err)
+	}
+	return tag.RowsAffected() == 1, nil
+}
+
+const eventColumns = `
+	e.workspace_id, e.connection_id, e.id, e.mode, e.type, e.body, e.resync, e.since, e.status, coalesce(e.reason, '') as reason,
+	e.conversion_id, e.happened_at, e.received_at, e.processed_at`
+
+type eventRow struct {
+	WorkspaceID  affiliate.WorkspaceID
+	ConnectionID affiliate.ProcessorConnectionID
+	ID           string
+	Mode         affiliate.Mode
+	Type         string
+	Body         []byte
+	Resync       bool
+	Since        *time.Time
+	Status       affiliate.ProcessorEventStatus
+	Reason       affiliate.ProcessorIgnored
+	ConversionID *affiliate.ConversionID
+	HappenedAt   time.Time
+	ReceivedAt   time.Time
+	ProcessedAt  *time.Time
+}
+
+func (r eventRow) event() affiliate.StoredProcessorEvent {
+	return affiliate.StoredProcessorEvent{
+		ProcessorEventKey: affiliate.ProcessorEventKey{Workspace: r.WorkspaceID, Mode: r.Mode, Connection: r.ConnectionID, Event: r.ID},
+		Type:              r.Type, Body: r.Body, Resync: r.Resync, Since: postgres.UTC(r.Since), Status: r.Status, Reason: r.Reason,
+		Conversion: r.ConversionID, HappenedAt: r.HappenedAt.UTC(), ReceivedAt: r.ReceivedAt.UTC(), ProcessedAt: postgres.UTC(r.ProcessedAt),
+	}
+}
+
+// Event returns a stored event. Errors: NOT_FOUND.
+func (s *Store) Event(ctx context.Context, key affiliate.ProcessorEventKey) (affiliate.StoredProcessorEvent, error) {
+	const read = `
+		select ` + eventColumns + `
+		from processor_events e
+		where e.workspace_id = $1 and e.mode = $2 and e.connection_id = $3 and e.id = $4`
+	row, err := postgres.OneRow[eventRow](s.db.Pool().Query(ctx, read, key.Workspace, key.Mode, key.Connection, key.Event))
+	return row.event(), err
+}
+
+// SetEventStatus stores the outcome of an attempt. The body is deleted when no more work
+// follows. A failed event keeps it. conversion is the conversion that the event concerned;
+// nil if there is none.
+func (tx *Tx) SetEventStatus(
+	ctx context.Context, key affiliate.ProcessorEventKey, status affiliate.ProcessorEventStatus, reason affiliate.ProcessorIgnored,
+	conversion *affiliate.ConversionID, at time.Time,
+) error {
+	const update = `
+		update processor_events
+		set status = $5, reason = nullif($6, ''), conversion_id = coalesce($7, conversion_id),
+			processed_at = case when $5 in ('applied', 'ignored', 'failed') then $8::timestamptz end,
+			body = case when $5 in ('applied', 'ignored') then null else body end
+		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and status <> 'applied'`
+	_, err := tx.Exec(ctx, update, key.Workspace, key.Mode, key.Connection, key.Event, status, reason, conversion, at)
+	if err != nil {
+		return fmt.Errorf("store the outcome of an event of a processor: %w", err)
+	}
+	return nil
+}
+
+const (
+	whereEvents = `
+		from processor_events e
+		where e.workspace_id = $1 and e.mode = $2`
+	listEvents = `
+		select ` + eventColumns + whereEvents + `
+		order by e.received_at desc, e.id desc
+		limit $3 offset $4`
+)
+
+// Events returns one page of the events of a scope, the latest first, and the number of
+// events on all pages, up to affiliate.MaxTotal.
+func (s *Store) Events(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.StoredProcessorEvent, int64, error) {
+	rows, err := s.db.Pool().Query(ctx, listEvents, scope.Workspace, scope.Mode, page.Size, page.Offset())
+	events, err := postgres.AllRows(rows, err, eventRow.event)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read events of a processor: %w", err)
+	}
+	var total int64
+	if err := s.db.Pool().QueryRow(ctx, postgres.CountUpTo(affiliate.MaxTotal, whereEvents), scope.Workspace, scope.Mode).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count events of a processor: %w", err)
+	}
+	return events, total, nil
+}
+
+// DeleteProcessorEvents deletes at most limit events that arrived before the given time. It returns
+// the number of deleted rows.
+func (s *Store) DeleteProcessorEvents(ctx context.Context, before time.Time, limit int) (int64, error) {
+	const drop = `
+		delete from processor_events e
+		using (select workspace_id, connection_id, id from processor_events where received_at < $1 order by received_at limit $2) as old
+		where e.workspace_id = old.workspace_id and e.connection_id = old.connection_id and e.id = old.id`
+	tag, err := s.db.Pool().Exec(ctx, drop, before, limit)
+	return tag.RowsAffected(), err
+}

@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// claimCharges assigns charges to the conversion that has one of their ids as an alias or
+// as its external id. A charge is assigned once.
+const claimCharges = `
+	update processor_charges g set conversion_id = $3
+	from (
+		select distinct h.charge_id
+		from (
+			select a.id from conversion_aliases a where a.workspace_id = $1 and a.mode = $2 and a.conversion_id = $3
+			union all
+			select c.external_transaction_id from conversions c where c.workspace_id = $1 and c.mode = $2 and c.id = $3
+		) as t
+		join processor_charge_aliases h on h.workspace_id = $1 and h.mode = $2 and h.id = t.id
+	) as found
+	where g.workspace_id = $1 and g.mode = $2 and g.id = found.charge_id and g.conversion_id is null`
+
+// reversedCharges returns the charges of a conversion with their disputes.
+const reversedCharges = `
+	select g.currency, g.amount_cents, g.refunded_cents, (
+		select coalesce(json_agg(json_build_object('ID', d.id, 'Status', d.status, 'AmountCents', d.amount_cents) order by d.id), '[]')
+		from processor_disputes d
+		where d.workspace_id = g.workspace_id and d.mode = g.mode and d.charge_id = g.id
+	) as disputes
+	from processor_charges g
+	where g.workspace_id = $1 and g.mode = $2 and g.conversion_id = $3
+	order by g.id`
+
+// reportedRefunds sums the refunds of a conversion that were reported to the API.
+const reportedRefunds = `
+	select coalesce(sum(amount_cents), 0)::bigint
+	from refunds
+	where workspace_id = $1 and mode = $2 and conversion_id = $3`
+
+// LockSale locks a conversion, its commission and the unsent payout of the commission. It
+// assigns charges to the conversion that belong to it, and reads what was refunded and
+// disputed. Errors: NOT_FOUND.
+func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.LockedSale, error) {
+	var sale affiliate.LockedSale
+	rows, _ := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, id)
+	stored, err := pgx.CollectRows(rows, scanConversion)
+	if err != nil {
+		return sale, fmt.Errorf("lock a reversed conversion: %w", err)
+	}
+	if len(stored) == 0 {
+		return sale, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	sale.StoredConversion = stored[0]
+	var decisions []decisionSummary
+	var commissions []affiliate.CommissionID
+	batch := &pgx.Batch{}
+	batch.Queue(claimCharges, scope.Workspace, scope.Mode, id)
+	batch.Queue(reportedRefunds, scope.Workspace, scope.Mode, id).QueryRow(func(row pgx.Row) error { return row.Scan(&sale.Reversals.ReportedCents) })
+	batch.Queue(reversedCharges, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
+		sale.Reversals.Charges, err = pgx.CollectRows(rows, scanCharge)
+		return err
+	})
+	queueInForce(batch, scope, sale.ExternalTransactionID, &decisions, &commissions)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return sale, fmt.Errorf("read a reversed conversion: %w", err)
+	}
+	if len(decisions) != 1 {
+		return sale, fmt.Errorf("conversion %s has %d decisions in force", id, len(decisions))
+	}
+	sale.Decision = decisions[0].decision(sale.StoredConversion)
+	locked, err := lockCommissionsAndPayouts(ctx, tx, scope, commissions)
+	if len(locked) > 0 {
+		sale.Commission = &locked[0]
+	}
+	return sale, err
+}
+
+func scanCharge(row pgx.CollectableRow) (affiliate.ChargeReversal, error) {
+	var c affiliate.ChargeReversal
+	var disputes []byte
+	if err := row.Scan(&c.Currency, &c.AmountCents, &c.RefundedCents, &disputes); err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(disputes, &c.Disputes)
+}
+
+// ApplyReversal stores a reversal of a locked sale and everything that follows from it.
+func (tx *Tx) ApplyReversal(ctx context.Context, r affiliate.Reversal) error {
+	if err := updatePayouts(ctx, tx, r.Changes...); err != nil {
+		return err
+	}
+	c, batch := r.Conversion, &pgx.Batch{}
+	batch.Queue(updateRefunded, c.Scope.Workspace, c.Scope.Mode, c.ID, c.RefundedAmountCents, c.Status, c.Version)
+	queueDeltas(batch, r.Deltas...)
+	queueCommissionChanges(batch, r.Changes...)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("apply a reversal: %w", err)
+	}
+	events := r.Events
+	for _, change := range r.Changes {
+		events = append(events, change.Events()...)
+	}
+	return tx.Publish(ctx, events...)
+}
