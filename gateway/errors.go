@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -36,6 +37,8 @@ type refusal struct {
 	violations []affiliate.Violation
 	// retryAfter is the value of the header Retry-After in seconds, or empty.
 	retryAfter string
+	// fields is a JSON object whose fields stand beside the error, or nil.
+	fields []byte
 	// results contains the results of the items of a bulk request. It is nil for other
 	// requests.
 	results proto.Message
@@ -65,6 +68,10 @@ func (g *gateway) refuse(c *call, r refusal) {
 			httpedge.WriteErrorWithFields(c, spec.HTTPStatus, r.reason, message, fields)
 			return
 		}
+	}
+	if r.fields != nil {
+		httpedge.WriteErrorWithFields(c, spec.HTTPStatus, r.reason, message, r.fields)
+		return
 	}
 	httpedge.WriteError(c, spec.HTTPStatus, r.reason, message, r.violations...)
 }
@@ -127,6 +134,10 @@ func (c *call) refusalOf(st *status.Status) (r refusal, ok bool) {
 			r.reason, r.message = reason, st.Message()
 			if seconds, err := strconv.ParseUint(d.GetMetadata()["retry_after"], 10, 32); err == nil {
 				r.retryAfter = strconv.FormatUint(seconds, 10)
+			}
+			if names := d.GetMetadata()[affiliate.MissingPermissions]; names != "" {
+				// Marshal cannot fail, because the value has only strings.
+				r.fields, _ = json.Marshal(map[string][]string{"missingPermissions": strings.Split(names, ",")})
 			}
 		case *affiliatev1.SpellableViolations:
 			for _, v := range d.GetViolations() {

@@ -144,6 +144,7 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterFraudServiceServer(server, affiliatev1.UnimplementedFraudServiceServer{})
 	affiliatev1.RegisterMailServiceServer(server, affiliatev1.UnimplementedMailServiceServer{})
 	affiliatev1.RegisterNotificationLogServiceServer(server, affiliatev1.UnimplementedNotificationLogServiceServer{})
+	affiliatev1.RegisterProcessorServiceServer(server, affiliatev1.UnimplementedProcessorServiceServer{})
 	affiliatev1.RegisterWebhookServiceServer(server, affiliatev1.UnimplementedWebhookServiceServer{})
 	affiliatev1.RegisterNotificationServiceServer(server, affiliatev1.UnimplementedNotificationServiceServer{})
 	affiliatev1.RegisterGateServiceServer(server, affiliatev1.UnimplementedGateServiceServer{})

@@ -26,10 +26,10 @@ var forwardedHeaders = []struct{ header, key string }{
 }
 
 // signatureHeaders lists the headers that the gateway forwards in addition if a route has
-// a raw body. They contain the signature of the body (Standard Webhooks). Each header has
-// the same name in the gRPC metadata.
+// a raw body. They contain the signature of the body (Standard Webhooks, Stripe). Each
+// header has the same name in the gRPC metadata.
 var signatureHeaders = []string{
-	"Svix-Id", "Svix-Timestamp", "Svix-Signature", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature",
+	"Svix-Id", "Svix-Timestamp", "Svix-Signature", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "Stripe-Signature",
 }
 
 // responseHeaders maps metadata keys of the core's response to the response headers that

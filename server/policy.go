@@ -329,6 +329,15 @@ var policies = map[string]Policy{
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: unauthenticated(ZoneMailProvider),
 
+	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:       merchant(manageKeys),
+	affiliatev1.ProcessorService_GetProcessorConnection_FullMethodName: merchant(readDashboards),
+	affiliatev1.ProcessorService_DisconnectProcessor_FullMethodName:    merchant(manageKeys),
+	affiliatev1.ProcessorService_ResyncProcessor_FullMethodName:        merchant(manageKeys),
+	affiliatev1.ProcessorService_ListProcessorEvents_FullMethodName:    merchant(readDashboards),
+	// A processor sends the events of all merchants from few addresses, so a limit per
+	// address would delay them. The work on an event is limited by the queue.
+	affiliatev1.ProcessorService_ReceiveProcessorEvent_FullMethodName: unauthenticated(ZoneNone),
+
 	affiliatev1.NotificationLogService_ListNotificationLog_FullMethodName:     merchant(readMailLog),
 	affiliatev1.NotificationLogService_GetNotificationLogEntry_FullMethodName: merchant(readMailLog),
 

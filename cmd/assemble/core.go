@@ -46,6 +46,8 @@ import (
 	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/payout"
+	"github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/server/processor/stripe"
 	"github.com/tributary-hq/tributary/server/program"
 	"github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/seal"
@@ -71,6 +73,10 @@ const (
 	// mailWorkers is the number of mails that a process sends at the same time. An attempt
 	// uses a database connection only for reading the mail and storing its outcome.
 	mailWorkers = 8
+	// processorWorkers is the number of events of payment processors that a process applies
+	// at the same time. Most of the time of an event is spent on requests to the processor.
+	// The number is small, so that a burst of events does not slow down requests.
+	processorWorkers = 4
 	// connections is the maximum number of connections in the pool that requests, jobs
 	// and ingestion share.
 	connections = 48
@@ -184,6 +190,12 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
+	processors := processor.New(processor.Config{
+		Store: stores.Processor(c.store.DB), Sales: conversions, Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now,
+		Processors: map[affiliate.ProcessorName]processor.Processor{
+			affiliate.Stripe: stripe.New(stripe.Config{APIURL: c.cfg.StripeAPIURL}),
+		},
+	})
 	accounts := account.New(account.Config{Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now})
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
@@ -225,6 +237,7 @@ func (c *Core) build() error {
 			Metrics: notification.NewMetrics(c.registry, c.distributor.Undistributed),
 		})},
 		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},
+		server.Service{Desc: &affiliatev1.ProcessorService_ServiceDesc, Impl: processors},
 		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(stores.Mail(c.store.DB))},
 	)
 	if err != nil {
@@ -239,7 +252,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
-	return c.buildWork(conversions, accounts, tokens, mails)
+	return c.buildWork(conversions, processors, accounts, tokens, mails)
 }
 
 // newWebhookClient returns the client that sends webhooks. It logs a warning if the
@@ -259,7 +272,7 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 // buildWork creates the parts that do not serve requests: the jobs, the consumer of the
 // click stream, and the keeper, which updates the edge directory.
 func (c *Core) buildWork(
-	conversions *conversion.Service, accounts *account.Service, tokens *server.TokenKeys, mails *servermail.Worker,
+	conversions *conversion.Service, processors *processor.Service, accounts *account.Service, tokens *server.TokenKeys, mails *servermail.Worker,
 ) error {
 	var err error
 	if c.ingester, err = c.newIngester(); err != nil {
@@ -282,6 +295,7 @@ func (c *Core) buildWork(
 	river.AddWorker(registered, check.New(c.store, c.log, c.now))
 	river.AddWorker(registered, mails)
 	accounts.AddWorkers(registered)
+	processors.AddWorkers(registered)
 	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
 	river.AddWorker(registered, notification.NewPeriodWorker(stores.NotificationPeriods(c.store), c.now))
 	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
@@ -294,6 +308,7 @@ func (c *Core) buildWork(
 			river.QueueDefault:       {MaxWorkers: workers},
 			affiliate.DirectoryQueue: {MaxWorkers: directoryWorkers},
 			affiliate.MailQueue:      {MaxWorkers: mailWorkers},
+			affiliate.ProcessorQueue: {MaxWorkers: processorWorkers},
 		},
 		Workers:              registered,
 		PeriodicJobs:         periodic,

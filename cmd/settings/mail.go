@@ -39,6 +39,7 @@ func (m Mail) faults() []error {
 	}
 	add("TRIBUTARY_PUBLIC_URL", checkBaseURL(m.PublicURL))
 	add("TRIBUTARY_APP_URL", checkBaseURL(m.AppURL))
+	add("TRIBUTARY_STRIPE_API_URL", checkBaseURL(m.StripeAPIURL))
 	if m.SMTPURL != "" {
 		add("TRIBUTARY_SMTP_URL", checkSMTPURL(m.SMTPURL))
 		if m.MailFrom == "" {

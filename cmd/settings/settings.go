@@ -157,6 +157,9 @@ type Mail struct {
 	// URLs of notifications start with it. If it is empty, notifications have no action
 	// URL.
 	AppURL string `env:"TRIBUTARY_APP_URL"`
+	// StripeAPIURL is the base URL of Stripe's API. If it is empty, Stripe's own is used. It
+	// is only changed for tests.
+	StripeAPIURL string `env:"TRIBUTARY_STRIPE_API_URL"`
 	// SMTPURL is the mail server, smtp://user:password@host:587?tls=starttls. If it is
 	// empty, no mail is sent.
 	SMTPURL string `env:"TRIBUTARY_SMTP_URL"`

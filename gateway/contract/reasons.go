@@ -75,7 +75,13 @@ var specificReasons = map[string][]affiliate.Reason{
 
 	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName: {affiliate.ReasonParticipantErased},
 
-	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName:               {affiliate.ReasonInvalidSignature},
+	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: {affiliate.ReasonInvalidSignature},
+
+	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName: {
+		affiliate.ReasonProcessorKeyInvalid, affiliate.ReasonModeMismatch, affiliate.ReasonProcessorPermissionMissing,
+		affiliate.ReasonProcessorAlreadyConnected, affiliate.ReasonServiceUnavailable,
+	},
+	affiliatev1.ProcessorService_ReceiveProcessorEvent_FullMethodName:         {affiliate.ReasonInvalidSignature},
 	affiliatev1.NotificationLogService_GetNotificationLogEntry_FullMethodName: {affiliate.ReasonNotificationLogNotFound},
 
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},

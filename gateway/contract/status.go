@@ -31,12 +31,14 @@ var (
 		affiliatev1.NotificationService_CreateAnnouncement_FullMethodName:        true,
 		affiliatev1.NotificationService_CreateStreamTicket_FullMethodName:        true,
 		affiliatev1.NotificationService_CreatePartnerStreamTicket_FullMethodName: true,
+		affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:             true,
 	}
 	queuedRPCs = map[string]bool{
 		affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName: true,
 		affiliatev1.AccountService_ChangePartnerEmail_FullMethodName:  true,
 		affiliatev1.WebhookService_RetryDelivery_FullMethodName:       true,
 		affiliatev1.WebhookService_RecoverDeliveries_FullMethodName:   true,
+		affiliatev1.ProcessorService_ResyncProcessor_FullMethodName:   true,
 	}
 	emptyRPCs = map[string]bool{
 		affiliatev1.AccountService_Logout_FullMethodName:                      true,
@@ -49,12 +51,13 @@ var (
 		affiliatev1.LinkService_DeletePartnerLink_FullMethodName:              true,
 		affiliatev1.PromoCodeService_DeletePromoCode_FullMethodName:           true,
 		affiliatev1.WebhookService_DeleteWebhook_FullMethodName:               true,
+		affiliatev1.ProcessorService_DisconnectProcessor_FullMethodName:       true,
 	}
 )
 
 // SuccessStatus returns the success status of an RPC: 201 if the RPC creates an object,
 // 202 if the work is done later, 204 if the response is empty, and otherwise 200. With
-// the metadata x-http-code, the core can set another status (202 or 207) for one
+// the metadata x-http-code, the core can set another status (200, 202 or 207) for one
 // response.
 func SuccessStatus(fullMethod string) int {
 	switch {
@@ -82,6 +85,16 @@ var bulkRPCs = map[string]bool{
 // response is 207. If all items fail, the response is the error BULK_ALL_FAILED with the
 // results of the items.
 func Bulk(fullMethod string) bool { return bulkRPCs[fullMethod] }
+
+// sometimesReplacingRPCs lists the RPCs that create an object and respond with 200 if they
+// have replaced an existing one.
+var sometimesReplacingRPCs = map[string]bool{
+	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName: true,
+}
+
+// SometimesReplaces reports whether an RPC whose success status is 201 responds with 200 to
+// some requests, because it has replaced an existing object.
+func SometimesReplaces(fullMethod string) bool { return sometimesReplacingRPCs[fullMethod] }
 
 // sometimesQueuedRPCs lists the RPCs that execute some requests at once and others later.
 // They respond to the former with the status of SuccessStatus, and to the latter with
@@ -148,8 +161,9 @@ const defaultBodyLimit = 64 << 10
 
 // bodyLimits contains the limits of the RPCs for which defaultBodyLimit does not apply.
 var bodyLimits = map[string]int64{
-	affiliatev1.ConversionService_ReportConversions_FullMethodName: 4 << 20,
-	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName:    256 << 10,
+	affiliatev1.ConversionService_ReportConversions_FullMethodName:    4 << 20,
+	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName:       256 << 10,
+	affiliatev1.ProcessorService_ReceiveProcessorEvent_FullMethodName: 512 << 10,
 }
 
 // BodyLimit returns the maximum size of a request body in bytes. The gateway refuses a

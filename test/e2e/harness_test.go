@@ -147,6 +147,8 @@ func start(t *testing.T, s setup) *system {
 		"TRIBUTARY_LIMIT_RESEND":      "1000000",
 		"TRIBUTARY_LIMIT_UNSUBSCRIBE": "1000000",
 
+		"TRIBUTARY_PUBLIC_URL":          "https://api.example",
+		"TRIBUTARY_STRIPE_API_URL":      stripeURL(t),
 		"TRIBUTARY_WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8",
 		"TRIBUTARY_WEBHOOK_CA_FILE":     authorityFile(t),
 	}

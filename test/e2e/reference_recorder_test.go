@@ -32,7 +32,8 @@ type example struct {
 // exampleSignature contains the headers of a signed message as the examples show them.
 // The timestamp and the signature of a real message depend on the time of the test.
 var exampleSignature = map[string]string{
-	"Svix-Id": "msg_2f8k1q", "Svix-Timestamp": "1772443800", "Svix-Signature": "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
+	"Stripe-Signature": "t=1772443800,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd",
+	"Svix-Id":          "msg_2f8k1q", "Svix-Timestamp": "1772443800", "Svix-Signature": "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
 }
 
 // recorder calls the API and records each call as the example of its operation.
@@ -101,6 +102,21 @@ func (r *recorder) call(c apiClient, method, path string, body any) response {
 	}
 	r.examples[operation.id] = recorded
 	return got
+}
+
+// callRaw sends a signed body and records the call. The example shows a shorter body.
+func (r *recorder) callRaw(c apiClient, path string, body []byte, shown object) {
+	r.t.Helper()
+	got := c.send(r.t, "POST", r.sys.api+path, string(body)).wantStatus(200)
+	sent, err := json.Marshal(shown)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	recorded := example{
+		Method: "POST", URL: r.normalizer.text(path), Headers: map[string]string{"Stripe-Signature": exampleSignature["Stripe-Signature"]},
+		Status: got.status, Request: r.json(string(sent)), Response: r.json(got.body),
+	}
+	r.examples[findOperation("POST", path).id] = recorded
 }
 
 // stream opens a stream of events and records it with its first event.

@@ -11,7 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stripe/stripe-go/v85"
+	stripewebhook "github.com/stripe/stripe-go/v85/webhook"
+
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
 // examplesFile contains the examples of the API reference. tools/openapi adds the
@@ -40,6 +44,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.payouts()
 	c.webhooks(t)
 	c.notifications()
+	c.processor()
 	c.mails(t)
 	c.lastCalls()
 	c.identity(t)
@@ -161,6 +166,37 @@ func (c *referenceCalls) workspace() {
 	c.call(c.merchant, "GET", "/api/v1/api-keys", nil)
 	c.server = c.anonymous.withCredential(rolled.text("secretKey"))
 	c.call(c.merchant, "DELETE", "/api/v1/api-keys/"+key.text("id"), nil)
+}
+
+// processor connects an account at Stripe and receives a sale.
+func (c *referenceCalls) processor() {
+	const path = "/api/v1/integrations/stripe"
+	connection := c.call(c.merchant, "POST", path, object{"restrictedKey": "rk_test_51Q2b3cNorthwind"}).text("id")
+	stripeStandIn().Put(stripeserver.NewSession("cs_test_a1Northwind", object{
+		"payment_intent": "pi_3Q2bNorthwind", "amount_total": 4900, "currency": "usd", "created": c.sys.clock.now().Unix(),
+	}))
+	body := stripeStandIn().Event("checkout.session.completed", "cs_test_a1Northwind", stripeserver.EventID("evt_1Q2bNorthwind"))
+	var secret string
+	for _, endpoint := range stripeStandIn().Endpoints() {
+		if strings.HasSuffix(endpoint.URL, connection) {
+			secret = endpoint.Secret
+		}
+	}
+	signed := stripewebhook.GenerateTestSignedPayload(&stripewebhook.UnsignedPayload{Payload: body, Secret: secret, Timestamp: c.sys.clock.now()})
+	c.callRaw(c.anonymous.withHeader("Stripe-Signature", signed.Header), "/webhooks/stripe/"+connection, body, object{
+		"id": "evt_1Q2bNorthwind", "object": "event", "type": "checkout.session.completed", "api_version": stripe.APIVersion, "livemode": false,
+		"created": 1772443800, "data": object{"object": object{"id": "cs_test_a1Northwind", "object": "checkout.session", "mode": "payment"}},
+	})
+	eventually(c.t, waitTimeout, "the event is applied", func() error {
+		if got := c.merchant.get(c.t, path+"/events"); !strings.Contains(got.body, `"applied"`) {
+			return fmt.Errorf("events: %s", got.body)
+		}
+		return nil
+	})
+	c.call(c.merchant, "GET", path+"/events?pageSize=20", nil)
+	c.call(c.merchant, "GET", path, nil)
+	c.call(c.merchant, "POST", path+"/resync", object{"since": c.sys.clock.now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)})
+	c.call(c.merchant, "DELETE", path, nil)
 }
 
 // mails reads the notification log and sends a message of the mail provider.

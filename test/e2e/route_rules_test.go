@@ -276,6 +276,13 @@ var routeRules = map[string]rule{
 	"ListNotificationLog":     {accepts: merchants, permission: readMailLog, allowedOutcome: ok},
 	"GetNotificationLogEntry": {accepts: merchants, permission: readMailLog, allowedOutcome: noLogEntry, sharedByModes: true},
 
+	"ConnectProcessor":       {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
+	"GetProcessorConnection": {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"DisconnectProcessor":    {accepts: merchants, permission: manageKeys, allowedOutcome: notFound},
+	"ResyncProcessor":        {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
+	"ListProcessorEvents":    {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"ReceiveProcessorEvent":  {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
+
 	"ListWebhooks":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"CreateWebhook":       {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
 	"GetWebhook":          {accepts: merchants, permission: readDashboards, allowedOutcome: noWebhook},

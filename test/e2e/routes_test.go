@@ -76,14 +76,17 @@ func (r route) String() string { return r.verb + " " + r.template }
 
 // path returns the path of the route with the ids as its parameters.
 func (r route) path(ids map[string]string) string {
-	path := r.template
+	path := strings.ReplaceAll(r.template, "{processor}", "stripe")
 	for name, id := range ids {
 		path = strings.ReplaceAll(path, "{"+name+"}", id)
 	}
 	return path
 }
 
-func (r route) hasIDs() bool { return strings.Contains(r.template, "{") }
+// hasIDs reports whether the path contains ids. The name of a processor is not an id.
+func (r route) hasIDs() bool {
+	return strings.Contains(strings.ReplaceAll(r.template, "{processor}", ""), "{")
+}
 
 // unknownOutcome returns the expected outcome for ids that do not exist, or that the
 // client may not read.
@@ -118,6 +121,7 @@ func unknownIDs() map[string]string {
 		"delivery_id":     affiliate.NewID[affiliate.Delivery](time.Now()).String(),
 		"notification_id": affiliate.NewID[affiliate.Notification](time.Now()).String(),
 		"entry_id":        affiliate.NewID[affiliate.Mail](time.Now()).String(),
+		"connection_id":   affiliate.NewID[affiliate.ProcessorConnection](time.Now()).String(),
 	}
 }
 
@@ -270,6 +274,8 @@ func (r route) zone(c credential, rule rule) string {
 		return `"resend"`
 	case strings.Contains(r.template, "/auth/"):
 		return `"auth"`
+	case r.rpc == "ReceiveProcessorEvent":
+		return ""
 	case r.rpc == "ReceiveProviderEvent":
 		return `"mail_provider"`
 	case r.rpc == "Unsubscribe":

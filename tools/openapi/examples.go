@@ -76,7 +76,7 @@ func (e example) command() string {
 	if e.Credential != "" {
 		lines = append(lines, `-H "Authorization: Bearer `+credentials[e.Credential]+`"`)
 	}
-	for _, name := range []string{"X-Mode", "Idempotency-Key", "Svix-Id", "Svix-Timestamp", "Svix-Signature"} {
+	for _, name := range []string{"X-Mode", "Idempotency-Key", "Svix-Id", "Svix-Timestamp", "Svix-Signature", "Stripe-Signature"} {
 		if value := e.Headers[name]; value != "" {
 			lines = append(lines, "-H '"+name+": "+value+"'")
 		}

@@ -59,6 +59,9 @@ func (b *builder) responses(r contract.Route, policy server.Policy, sample examp
 	if contract.Bulk(r.FullMethod) {
 		responses = append(responses, member{"207", append(object{{"description", "Some items failed. `results` has the outcome of each item."}}, success[1:]...)})
 	}
+	if contract.SometimesReplaces(r.FullMethod) {
+		responses = append(responses, member{"200", append(object{{"description", "An existing object was replaced."}}, success[1:]...)})
+	}
 	if contract.SometimesQueued(r.FullMethod) {
 		responses = append(responses, member{"202", append(object{{"description", "Accepted. The request takes effect later."}}, success[1:]...)})
 	}
@@ -180,6 +183,11 @@ func errorSchema() object {
 			{"message", object{{"type", "string"}, {"description", "A message for people. It can change at any time."}}},
 			{"error", object{{"type", "string"}, {"description", "The text of the HTTP status."}}},
 			{"code", object{{"type", "string"}, {"description", "The error code. It is stable; new codes can be added."}, {"enum", codes}}},
+			{"missingPermissions", object{
+				{"type", "array"},
+				{"description", "The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING."},
+				{"items", object{{"type", "string"}}},
+			}},
 			{"details", object{
 				{"type", "array"},
 				{"description", "All faults of the request. Only with VALIDATION_ERROR."},

@@ -80,6 +80,12 @@ var titles = map[string]string{
 	"updatePartnerNotificationPreferences": "Update a partner's notification preferences",
 	"unsubscribe":                          "Unsubscribe from the mails of a category",
 	"receiveProviderEvent":                 "Receive a message of the mail provider",
+	"connectProcessor":                     "Connect a payment processor",
+	"getProcessorConnection":               "Get the connection to a payment processor",
+	"disconnectProcessor":                  "Disconnect a payment processor",
+	"resyncProcessor":                      "Read the events of a payment processor again",
+	"listProcessorEvents":                  "List the events of a payment processor",
+	"receiveProcessorEvent":                "Receive an event of a payment processor",
 	"listNotificationLog":                  "List the notification log",
 	"getNotificationLogEntry":              "Get an entry of the notification log",
 }
@@ -125,7 +131,7 @@ type tagGroup struct {
 // tagGroups contains every tag once, in the order of the reference.
 var tagGroups = []tagGroup{
 	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
-	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Notification", "NotificationLog", "Workspace"}},
+	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Processor", "Notification", "NotificationLog", "Workspace"}},
 	{"Partners", []string{"Partner"}},
 	{"Accounts and system", []string{"Account", "Mail", "Health", "Document"}},
 }
@@ -135,5 +141,5 @@ var tagNames = map[string]string{
 	"Account": "Accounts and sessions", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
 	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
 	"NotificationLog": "Notification log", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
-	"Program": "Programmes", "PromoCode": "Promo codes", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
+	"Processor": "Payment processor", "Program": "Programmes", "PromoCode": "Promo codes", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
 }

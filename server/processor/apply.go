@@ -1,0 +1,176 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// outcome is the result of an attempt to apply an event.
+type outcome struct {
+	status     affiliate.ProcessorEventStatus
+	reason     affiliate.ProcessorIgnored
+	conversion *affiliate.ConversionID
+}
+
+func ignored(reason affiliate.ProcessorIgnored) outcome {
+	return outcome{status: affiliate.ProcessorEventIgnored, reason: reason}
+}
+
+func parked(reason affiliate.ProcessorIgnored) outcome {
+	return outcome{status: affiliate.ProcessorEventParked, reason: reason}
+}
+
+func applied(conversion *affiliate.ConversionID) outcome {
+	return outcome{status: affiliate.ProcessorEventApplied, conversion: conversion}
+}
+
+// maxSaleAge is how far back the earlier sales of a customer are read. Events arrive at most
+// three days late, or by a resync of at most affiliate.MaxResyncAge.
+const maxSaleAge = affiliate.MaxResyncAge + 24*time.Hour
+
+// apply reads the current state of an event's object and applies it. It can be repeated, and
+// it gives the same result for every order of events.
+func (s *Service) apply(ctx context.Context, event affiliate.StoredProcessorEvent, c affiliate.LockedProcessorConnection) (outcome, error) {
+	request, key, err := s.readRequest(event, c)
+	if err != nil {
+		return outcome{}, err
+	}
+	// The number is taken before the state is read: a state with a larger number is not older.
+	number, err := s.Store.NextRead(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	facts, err := s.Processors[c.Processor].Read(ctx, key, request)
+	switch {
+	case err != nil:
+		return outcome{}, fmt.Errorf("read the object of event %s: %w", event.Event, err)
+	case facts.Ignored != "":
+		return ignored(facts.Ignored), nil
+	case facts.Charge != nil:
+		return s.applyCharge(ctx, event, *facts.Charge, number)
+	case !c.CreateConversions:
+		return s.applyIDs(ctx, event, facts.Sales)
+	}
+	return s.applySales(ctx, event, facts.Sales, func(sale *affiliate.ProcessorSale) error {
+		return s.Processors[c.Processor].AddFee(ctx, key, sale)
+	})
+}
+
+func (s *Service) readRequest(
+	event affiliate.StoredProcessorEvent, c affiliate.LockedProcessorConnection,
+) (request ReadRequest, key string, err error) {
+	plainKey, err := s.open(c.ID, sealedKey, c.Keys.Key)
+	if err != nil {
+		return request, "", fmt.Errorf("open the key of connection %s: %w", c.ID, err)
+	}
+	body, err := s.open(c.ID, sealedEvent, event.Body)
+	if err != nil {
+		return request, "", fmt.Errorf("open event %s: %w", event.Event, err)
+	}
+	since := c.ConnectedAt
+	if event.Since != nil {
+		since = *event.Since
+	}
+	if earliest := event.HappenedAt.Add(-maxSaleAge); since.Before(earliest) {
+		since = earliest
+	}
+	return ReadRequest{Body: body, Anew: event.Resync, Since: since, OutOfBand: c.IncludeOutOfBand}, string(plainKey), nil
+}
+
+// applySales records the sales in the order in which they happened. The last one is the sale
+// of the event. Sales that are already recorded only get the processor's ids. Then applySales
+// applies the refunds and disputes that arrived before their sale.
+func (s *Service) applySales(
+	ctx context.Context, event affiliate.StoredProcessorEvent, sales []affiliate.ProcessorSale, addFee func(*affiliate.ProcessorSale) error,
+) (outcome, error) {
+	age := s.now().Sub(event.ReceivedAt)
+	_, fees, err := s.Store.Needs(ctx, event.Scope())
+	if err != nil {
+		return outcome{}, err
+	}
+	var last *affiliate.ConversionID
+	for _, sale := range sales {
+		recorded, err := s.Sales.AddProcessorIDs(ctx, event.Scope(), sale)
+		if err != nil {
+			return outcome{}, err
+		}
+		if recorded.Conversion == nil {
+			if fees && sale.EarnsFee() {
+				if err := addFee(&sale); err != nil {
+					return outcome{}, err
+				}
+				if !sale.FeeKnown && age < affiliate.FeeWait {
+					return parked(affiliate.ParkedForFee), nil
+				}
+			}
+			if recorded, err = s.Sales.RecordSale(ctx, event.Scope(), sale, age < affiliate.CheckoutWait); err != nil {
+				return outcome{}, err
+			}
+			if recorded.Waits {
+				return parked(affiliate.ParkedForCheckout), nil
+			}
+		}
+		if last = recorded.Conversion; last == nil {
+			continue
+		}
+		if err := s.Sales.Reverse(ctx, event.Scope(), *last); err != nil {
+			return outcome{}, err
+		}
+	}
+	return applied(last), nil
+}
+
+// applyIDs adds the processor's ids to the conversion of a sale that the merchant's server
+// reports. Refunds and disputes then find the conversion by every id.
+func (s *Service) applyIDs(ctx context.Context, event affiliate.StoredProcessorEvent, sales []affiliate.ProcessorSale) (outcome, error) {
+	if len(sales) == 0 || sales[len(sales)-1].Binds {
+		return ignored(affiliate.IgnoredConversionsOff), nil
+	}
+	found, err := s.Sales.AddProcessorIDs(ctx, event.Scope(), sales[len(sales)-1])
+	if err != nil || found.Conversion == nil {
+		return ignored(affiliate.IgnoredConversionsOff), err
+	}
+	return applied(found.Conversion), s.Sales.Reverse(ctx, event.Scope(), *found.Conversion)
+}
+
+// applyCharge stores what was refunded and disputed of a charge, and applies it to the
+// conversion. Two transactions are needed: a sale that is being recorded now either sees the
+// stored charge, or is seen by the search for the conversion.
+func (s *Service) applyCharge(ctx context.Context, event affiliate.StoredProcessorEvent, charge affiliate.ProcessorCharge, number int64) (outcome, error) {
+	err := s.Store.InTx(ctx, func(tx Tx) error { return tx.PutCharge(ctx, event.Scope(), charge, number, s.now()) })
+	if err != nil {
+		return outcome{}, err
+	}
+	var conversion *affiliate.ConversionID
+	err = s.Store.InTx(ctx, func(tx Tx) error {
+		conversion, err = tx.FindSale(ctx, event.Scope(), charge.Aliases)
+		return err
+	})
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case conversion != nil:
+		return applied(conversion), s.Sales.Reverse(ctx, event.Scope(), *conversion)
+	case s.now().Sub(event.ReceivedAt) >= affiliate.ParkedRefundLifetime:
+		return ignored(affiliate.IgnoredNoConversion), nil
+	}
+	return parked(affiliate.ParkedForSale), nil
+}
+
+// failureReason returns the code that the list of events shows for an error.
+func failureReason(err error) affiliate.ProcessorIgnored {
+	var missing *PermissionError
+	switch {
+	case errors.Is(err, ErrBadKey):
+		return affiliate.FailedKey
+	case errors.As(err, &missing):
+		return affiliate.FailedPermission
+	case errors.Is(err, ErrUnavailable):
+		return affiliate.FailedProcessor
+	}
+	return affiliate.FailedInternal
+}

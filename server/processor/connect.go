@@ -1,0 +1,188 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// ConnectProcessor checks a restricted key, registers a webhook endpoint, and stores the
+// connection. If the connection cannot be stored, the endpoint is deleted again.
+func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.ConnectProcessorRequest) (*affiliatev1.ProcessorConnection, error) {
+	name, processor, err := s.processor(req.GetProcessor())
+	if err != nil {
+		return nil, err
+	}
+	if s.PublicURL == "" {
+		return nil, &affiliate.Error{
+			Reason: affiliate.ReasonServiceUnavailable, Message: "The operator must set TRIBUTARY_PUBLIC_URL before accounts can be connected.",
+		}
+	}
+	scope, key, at := server.PrincipalFrom(ctx).Scope(), req.GetRestrictedKey(), s.now()
+	switch mode, ok := processor.Mode(key); {
+	case !ok:
+		return nil, affiliate.Refuse(affiliate.ReasonProcessorKeyInvalid)
+	case mode != scope.Mode:
+		return nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
+	}
+	if err := s.checkPermissions(ctx, scope, processor, key); err != nil {
+		return nil, err
+	}
+	account, err := processor.Account(ctx, key)
+	if err != nil {
+		return nil, s.refusalOf(ctx, err)
+	}
+	id := affiliate.NewID[affiliate.ProcessorConnection](at)
+	existing, err := s.Store.Connection(ctx, scope, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case existing != nil && existing.Account != account:
+		return nil, affiliate.Refuse(affiliate.ReasonProcessorAlreadyConnected)
+	case existing != nil:
+		id = existing.ID
+	}
+	endpoint, err := processor.CreateEndpoint(ctx, key, s.webhookURL(name, id))
+	if err != nil {
+		return nil, s.refusalOf(ctx, err)
+	}
+	connection := affiliate.ProcessorConnection{
+		ID: id, Scope: scope, Processor: name, Account: account, Endpoint: endpoint.ID,
+		CreateConversions: req.CreateConversions == nil || req.GetCreateConversions(), IncludeOutOfBand: req.GetIncludeOutOfBand(),
+		ConnectedAt: at, UpdatedAt: at,
+	}
+	keys := affiliate.SealedProcessorKeys{
+		Key: s.seal(id, sealedKey, []byte(key)), Secret: s.seal(id, sealedSecret, []byte(endpoint.Secret)),
+	}
+	stored, isNew, err := s.storeConnection(ctx, connection, keys)
+	if err != nil {
+		return nil, errors.Join(err, processor.DeleteEndpoint(context.WithoutCancel(ctx), key, endpoint.ID))
+	}
+	if !isNew {
+		server.SetHTTPStatus(ctx, http.StatusOK)
+	}
+	return s.statusOf(ctx, stored)
+}
+
+// checkPermissions refuses a key that lacks permissions.
+func (s *Service) checkPermissions(ctx context.Context, scope affiliate.Scope, processor Processor, key string) error {
+	promoCodes, fees, err := s.Store.Needs(ctx, scope)
+	if err != nil {
+		return err
+	}
+	missing, err := processor.MissingPermissions(ctx, key, Needs{PromoCodes: promoCodes, Fees: fees})
+	if err != nil {
+		return s.refusalOf(ctx, err)
+	}
+	if len(missing) > 0 {
+		return missingPermissions(slices.Sorted(slices.Values(missing)))
+	}
+	return nil
+}
+
+// storeConnection stores a new connection, or replaces the keys and the endpoint of the
+// existing connection to the same account.
+func (s *Service) storeConnection(
+	ctx context.Context, connection affiliate.ProcessorConnection, keys affiliate.SealedProcessorKeys,
+) (stored affiliate.LockedProcessorConnection, isNew bool, err error) {
+	by := server.ActorFrom(ctx)
+	err = s.Store.InTx(ctx, func(tx Tx) error {
+		if err := tx.LockWorkspace(ctx, connection.Scope.Workspace); err != nil {
+			return err
+		}
+		existing, err := tx.LockConnection(ctx, connection.Scope, connection.Processor)
+		if err != nil {
+			return err
+		}
+		stored, isNew = affiliate.LockedProcessorConnection{ProcessorConnection: connection, Keys: keys}, existing == nil
+		action := "processor.connect"
+		if existing != nil {
+			if existing.ID != connection.ID {
+				// Another request has connected the account since the endpoint was created. The
+				// values are sealed for another connection.
+				return affiliate.Refuse(affiliate.ReasonProcessorAlreadyConnected)
+			}
+			action = "processor.reconnect"
+			if stored, err = existing.Reconnect(connection, keys); err != nil {
+				return err
+			}
+		}
+		if err := tx.PutConnection(ctx, stored); err != nil {
+			return err
+		}
+		if isNew {
+			if err := tx.Notify(ctx, connection.Notification(affiliate.NotifyProcessorConnected, by, connection.UpdatedAt)); err != nil {
+				return err
+			}
+		}
+		return tx.Audit(ctx, stored.AuditLine(action, by, connection.UpdatedAt))
+	})
+	return stored, isNew, err
+}
+
+// DisconnectProcessor ends the connection. A job deletes the endpoint at the processor.
+func (s *Service) DisconnectProcessor(ctx context.Context, req *affiliatev1.DisconnectProcessorRequest) (*affiliatev1.DisconnectProcessorResponse, error) {
+	name, _, err := s.processor(req.GetProcessor())
+	if err != nil {
+		return nil, err
+	}
+	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.now()
+	err = s.Store.InTx(ctx, func(tx Tx) error {
+		connection, err := tx.LockConnection(ctx, scope, name)
+		if err != nil {
+			return err
+		}
+		if connection == nil {
+			return affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		if err := tx.DisconnectConnection(ctx, connection.ProcessorConnection, at); err != nil {
+			return err
+		}
+		if err := tx.Enqueue(ctx, affiliate.RemoveProcessorEndpoint{
+			Workspace: scope.Workspace, Connection: connection.ID, Endpoint: connection.Endpoint,
+		}); err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, connection.Notification(affiliate.NotifyProcessorDisconnected, by, at)); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, connection.AuditLine("processor.disconnect", by, at))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.DisconnectProcessorResponse{}, nil
+}
+
+// ResyncProcessor starts the job that reads the events of the account since a time.
+func (s *Service) ResyncProcessor(ctx context.Context, req *affiliatev1.ResyncProcessorRequest) (*affiliatev1.ResyncProcessorResponse, error) {
+	name, _, err := s.processor(req.GetProcessor())
+	if err != nil {
+		return nil, err
+	}
+	scope := server.PrincipalFrom(ctx).Scope()
+	err = s.Store.InTx(ctx, func(tx Tx) error {
+		connection, err := tx.LockConnection(ctx, scope, name)
+		if err != nil {
+			return err
+		}
+		if connection == nil {
+			return affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		if err := tx.Audit(ctx, connection.AuditLine("processor.resync", server.ActorFrom(ctx), s.now())); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, affiliate.ResyncProcessor{
+			Workspace: scope.Workspace, Mode: scope.Mode, Connection: connection.ID, Since: req.GetSince().AsTime(),
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ResyncProcessorResponse{Status: affiliatev1.ResyncStatus_RESYNC_STATUS_PROCESSING}, nil
+}

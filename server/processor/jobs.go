@@ -1,0 +1,228 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// applyTimeout is the longest time of one attempt to apply an event. It includes several
+	// requests to the processor.
+	applyTimeout = 2 * time.Minute
+	// resyncTimeout is the longest time of a resync.
+	resyncTimeout = 5 * time.Minute
+	// storeTimeout is the longest time for storing the outcome of an attempt.
+	storeTimeout = 10 * time.Second
+	// resyncBatch is the number of events that a resync stores in one transaction.
+	resyncBatch = 100
+)
+
+// retryDelays are the times between two attempts to apply an event. Together they are about
+// affiliate.ProcessorEventLifetime.
+var retryDelays = [affiliate.ProcessorAttempts - 1]time.Duration{
+	10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
+	4 * time.Hour, 8 * time.Hour, 12 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+}
+
+// AddWorkers registers the workers of this package's jobs.
+func (s *Service) AddWorkers(workers *river.Workers) {
+	river.AddWorker(workers, &applyWorker{service: s})
+	river.AddWorker(workers, &resyncWorker{service: s})
+	river.AddWorker(workers, &removeWorker{service: s})
+}
+
+type applyWorker struct {
+	river.WorkerDefaults[affiliate.ApplyProcessorEvent]
+	service *Service
+}
+
+// Timeout returns the time limit of one attempt.
+func (*applyWorker) Timeout(*river.Job[affiliate.ApplyProcessorEvent]) time.Duration {
+	return applyTimeout
+}
+
+// NextRetry returns the time of the next attempt. The delay varies by a tenth in both
+// directions, so that the events of an outage are not all applied at the same time. The
+// function uses the system's clock, because River compares the result with that clock.
+func (*applyWorker) NextRetry(job *river.Job[affiliate.ApplyProcessorEvent]) time.Time {
+	delay := retryDelays[max(0, min(job.Attempt, len(retryDelays))-1)]
+	return time.Now().Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
+}
+
+func (w *applyWorker) Work(ctx context.Context, job *river.Job[affiliate.ApplyProcessorEvent]) error {
+	wait, err := w.service.Apply(ctx, job.Args.ProcessorEventKey, job.Attempt >= job.MaxAttempts)
+	if err == nil && wait > 0 {
+		return river.JobSnooze(wait)
+	}
+	return err
+}
+
+// Apply makes one attempt to apply a stored event and stores the outcome. If the event is
+// parked, wait is the time until the next attempt. If last is true, an error ends the work:
+// the event has failed, and the merchant is notified.
+func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, last bool) (wait time.Duration, err error) {
+	event, err := s.Store.Event(ctx, key)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || event.Body == nil && err == nil {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	connection, err := s.Store.ConnectionOfJob(ctx, key.Workspace, key.Connection)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || connection.Deleted && err == nil {
+		return 0, s.store(ctx, event, ignored(affiliate.IgnoredDisconnected))
+	}
+	if err != nil {
+		return 0, err
+	}
+	result, err := s.apply(ctx, event, connection)
+	if err != nil {
+		result = outcome{status: affiliate.ProcessorEventReceived, reason: failureReason(err)}
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "an event of a payment processor could not be applied",
+			slog.String("workspace", key.Workspace.String()), slog.String("event", key.Event), slog.String("reason", string(result.reason)), slog.Any("error", err))
+		if last {
+			return 0, s.fail(ctx, event, connection.ProcessorConnection, result.reason)
+		}
+		return 0, errors.Join(err, s.store(ctx, event, result))
+	}
+	if result.status == affiliate.ProcessorEventParked {
+		wait = parkedDelay(s.now().Sub(event.ReceivedAt))
+	}
+	return wait, s.store(ctx, event, result)
+}
+
+// parkedDelay returns the time until the next attempt to apply a parked event of an age: a
+// quarter of the age, but at least 15 seconds and at most 6 hours.
+func parkedDelay(age time.Duration) time.Duration {
+	return max(15*time.Second, min(age/4, 6*time.Hour))
+}
+
+// store stores the outcome of an attempt, even if the attempt has used up its time.
+func (s *Service) store(ctx context.Context, event affiliate.StoredProcessorEvent, result outcome) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return s.Store.InTx(ctx, func(tx Tx) error {
+		return tx.SetEventStatus(ctx, event.ProcessorEventKey, result.status, result.reason, result.conversion, s.now())
+	})
+}
+
+// fail stores that no attempt has succeeded. The first failure of a day causes a
+// notification.
+func (s *Service) fail(ctx context.Context, event affiliate.StoredProcessorEvent, c affiliate.ProcessorConnection, reason affiliate.ProcessorIgnored) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return s.Store.InTx(ctx, func(tx Tx) error {
+		now := s.now()
+		if err := tx.SetEventStatus(ctx, event.ProcessorEventKey, affiliate.ProcessorEventFailed, reason, nil, now); err != nil {
+			return err
+		}
+		first, err := tx.ClaimFailureNotice(ctx, c, now)
+		if err != nil || !first {
+			return err
+		}
+		return tx.Notify(ctx, c.FailureNotification(reason, now))
+	})
+}
+
+type resyncWorker struct {
+	river.WorkerDefaults[affiliate.ResyncProcessor]
+	service *Service
+}
+
+// Timeout returns the time limit of one attempt.
+func (*resyncWorker) Timeout(*river.Job[affiliate.ResyncProcessor]) time.Duration {
+	return resyncTimeout
+}
+
+func (w *resyncWorker) Work(ctx context.Context, job *river.Job[affiliate.ResyncProcessor]) error {
+	return w.service.Resync(ctx, job.Args)
+}
+
+// Resync reads the events of a connection since a time and stores those that have not
+// arrived, with their jobs. Events whose work has failed begin again.
+func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) error {
+	connection, err := s.Store.ConnectionOfJob(ctx, job.Workspace, job.Connection)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || connection.Deleted && err == nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	key, err := s.open(connection.ID, sealedKey, connection.Keys.Key)
+	if err != nil {
+		return err
+	}
+	processor := s.Processors[connection.Processor]
+	var batch []affiliate.StoredProcessorEvent
+	flush := func() error {
+		err := s.Store.InTx(ctx, func(tx Tx) error {
+			for _, event := range batch {
+				if err := storeEvent(ctx, tx, event); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		batch = batch[:0]
+		return err
+	}
+	err = processor.Events(ctx, string(key), job.Since, func(body []byte) error {
+		event, ok := processor.Envelope(body)
+		if !ok || event.Account != "" || event.Live != (connection.Scope.Mode == affiliate.ModeLive) {
+			return nil
+		}
+		stored := s.newEvent(connection.ProcessorConnection, event, body, s.now())
+		stored.Resync, stored.Since = true, &job.Since
+		if batch = append(batch, stored); len(batch) < resyncBatch {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return fmt.Errorf("read the events of connection %s: %w", connection.ID, err)
+	}
+	return flush()
+}
+
+type removeWorker struct {
+	river.WorkerDefaults[affiliate.RemoveProcessorEndpoint]
+	service *Service
+}
+
+func (w *removeWorker) Work(ctx context.Context, job *river.Job[affiliate.RemoveProcessorEndpoint]) error {
+	return w.service.RemoveEndpoint(ctx, job.Args, job.Attempt >= job.MaxAttempts)
+}
+
+// RemoveEndpoint deletes the endpoint of a disconnected connection at the processor, and
+// then the connection with its key. If the key is no longer accepted, or this is the last
+// attempt, the endpoint stays: the processor disables it after some days without success.
+func (s *Service) RemoveEndpoint(ctx context.Context, job affiliate.RemoveProcessorEndpoint, last bool) error {
+	connection, err := s.Store.ConnectionOfJob(ctx, job.Workspace, job.Connection)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	key, err := s.open(connection.ID, sealedKey, connection.Keys.Key)
+	if err != nil {
+		return err
+	}
+	err = s.Processors[connection.Processor].DeleteEndpoint(ctx, string(key), job.Endpoint)
+	var missing *PermissionError
+	if err != nil && !last && !errors.Is(err, ErrBadKey) && !errors.As(err, &missing) {
+		return err
+	}
+	if err != nil {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "the endpoint of a disconnected account stays at the payment processor", slog.Any("error", err))
+	}
+	return s.Store.DropConnection(ctx, connection.ProcessorConnection)
+}

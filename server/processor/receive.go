@@ -1,0 +1,96 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// ReceiveProcessorEvent checks the signature of an event and stores the event with its job.
+// It does not apply the event.
+func (s *Service) ReceiveProcessorEvent(ctx context.Context, req *affiliatev1.ReceiveProcessorEventRequest) (*affiliatev1.ReceiveProcessorEventResponse, error) {
+	name, processor, err := s.processor(req.GetProcessor())
+	if err != nil {
+		return nil, err
+	}
+	id, ok := affiliate.ParseID[affiliate.ProcessorConnection](req.GetConnectionId())
+	if !ok {
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	connection, err := s.Store.ConnectionByID(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if connection.Processor != name {
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	now, body := s.now(), req.GetBody().GetData()
+	secrets, err := s.secretsOf(connection, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := processor.Verify(body, signatureFrom(ctx, name), secrets, now); err != nil {
+		return nil, errors.Join(affiliate.Refuse(affiliate.ReasonInvalidSignature), s.Store.CountSignatureFailure(ctx, connection.ProcessorConnection, now))
+	}
+	event, ok := processor.Envelope(body)
+	if !ok {
+		return nil, affiliate.Invalid(affiliate.WholeBody, "must be an event of the payment processor")
+	}
+	if event.Live != (connection.Scope.Mode == affiliate.ModeLive) || event.Account != "" {
+		return &affiliatev1.ReceiveProcessorEventResponse{Status: affiliatev1.ReceivedEventStatus_RECEIVED_EVENT_STATUS_IGNORED}, nil
+	}
+	stored := s.newEvent(connection.ProcessorConnection, event, body, now)
+	err = s.Store.InTx(ctx, func(tx Tx) error { return storeEvent(ctx, tx, stored) })
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ReceiveProcessorEventResponse{Status: affiliatev1.ReceivedEventStatus_RECEIVED_EVENT_STATUS_RECEIVED}, nil
+}
+
+// newEvent returns the event in the form in which it is stored.
+func (s *Service) newEvent(c affiliate.ProcessorConnection, event affiliate.ProcessorEvent, body []byte, now time.Time) affiliate.StoredProcessorEvent {
+	return affiliate.StoredProcessorEvent{
+		ProcessorEventKey: affiliate.ProcessorEventKey{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Connection: c.ID, Event: event.ID},
+		Type:              event.Type, Body: s.seal(c.ID, sealedEvent, body), HappenedAt: event.CreatedAt, ReceivedAt: now,
+	}
+}
+
+// storeEvent stores an event and its job, unless the event is already stored.
+func storeEvent(ctx context.Context, tx Tx, event affiliate.StoredProcessorEvent) error {
+	stored, err := tx.InsertEvent(ctx, event)
+	if err != nil || !stored {
+		return err
+	}
+	return tx.Enqueue(ctx, affiliate.ApplyProcessorEvent{ProcessorEventKey: event.ProcessorEventKey})
+}
+
+// secretsOf returns the signing secrets that are valid at a time.
+func (s *Service) secretsOf(c affiliate.LockedProcessorConnection, now time.Time) ([]string, error) {
+	sealed := [][]byte{c.Keys.Secret}
+	if until := c.Keys.PreviousSecretUntil; until != nil && now.Before(*until) {
+		sealed = append(sealed, c.Keys.PreviousSecret)
+	}
+	secrets := make([]string, len(sealed))
+	for i, value := range sealed {
+		plain, err := s.open(c.ID, sealedSecret, value)
+		if err != nil {
+			return nil, fmt.Errorf("open the secret of connection %s: %w", c.ID, err)
+		}
+		secrets[i] = string(plain)
+	}
+	return secrets, nil
+}
+
+// signatureFrom returns the value of the processor's signature header, for example
+// Stripe-Signature, from the metadata of a call.
+func signatureFrom(ctx context.Context, name affiliate.ProcessorName) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return strings.Join(md.Get(string(name)+"-signature"), ",")
+}

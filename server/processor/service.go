@@ -1,0 +1,123 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// clockSkew is the tolerated difference between a client's clock and this machine's clock.
+const clockSkew = 5 * time.Minute
+
+// Sealer encrypts and decrypts keys, secrets and events. Package seal implements it.
+type Sealer interface {
+	// Seal encrypts plain. The result can be decrypted only with the same additional data
+	// (aad).
+	Seal(plain, aad []byte) []byte
+	// Open decrypts a result of Seal.
+	Open(sealed, aad []byte) ([]byte, error)
+}
+
+// Config holds the dependencies of a Service.
+type Config struct {
+	Store Store
+	Sales Sales
+	// Processors are the processors to which merchants can connect.
+	Processors map[affiliate.ProcessorName]Processor
+	// Seal encrypts keys, secrets and events. The additional data is the id of the
+	// connection in binary form and a word for the kind of value.
+	Seal Sealer
+	// PublicURL is the base of the URLs of webhook endpoints, without a slash at the end.
+	PublicURL string
+	Log       *slog.Logger
+	Now       func() time.Time
+}
+
+// Service implements affiliate.v1.ProcessorService.
+type Service struct {
+	affiliatev1.UnimplementedProcessorServiceServer
+	Config
+}
+
+// New returns a Service.
+func New(c Config) *Service {
+	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
+	return &Service{Config: c}
+}
+
+// now returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) now() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
+
+// processor returns the processor with a name of a request's path. Errors: NOT_FOUND.
+func (s *Service) processor(name string) (affiliate.ProcessorName, Processor, error) {
+	p, ok := s.Processors[affiliate.ProcessorName(name)]
+	if !ok {
+		return "", nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return affiliate.ProcessorName(name), p, nil
+}
+
+// Check implements server.Checker.
+func (s *Service) Check(req proto.Message) affiliate.Violations {
+	var found affiliate.Violations
+	if r, ok := req.(*affiliatev1.ResyncProcessorRequest); ok && r.GetSince() != nil {
+		switch since, now := r.GetSince().AsTime(), s.now(); {
+		case !r.GetSince().IsValid():
+			found.Add("since", affiliate.MustBeTimestamp)
+		case since.Before(now.Add(-affiliate.MaxResyncAge - clockSkew)):
+			found.Add("since", "must not be more than 30 days in the past")
+		case since.After(now.Add(clockSkew)):
+			found.Add("since", "must not be in the future")
+		}
+	}
+	return found
+}
+
+// The kinds of sealed values of a connection.
+const (
+	sealedKey    = "key"
+	sealedSecret = "secret"
+	sealedEvent  = "event"
+)
+
+func sealingData(id affiliate.ProcessorConnectionID, kind string) []byte {
+	return append(id.UUID[:], kind...)
+}
+
+func (s *Service) seal(id affiliate.ProcessorConnectionID, kind string, plain []byte) []byte {
+	return s.Seal.Seal(plain, sealingData(id, kind))
+}
+
+func (s *Service) open(id affiliate.ProcessorConnectionID, kind string, sealed []byte) ([]byte, error) {
+	return s.Seal.Open(sealed, sealingData(id, kind))
+}
+
+// refusalOf converts an error of a Processor to the error that the caller sees.
+func (s *Service) refusalOf(ctx context.Context, err error) error {
+	var missing *PermissionError
+	switch {
+	case errors.Is(err, ErrBadKey):
+		return affiliate.Refuse(affiliate.ReasonProcessorKeyInvalid)
+	case errors.As(err, &missing):
+		return missingPermissions([]string{missing.Permission})
+	case errors.Is(err, ErrUnavailable):
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "the payment processor is not available", slog.Any("error", err))
+		return &affiliate.Error{Reason: affiliate.ReasonServiceUnavailable, Message: "The payment processor does not respond. Try again later."}
+	}
+	return err
+}
+
+func missingPermissions(names []string) error {
+	return &affiliate.Error{
+		Reason:   affiliate.ReasonProcessorPermissionMissing,
+		Message:  "The restricted key lacks these permissions: " + strings.Join(names, ", ") + ".",
+		Metadata: map[string]string{affiliate.MissingPermissions: strings.Join(names, ",")},
+	}
+}

@@ -1,0 +1,80 @@
+package processor
+
+import (
+	"context"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Store stores connections, events and the states of charges.
+type Store interface {
+	// Connection returns the connection of a scope; nil if there is none.
+	Connection(ctx context.Context, scope affiliate.Scope, processor affiliate.ProcessorName) (*affiliate.LockedProcessorConnection, error)
+	// ConnectionByID returns a connection that is not deleted, of any workspace. Errors:
+	// NOT_FOUND.
+	ConnectionByID(ctx context.Context, id affiliate.ProcessorConnectionID) (affiliate.LockedProcessorConnection, error)
+	// ConnectionOfJob returns a connection, also if it is deleted. Errors: NOT_FOUND.
+	ConnectionOfJob(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ProcessorConnectionID) (affiliate.LockedProcessorConnection, error)
+	// DropConnection removes a deleted connection with its key.
+	DropConnection(ctx context.Context, c affiliate.ProcessorConnection) error
+	// Needs reports which features of a scope need further permissions.
+	Needs(ctx context.Context, scope affiliate.Scope) (promoCodes, fees bool, err error)
+	// Health describes the events of a connection.
+	Health(ctx context.Context, c affiliate.ProcessorConnection, now time.Time) (affiliate.ProcessorHealth, error)
+	// CountSignatureFailure counts a message whose signature is not valid.
+	CountSignatureFailure(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error
+	// Event returns a stored event. Errors: NOT_FOUND.
+	Event(ctx context.Context, key affiliate.ProcessorEventKey) (affiliate.StoredProcessorEvent, error)
+	// Events returns one page of the events of a scope, the latest first, and the number of
+	// events on all pages. It stops counting at affiliate.MaxTotal.
+	Events(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.StoredProcessorEvent, int64, error)
+	// NextRead returns the number of a read of a charge. It is larger than all earlier
+	// numbers.
+	NextRead(ctx context.Context) (int64, error)
+	// InTx runs fn in a transaction, which commits if fn returns nil. fn may run more than
+	// once.
+	InTx(ctx context.Context, fn func(tx Tx) error) error
+}
+
+// Tx is a transaction of the store.
+type Tx interface {
+	// LockWorkspace locks the workspace until the transaction ends. Errors: NOT_FOUND.
+	LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
+	// LockConnection locks the connection of a scope; nil if there is none.
+	LockConnection(ctx context.Context, scope affiliate.Scope, processor affiliate.ProcessorName) (*affiliate.LockedProcessorConnection, error)
+	// PutConnection inserts a connection, or replaces the one with its id.
+	PutConnection(ctx context.Context, c affiliate.LockedProcessorConnection) error
+	// DisconnectConnection marks a locked connection as deleted.
+	DisconnectConnection(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error
+	// InsertEvent stores an event. stored is false if the event is already stored, unless the
+	// work on it has failed.
+	InsertEvent(ctx context.Context, e affiliate.StoredProcessorEvent) (stored bool, err error)
+	// SetEventStatus stores the outcome of an attempt. conversion may be nil.
+	SetEventStatus(
+		ctx context.Context, key affiliate.ProcessorEventKey, status affiliate.ProcessorEventStatus, reason affiliate.ProcessorIgnored,
+		conversion *affiliate.ConversionID, at time.Time,
+	) error
+	// PutCharge stores the state of a charge, unless a later read has stored a newer one.
+	PutCharge(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge, readNumber int64, at time.Time) error
+	// ClaimFailureNotice reports whether a failed event is the first of a UTC day.
+	ClaimFailureNotice(ctx context.Context, c affiliate.ProcessorConnection, day time.Time) (first bool, err error)
+	// FindSale returns the conversion that has one of the given ids; nil if there is none.
+	FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (*affiliate.ConversionID, error)
+
+	Audit(ctx context.Context, line affiliate.AuditLine) error
+	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
+	Notify(ctx context.Context, notifications ...affiliate.Notification) error
+}
+
+// Sales records the sales of processors. Package conversion implements it.
+type Sales interface {
+	// RecordSale records a sale, or adds the processor's ids to the conversion that is
+	// already recorded.
+	RecordSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale, mayWait bool) (affiliate.RecordedSale, error)
+	// AddProcessorIDs adds the processor's ids to the conversion of a sale, if it is
+	// recorded.
+	AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (affiliate.RecordedSale, error)
+	// Reverse applies the stored refunds and disputes to a conversion.
+	Reverse(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) error
+}

@@ -1,0 +1,261 @@
+package stripe
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// maxChargeObjects is the greatest number of refunds, disputes, invoices or sessions of a
+// charge that are read.
+const maxChargeObjects = 10_000
+
+// chargeEvent is what the object of an event says about a charge. The object is a charge, a
+// refund or a dispute. The fields have the same form in all versions of the API.
+type chargeEvent struct {
+	charge, intent string
+	currency       string
+	amount         int64 // of the charge; 0 if unknown
+	// refunded is the refunded amount that the event shows; nil if it shows none.
+	refunded *int64
+	dispute  *eventDispute
+	// isCharge means that the object of the event is the charge in the current version of
+	// the API. The ids and the currency of a charge do not change.
+	isCharge bool
+}
+
+// eventDispute is the object of an event about a dispute.
+type eventDispute struct {
+	ID       string               `json:"id"`
+	Amount   int64                `json:"amount"`
+	Currency string               `json:"currency"`
+	Status   stripe.DisputeStatus `json:"status"`
+}
+
+// parseCharge reads what an event says about a charge.
+func (rd *reader) parseCharge(ev event) (chargeEvent, error) {
+	var object struct {
+		ID             string    `json:"id"`
+		Amount         int64     `json:"amount"`
+		AmountRefunded int64     `json:"amount_refunded"`
+		Charge         reference `json:"charge"`
+		PaymentIntent  reference `json:"payment_intent"`
+		Currency       string    `json:"currency"`
+		Status         string    `json:"status"`
+	}
+	if json.Unmarshal(ev.Data.Object, &object) != nil || !validID(object.ID) {
+		return chargeEvent{}, errMalformed
+	}
+	parsed := chargeEvent{charge: string(object.Charge), intent: string(object.PaymentIntent), currency: object.Currency}
+	switch stripe.EventType(ev.Type) {
+	case stripe.EventTypeChargeRefunded:
+		parsed.charge, parsed.amount = object.ID, object.Amount
+		parsed.refunded = &object.AmountRefunded
+		parsed.isCharge = !rd.request.Anew && ev.APIVersion == stripe.APIVersion
+	case stripe.EventTypeChargeDisputeCreated, stripe.EventTypeChargeDisputeClosed:
+		parsed.dispute = &eventDispute{
+			ID: object.ID, Amount: object.Amount, Currency: object.Currency, Status: stripe.DisputeStatus(object.Status),
+		}
+	default:
+		if refundCounts(stripe.RefundStatus(object.Status)) {
+			parsed.refunded = &object.Amount
+		}
+	}
+	if parsed.charge != "" && !validID(parsed.charge) || parsed.intent != "" && !validID(parsed.intent) {
+		return chargeEvent{}, errMalformed
+	}
+	return parsed, nil
+}
+
+// readCharge reads the charge of an event about a refund or a dispute.
+func (rd *reader) readCharge(ctx context.Context, ev event) (affiliate.ProcessorFacts, error) {
+	parsed, err := rd.parseCharge(ev)
+	if err != nil {
+		return affiliate.ProcessorFacts{}, err
+	}
+	exists, err := rd.resolveCharge(ctx, &parsed)
+	if err != nil {
+		return affiliate.ProcessorFacts{}, err
+	}
+	if parsed.charge == "" && parsed.intent == "" {
+		// A refund of a customer's balance belongs to no sale.
+		return ignored(affiliate.IgnoredType), nil
+	}
+	currency, ok := affiliate.ParseCurrency(parsed.currency)
+	if !ok {
+		return ignored(affiliate.IgnoredCurrency), nil
+	}
+	charge := affiliate.ProcessorCharge{ID: parsed.charge, Currency: currency, AmountCents: fromStripe(parsed.amount, currency)}
+	if charge.RefundedCents, err = rd.refunded(ctx, parsed, currency, exists); err != nil {
+		return affiliate.ProcessorFacts{}, err
+	}
+	if charge.Disputes, err = rd.disputes(ctx, parsed, currency); err != nil {
+		return affiliate.ProcessorFacts{}, err
+	}
+	if charge.Aliases, err = rd.chargeAliases(ctx, parsed); err != nil {
+		return affiliate.ProcessorFacts{}, err
+	}
+	return affiliate.ProcessorFacts{Charge: &charge}, nil
+}
+
+// resolveCharge completes the ids and the currency of a charge with the objects at Stripe.
+// exists is false if Stripe does not know the charge.
+func (rd *reader) resolveCharge(ctx context.Context, parsed *chargeEvent) (exists bool, err error) {
+	if parsed.charge == "" && parsed.intent != "" {
+		intent, err := rd.api.V1PaymentIntents.Retrieve(ctx, parsed.intent, nil)
+		if err != nil && !isMissing(err) {
+			return false, failure(ctx, "read a payment intent", err)
+		}
+		if err == nil && intent.LatestCharge != nil && validID(intent.LatestCharge.ID) {
+			parsed.charge = intent.LatestCharge.ID
+		}
+	}
+	if parsed.isCharge || parsed.charge == "" {
+		return parsed.isCharge, nil
+	}
+	charge, err := rd.api.V1Charges.Retrieve(ctx, parsed.charge, nil)
+	if isMissing(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, failure(ctx, "read a charge", err)
+	}
+	parsed.currency, parsed.amount = string(charge.Currency), charge.Amount
+	if charge.PaymentIntent != nil {
+		parsed.intent = charge.PaymentIntent.ID
+	}
+	return true, nil
+}
+
+// refundCounts reports whether the money of a refund has left the merchant or will leave it.
+func refundCounts(status stripe.RefundStatus) bool {
+	return status != stripe.RefundStatusFailed && status != stripe.RefundStatusCanceled
+}
+
+// refunded returns the refunded amount of a charge. If Stripe lists no refund, it is the
+// amount that the event shows.
+func (rd *reader) refunded(ctx context.Context, parsed chargeEvent, currency string, exists bool) (*int64, error) {
+	var refunds []*stripe.Refund
+	if parsed.charge != "" {
+		var err error
+		refunds, err = collect(ctx, rd.api.V1Refunds.List(ctx, &stripe.RefundListParams{
+			ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
+			Charge:     stripe.String(parsed.charge),
+		}), maxChargeObjects)
+		if err != nil && !isMissing(err) {
+			return nil, failure(ctx, "list the refunds of a charge", err)
+		}
+	}
+	refunds = slices.DeleteFunc(refunds, func(refund *stripe.Refund) bool {
+		return refund.Charge == nil || refund.Charge.ID != parsed.charge
+	})
+	var amount int64
+	switch {
+	case len(refunds) > 0:
+		for _, refund := range refunds {
+			if refundCounts(refund.Status) {
+				amount += refund.Amount
+			}
+		}
+	case parsed.refunded != nil:
+		amount = *parsed.refunded
+	case !exists:
+		return nil, nil
+	}
+	cents := max(0, fromStripe(amount, currency))
+	return &cents, nil
+}
+
+// disputes returns the disputes of a charge. If Stripe does not list the dispute of the
+// event, its state comes from the event.
+func (rd *reader) disputes(ctx context.Context, parsed chargeEvent, currency string) ([]affiliate.ProcessorDispute, error) {
+	var listed []*stripe.Dispute
+	if parsed.charge != "" {
+		var err error
+		listed, err = collect(ctx, rd.api.V1Disputes.List(ctx, &stripe.DisputeListParams{
+			ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
+			Charge:     stripe.String(parsed.charge),
+		}), maxChargeObjects)
+		if err != nil && !isMissing(err) {
+			return nil, failure(ctx, "list the disputes of a charge", err)
+		}
+	}
+	var disputes []affiliate.ProcessorDispute
+	found := false
+	for _, d := range listed {
+		if d.Charge == nil || d.Charge.ID != parsed.charge {
+			continue
+		}
+		found = found || parsed.dispute != nil && d.ID == parsed.dispute.ID
+		disputes = append(disputes, newDispute(eventDispute{
+			ID: d.ID, Amount: d.Amount, Currency: string(d.Currency), Status: d.Status,
+		}, currency))
+	}
+	if parsed.dispute != nil && !found {
+		stale := newDispute(*parsed.dispute, currency)
+		stale.Stale = true
+		disputes = append(disputes, stale)
+	}
+	slices.SortFunc(disputes, func(a, b affiliate.ProcessorDispute) int { return cmp.Compare(a.ID, b.ID) })
+	return disputes, nil
+}
+
+// newDispute returns a dispute about a charge in the given currency.
+func newDispute(d eventDispute, currency string) affiliate.ProcessorDispute {
+	dispute := affiliate.ProcessorDispute{ID: d.ID, Status: affiliate.DisputeOpen}
+	switch d.Status {
+	case stripe.DisputeStatusWon, stripe.DisputeStatusWarningClosed, stripe.DisputeStatusPrevented:
+		dispute.Status = affiliate.DisputeWon
+	case stripe.DisputeStatusLost:
+		dispute.Status = affiliate.DisputeLost
+	default:
+		// The dispute is open in all other statuses, including those of later versions of
+		// the API.
+	}
+	if parsed, ok := affiliate.ParseCurrency(d.Currency); ok && parsed == currency {
+		cents := max(0, fromStripe(d.Amount, currency))
+		dispute.AmountCents = &cents
+	}
+	return dispute
+}
+
+// chargeAliases returns all ids by which the sale of a charge may be known.
+func (rd *reader) chargeAliases(ctx context.Context, parsed chargeEvent) ([]string, error) {
+	ids := []string{parsed.charge, parsed.intent}
+	if parsed.intent == "" {
+		return distinct(ids), nil
+	}
+	payments, err := collect(ctx, rd.api.V1InvoicePayments.List(ctx, &stripe.InvoicePaymentListParams{
+		ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
+		Payment: &stripe.InvoicePaymentListPaymentParams{
+			Type:          stripe.String(string(stripe.InvoicePaymentPaymentTypePaymentIntent)),
+			PaymentIntent: stripe.String(parsed.intent),
+		},
+	}), maxChargeObjects)
+	if err != nil && !isMissing(err) {
+		return nil, failure(ctx, "list the invoices of a payment intent", err)
+	}
+	for _, p := range payments {
+		if p.Payment != nil && p.Payment.PaymentIntent != nil && p.Payment.PaymentIntent.ID == parsed.intent && p.Invoice != nil {
+			ids = append(ids, p.Invoice.ID)
+		}
+	}
+	sessions, err := collect(ctx, rd.api.V1CheckoutSessions.List(ctx, &stripe.CheckoutSessionListParams{
+		ListParams:    stripe.ListParams{Limit: stripe.Int64(pageSize)},
+		PaymentIntent: stripe.String(parsed.intent),
+	}), maxChargeObjects)
+	if err != nil && !isMissing(err) {
+		return nil, failure(ctx, "list the checkout sessions of a payment intent", err)
+	}
+	for _, s := range sessions {
+		if s.PaymentIntent != nil && s.PaymentIntent.ID == parsed.intent {
+			ids = append(ids, s.ID)
+		}
+	}
+	return distinct(ids), nil
+}

@@ -1,0 +1,104 @@
+package stripe
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server/processor"
+)
+
+// Read returns the current state of the object of an event.
+func (c *Client) Read(ctx context.Context, key string, r processor.ReadRequest) (affiliate.ProcessorFacts, error) {
+	ev, ok := parseEvent(r.Body)
+	if !ok {
+		return affiliate.ProcessorFacts{}, errMalformed
+	}
+	rd := &reader{api: c.api(key), request: r, codes: make(map[string]string)}
+	switch stripe.EventType(ev.Type) {
+	case stripe.EventTypeCheckoutSessionCompleted, stripe.EventTypeCheckoutSessionAsyncPaymentSucceeded:
+		return rd.readSession(ctx, ev)
+	case stripe.EventTypeCheckoutSessionAsyncPaymentFailed:
+		return ignored(affiliate.IgnoredUnfinished), nil
+	case stripe.EventTypeInvoicePaid:
+		return rd.readInvoice(ctx, ev)
+	case stripe.EventTypeChargeRefunded,
+		stripe.EventTypeRefundCreated, stripe.EventTypeRefundUpdated, stripe.EventTypeRefundFailed,
+		stripe.EventTypeChargeDisputeCreated, stripe.EventTypeChargeDisputeClosed:
+		return rd.readCharge(ctx, ev)
+	default:
+		return ignored(affiliate.IgnoredType), nil
+	}
+}
+
+// reader reads the objects for one event.
+type reader struct {
+	api     *stripe.Client
+	request processor.ReadRequest
+	codes   map[string]string // texts of the promotion codes that were read, by id
+}
+
+func ignored(reason affiliate.ProcessorIgnored) affiliate.ProcessorFacts {
+	return affiliate.ProcessorFacts{Ignored: reason}
+}
+
+// saleCurrency parses the currency of a sale. An empty currency is valid if the sale has no
+// amount.
+func saleCurrency(text stripe.Currency, amount int64) (currency string, ok bool) {
+	if text == "" && amount == 0 {
+		return "", true
+	}
+	return affiliate.ParseCurrency(string(text))
+}
+
+// setAliases sets the ids that stand for this sale alone.
+func setAliases(sale *affiliate.ProcessorSale, more ...string) {
+	ids := []string{sale.ID, sale.IDs.Session, sale.IDs.PaymentIntent, sale.IDs.Charge, sale.IDs.Invoice}
+	sale.Aliases = distinct(append(append(ids, sale.Aliases...), more...))
+}
+
+// distinct returns the ids without empty and repeated ones, in their order.
+func distinct(ids []string) []string {
+	var all []string
+	for _, id := range ids {
+		if id != "" && !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// promotionCode adds the text to a promotion code. Stripe sends the id alone unless the
+// object is expanded. The text stays empty if the key may not read it.
+func (rd *reader) promotionCode(ctx context.Context, code *stripe.PromotionCode) (affiliate.ProcessorPromotionCode, error) {
+	result := affiliate.ProcessorPromotionCode{ID: code.ID, Text: code.Code}
+	if result.Text != "" || !validID(code.ID) {
+		return result, nil
+	}
+	if text, known := rd.codes[code.ID]; known {
+		result.Text = text
+		return result, nil
+	}
+	object, err := rd.api.V1PromotionCodes.Retrieve(ctx, code.ID, nil)
+	switch {
+	case err == nil:
+		result.Text = object.Code
+	case !isMissing(err) && !isForbidden(err):
+		return result, failure(ctx, "read a promotion code", err)
+	}
+	rd.codes[code.ID] = result.Text
+	return result, nil
+}
+
+// facts returns the sale of an event and the customer's earlier sales. objectID is the id of
+// the event's session or invoice.
+func (rd *reader) facts(ctx context.Context, own entry, objectID string) (affiliate.ProcessorFacts, error) {
+	customer := own.sale.IDs.Customer
+	if customer == "" {
+		return affiliate.ProcessorFacts{Sales: []affiliate.ProcessorSale{own.sale}}, nil
+	}
+	sales, err := rd.history(ctx, customer, own, objectID)
+	return affiliate.ProcessorFacts{Sales: sales}, err
+}

@@ -1,0 +1,164 @@
+package stripe
+
+import (
+	"context"
+
+	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// clickKey is the key of the metadata that has the click id.
+const clickKey = "aff_click_id"
+
+// readSession reads the checkout session of an event.
+func (rd *reader) readSession(ctx context.Context, ev event) (affiliate.ProcessorFacts, error) {
+	session, id, usable, err := decode[stripe.CheckoutSession](ev, rd.request)
+	if err != nil {
+		return affiliate.ProcessorFacts{}, err
+	}
+	if !usable || !isFinal(session) {
+		current, err := rd.api.V1CheckoutSessions.Retrieve(ctx, id, nil)
+		switch {
+		case err == nil:
+			session = current
+		case !isMissing(err):
+			return affiliate.ProcessorFacts{}, failure(ctx, "read a checkout session", err)
+		case session == nil:
+			return affiliate.ProcessorFacts{}, errMalformed
+		}
+	}
+	session.ID = id
+	sale, reason, err := rd.sessionSale(ctx, session)
+	if err != nil {
+		return affiliate.ProcessorFacts{}, err
+	}
+	if reason != "" {
+		return ignored(reason), nil
+	}
+	return rd.facts(ctx, entry{sale: sale, session: true}, id)
+}
+
+// isFinal reports whether the parts of a session that a sale uses cannot change any more.
+func isFinal(session *stripe.CheckoutSession) bool {
+	return session.Status == stripe.CheckoutSessionStatusComplete &&
+		(session.PaymentStatus == stripe.CheckoutSessionPaymentStatusPaid ||
+			session.PaymentStatus == stripe.CheckoutSessionPaymentStatusNoPaymentRequired)
+}
+
+// sessionSale returns the sale of a session. reason is not empty if the
+// session has no effect.
+func (rd *reader) sessionSale(ctx context.Context, session *stripe.CheckoutSession) (
+	sale affiliate.ProcessorSale, reason affiliate.ProcessorIgnored, err error,
+) {
+	if session.Status != stripe.CheckoutSessionStatusComplete {
+		return sale, affiliate.IgnoredUnfinished, nil
+	}
+	free := session.PaymentStatus == stripe.CheckoutSessionPaymentStatusNoPaymentRequired || session.AmountTotal == 0
+	currency, ok := saleCurrency(session.Currency, session.AmountTotal)
+	if !ok {
+		return sale, affiliate.IgnoredCurrency, nil
+	}
+	sale = affiliate.ProcessorSale{
+		IDs:         sessionIDs(session),
+		EventType:   affiliate.Purchase,
+		OccurredAt:  unixTime(session.Created),
+		Sale:        affiliate.Sale{Paid: affiliate.Money{Currency: currency}},
+		FeeKnown:    true,
+		IsRecurring: session.Mode == stripe.CheckoutSessionModeSubscription,
+		Click:       session.Metadata[clickKey],
+		Reference:   session.ClientReferenceID,
+	}
+	switch {
+	case session.Mode == stripe.CheckoutSessionModeSetup && !namesAffiliate(session):
+		return sale, affiliate.IgnoredSetup, nil
+	case session.Mode == stripe.CheckoutSessionModeSetup, free:
+		sale.EventType = affiliate.Trial
+	case session.Mode == stripe.CheckoutSessionModeSubscription,
+		session.PaymentStatus != stripe.CheckoutSessionPaymentStatusPaid:
+		sale.Binds = true
+	}
+	sale.ID = firstOf(sale.IDs.Invoice, sale.IDs.PaymentIntent, sale.IDs.Session)
+	setAliases(&sale)
+	setSessionAmounts(&sale, session, currency)
+	if session.CustomerDetails != nil {
+		sale.CustomerEmail = session.CustomerDetails.Email
+	}
+	sale.CustomerEmail = firstOf(sale.CustomerEmail, session.CustomerEmail)
+	sale.PromotionCodes, err = rd.sessionCodes(ctx, session)
+	return sale, "", err
+}
+
+// sessionIDs returns the ids that a session names.
+func sessionIDs(session *stripe.CheckoutSession) affiliate.ProcessorIDs {
+	ids := affiliate.ProcessorIDs{Name: affiliate.Stripe, Session: session.ID}
+	if intent := session.PaymentIntent; intent != nil {
+		ids.PaymentIntent = intent.ID
+		if intent.LatestCharge != nil {
+			ids.Charge = intent.LatestCharge.ID
+		}
+	}
+	if session.Invoice != nil {
+		ids.Invoice = session.Invoice.ID
+	}
+	if session.Subscription != nil {
+		ids.Subscription = session.Subscription.ID
+	}
+	if session.Customer != nil {
+		ids.Customer = session.Customer.ID
+	}
+	return ids
+}
+
+func setSessionAmounts(sale *affiliate.ProcessorSale, session *stripe.CheckoutSession, currency string) {
+	details := session.TotalDetails
+	if details == nil {
+		details = &stripe.CheckoutSessionTotalDetails{}
+	}
+	paid := session.AmountTotal
+	if sale.EventType == affiliate.Trial {
+		paid = 0 // the total of a session that needs no payment is not paid
+	}
+	sale.Sale = newSale(currency, paid, details.AmountTax, details.AmountShipping)
+	sale.DiscountCents = max(0, fromStripe(details.AmountDiscount, currency))
+}
+
+// namesAffiliate reports whether a session can be attributed to a participant.
+func namesAffiliate(session *stripe.CheckoutSession) bool {
+	if session.Metadata[clickKey] != "" || session.ClientReferenceID != "" {
+		return true
+	}
+	for _, discount := range session.Discounts {
+		if discount != nil && discount.PromotionCode != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// sessionCodes returns the promotion codes of a session. Discounts without a promotion code
+// are coupons that the merchant has applied.
+func (rd *reader) sessionCodes(ctx context.Context, session *stripe.CheckoutSession) ([]affiliate.ProcessorPromotionCode, error) {
+	var codes []affiliate.ProcessorPromotionCode
+	for _, discount := range session.Discounts {
+		if discount == nil || discount.PromotionCode == nil {
+			continue
+		}
+		code, err := rd.promotionCode(ctx, discount.PromotionCode)
+		if err != nil {
+			return nil, err
+		}
+		codes = append(codes, code)
+	}
+	return codes, nil
+}
+
+// firstOf returns the first text that is not empty.
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
