@@ -41,8 +41,9 @@ func TestPreviewPayouts_ShowsPayoutsAndExclusions(t *testing.T) {
 	// None of the following commissions is payable.
 	waiting := f.partner("Waiting")
 	f.flag(f.addCommission(waiting, 500))
-	f.addCommission(waiting, 500, func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeOpen })
-	f.addCommission(waiting, 500, func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeLost })
+	if err := f.moveCommission(f.addCommission(waiting, 500), affiliate.MoveDispute, affiliate.CommissionTransition{}); err != nil {
+		t.Fatal(err)
+	}
 	f.Exec(`update commissions set hold_until = $2 where id = $1`, f.addCommission(waiting, 500), f.Now().Add(time.Hour))
 	f.partner("Idle")
 

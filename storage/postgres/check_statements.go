@@ -181,11 +181,11 @@ const checkConversionDecision = `
 const checkRefunds = `
 	select case
 		when v.refunded is null then format('workspace %s, %s: refunds of %s refer to conversion %s, which does not exist', workspace_id, mode, r.cents, id)
+		when v.refunded not between 0 and v.amount then format(
+			'workspace %s, %s: conversion %s: the refunded amount is %s, which is not between 0 and %s', workspace_id, mode, id, v.refunded, v.amount)
 		when not coalesce(g.converted, false) and v.refunded <> least(v.amount, coalesce(r.cents, 0) + coalesce(g.cents, 0)) then format(
 			'workspace %s, %s: conversion %s: the refunded amount is %s, its refunds sum to %s', workspace_id, mode, id, v.refunded,
 			least(v.amount, coalesce(r.cents, 0) + coalesce(g.cents, 0)))
-		when v.refunded not between 0 and v.amount then format(
-			'workspace %s, %s: conversion %s: the refunded amount is %s, which is not between 0 and %s', workspace_id, mode, id, v.refunded, v.amount)
 		end as line
 	from (select workspace_id, mode, id, amount_cents as amount, refunded_amount_cents as refunded from conversions) v
 	full join (

@@ -98,8 +98,7 @@ func lockCommissionsAndPayouts(
 	}
 	for i := range locked {
 		c := &locked[i]
-		// The payout of a refunded commission matters if the refund fails later.
-		if c.Payout == nil || c.Status != affiliate.CommissionApproved && c.Status != affiliate.CommissionRefunded {
+		if c.Payout == nil || c.Status != affiliate.CommissionApproved {
 			continue
 		}
 		status, ok := statuses[*c.Payout]

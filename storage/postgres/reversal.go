@@ -74,10 +74,18 @@ func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.
 	}
 	sale.Decision = decisions[0].decision(sale.StoredConversion)
 	locked, err := lockCommissionsAndPayouts(ctx, tx, scope, commissions)
-	if len(locked) > 0 {
-		sale.Commission = &locked[0]
+	if err != nil || len(locked) == 0 {
+		return sale, err
 	}
-	return sale, err
+	sale.Commission = &locked[0]
+	if c := sale.Commission; c.Status == affiliate.CommissionRefunded && c.Payout != nil {
+		// If the refund has failed, the commission may have been paid in the meantime.
+		const payoutStatus = `select p.status from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
+		if err := tx.QueryRow(ctx, payoutStatus, scope.Workspace, scope.Mode, c.Payout).Scan(&c.PayoutStatus); err != nil {
+			return sale, fmt.Errorf("read the payout of commission %s: %w", c.ID, err)
+		}
+	}
+	return sale, nil
 }
 
 func scanCharge(row pgx.CollectableRow) (affiliate.ChargeReversal, error) {

@@ -72,6 +72,11 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
+                    /**
+                     * @description Status of the dispute about the payment: none, open, won or lost.
+                     * @enum {string}
+                     */
+                    dispute_status: "none" | "open" | "won" | "lost";
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
@@ -89,6 +94,7 @@ export interface components {
                     hold_until?: components["schemas"]["commission.approved"]["data"]["object"]["hold_until"];
                     needs_review?: components["schemas"]["commission.approved"]["data"]["object"]["needs_review"];
                     review_reasons?: components["schemas"]["commission.approved"]["data"]["object"]["review_reasons"];
+                    dispute_status?: components["schemas"]["commission.approved"]["data"]["object"]["dispute_status"];
                     version?: components["schemas"]["commission.approved"]["data"]["object"]["version"];
                 };
             };
@@ -161,6 +167,11 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
+                    /**
+                     * @description Status of the dispute about the payment: none, open, won or lost.
+                     * @enum {string}
+                     */
+                    dispute_status: "none" | "open" | "won" | "lost";
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
@@ -178,7 +189,198 @@ export interface components {
                     hold_until?: components["schemas"]["commission.created"]["data"]["object"]["hold_until"];
                     needs_review?: components["schemas"]["commission.created"]["data"]["object"]["needs_review"];
                     review_reasons?: components["schemas"]["commission.created"]["data"]["object"]["review_reasons"];
+                    dispute_status?: components["schemas"]["commission.created"]["data"]["object"]["dispute_status"];
                     version?: components["schemas"]["commission.created"]["data"]["object"]["version"];
+                };
+            };
+        };
+        /**
+         * commission.dispute_resolved
+         * @description The dispute about the payment that earned a commission ended.
+         */
+        "commission.dispute_resolved": {
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
+            id: string;
+            /** @constant */
+            type: "commission.dispute_resolved";
+            /** @constant */
+            api_version: "v1";
+            /**
+             * Format: date-time
+             * @description The time of the event.
+             */
+            timestamp: string;
+            /**
+             * @description The mode of the object.
+             * @enum {string}
+             */
+            mode: "test" | "live";
+            /** Format: uuid */
+            workspace_id: string;
+            data: {
+                /** @description The object that the event is about, as it was after the event. */
+                object: {
+                    /**
+                     * Format: uuid
+                     * @description The object's id.
+                     */
+                    id: string;
+                    /**
+                     * Format: uuid
+                     * @description The programme.
+                     */
+                    program_id: string;
+                    /**
+                     * @description The current status.
+                     * @enum {string}
+                     */
+                    status: "pending" | "approved" | "rejected" | "paid" | "refunded";
+                    /** @description Earned now, in minor units of currency. */
+                    amount_cents: number;
+                    /** @description Earned before any refund. */
+                    original_amount_cents: number;
+                    /** @description The ISO 4217 code of the currency. */
+                    currency: string;
+                    /**
+                     * Format: uuid
+                     * @description The conversion that earned the commission.
+                     */
+                    conversion_id: string;
+                    /** @description The merchant's id of the transaction. */
+                    external_transaction_id: string;
+                    /**
+                     * Format: uuid
+                     * @description The participant: the partner in this programme.
+                     */
+                    participant_id: string;
+                    /**
+                     * Format: date-time
+                     * @description End of the hold period; null if there is none.
+                     */
+                    hold_until: string | null;
+                    /** @description A person has to decide; the commission is not approved automatically. */
+                    needs_review: boolean;
+                    /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
+                    review_reasons: string[];
+                    /**
+                     * @description Status of the dispute about the payment: none, open, won or lost.
+                     * @enum {string}
+                     */
+                    dispute_status: "none" | "open" | "won" | "lost";
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
+                    version: number;
+                };
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
+                previous_attributes?: {
+                    id?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["id"];
+                    program_id?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["program_id"];
+                    status?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["status"];
+                    amount_cents?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["amount_cents"];
+                    original_amount_cents?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["original_amount_cents"];
+                    currency?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["currency"];
+                    conversion_id?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["conversion_id"];
+                    external_transaction_id?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["external_transaction_id"];
+                    participant_id?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["participant_id"];
+                    hold_until?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["hold_until"];
+                    needs_review?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["needs_review"];
+                    review_reasons?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["review_reasons"];
+                    dispute_status?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["dispute_status"];
+                    version?: components["schemas"]["commission.dispute_resolved"]["data"]["object"]["version"];
+                };
+            };
+        };
+        /**
+         * commission.disputed
+         * @description The payment that earned a commission was disputed.
+         */
+        "commission.disputed": {
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
+            id: string;
+            /** @constant */
+            type: "commission.disputed";
+            /** @constant */
+            api_version: "v1";
+            /**
+             * Format: date-time
+             * @description The time of the event.
+             */
+            timestamp: string;
+            /**
+             * @description The mode of the object.
+             * @enum {string}
+             */
+            mode: "test" | "live";
+            /** Format: uuid */
+            workspace_id: string;
+            data: {
+                /** @description The object that the event is about, as it was after the event. */
+                object: {
+                    /**
+                     * Format: uuid
+                     * @description The object's id.
+                     */
+                    id: string;
+                    /**
+                     * Format: uuid
+                     * @description The programme.
+                     */
+                    program_id: string;
+                    /**
+                     * @description The current status.
+                     * @enum {string}
+                     */
+                    status: "pending" | "approved" | "rejected" | "paid" | "refunded";
+                    /** @description Earned now, in minor units of currency. */
+                    amount_cents: number;
+                    /** @description Earned before any refund. */
+                    original_amount_cents: number;
+                    /** @description The ISO 4217 code of the currency. */
+                    currency: string;
+                    /**
+                     * Format: uuid
+                     * @description The conversion that earned the commission.
+                     */
+                    conversion_id: string;
+                    /** @description The merchant's id of the transaction. */
+                    external_transaction_id: string;
+                    /**
+                     * Format: uuid
+                     * @description The participant: the partner in this programme.
+                     */
+                    participant_id: string;
+                    /**
+                     * Format: date-time
+                     * @description End of the hold period; null if there is none.
+                     */
+                    hold_until: string | null;
+                    /** @description A person has to decide; the commission is not approved automatically. */
+                    needs_review: boolean;
+                    /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
+                    review_reasons: string[];
+                    /**
+                     * @description Status of the dispute about the payment: none, open, won or lost.
+                     * @enum {string}
+                     */
+                    dispute_status: "none" | "open" | "won" | "lost";
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
+                    version: number;
+                };
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
+                previous_attributes?: {
+                    id?: components["schemas"]["commission.disputed"]["data"]["object"]["id"];
+                    program_id?: components["schemas"]["commission.disputed"]["data"]["object"]["program_id"];
+                    status?: components["schemas"]["commission.disputed"]["data"]["object"]["status"];
+                    amount_cents?: components["schemas"]["commission.disputed"]["data"]["object"]["amount_cents"];
+                    original_amount_cents?: components["schemas"]["commission.disputed"]["data"]["object"]["original_amount_cents"];
+                    currency?: components["schemas"]["commission.disputed"]["data"]["object"]["currency"];
+                    conversion_id?: components["schemas"]["commission.disputed"]["data"]["object"]["conversion_id"];
+                    external_transaction_id?: components["schemas"]["commission.disputed"]["data"]["object"]["external_transaction_id"];
+                    participant_id?: components["schemas"]["commission.disputed"]["data"]["object"]["participant_id"];
+                    hold_until?: components["schemas"]["commission.disputed"]["data"]["object"]["hold_until"];
+                    needs_review?: components["schemas"]["commission.disputed"]["data"]["object"]["needs_review"];
+                    review_reasons?: components["schemas"]["commission.disputed"]["data"]["object"]["review_reasons"];
+                    dispute_status?: components["schemas"]["commission.disputed"]["data"]["object"]["dispute_status"];
+                    version?: components["schemas"]["commission.disputed"]["data"]["object"]["version"];
                 };
             };
         };
@@ -250,6 +452,11 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
+                    /**
+                     * @description Status of the dispute about the payment: none, open, won or lost.
+                     * @enum {string}
+                     */
+                    dispute_status: "none" | "open" | "won" | "lost";
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
@@ -267,6 +474,7 @@ export interface components {
                     hold_until?: components["schemas"]["commission.paid"]["data"]["object"]["hold_until"];
                     needs_review?: components["schemas"]["commission.paid"]["data"]["object"]["needs_review"];
                     review_reasons?: components["schemas"]["commission.paid"]["data"]["object"]["review_reasons"];
+                    dispute_status?: components["schemas"]["commission.paid"]["data"]["object"]["dispute_status"];
                     version?: components["schemas"]["commission.paid"]["data"]["object"]["version"];
                 };
             };
@@ -339,6 +547,11 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
+                    /**
+                     * @description Status of the dispute about the payment: none, open, won or lost.
+                     * @enum {string}
+                     */
+                    dispute_status: "none" | "open" | "won" | "lost";
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                     /** @description The effect of the refund on the commission. */
@@ -373,6 +586,7 @@ export interface components {
                     hold_until?: components["schemas"]["commission.refunded"]["data"]["object"]["hold_until"];
                     needs_review?: components["schemas"]["commission.refunded"]["data"]["object"]["needs_review"];
                     review_reasons?: components["schemas"]["commission.refunded"]["data"]["object"]["review_reasons"];
+                    dispute_status?: components["schemas"]["commission.refunded"]["data"]["object"]["dispute_status"];
                     version?: components["schemas"]["commission.refunded"]["data"]["object"]["version"];
                     refund?: components["schemas"]["commission.refunded"]["data"]["object"]["refund"];
                 };
@@ -446,6 +660,11 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
+                    /**
+                     * @description Status of the dispute about the payment: none, open, won or lost.
+                     * @enum {string}
+                     */
+                    dispute_status: "none" | "open" | "won" | "lost";
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
@@ -463,6 +682,7 @@ export interface components {
                     hold_until?: components["schemas"]["commission.rejected"]["data"]["object"]["hold_until"];
                     needs_review?: components["schemas"]["commission.rejected"]["data"]["object"]["needs_review"];
                     review_reasons?: components["schemas"]["commission.rejected"]["data"]["object"]["review_reasons"];
+                    dispute_status?: components["schemas"]["commission.rejected"]["data"]["object"]["dispute_status"];
                     version?: components["schemas"]["commission.rejected"]["data"]["object"]["version"];
                 };
             };
@@ -535,6 +755,11 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
+                    /**
+                     * @description Status of the dispute about the payment: none, open, won or lost.
+                     * @enum {string}
+                     */
+                    dispute_status: "none" | "open" | "won" | "lost";
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
@@ -552,13 +777,14 @@ export interface components {
                     hold_until?: components["schemas"]["commission.review_required"]["data"]["object"]["hold_until"];
                     needs_review?: components["schemas"]["commission.review_required"]["data"]["object"]["needs_review"];
                     review_reasons?: components["schemas"]["commission.review_required"]["data"]["object"]["review_reasons"];
+                    dispute_status?: components["schemas"]["commission.review_required"]["data"]["object"]["dispute_status"];
                     version?: components["schemas"]["commission.review_required"]["data"]["object"]["version"];
                 };
             };
         };
         /**
          * commission.updated
-         * @description A commission no longer needs review, or needs it for fewer reasons.
+         * @description A commission needs review for fewer reasons, or earns more again because a refund has failed.
          */
         "commission.updated": {
             /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
@@ -624,6 +850,11 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why a review is needed, for example fraud; empty if none is needed. */
                     review_reasons: string[];
+                    /**
+                     * @description Status of the dispute about the payment: none, open, won or lost.
+                     * @enum {string}
+                     */
+                    dispute_status: "none" | "open" | "won" | "lost";
                     /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
@@ -641,6 +872,7 @@ export interface components {
                     hold_until?: components["schemas"]["commission.updated"]["data"]["object"]["hold_until"];
                     needs_review?: components["schemas"]["commission.updated"]["data"]["object"]["needs_review"];
                     review_reasons?: components["schemas"]["commission.updated"]["data"]["object"]["review_reasons"];
+                    dispute_status?: components["schemas"]["commission.updated"]["data"]["object"]["dispute_status"];
                     version?: components["schemas"]["commission.updated"]["data"]["object"]["version"];
                 };
             };
@@ -715,7 +947,7 @@ export interface components {
                          * @description Code of the reason why the conversion was credited or not.
                          * @enum {string}
                          */
-                        reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED";
+                        reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED" | "NO_ATTRIBUTION_SIGNAL";
                         /** @description The reason in sentences, which may be shown to the partner. */
                         explanation: string;
                         /**
@@ -920,7 +1152,7 @@ export interface components {
                          * @description Code of the reason why the conversion was credited or not.
                          * @enum {string}
                          */
-                        reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED";
+                        reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED" | "NO_ATTRIBUTION_SIGNAL";
                         /** @description The reason in sentences, which may be shown to the partner. */
                         explanation: string;
                         /**
@@ -1044,7 +1276,7 @@ export interface components {
                          * @description Code of the reason why the conversion was credited or not.
                          * @enum {string}
                          */
-                        reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED";
+                        reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED" | "NO_ATTRIBUTION_SIGNAL";
                         /** @description The reason in sentences, which may be shown to the partner. */
                         explanation: string;
                         /**

@@ -1119,6 +1119,100 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/integrations/{processor}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the connection to a payment processor
+         * @description Returns the state of the connection. Without a connection,
+         *     `connected` is false.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getProcessorConnection"];
+        put?: never;
+        /**
+         * Connect a payment processor
+         * @description Connects an account. It checks the permissions of the key, registers a
+         *     webhook endpoint in the account, and stores the key and the endpoint's secret encrypted.
+         *     The status is 201 for a new connection. If the same account is already connected, the
+         *     key and the endpoint are replaced and the status is 200.
+         *
+         *     Errors, checked in this order:
+         *       - PROCESSOR_KEY_INVALID: the key is not a restricted key, or the processor does not
+         *         accept it.
+         *       - MODE_MISMATCH: the key belongs to the other mode.
+         *       - PROCESSOR_PERMISSION_MISSING: the key lacks permissions. `missingPermissions` beside
+         *         the error lists them all.
+         *       - PROCESSOR_ALREADY_CONNECTED: another account is connected.
+         *       - SERVICE_UNAVAILABLE: the processor does not respond.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["connectProcessor"];
+        /**
+         * Disconnect a payment processor
+         * @description Ends the connection. Events are no longer accepted, and the webhook
+         *     endpoint in the account is deleted soon after. Conversions and commissions stay.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        delete: operations["disconnectProcessor"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/integrations/{processor}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the events of a payment processor
+         * @description Returns the events that have arrived, the latest first, with their
+         *     outcomes. Events are listed for 90 days.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listProcessorEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/integrations/{processor}/resync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Read the events of a payment processor again
+         * @description Reads the events of the account since a time and applies those that have
+         *     not arrived. The status is 202.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["resyncProcessor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/notifications": {
         parameters: {
             query?: never;
@@ -3916,6 +4010,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/webhooks/{processor}/{connectionId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Receive an event of a payment processor
+         * @description Receives one event of the processor. The processor signs it; no
+         *     other caller can. The event is stored before the response and applied after it. An event
+         *     that has already arrived has no further effect.
+         *
+         *     Errors:
+         *       - NOT_FOUND: there is no such connection.
+         *       - INVALID_SIGNATURE: the signature is missing, wrong, or differs from the server's
+         *         clock by more than 5 minutes.
+         *
+         *     There is no rate limit. The body may have up to 512 KiB.
+         */
+        post: operations["receiveProcessorEvent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/webhooks/{provider}": {
         parameters: {
             query?: never;
@@ -5011,6 +5134,24 @@ export interface components {
             amountCents: number;
         };
         ConfirmPayoutBatchRequest: Record<string, never>;
+        ConnectProcessorRequest: {
+            /**
+             * @description A restricted key of the account, for Stripe `rk_test_…` or `rk_live_…`. It is stored
+             *     encrypted and never shown.
+             */
+            restrictedKey: string;
+            /**
+             * @description Whether sales at the processor make conversions. Default true. With false, the
+             *     merchant's server reports the sales with an id of the processor as
+             *     `external_transaction_id`, and the processor only reports refunds and disputes.
+             */
+            createConversions?: boolean | null;
+            /**
+             * @description Whether invoices that were paid outside of the processor make conversions. Default
+             *     false.
+             */
+            includeOutOfBand?: boolean | null;
+        };
         /**
          * @description Conversion is the full record of a conversion. It has the fields of ConversionListItem,
          *     with the same field numbers, and further fields.
@@ -5117,6 +5258,8 @@ export interface components {
             recurring_index: number | null;
             /** @description The merchant's own label for the conversion, as reported. */
             sub_id: string | null;
+            /** @description The ids of the sale at the payment processor. Null if only the merchant has reported it. */
+            processor: components["schemas"]["ConversionProcessor"] | null;
             product_ids: string[];
             /** @description The lines of the order, as reported. */
             line_items: components["schemas"]["LineItem"][];
@@ -5145,8 +5288,9 @@ export interface components {
              *     nothing.
              *
              *     CLICK_UNKNOWN, CLICK_EXPIRED, CLICK_AFTER_CONVERSION, PROMO_CODE_UNKNOWN,
-             *     PROMO_CODE_INACTIVE, PROGRAM_INACTIVE and PARTICIPANT_ERASED mean that it is not
-             *     attributed.
+             *     PROMO_CODE_INACTIVE, PROGRAM_INACTIVE, PARTICIPANT_ERASED and NO_ATTRIBUTION_SIGNAL
+             *     mean that it is not attributed. Only a sale that a payment processor has reported can
+             *     have the reason NO_ATTRIBUTION_SIGNAL.
              */
             reason_code: string;
             /** @description The reason in sentences. The text can be sent to a partner as it is. */
@@ -5295,6 +5439,22 @@ export interface components {
             recurring_index: number | null;
             /** @description The merchant's own label for the conversion, as reported. */
             sub_id: string | null;
+            /** @description The ids of the sale at the payment processor. Null if only the merchant has reported it. */
+            processor: components["schemas"]["ConversionProcessor"] | null;
+        };
+        /**
+         * @description ConversionProcessor has the ids that a payment processor uses for a sale. An id is null if
+         *     the processor has no such object for the sale, or if it is not known yet.
+         */
+        ConversionProcessor: {
+            /** @description The payment processor, for example `stripe`. */
+            name: string;
+            session_id: string | null;
+            payment_intent_id: string | null;
+            charge_id: string | null;
+            invoice_id: string | null;
+            subscription_id: string | null;
+            customer_id: string | null;
         };
         /** @description ConversionRefund is a refund of a conversion. */
         ConversionRefund: {
@@ -6049,7 +6209,9 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED";
+            /** @description The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING. */
+            missingPermissions?: string[];
             /** @description All faults of the request. Only with VALIDATION_ERROR. */
             details?: {
                 /** @description The path of the field, spelled as in the request. `body` if the fault concerns the whole body. */
@@ -6827,6 +6989,19 @@ export interface components {
              * Format: int32
              * @description The number of records per page.
              */
+            limit: number;
+        };
+        ListProcessorEventsResponse: {
+            data: components["schemas"]["ProcessorEvent"][];
+            /**
+             * Format: int64
+             * @description The number of events on all pages, exact up to 100,000. If there are more, it is
+             *     100,000 and the response has the header `Total-Capped: true`.
+             */
+            total: number;
+            /** Format: int32 */
+            page: number;
+            /** Format: int32 */
             limit: number;
         };
         ListProgramRulesResponse: {
@@ -7896,6 +8071,65 @@ export interface components {
              */
             pageSize?: number | null;
         };
+        /**
+         * @description ProcessorConnection is the state of a connection. All fields except `connected`,
+         *     `processor` and `mode` are null if there is no connection.
+         */
+        ProcessorConnection: {
+            connected: boolean;
+            /** @description The payment processor: `stripe`. */
+            processor: string;
+            /** @enum {string|null} */
+            mode: "test" | "live" | null;
+            id: string | null;
+            /** @description The id of the account at the processor. */
+            accountId: string | null;
+            /** @description The URL of the webhook endpoint in the account. */
+            webhookUrl: string | null;
+            /**
+             * @description The status of the webhook endpoint: `enabled`, `disabled`, `missing` if it was deleted
+             *     at the processor, or `unknown` if the processor does not respond.
+             */
+            endpointStatus: string | null;
+            createConversions: boolean | null;
+            includeOutOfBand: boolean | null;
+            /**
+             * Format: date-time
+             * @description When the latest event arrived. Null if none has arrived.
+             */
+            lastEventAt: string | null;
+            /**
+             * Format: int64
+             * @description The age of the oldest event that is not applied yet, in seconds. 0 if none waits.
+             */
+            lag: number | null;
+            /**
+             * Format: int64
+             * @description The number of messages with an invalid signature in the last 24 hours.
+             */
+            signatureFailures: number | null;
+            /** Format: date-time */
+            connectedAt: string | null;
+        };
+        /** @description ProcessorEvent is an event of the processor, without its content. */
+        ProcessorEvent: {
+            /** @description The processor's id of the event, for example `evt_1Q…`. */
+            id: string;
+            /** @description The processor's type of the event, for example `invoice.paid`. */
+            type: string;
+            /** Format: date-time */
+            receivedAt: string | null;
+            /** @enum {string|null} */
+            status: "received" | "applied" | "ignored" | "parked" | "failed" | null;
+            /**
+             * @description Why the event was ignored, is parked or has failed, for example `waits_for_sale`. Null
+             *     if it was applied. For an event that was received and not applied yet, this is the
+             *     reason why the last attempt failed.
+             */
+            reason: string | null;
+            /** @description The conversion that the event concerns. Null if it concerns none. */
+            conversionId: string | null;
+        };
         /** @description ProductRate is the rate of one product: either a percentage or a flat amount. */
         ProductRate: {
             /** @description The merchant's id of the product, as in reported conversions. */
@@ -8136,6 +8370,10 @@ export interface components {
              *     log and in the history of both commissions.
              */
             reason: string;
+        };
+        ReceiveProcessorEventResponse: {
+            /** @enum {string|null} */
+            status: "received" | "ignored" | null;
         };
         ReceiveProviderEventResponse: {
             /**
@@ -8513,6 +8751,18 @@ export interface components {
             outcome?: "open" | "confirmed" | "dismissed" | null;
             /** @description A note about the decision, 1 to 500 characters. */
             note?: string | null;
+        };
+        ResyncProcessorRequest: {
+            /**
+             * Format: date-time
+             * @description The earliest time of an event. It must not be more than 30 days in the past, because the
+             *     processor keeps events for 30 days, and not in the future.
+             */
+            since?: string | null;
+        };
+        ResyncProcessorResponse: {
+            /** @enum {string|null} */
+            status: "processing" | null;
         };
         RetryPayoutRequest: Record<string, never>;
         RollApiKeyRequest: {
@@ -9733,6 +9983,29 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /**
+         * @description - `MODE_MISMATCH`: The signal belongs to the other mode.
+         *     - `PROCESSOR_KEY_INVALID`: The payment processor does not accept the key. Use a restricted key.
+         *     - `PROCESSOR_PERMISSION_MISSING`: The restricted key lacks permissions.
+         */
+        "MODE_MISMATCH-PROCESSOR_KEY_INVALID-PROCESSOR_PERMISSION_MISSING": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 422,
+                 *       "message": "The signal belongs to the other mode.",
+                 *       "error": "Unprocessable Entity",
+                 *       "code": "MODE_MISMATCH"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description - `NOTIFICATION_CATEGORY_PROTECTED`: This category cannot be turned off. */
         NOTIFICATION_CATEGORY_PROTECTED: {
             headers: {
@@ -9956,6 +10229,25 @@ export interface components {
                  *       "message": "The status of the payout does not allow this.",
                  *       "error": "Conflict",
                  *       "code": "PAYOUT_STATE_INVALID"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description - `PROCESSOR_ALREADY_CONNECTED`: Another account is connected. Disconnect it first. */
+        PROCESSOR_ALREADY_CONNECTED: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "Another account is connected. Disconnect it first.",
+                 *       "error": "Conflict",
+                 *       "code": "PROCESSOR_ALREADY_CONNECTED"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -12784,7 +13076,8 @@ export interface operations {
                      *           "subscription_id": null,
                      *           "is_recurring": false,
                      *           "recurring_index": 1,
-                     *           "sub_id": null
+                     *           "sub_id": null,
+                     *           "processor": null
                      *         }
                      *       ],
                      *       "total": 1,
@@ -13355,6 +13648,7 @@ export interface operations {
                      *       "is_recurring": false,
                      *       "recurring_index": 1,
                      *       "sub_id": null,
+                     *       "processor": null,
                      *       "product_ids": [],
                      *       "line_items": [],
                      *       "metadata": null,
@@ -13880,6 +14174,279 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             403: components["responses"]["HTTPS_REQUIRED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    getProcessorConnection: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                processor: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "connected": true,
+                     *       "processor": "stripe",
+                     *       "mode": "test",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "accountId": "acct_test2b795d3c3bdb",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "endpointStatus": "enabled",
+                     *       "createConversions": true,
+                     *       "includeOutOfBand": false,
+                     *       "lastEventAt": "2026-03-16T09:30:00.000Z",
+                     *       "lag": 0,
+                     *       "signatureFailures": 0,
+                     *       "connectedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ProcessorConnection"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    connectProcessor: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                processor: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "restrictedKey": "rk_test_51Q2b3cNorthwind"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ConnectProcessorRequest"];
+            };
+        };
+        responses: {
+            /** @description An existing object was replaced. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "connected": true,
+                     *       "processor": "stripe",
+                     *       "mode": "test",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "accountId": "acct_test2b795d3c3bdb",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "endpointStatus": "enabled",
+                     *       "createConversions": true,
+                     *       "includeOutOfBand": false,
+                     *       "lastEventAt": null,
+                     *       "lag": 0,
+                     *       "signatureFailures": 0,
+                     *       "connectedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ProcessorConnection"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "connected": true,
+                     *       "processor": "stripe",
+                     *       "mode": "test",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "accountId": "acct_test2b795d3c3bdb",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "endpointStatus": "enabled",
+                     *       "createConversions": true,
+                     *       "includeOutOfBand": false,
+                     *       "lastEventAt": null,
+                     *       "lag": 0,
+                     *       "signatureFailures": 0,
+                     *       "connectedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ProcessorConnection"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PROCESSOR_ALREADY_CONNECTED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            422: components["responses"]["MODE_MISMATCH-PROCESSOR_KEY_INVALID-PROCESSOR_PERMISSION_MISSING"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    disconnectProcessor: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                processor: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    listProcessorEvents: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                processor: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "evt_1Q2bNorthwind",
+                     *           "type": "checkout.session.completed",
+                     *           "receivedAt": "2026-03-16T09:30:00.000Z",
+                     *           "status": "applied",
+                     *           "reason": null,
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829345"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListProcessorEventsResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    resyncProcessor: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                processor: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "since": "2026-03-15T09:30:00.000Z"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ResyncProcessorRequest"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "status": "processing"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ResyncProcessorResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
@@ -21924,7 +22491,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "commission.updated",
-                     *           "description": "A commission no longer needs review, or needs it for fewer reasons."
+                     *           "description": "A commission needs review for fewer reasons, or earns more again because a refund has failed."
                      *         },
                      *         {
                      *           "name": "commission.review_required",
@@ -21932,11 +22499,11 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "commission.disputed",
-                     *           "description": "The payment that earned a commission was disputed. Not sent by this version yet."
+                     *           "description": "The payment that earned a commission was disputed."
                      *         },
                      *         {
                      *           "name": "commission.dispute_resolved",
-                     *           "description": "The dispute about the payment that earned a commission ended. Not sent by this version yet."
+                     *           "description": "The dispute about the payment that earned a commission ended."
                      *         },
                      *         {
                      *           "name": "participant.applied",
@@ -22679,7 +23246,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -22693,11 +23260,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -22711,7 +23278,7 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *           "mode": "test"
                      *         }
                      *       ],
@@ -22779,7 +23346,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829347","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829348","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829349","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f607182934a","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -23135,7 +23702,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *           "type": "participant.applied",
                      *           "category": "partner_applications",
                      *           "recipient": "mia@northwind.example",
@@ -23185,7 +23752,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *       "type": "participant.applied",
                      *       "category": "partner_applications",
                      *       "recipient": "mia@northwind.example",
@@ -23358,6 +23925,62 @@ export interface operations {
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    receiveProcessorEvent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                processor: string;
+                connectionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "api_version": "2026-03-25.dahlia",
+                 *       "created": 1772443800,
+                 *       "data": {
+                 *         "object": {
+                 *           "id": "cs_test_a1Northwind",
+                 *           "mode": "payment",
+                 *           "object": "checkout.session"
+                 *         }
+                 *       },
+                 *       "id": "evt_1Q2bNorthwind",
+                 *       "livemode": false,
+                 *       "object": "event",
+                 *       "type": "checkout.session.completed"
+                 *     }
+                 */
+                "application/json": Record<string, never>;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "status": "received"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ReceiveProcessorEventResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_SIGNATURE"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };

@@ -49,8 +49,8 @@ func TestRead_FailsIfAnyRequestFails(t *testing.T) {
 		eventType, id string
 		requests      int64 // the least number of requests
 	}{
-		"session":     {completed, "cs_1", 6},
-		"invoice":     {paid, "in_1", 5},
+		"session":     {completed, "cs_1", 5},
+		"invoice":     {paid, "in_1", 4},
 		"out of band": {paid, "in_unpaid", 2},
 		"charge":      {"charge.refunded", "ch_1", 4},
 		"refund":      {"refund.created", "re_1", 6},
