@@ -171,6 +171,8 @@ type ProcessorEvent struct {
 type ProcessorPromoCode struct {
 	Coupon        string
 	PromotionCode string
+	// Terms is the result of PromoCode.ProcessorTerms when it was created.
+	Terms string
 }
 
 // RecordedSale is the result of recording a sale of a processor.

@@ -114,6 +114,62 @@ func (p PromoCode) WithSync(enabled bool) PromoCode {
 	return p
 }
 
+// CheckSync returns an error if the code shall exist at the payment processor and has
+// characters that processors do not accept. Errors: VALIDATION_ERROR.
+func (p PromoCode) CheckSync() error {
+	if p.Sync && !ValidProcessorCode(p.Code) {
+		return Invalid("sync_to_processor", MustBeFalseForCode)
+	}
+	return nil
+}
+
+// MustBeFalseForCode is the message about sync_to_processor for a code that a payment
+// processor does not accept.
+const MustBeFalseForCode = "must be false, because the code has characters other than letters, digits and dashes"
+
+// ValidProcessorCode reports whether payment processors accept the case-folded code. Stripe
+// accepts letters, digits and dashes.
+func ValidProcessorCode(code string) bool {
+	return code != "" && !strings.ContainsFunc(code, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-'
+	})
+}
+
+// SyncJob returns the job that makes the code at the payment processor equal to p.
+func (p PromoCode) SyncJob() SyncPromoCode {
+	return SyncPromoCode{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, PromoCode: p.ID}
+}
+
+// ProcessorTerms returns the discount, the expiry and the limit of the code in one text. A
+// processor cannot change them, so a code with other terms is a new promotion code.
+func (p PromoCode) ProcessorTerms() string {
+	limit, expiry, currency := "-", "-", "-"
+	if p.MaxRedemptions != nil {
+		limit = strconv.FormatInt(*p.MaxRedemptions, 10)
+	}
+	if p.ExpiresAt != nil {
+		expiry = FormatTime(*p.ExpiresAt)
+	}
+	if p.Currency != nil {
+		currency = *p.Currency
+	}
+	return strings.Join([]string{p.Code, string(p.DiscountType), strconv.FormatInt(p.DiscountValue, 10), currency, limit, expiry}, " ")
+}
+
+// ForProcessor returns the code as it shall exist at the payment processor at a time. Its
+// limit is the number of redemptions that are left. usable is false if it shall not exist
+// there, for example because it is inactive or used up.
+func (p PromoCode) ForProcessor(now time.Time) (code PromoCode, usable bool) {
+	if !p.Sync || !Usable(p.Active, p.ExpiresAt, p.Redemptions, p.MaxRedemptions, now) {
+		return p, false
+	}
+	if p.MaxRedemptions != nil {
+		left := *p.MaxRedemptions - p.Redemptions
+		p.MaxRedemptions = &left
+	}
+	return p, true
+}
+
 // PromoCodeFilter restricts a list of promo codes. A zero field matches every promo
 // code.
 type PromoCodeFilter struct {

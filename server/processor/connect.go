@@ -120,6 +120,9 @@ func (s *Service) storeConnection(
 				return err
 			}
 		}
+		if err := tx.Enqueue(ctx, affiliate.SyncPromoCodes{Workspace: connection.Scope.Workspace, Mode: connection.Scope.Mode}); err != nil {
+			return err
+		}
 		return tx.Audit(ctx, stored.AuditLine(action, by, connection.UpdatedAt))
 	})
 	return stored, isNew, err

@@ -37,6 +37,8 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &applyWorker{service: s})
 	river.AddWorker(workers, &resyncWorker{service: s})
 	river.AddWorker(workers, &removeWorker{service: s})
+	river.AddWorker(workers, &promoCodeWorker{service: s})
+	river.AddWorker(workers, &promoCodesWorker{service: s})
 }
 
 type applyWorker struct {
@@ -53,7 +55,11 @@ func (*applyWorker) Timeout(*river.Job[affiliate.ApplyProcessorEvent]) time.Dura
 // directions, so that the events of an outage are not all applied at the same time. The
 // function uses the system's clock, because River compares the result with that clock.
 func (*applyWorker) NextRetry(job *river.Job[affiliate.ApplyProcessorEvent]) time.Time {
-	delay := retryDelays[max(0, min(job.Attempt, len(retryDelays))-1)]
+	return nextRetry(job.Attempt)
+}
+
+func nextRetry(attempt int) time.Time {
+	delay := retryDelays[max(0, min(attempt, len(retryDelays))-1)]
 	return time.Now().Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
 }
 

@@ -29,6 +29,14 @@ type Store interface {
 	// Events returns one page of the events of a scope, the latest first, and the number of
 	// events on all pages. It stops counting at affiliate.MaxTotal.
 	Events(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.StoredProcessorEvent, int64, error)
+	// PromoCode returns a promo code. Errors: NOT_FOUND.
+	PromoCode(ctx context.Context, scope affiliate.Scope, id affiliate.PromoCodeID) (affiliate.PromoCode, error)
+	// ActivePromotionCodes returns the promotion codes of an account that were created from a
+	// promo code and not deactivated.
+	ActivePromotionCodes(ctx context.Context, scope affiliate.Scope, account string, id affiliate.PromoCodeID) ([]affiliate.ProcessorPromoCode, error)
+	// SyncedPromoCodes returns at most limit ids of promo codes that shall exist at the
+	// processor, and that follow the id after.
+	SyncedPromoCodes(ctx context.Context, scope affiliate.Scope, after affiliate.PromoCodeID, limit int) ([]affiliate.PromoCodeID, error)
 	// NextRead returns the number of a read of a charge. It is larger than all earlier
 	// numbers.
 	NextRead(ctx context.Context) (int64, error)
@@ -59,6 +67,13 @@ type Tx interface {
 	PutCharge(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge, readNumber int64, at time.Time) error
 	// ClaimFailureNotice reports whether a failed event is the first of a UTC day.
 	ClaimFailureNotice(ctx context.Context, c affiliate.ProcessorConnection, day time.Time) (first bool, err error)
+	// PutPromotionCode stores a promotion code that was created from a promo code.
+	PutPromotionCode(ctx context.Context, account string, code affiliate.PromoCode, created affiliate.ProcessorPromoCode, at time.Time) error
+	// EndPromotionCode marks a promotion code as deactivated.
+	EndPromotionCode(ctx context.Context, scope affiliate.Scope, promotionCode string) error
+	// SetSyncStatus stores whether a promo code exists at the processor. current is false if
+	// the promo code has changed since it was read.
+	SetSyncStatus(ctx context.Context, code affiliate.PromoCode, status affiliate.SyncStatus) (current bool, err error)
 	// FindSale returns the conversion that has one of the given ids; nil if there is none.
 	FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (*affiliate.ConversionID, error)
 

@@ -19,6 +19,9 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		if !affiliate.ValidPromoCode(affiliate.FoldPromoCode(req.GetCode())) {
 			found.Add("code", fmt.Sprintf("must have 1 to %d visible characters without spaces", affiliate.MaxPromoCode))
 		}
+		if code := affiliate.FoldPromoCode(req.GetCode()); req.GetSyncToProcessor() && affiliate.ValidPromoCode(code) && !affiliate.ValidProcessorCode(code) {
+			found.Add("code", "must have only letters, digits and dashes when {sync_to_processor} is true")
+		}
 		checkDiscount(req, &found)
 		switch end := req.GetExpiresAt(); {
 		case end == nil:

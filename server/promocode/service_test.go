@@ -125,9 +125,12 @@ func TestCreatePromoCode_Refusals(t *testing.T) {
 		reason      affiliate.Reason
 		field       string
 	}{
-		"code in another case":           {jane, "TAKEN", unchanged, affiliate.ReasonPromoCodeTaken, ""},
-		"code with a space":              {jane, "two words", unchanged, affiliate.ReasonValidation, "code"},
-		"control character":              {jane, "a\x01", unchanged, affiliate.ReasonValidation, "code"},
+		"code in another case": {jane, "TAKEN", unchanged, affiliate.ReasonPromoCodeTaken, ""},
+		"code with a space":    {jane, "two words", unchanged, affiliate.ReasonValidation, "code"},
+		"control character":    {jane, "a\x01", unchanged, affiliate.ReasonValidation, "code"},
+		"underscore at the processor": {
+			jane, "spring_20", func(r *affiliatev1.CreatePromoCodeRequest) { r.SyncToProcessor = true }, affiliate.ReasonValidation, "code",
+		},
 		"invisible character":            {jane, "a\u200b", unchanged, affiliate.ReasonValidation, "code"},
 		"empty code":                     {jane, "", unchanged, affiliate.ReasonValidation, servertest.Annotations},
 		"code of 101 characters":         {jane, strings.Repeat("x", 101), unchanged, affiliate.ReasonValidation, servertest.Annotations},
@@ -255,7 +258,7 @@ func TestUpdatePromoCode(t *testing.T) {
 
 func TestUpdatePromoCode_Refusals(t *testing.T) {
 	f := newFixture(t)
-	id := f.NewPromoCode(f.Join("Jane"), "may").ID.String()
+	id := f.NewPromoCode(f.Join("Jane"), "may_20").ID.String()
 	for name, tc := range map[string]struct {
 		req   *affiliatev1.UpdatePromoCodeRequest
 		field string
@@ -265,7 +268,8 @@ func TestUpdatePromoCode_Refusals(t *testing.T) {
 		"invalid timestamp": {&affiliatev1.UpdatePromoCodeRequest{
 			UpdateMask: mask("expires_at"), ExpiresAt: &timestamppb.Timestamp{Nanos: -1},
 		}, "expires_at"},
-		"limit of 0 redemptions": {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("max_redemptions"), MaxRedemptions: new(int64(0))}, servertest.Annotations},
+		"underscore at the processor": {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("sync_to_processor"), SyncToProcessor: true}, "sync_to_processor"},
+		"limit of 0 redemptions":      {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("max_redemptions"), MaxRedemptions: new(int64(0))}, servertest.Annotations},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.updateCode(id, tc.req)

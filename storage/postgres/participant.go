@@ -198,19 +198,19 @@ func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, p
 }
 
 // deactivateSyncedCodes deactivates those promo codes of a suspended participant that
-// also exist at the payment processor. This is necessary because the processor does not
+// also exist, or will exist, at the payment processor. This is necessary because the processor does not
 // check the participant's status.
 func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
 	// Conversions lock promo codes in the same order.
 	const lock = `
 		select from promo_codes c
-		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.active and c.sync_status = 'synced'
+		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.active and c.sync_to_processor
 		order by c.code collate "C"
 		for no key update`
 	const deactivate = `
 		update promo_codes c
 		set active = false, version = c.version + 1, updated_at = $4
-		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.active and c.sync_status = 'synced'
+		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.active and c.sync_to_processor
 		returning c.id, c.code, c.discount_type, c.discount_value, c.currency, c.max_redemptions, c.redemptions,
 			c.expires_at, c.active, c.sync_to_processor as sync, c.sync_status, c.version, c.created_at, c.updated_at`
 	if _, err := tx.Exec(ctx, lock, p.Scope.Workspace, p.Scope.Mode, p.ID); err != nil {
@@ -225,7 +225,7 @@ func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.P
 		return err
 	}
 	oldValues, newValues := map[string]bool{"active": true}, map[string]bool{"active": false}
-	events := make([]affiliate.Event, len(codes))
+	events, jobs := make([]affiliate.Event, len(codes)), make([]affiliate.Job, len(codes))
 	for i, code := range codes {
 		code.Scope, code.Program, code.Participant = p.Scope, p.Program, p.ID
 		err := tx.Audit(ctx, affiliate.AuditLine{
@@ -236,6 +236,10 @@ func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.P
 			return err
 		}
 		events[i] = affiliate.NewEvent(p.Scope, affiliate.EventPromoCodeDeactivated, at, code.Object(), oldValues)
+		jobs[i] = affiliate.SyncPromoCode{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, PromoCode: code.ID}
+	}
+	if err := tx.Enqueue(ctx, jobs...); err != nil {
+		return err
 	}
 	return tx.Publish(ctx, events...)
 }

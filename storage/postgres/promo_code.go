@@ -125,7 +125,8 @@ func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, program af
 }
 
 // UpdatePromoCode changes the fields that the patch contains. If nothing changes, it
-// writes no audit record and no event. Errors: NOT_FOUND, PARTICIPANT_ERASED.
+// writes no audit record and no event. Errors: NOT_FOUND, PARTICIPANT_ERASED, and
+// VALIDATION_ERROR if the code cannot exist at a payment processor.
 func (s *Store) UpdatePromoCode(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID,
 	patch affiliate.PromoCodePatch, at time.Time, by affiliate.Actor,
@@ -149,6 +150,9 @@ func (s *Store) UpdatePromoCode(
 		}
 		before := row.promoCode()
 		after = before.Patch(patch)
+		if err := after.CheckSync(); err != nil {
+			return err
+		}
 		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil || oldValues == nil {
 			return err
@@ -160,6 +164,11 @@ func (s *Store) UpdatePromoCode(
 		var events []affiliate.Event
 		if before.Active && !after.Active {
 			events = append(events, affiliate.NewEvent(scope, affiliate.EventPromoCodeDeactivated, at, after.Object(), oldValues))
+		}
+		if before.Sync && !after.Sync {
+			if err := tx.Enqueue(ctx, after.SyncJob()); err != nil {
+				return err
+			}
 		}
 		return s.promoCodeChanged(ctx, tx, after, "promo_code.update", at, by, oldValues, newValues, events...)
 	})
@@ -198,8 +207,8 @@ func (s *Store) DeletePromoCode(
 }
 
 // promoCodeChanged stores everything that follows from a change of a promo code: the
-// audit record, the events, and the job that updates the participant's promo code in
-// the edge directory.
+// audit record, the events, the job that updates the participant's promo code in the edge
+// directory, and the job that updates it at the payment processor.
 func (s *Store) promoCodeChanged(
 	ctx context.Context, tx *Tx, c affiliate.PromoCode, action string, at time.Time, by affiliate.Actor, oldValues, newValues any, events ...affiliate.Event,
 ) error {
@@ -213,5 +222,9 @@ func (s *Store) promoCodeChanged(
 	if err := tx.Publish(ctx, events...); err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: c.Scope.Workspace, Participant: &c.Participant})
+	jobs := []affiliate.Job{affiliate.SyncDirectory{Workspace: c.Scope.Workspace, Participant: &c.Participant}}
+	if c.Sync {
+		jobs = append(jobs, c.SyncJob())
+	}
+	return tx.Enqueue(ctx, jobs...)
 }

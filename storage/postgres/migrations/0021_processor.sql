@@ -111,15 +111,17 @@ create index processor_disputes_by_charge on processor_disputes (workspace_id, m
 -- Numbers the reads of charges, so that an older state never replaces a newer one.
 create sequence processor_reads;
 
--- The promo codes that exist at a processor. Old ids stay, because a buyer may have used
--- them before.
+-- The promo codes that were created at a processor. Old ids stay, because a buyer may have
+-- used them before.
 create table processor_promo_codes (
   workspace_id      uuid not null,
   mode              text not null check (mode in ('test', 'live')),
   promotion_code_id text not null,
   coupon_id         text not null,
+  account_id        text not null,                     -- of the processor
   promo_code_id     uuid not null,
   code              text not null,                     -- case-folded
+  terms             text not null,                     -- discount, expiry and limit; a change needs a new promotion code
   active            boolean not null,
   created_at        timestamptz not null,
   primary key (workspace_id, mode, promotion_code_id)

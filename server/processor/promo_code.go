@@ -1,0 +1,173 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// promoCodeBatch is the number of promo codes for which one transaction inserts jobs.
+const promoCodeBatch = 500
+
+type promoCodeWorker struct {
+	river.WorkerDefaults[affiliate.SyncPromoCode]
+	service *Service
+}
+
+// NextRetry returns the time of the next attempt, as for events.
+func (*promoCodeWorker) NextRetry(job *river.Job[affiliate.SyncPromoCode]) time.Time {
+	return nextRetry(job.Attempt)
+}
+
+func (w *promoCodeWorker) Work(ctx context.Context, job *river.Job[affiliate.SyncPromoCode]) error {
+	return w.service.SyncPromoCode(ctx, job.Args)
+}
+
+// SyncPromoCode makes a promo code at the processor equal to the promo code of the
+// programme. A promotion code cannot be changed, so it is deactivated and a new one is
+// created if the terms differ. Without a connection, the status stays pending until an
+// account is connected. After an error, the status is failed until another attempt succeeds.
+func (s *Service) SyncPromoCode(ctx context.Context, job affiliate.SyncPromoCode) error {
+	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}
+	for name, processor := range s.Processors {
+		connection, err := s.Store.Connection(ctx, scope, name)
+		if err != nil {
+			return err
+		}
+		if connection == nil {
+			continue
+		}
+		key, err := s.open(connection.ID, sealedKey, connection.Keys.Key)
+		if err != nil {
+			return err
+		}
+		if err := s.syncPromoCode(ctx, scope, job.PromoCode, account{connection.Account, string(key), processor}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// account is a connected account with its key.
+type account struct {
+	id, key   string
+	processor Processor
+}
+
+// errPromoCodeChanged means that the promo code was changed while it was synced.
+var errPromoCodeChanged = errors.New("the promo code was changed while it was synced")
+
+func (s *Service) syncPromoCode(ctx context.Context, scope affiliate.Scope, id affiliate.PromoCodeID, a account) error {
+	code, err := s.Store.PromoCode(ctx, scope, id)
+	isDeleted := errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound))
+	if err != nil && !isDeleted {
+		return err
+	}
+	existing, err := s.Store.ActivePromotionCodes(ctx, scope, a.id, id)
+	if err != nil {
+		return err
+	}
+	wanted, usable := code.ForProcessor(s.now())
+	usable = usable && !isDeleted
+	terms := code.ProcessorTerms()
+	isCurrent := false
+	for _, promotion := range existing {
+		if usable && promotion.Terms == terms && !isCurrent {
+			isCurrent = true
+			continue
+		}
+		if err := s.endPromotionCode(ctx, scope, promotion.PromotionCode, a); err != nil {
+			return s.promoCodeFailed(ctx, code, err)
+		}
+	}
+	if usable && !isCurrent {
+		if err := s.createPromotionCode(ctx, wanted, terms, a); err != nil {
+			return s.promoCodeFailed(ctx, code, err)
+		}
+	}
+	if isDeleted || !code.Sync {
+		return nil
+	}
+	var current bool
+	err = s.Store.InTx(ctx, func(tx Tx) error {
+		current, err = tx.SetSyncStatus(ctx, code, affiliate.SyncSynced)
+		return err
+	})
+	if err == nil && !current {
+		// The change has inserted its own job, which can have run before this one has ended.
+		return errPromoCodeChanged
+	}
+	return err
+}
+
+// createPromotionCode creates a promotion code and stores its ids. A repeated call after a
+// lost response returns the same ids, because the idempotency key is the same.
+func (s *Service) createPromotionCode(ctx context.Context, code affiliate.PromoCode, terms string, a account) error {
+	left := int64(-1)
+	if code.MaxRedemptions != nil {
+		left = *code.MaxRedemptions
+	}
+	idempotencyKey := fmt.Sprintf("%s %d %d %s", code.ID, code.Version, left, terms)
+	created, err := a.processor.CreatePromotionCode(ctx, a.key, idempotencyKey, code)
+	if err != nil {
+		return fmt.Errorf("create a promotion code: %w", err)
+	}
+	created.Terms = terms
+	return s.Store.InTx(ctx, func(tx Tx) error { return tx.PutPromotionCode(ctx, a.id, code, created, s.now()) })
+}
+
+// endPromotionCode deactivates a promotion code at the processor.
+func (s *Service) endPromotionCode(ctx context.Context, scope affiliate.Scope, promotionCode string, a account) error {
+	if err := a.processor.DeactivatePromotionCode(ctx, a.key, promotionCode); err != nil {
+		return fmt.Errorf("deactivate a promotion code: %w", err)
+	}
+	return s.Store.InTx(ctx, func(tx Tx) error { return tx.EndPromotionCode(ctx, scope, promotionCode) })
+}
+
+// promoCodeFailed stores that a promo code could not be synced and returns the error, so
+// that another attempt follows.
+func (s *Service) promoCodeFailed(ctx context.Context, code affiliate.PromoCode, err error) error {
+	s.Log.LogAttrs(ctx, slog.LevelWarn, "a promo code could not be synced with the payment processor",
+		slog.String("promo_code", code.ID.String()), slog.Any("error", err))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return errors.Join(err, s.Store.InTx(ctx, func(tx Tx) error {
+		_, err := tx.SetSyncStatus(ctx, code, affiliate.SyncFailed)
+		return err
+	}))
+}
+
+type promoCodesWorker struct {
+	river.WorkerDefaults[affiliate.SyncPromoCodes]
+	service *Service
+}
+
+func (w *promoCodesWorker) Work(ctx context.Context, job *river.Job[affiliate.SyncPromoCodes]) error {
+	return w.service.SyncPromoCodes(ctx, affiliate.Scope{Workspace: job.Args.Workspace, Mode: job.Args.Mode})
+}
+
+// SyncPromoCodes inserts a job for each promo code of a scope that shall exist at the
+// processor.
+func (s *Service) SyncPromoCodes(ctx context.Context, scope affiliate.Scope) error {
+	var after affiliate.PromoCodeID
+	for {
+		ids, err := s.Store.SyncedPromoCodes(ctx, scope, after, promoCodeBatch)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		jobs := make([]affiliate.Job, len(ids))
+		for i, id := range ids {
+			jobs[i] = affiliate.SyncPromoCode{Workspace: scope.Workspace, Mode: scope.Mode, PromoCode: id}
+		}
+		if err := s.Store.InTx(ctx, func(tx Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
+			return err
+		}
+		after = ids[len(ids)-1]
+	}
+}
