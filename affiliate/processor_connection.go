@@ -3,10 +3,19 @@ package affiliate
 import (
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // ProcessorConnectionID identifies a connection to a payment processor.
 type ProcessorConnectionID = ID[ProcessorConnection]
+
+// ConnectionIDOf returns the id of the connection of a scope to a processor. It is always
+// the same, so that the webhook endpoint has the same URL after a failed attempt to connect:
+// the next attempt finds the endpoint of the first one and replaces it.
+func ConnectionIDOf(scope Scope, processor ProcessorName) ProcessorConnectionID {
+	return ProcessorConnectionID{uuid.NewSHA1(scope.Workspace.UUID, []byte(string(scope.Mode)+" "+string(processor)))}
+}
 
 // ProcessorConnection is an account at a payment processor that a merchant has connected to
 // one mode of the workspace. It contains no key and no secret.
@@ -61,7 +70,7 @@ func (c LockedProcessorConnection) Reconnect(to ProcessorConnection, keys Sealed
 	}
 	until := to.UpdatedAt.Add(RotatedProcessorSecretGrace)
 	keys.PreviousSecret, keys.PreviousSecretUntil = c.Keys.Secret, &until
-	to.ID, to.ConnectedAt = c.ID, c.ConnectedAt
+	to.ConnectedAt = c.ConnectedAt
 	return LockedProcessorConnection{ProcessorConnection: to, Keys: keys}, nil
 }
 

@@ -37,15 +37,13 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 	if err != nil {
 		return nil, s.refusalOf(ctx, err)
 	}
-	id := affiliate.NewID[affiliate.ProcessorConnection](at)
+	id := affiliate.ConnectionIDOf(scope, name)
 	existing, err := s.Store.Connection(ctx, scope, name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case existing != nil && existing.Account != account:
+	}
+	if existing != nil && existing.Account != account {
 		return nil, affiliate.Refuse(affiliate.ReasonProcessorAlreadyConnected)
-	case existing != nil:
-		id = existing.ID
 	}
 	endpoint, err := processor.CreateEndpoint(ctx, key, s.webhookURL(name, id))
 	if err != nil {
@@ -102,11 +100,6 @@ func (s *Service) storeConnection(
 		stored, isNew = affiliate.LockedProcessorConnection{ProcessorConnection: connection, Keys: keys}, existing == nil
 		action := "processor.connect"
 		if existing != nil {
-			if existing.ID != connection.ID {
-				// Another request has connected the account since the endpoint was created. The
-				// values are sealed for another connection.
-				return affiliate.Refuse(affiliate.ReasonProcessorAlreadyConnected)
-			}
 			action = "processor.reconnect"
 			if stored, err = existing.Reconnect(connection, keys); err != nil {
 				return err

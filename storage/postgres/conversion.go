@@ -237,7 +237,7 @@ func (r *pendingReport) queueUndo(batch *pgx.Batch) {
 		queueRelease(batch, r.Conversion.Scope, *r.Key)
 	}
 	if r.aliased > 0 {
-		batch.Queue(releaseAliases, r.Conversion.Scope.Workspace, r.Conversion.ID)
+		batch.Queue(releaseAliases, r.Conversion.Scope.Workspace, r.Conversion.Scope.Mode, r.Conversion.ID)
 	}
 	if r.newCustomer {
 		batch.Queue(deleteCustomer, r.Conversion.Scope.Workspace, r.Conversion.Scope.Mode, r.Conversion.CustomerRef)

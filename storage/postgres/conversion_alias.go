@@ -78,7 +78,7 @@ func claimAliases(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 }
 
 // releaseAliases deletes the aliases of a report that is dropped from its batch.
-const releaseAliases = `delete from conversion_aliases where workspace_id = $1 and conversion_id = $2`
+const releaseAliases = `delete from conversion_aliases where workspace_id = $1 and mode = $2 and conversion_id = $3`
 
 // findByAlias returns the conversion that has one of the given ids as an alias or as its
 // external id. If there are several, because a merchant has reported one sale under two

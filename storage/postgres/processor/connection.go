@@ -99,7 +99,7 @@ func (s *Store) ConnectionOfJob(
 	return row.connection(), err
 }
 
-// PutConnection inserts a connection, or replaces the row with its id.
+// PutConnection inserts a connection, or replaces the row with its id, even if it is deleted.
 func (tx *Tx) PutConnection(ctx context.Context, c affiliate.LockedProcessorConnection) error {
 	const put = `
 		insert into processor_connections (workspace_id, id, mode, processor, account_id, key, endpoint_id, secret,
@@ -107,6 +107,7 @@ func (tx *Tx) PutConnection(ctx context.Context, c affiliate.LockedProcessorConn
 		values (@workspace, @id, @mode, @processor, @account, @key, @endpoint, @secret,
 			@previous_secret, @previous_secret_until, @create_conversions, @include_out_of_band, @connected_at, @updated_at)
 		on conflict (workspace_id, id) do update set
+			account_id = excluded.account_id, connected_at = excluded.connected_at, deleted_at = null,
 			key = excluded.key, endpoint_id = excluded.endpoint_id, secret = excluded.secret,
 			previous_secret = excluded.previous_secret, previous_secret_until = excluded.previous_secret_until,
 			create_conversions = excluded.create_conversions, include_out_of_band = excluded.include_out_of_band,
