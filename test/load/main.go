@@ -4,7 +4,7 @@
 // result.
 //
 //	make bench                                 all parts, about twenty minutes
-//	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, notifications, streams, webhooks
+//	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, notifications, streams, webhooks, processor
 //	make bench BASE=<commit>                   compare the CPU time of the service with that commit; see test/load/compare
 //
 // The command needs Linux (for the CPU times in /proc), pgbench, and a durable Postgres
@@ -77,6 +77,11 @@
 //     is a backlog of a thousand. The last rows are the time from a conversion's 201 to
 //     the arrival of its event. A core receives 100 conversions a second, and this
 //     process receives the events. The yardstick is one POST of the same body.
+//   - processor: events of Stripe, signed checkouts of which each makes a conversion. S1 is
+//     the response to an event. Its yardstick is pgbench, which inserts the same event and a
+//     job in one transaction. S2 is the latency of a conversion that another client reports
+//     while 10,000 events are applied. Its yardstick is the latency without events. The part
+//     fails if an event is lost.
 //
 // # How to read the table
 //
@@ -173,6 +178,7 @@ var parts = []part{
 	{"notifications", measureNotifications},
 	{"streams", measureStreams},
 	{"webhooks", measureWebhooks},
+	{"processor", measureProcessor},
 }
 
 // bench is one run.

@@ -30,6 +30,7 @@ const (
 // shop is a merchant with a programme, an approved partner, and clicks.
 type shop struct {
 	workspace affiliate.WorkspaceID
+	merchant  string // access token
 	key       string
 	clicks    int
 	// clickedAt is the time in the ids of all clicks. All ids begin with clickHead and
@@ -57,7 +58,7 @@ func (b *bench) openShop(ctx context.Context, db *database) (*shop, error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	anyID := affiliate.NewID[affiliate.Click](now).String()
 	s := &shop{
-		key: opened.secretKey, clicks: shopClicks * b.scale,
+		merchant: opened.merchant, key: opened.secretKey, clicks: shopClicks * b.scale,
 		clickedAt: now, clickHead: anyID[:len(anyID)-clickDigits],
 	}
 	click := affiliate.Click{
@@ -129,8 +130,8 @@ func (s *shop) reportRequest() *affiliatev1.ReportConversionRequest {
 
 type object = map[string]any
 
-// shopSetup contains the keys and ids that setUpShop has created.
-type shopSetup struct{ secretKey, publicKey, program, participant string }
+// shopSetup contains the access token of the merchant, and the keys and ids that setUpShop has created.
+type shopSetup struct{ merchant, secretKey, publicKey, program, participant string }
 
 // setUpShop creates a merchant with API keys and an active programme, and a partner in
 // this programme with the referral code clickCode.
@@ -150,6 +151,7 @@ func setUpShop(ctx context.Context, address string) (made shopSetup, err error) 
 		return response.AccessToken
 	}
 	merchant := account("merchant", object{"name": "Mia", "workspaceName": "Shop"})
+	made.merchant = merchant
 	partner := account("partner", object{"name": "Pat", "country": "DE"})
 	call(http.MethodPost, "/api-keys", merchant, object{"name": "Load"})
 	made.secretKey = response.SecretKey
