@@ -1,0 +1,158 @@
+package processor_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	"github.com/tributary-hq/tributary/tools/stripeserver"
+)
+
+func connectRequest(key string) *affiliatev1.ConnectProcessorRequest {
+	return &affiliatev1.ConnectProcessorRequest{Processor: "stripe", RestrictedKey: key}
+}
+
+// Key and secret are stored encrypted. They are not in responses, the audit log, events and
+// notifications.
+func TestConnectProcessor_KeepsSecrets(t *testing.T) {
+	f := newFixture(t)
+	status := f.connect()
+	if !strings.HasPrefix(status.GetWebhookUrl(), publicURL+"/webhooks/stripe/") || status.GetEndpointStatus() != "enabled" {
+		t.Errorf("status %v", status)
+	}
+	endpoint := f.stripe.Endpoints()[0]
+	for _, event := range []string{"checkout.session.completed", "invoice.paid", "charge.refunded", "charge.dispute.created", "charge.dispute.closed", "refund.failed"} {
+		if !slices.Contains(endpoint.EnabledEvents, event) {
+			t.Errorf("the endpoint receives %q, want %s among them", endpoint.EnabledEvents, event)
+		}
+	}
+	for _, table := range []string{"processor_connections", "audit_log", "notifications", "events", "river.river_job"} {
+		for _, row := range f.Texts(`select to_jsonb(t)::text || coalesce(encode(convert_to(t::text, 'UTF8'), 'escape'), '') from ` + table + ` t`) {
+			if strings.Contains(row, testKey) || strings.Contains(row, f.secret) {
+				t.Errorf("%s contains a secret: %s", table, row)
+			}
+		}
+	}
+	if stored := f.Texts(`select encode(key, 'escape') || encode(secret, 'escape') from processor_connections`); strings.Contains(stored[0], testKey) || strings.Contains(stored[0], f.secret) {
+		t.Error("the key or the secret is stored in clear text")
+	}
+	if got := f.AuditActions("processor_connection", f.connection.String()); !slices.Equal(got, []string{"processor.connect"}) {
+		t.Errorf("audit actions %q", got)
+	}
+	if got := f.Texts(`select type from notifications`); !slices.Equal(got, []string{"processor.connected"}) {
+		t.Errorf("notifications %q", got)
+	}
+}
+
+// After a reconnection, messages of the replaced endpoint are accepted for three days.
+func TestConnectProcessor_ReplacesTheEndpoint(t *testing.T) {
+	f := newFixture(t)
+	f.connect()
+	first, oldSecret := f.connection, f.secret
+	f.clock.Advance(time.Hour)
+	f.stripe.SetAccount("rk_test_rolled0123456789", accountOf(f))
+	if status := f.connect(func(r *affiliatev1.ConnectProcessorRequest) { r.RestrictedKey = "rk_test_rolled0123456789" }); status.GetId() != first.String() {
+		t.Errorf("the reconnection has the id %s, want %s", status.GetId(), first)
+	}
+	if endpoints := f.stripe.Endpoints(); len(endpoints) != 1 || f.secret == oldSecret {
+		t.Fatalf("%d endpoints, new secret: %v", len(endpoints), f.secret != oldSecret)
+	}
+	f.put(stripeserver.NewSession("cs_a", nil))
+	deliver := func(secret string) affiliate.Reason {
+		body := f.event("checkout.session.completed", "cs_a")
+		_, err := f.deliverSigned(body, f.sign(body, secret, f.clock.Now()))
+		return pgtest.ReasonOf(t, err)
+	}
+	if deliver(f.secret) != "" || deliver(oldSecret) != "" {
+		t.Error("a message with the new or the old secret is refused")
+	}
+	f.clock.Advance(affiliate.RotatedProcessorSecretGrace)
+	if deliver(f.secret) != "" || deliver(oldSecret) != affiliate.ReasonInvalidSignature {
+		t.Error("after three days, only messages with the new secret must be accepted")
+	}
+	if got := f.AuditActions("processor_connection", first.String()); !slices.Equal(got, []string{"processor.connect", "processor.reconnect"}) {
+		t.Errorf("audit actions %q", got)
+	}
+}
+
+// accountOf returns the id of the connected account.
+func accountOf(f *fixture) string {
+	return f.Texts(`select account_id from processor_connections`)[0]
+}
+
+// If Stripe fails while an account is connected, nothing is stored, and the next attempt
+// leaves one endpoint.
+func TestConnectProcessor_Failures(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault stripeserver.Fault
+		want  affiliate.Reason
+	}{
+		"permission check fails":     {stripeserver.Fault{Method: "GET", Path: "/v1/invoices", Status: 500, Times: 9}, affiliate.ReasonServiceUnavailable},
+		"too many requests":          {stripeserver.Fault{Method: "GET", Path: "/v1/charges", Status: 429, RetryAfter: "1", Times: 9}, affiliate.ReasonServiceUnavailable},
+		"no response":                {stripeserver.Fault{Method: "GET", Path: "/v1/account", Hang: 3 * time.Second, Times: 1}, ""}, // the second attempt succeeds
+		"half a response":            {stripeserver.Fault{Method: "GET", Path: "/v1/account", Half: true, Times: 9}, affiliate.ReasonServiceUnavailable},
+		"response with secret lost":  {stripeserver.Fault{Method: "POST", Path: "/v1/webhook_endpoints", Status: 500, AfterEffect: true, Times: 9}, affiliate.ReasonServiceUnavailable},
+		"key ends during the checks": {stripeserver.Fault{Method: "GET", Path: "/v1/disputes", Status: 401, Times: 9}, affiliate.ReasonProcessorKeyInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.stripe.Fail(tc.fault)
+			_, err := f.service.ConnectProcessor(f.asOwner(), connectRequest(testKey))
+			if got := pgtest.ReasonOf(t, err); got != tc.want {
+				t.Fatalf("error %v, want %s", err, tc.want)
+			}
+			if stored := f.Count(`select count(*) from processor_connections`); (stored == 1) != (tc.want == "") {
+				t.Errorf("%d connections are stored", stored)
+			}
+			for range 10 { // use up the faults
+				if _, err = f.service.ConnectProcessor(f.asOwner(), connectRequest(testKey)); err == nil {
+					break
+				}
+			}
+			if err != nil || len(f.stripe.Endpoints()) != 1 {
+				t.Errorf("after the faults: error %v, %d endpoints; want one", err, len(f.stripe.Endpoints()))
+			}
+		})
+	}
+}
+
+func TestConnectProcessor_NeedsPublicURL(t *testing.T) {
+	f := newFixture(t)
+	f.service.PublicURL = ""
+	_, err := f.service.ConnectProcessor(f.asOwner(), connectRequest(testKey))
+	pgtest.RequireRefusal(t, err, affiliate.ReasonServiceUnavailable)
+}
+
+// The status does not depend on Stripe.
+func TestGetProcessorConnection_WithoutStripe(t *testing.T) {
+	f := newFixture(t)
+	f.connect()
+	get := func() *affiliatev1.ProcessorConnection {
+		status, err := f.service.GetProcessorConnection(f.asOwner(), &affiliatev1.GetProcessorConnectionRequest{Processor: "stripe"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+	f.stripe.Fail(stripeserver.Fault{Method: "GET", Path: "/v1/webhook_endpoints", Status: 500, Times: 9})
+	if got := get(); !got.GetConnected() || got.GetEndpointStatus() != "unknown" {
+		t.Errorf("status %v, want connected with an unknown endpoint", got)
+	}
+	f.put(stripeserver.NewSession("cs_a", nil))
+	body := f.event("checkout.session.completed", "cs_a")
+	if _, err := f.deliver(body); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Advance(90 * time.Second)
+	if got := get(); got.GetLag() < 90 || got.GetLastEventAt() == nil {
+		t.Errorf("an event waits since 90 seconds, but the status is %v", got)
+	}
+	wantOutcome(t, f.run(body), "applied")
+	if got := get(); got.GetLag() != 0 {
+		t.Errorf("the lag is %d after all events are applied", got.GetLag())
+	}
+}
