@@ -205,3 +205,18 @@ func TestFormatMoney(t *testing.T) {
 		}
 	}
 }
+
+// A sale of a payment processor can lack every signal.
+func TestAttribute_WithoutSignals(t *testing.T) {
+	in := everySignal()
+	in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode, in.Customer.Binding = nil, nil, nil, nil, nil
+	for name, customer := range map[string]*FoundCustomer{"customer that is not bound": in.Customer, "no customer": nil} {
+		in.Customer = customer
+		d := Attribute(in)
+		const want = "The purchase on 1 March 2026 at 13:00:00.000 UTC is not credited to a partner, " +
+			"because it names neither a click nor a promo code, and no partner has brought the customer."
+		if d.Attributed || d.Reason != WhyNoSignal || !d.Reason.IsDecisionReason() || d.Explanation != want || d.Earning != nil || len(d.Trace.Candidates) != 0 {
+			t.Errorf("%s: the decision is %+v", name, d)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package conversion_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// sale returns a sale of 100 EUR at Stripe with the ids cs_name and pi_name.
+func (f *fixture) sale(name string, change ...func(*affiliate.ProcessorSale)) affiliate.ProcessorSale {
+	s := affiliate.ProcessorSale{
+		ID: "pi_" + name, IDs: affiliate.ProcessorIDs{Name: affiliate.Stripe, Session: "cs_" + name, PaymentIntent: "pi_" + name},
+		Aliases: []string{"pi_" + name, "cs_" + name}, EventType: affiliate.Purchase, OccurredAt: f.clock.Now(), FeeKnown: true,
+		Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+	}
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+func (f *fixture) record(sale affiliate.ProcessorSale) affiliate.RecordedSale {
+	f.Helper()
+	recorded, err := f.service.RecordSale(f.Context(), f.Scope, sale, false)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return recorded
+}
+
+// The merchant's server and Stripe report the same sales at the same time. The merchant uses
+// one of Stripe's ids, which need not be the id that Stripe's report begins with. Each sale
+// is recorded once, and all its ids lead to its conversion.
+func TestRecordSale_RacingReports(t *testing.T) {
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	const sales = 20
+	var group sync.WaitGroup
+	for i := range sales {
+		name := fmt.Sprintf("%d", i)
+		sale := f.sale(name, func(s *affiliate.ProcessorSale) { s.Click = click.ID.String() })
+		for range 2 {
+			group.Go(func() {
+				if _, err := f.service.RecordSale(t.Context(), f.Scope, sale, false); err != nil {
+					t.Errorf("RecordSale: %v", err)
+				}
+			})
+		}
+		external := sale.Aliases[i%2]
+		for range 2 {
+			group.Go(func() {
+				if _, err := f.report(purchase(external, click.ID)); err != nil && pgtest.ReasonOf(t, err) != affiliate.ReasonConversionDuplicate {
+					t.Errorf("report of %s: %v", external, err)
+				}
+			})
+		}
+	}
+	group.Wait()
+	f.WantCount(sales, "conversions", `select count(*) from conversions`)
+	f.WantCount(sales, "commissions", `select count(*) from commissions`)
+	for i := range sales {
+		// A sale that was recorded from a report has all ids after Stripe's next event.
+		recorded := f.record(f.sale(fmt.Sprintf("%d", i)))
+		aliases := f.Texts(`select id from conversion_aliases where conversion_id = $1 order by id`, recorded.Conversion)
+		if want := []string{fmt.Sprintf("cs_%d", i), fmt.Sprintf("pi_%d", i)}; recorded.New || !slices.Equal(aliases, want) {
+			t.Errorf("sale %d: %+v with the aliases %q, want %q", i, recorded, aliases, want)
+		}
+	}
+}
+
+// A conversion of an older version of the service has an external id but no alias.
+func TestRecordSale_ConversionWithoutAlias(t *testing.T) {
+	f := newFixture(t)
+	before := f.mustReport(purchase("cs_a", f.NewClick(f.pat).ID))
+	f.Exec(`delete from conversion_aliases`)
+	if recorded := f.record(f.sale("a")); recorded.New || recorded.Conversion.String() != before.GetId() {
+		t.Errorf("RecordSale returns %+v, want the conversion %s", recorded, before.GetId())
+	}
+	if _, err := f.report(purchase("pi_a", f.NewClick(f.pat).ID)); pgtest.ReasonOf(t, err) != affiliate.ReasonConversionDuplicate {
+		t.Errorf("a report with another id of the sale: %v", err)
+	}
+}
+
+// A click that has not arrived yet is awaited, like the click of a report.
+func TestRecordSale_LateClick(t *testing.T) {
+	f := newFixture(t)
+	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+	for name, change := range map[string]func(*affiliate.ProcessorSale){
+		"metadata":  func(s *affiliate.ProcessorSale) { s.Click = click.ID.String() },
+		"reference": func(s *affiliate.ProcessorSale) { s.Reference = click.ID.String() },
+	} {
+		f.record(f.sale(name, change))
+	}
+	f.WantCount(0, "attributed conversions", `select count(*) from conversions where attributed`)
+	f.attribute(f.storeLate(click))
+	f.WantCount(2, "attributed conversions", `select count(*) from conversions where attributed and reason_code = 'CLICK_MATCHED'`)
+}
+
+// A checkout binds its customer once. A later checkout with another click changes nothing.
+func TestRecordSale_Binds(t *testing.T) {
+	f := newFixture(t)
+	other := f.Join("Other")
+	bind := func(name string, p pgtest.Participant) {
+		f.record(f.sale(name, func(s *affiliate.ProcessorSale) {
+			s.Binds, s.IDs.Customer, s.Click = true, "cus_a", f.NewClick(p).ID.String()
+		}))
+	}
+	bind("first", f.pat)
+	bind("second", other)
+	f.record(f.sale("none", func(s *affiliate.ProcessorSale) { s.Binds, s.IDs.Customer = true, "cus_b" }))
+	f.WantCount(1, "customers", `select count(*) from customers`)
+	f.WantCount(1, "customers of Pat", `select count(*) from customers where participant_id = $1 and conversion_id is null`, f.pat.ID)
+	f.WantCount(0, "conversions", `select count(*) from conversions`)
+	f.record(f.sale("payment", func(s *affiliate.ProcessorSale) { s.IDs.Customer = "cus_a" }))
+	f.WantCount(1, "conversions by the binding", `select count(*) from conversions where reason_code = 'CUSTOMER_BOUND' and participant_id = $1`, f.pat.ID)
+}
