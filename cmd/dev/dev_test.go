@@ -216,6 +216,7 @@ func TestRun_KeepsDataUntilReset(t *testing.T) {
 	forwardAndResend(t, dir, func() { r.runWalkthrough(t, "sh") })
 	deliverToOwnReceiver(t, dir, first)
 	buyInTheShop(t, first)
+	triggerStripe(t, dir, first)
 	metrics := get(t, first["TRIBUTARY_METRICS_URL"]+"/metrics")
 	for _, name := range []string{"tributary_core_", "tributary_ingest_", "tributary_collector_"} {
 		if !strings.Contains(metrics, "\n"+name) {
@@ -239,7 +240,7 @@ func TestRun_KeepsDataUntilReset(t *testing.T) {
 		t.Errorf("a listener that stops after the demo does not print that the demo has stopped:\n%s", output)
 	}
 	// The ports of the private servers are free again.
-	serverNames := []string{databaseURLName, redisURLName}
+	serverNames := []string{databaseURLName, redisURLName, stripeURLName}
 	for _, name := range serverNames {
 		if err := listenAt(t, first[name]).Close(); err != nil {
 			t.Error(err)
@@ -252,6 +253,7 @@ func TestRun_KeepsDataUntilReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wait(t)
+	waitForStripeToEnd(t, first)
 
 	// Start in an environment that has the variables of .dev/env, like a shell that has
 	// sourced this file.
@@ -262,14 +264,16 @@ func TestRun_KeepsDataUntilReset(t *testing.T) {
 	r = start(t, dir, testEnv(sourced...))
 	second := variables(t, dir)
 	for _, name := range slices.Concat(demoNames, serverNames) {
-		if first[name] != second[name] {
-			t.Errorf("after a restart %s is %q, want %q as before", name, second[name], first[name])
+		// The stand-in for Stripe has no endpoint of the first run, so the secret is new.
+		if keep := name != stripeSecretName; keep != (first[name] == second[name]) {
+			t.Errorf("after a restart %s is %q, before it was %q", name, second[name], first[name])
 		}
 	}
 	r.runWalkthrough(t, "bash")
-	if n := commissions(t, second); n != 4 {
-		t.Errorf("got %d commissions, want 4: from two walkthroughs, from a purchase in the shop, and from a walkthrough after the restart", n)
+	if n := commissions(t, second); n != 8 {
+		t.Errorf("got %d commissions, want 8: from three walkthroughs, two purchases in the shop, and three sales at Stripe", n)
 	}
+	triggerStripe(t, dir, second)
 
 	stopRedis(t, second[redisURLName])
 	if code := r.wait(t); code != 1 || !strings.Contains(r.stderr.String(), "redis ended by itself") {

@@ -61,7 +61,7 @@ func environment(environ []string, secrets, lastServers map[string]string) map[s
 			values[name] = value
 		}
 	}
-	for _, name := range []string{databaseURLName, redisURLName} {
+	for _, name := range []string{databaseURLName, redisURLName, stripeURLName} {
 		if values[name] == lastServers[name] {
 			delete(values, name)
 		}

@@ -8,7 +8,8 @@
 // start creates missing demo data, so that the shell commands that the process prints
 // (the walkthrough) work. When the process stops, the parts of the service stop first,
 // then Redis, then Postgres. If a part fails, the process prints the error and exits. A
-// lock ensures that only one process uses the folder .dev at a time.
+// lock ensures that only one process uses the folder .dev at a time. A child process
+// simulates Stripe, and the demo's merchant is connected to it.
 //
 // It is not secure if other machines can reach its ports. It prints the passwords and
 // keys of the demo, it does not encrypt HTTP and gRPC, and it accepts every local process
@@ -33,6 +34,8 @@ const usage = `usage: go run ./cmd/dev [command]
       --events LIST        only these, for example commission.*,payout.paid
       --forward-to URL     send each webhook on to your receiver
   resend EVENT_ID    deliver an event to the running listener again
+  stripe             send an event of Stripe to the running demo; without arguments,
+                     print how
   cert               write a certificate for your own https receiver on this machine
       --out FOLDER         where to write it (default: this folder)
   help               print this text`
@@ -69,6 +72,10 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 		return listenForWebhooks(ctx, folderName, rest, out)
 	case name == "resend" && len(rest) == 1:
 		return resend(ctx, folderName, rest[0], out)
+	case name == "stripe":
+		return stripeCommand(ctx, folderName, rest, out)
+	case name == stripeServerCommand && len(rest) == 0:
+		return serveStripe(ctx, os.Stdin)
 	case name == "cert":
 		return writeReceiverCertificate(folderName, rest, out)
 	case name == "help" || name == "--help" || name == "-h":

@@ -77,7 +77,7 @@ func TestLoadSecrets_CreatesSecretsOnce(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	secrets := map[string]string{hashKeyName: "created"}
-	last := map[string]string{databaseURLName: "postgres://last", redisURLName: "redis://last"}
+	last := map[string]string{databaseURLName: "postgres://last", redisURLName: "redis://last", stripeURLName: "http://last"}
 	for name, test := range map[string]struct {
 		environ []string
 		want    map[string]string
@@ -90,12 +90,12 @@ func TestEnvironment(t *testing.T) {
 			},
 		},
 		"addresses of the previous run": {
-			environ: []string{databaseURLName + "=postgres://last", redisURLName + "=redis://last"},
-			want:    map[string]string{databaseURLName: "", redisURLName: ""},
+			environ: []string{databaseURLName + "=postgres://last", redisURLName + "=redis://last", stripeURLName + "=http://last"},
+			want:    map[string]string{databaseURLName: "", redisURLName: "", stripeURLName: ""},
 		},
 		"address of another server": {
-			environ: []string{databaseURLName + "=postgres://other", redisURLName + "=redis://last"},
-			want:    map[string]string{databaseURLName: "postgres://other", redisURLName: ""},
+			environ: []string{databaseURLName + "=postgres://other", redisURLName + "=redis://last", stripeURLName + "=http://other"},
+			want:    map[string]string{databaseURLName: "postgres://other", redisURLName: "", stripeURLName: "http://other"},
 		},
 		"a shutdown delay": {
 			environ: []string{shutdownDelayName + "=2s"},

@@ -57,6 +57,11 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	}
 	defer listeners.close()
 	sendToSink(values, listeners)
+	stripe, err := listenForStripe(values, last[stripeURLName])
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stripe.stop()) }()
 	core, edge, err := configure(values)
 	if err != nil {
 		return err
@@ -64,10 +69,16 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 
 	fmt.Fprintf(out, "Starting in %s\n  Postgres and Redis …\n", f.path)
 	defer context.AfterFunc(ctx, func() { fmt.Fprintln(out, "\nStopping.") })()
-	d, err := startDatabases(ctx, f, core.DatabaseURL, core.URL)
+	if err := stripe.start(f); err != nil {
+		return err
+	}
+	if stripe != nil {
+		last[stripeURLName] = stripe.address()
+	}
+	d, err := startDatabases(ctx, f, last, core.DatabaseURL, core.URL)
 	defer func() { err = errors.Join(err, d.stop()) }()
 	if err == nil {
-		err = serve(ctx, f, d, listeners, core, edge, out)
+		err = serve(ctx, f, d, stripe, listeners, core, edge, out)
 	} else if ctx.Err() != nil {
 		return nil // ctx ended while the servers started
 	}
@@ -78,9 +89,11 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 }
 
 // serve runs the core, the gateway, the collector, the demo shop and the mail sink. They
-// listen on the given listeners and use the Postgres and the Redis in d.
+// listen on the given listeners and use the Postgres and the Redis in d. stripe is nil if
+// the environment sets the address of Stripe's API.
 func serve(
-	ctx context.Context, f *folder, d *databases, listeners portListeners, core settings.Core, edge collector.Config, out io.Writer,
+	ctx context.Context, f *folder, d *databases, stripe *stripeProcess, listeners portListeners,
+	core settings.Core, edge collector.Config, out io.Writer,
 ) error {
 	core.DatabaseURL, core.URL, edge.Stream.URL = d.postgresURL, d.redisURL, d.redisURL
 	if core.LinkURL == "" {
@@ -125,7 +138,7 @@ func serve(
 		api: address(listeners.api()), collector: address(listeners.collector()),
 		grpc: address(listeners.grpc()), metrics: address(listeners.metrics()), shop: address(listeners.shop()),
 		mailSink:    address(listeners.mailSink()),
-		postgresURL: d.postgresURL, redisURL: d.redisURL,
+		postgresURL: d.postgresURL, redisURL: d.redisURL, stripeURL: core.StripeAPIURL,
 	}
 	site := &shop{api: apiClient{url: at.apiURL()}, collector: at.collectorURL()}
 	mails := mailsink.New(mailCapacity)
@@ -135,13 +148,14 @@ func serve(
 	})
 	group.Go(func() error { return withPartName("collector", clicks.Run(ctx, listeners.collector(), nil)) })
 	group.Go(func() error { return d.watch(ctx) })
+	group.Go(func() error { return stripe.watch(ctx) })
 	group.Go(func() error { return withPartName("shop", serveSite(ctx, listeners.shop(), site, log)) })
 	group.Go(func() error { return withPartName("mail sink", mails.ServeSMTP(ctx, listeners.mailSMTP())) })
 	group.Go(func() error {
 		return withPartName("mail sink", serveSite(ctx, listeners.mailSink(), mails.Handler(), log))
 	})
 	group.Go(func() error {
-		if err := prepareDemo(ctx, f, at, site, out); err != nil && ctx.Err() == nil {
+		if err := prepareDemo(ctx, f, at, stripe, site, out); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("demo: %w", err)
 		}
 		return nil // if ctx has ended, another part returns the reason
@@ -158,7 +172,7 @@ func withPartName(part string, err error) error {
 
 // prepareDemo creates missing demo data, opens the shop, and prints the addresses and the
 // walkthrough.
-func prepareDemo(ctx context.Context, f *folder, at systemAddresses, site *shop, out io.Writer) error {
+func prepareDemo(ctx context.Context, f *folder, at systemAddresses, stripe *stripeProcess, site *shop, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, seedTimeout)
 	defer cancel()
 	saved, err := readVariables(f.file("env"))
@@ -169,6 +183,7 @@ func prepareDemo(ctx context.Context, f *folder, at systemAddresses, site *shop,
 	d := &demo{
 		api:       apiClient{url: at.apiURL(), printLine: say},
 		collector: apiClient{url: at.collectorURL(), printLine: say},
+		stripeURL: stripe.address(),
 		values:    saved,
 		printLine: say,
 	}
@@ -185,6 +200,7 @@ func prepareDemo(ctx context.Context, f *folder, at systemAddresses, site *shop,
 	if err != nil {
 		return err
 	}
+	d.values[stripeURLName] = stripe.address()
 	site.setValues(d.values)
 	printOverview(out, f, at, d.values)
 	return nil

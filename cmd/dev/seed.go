@@ -40,13 +40,15 @@ func secretKeyName(mode string) string { return "DEMO_SK_" + strings.ToUpper(mod
 // demoNames lists the names of the variables of the demo. .dev/env has the same order.
 var demoNames = []string{
 	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programIDName, referralCodeName, clubProgramIDName,
-	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE",
+	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE", stripeConnectionName, stripeSecretName,
 }
 
 // demo creates the demo data through the public API: a merchant, two programmes and their
 // partners.
 type demo struct {
 	api, collector apiClient
+	// stripeURL is the address of the stand-in for Stripe. It is empty if there is none.
+	stripeURL string
 	// values are the variables of .dev/env. seed updates them.
 	values map[string]string
 	// printLine prints a message about data that had to be created or changed again.
@@ -100,7 +102,10 @@ func (d *demo) seed(ctx context.Context) error {
 	if err := d.ensureParticipant(ctx, asMerchant.withMode(mode), d.api.withCredential(partner.AccessToken).withMode(mode), partner.User.ID); err != nil {
 		return err
 	}
-	return d.seedClub(ctx, asMerchant.withMode(mode))
+	if err := d.seedClub(ctx, asMerchant.withMode(mode)); err != nil {
+		return err
+	}
+	return d.connectStripe(ctx, asMerchant.withMode(mode))
 }
 
 // ensureAccount logs in with the credentials in .dev/env. If they are missing or not

@@ -44,14 +44,10 @@ type privateServer struct {
 }
 
 // startDatabases starts a server for each address that is privateURL. For other addresses
-// it uses the existing server. The caller must call stop on the result, even if there is
-// an error.
-func startDatabases(ctx context.Context, f *folder, postgresURL, redisURL string) (*databases, error) {
+// it uses the existing server. last has the variables of the file servers; startDatabases
+// writes the file. The caller must call stop on the result, even if there is an error.
+func startDatabases(ctx context.Context, f *folder, last map[string]string, postgresURL, redisURL string) (*databases, error) {
 	d := &databases{postgresURL: postgresURL, redisURL: redisURL}
-	last, err := readVariables(f.file("servers"))
-	if err != nil {
-		return d, err
-	}
 	// The servers start in parallel, because recovery after a crash may take long.
 	group, ctx := errgroup.WithContext(ctx)
 	if d.postgresURL == privateURL {
@@ -86,6 +82,7 @@ func startDatabases(ctx context.Context, f *folder, postgresURL, redisURL string
 	return d, writeVariables(f.file("servers"), serversHeading, []variable{
 		{databaseURLName, last[databaseURLName]},
 		{redisURLName, last[redisURLName]},
+		{stripeURLName, last[stripeURLName]},
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -76,19 +78,28 @@ type recordedConversion struct {
 	} `json:"commission"`
 }
 
-// ServeHTTP serves the page at / and the purchase at /buy.
+// ServeHTTP serves the page at /, the purchase at /buy, and at /pay the page that replaces
+// buy.stripe.com.
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.value(referralCodeName) == "":
 		http.Error(w, "The demo is being prepared.", http.StatusServiceUnavailable)
-	case r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
-		s.writePage(w, nil, "")
+	case r.URL.Path == "/" && isRead(r) && r.URL.Query().Has("payment_intent"):
+		s.showPayment(w, r, r.URL.Query().Get("payment_intent"))
+	case r.URL.Path == "/" && isRead(r):
+		s.writePage(w, r, nil, "")
+	case r.URL.Path == "/pay" && isRead(r):
+		s.writePayPage(w, r)
+	case r.URL.Path == "/pay" && r.Method == http.MethodPost:
+		s.pay(w, r)
 	case r.URL.Path == "/buy" && r.Method == http.MethodPost:
 		s.buy(w, r)
 	default:
 		http.NotFound(w, r)
 	}
 }
+
+func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 // buy reports the purchase to the API, as the server of a merchant does after a payment.
 func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
@@ -106,31 +117,35 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	err := server.call(r.Context(), http.MethodPost, "/api/v1/conversions", order, &got)
 	switch {
 	case hasCode(err, "NO_ATTRIBUTION_SIGNAL"):
-		s.writePage(w, nil, "Sold. No partner sent this visitor, so there is no commission.")
+		s.writePage(w, r, nil, "Sold. No partner sent this visitor, so there is no commission.")
 	case err != nil:
 		w.WriteHeader(http.StatusBadGateway)
-		s.writePage(w, nil, "Sold. The purchase could not be reported: "+err.Error())
+		s.writePage(w, r, nil, "Sold. The purchase could not be reported: "+err.Error())
 	default:
-		s.writePage(w, &got, "")
+		s.writePage(w, r, &got, "")
 	}
 }
 
-func (s *shop) writePage(w http.ResponseWriter, conversion *recordedConversion, note string) {
+func (s *shop) writePage(w http.ResponseWriter, r *http.Request, conversion *recordedConversion, note string) {
+	link, checkout := s.paymentLink(r)
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	// An error means that the visitor's connection has ended.
 	_ = shopTemplate.Execute(w, map[string]any{
-		"Script": s.collector + "/v1/script.js",
-		"Key":    s.value(publicKeyName(demoModes[0])),
-		"Link":   "/?" + url.Values{"via": {s.value(referralCodeName)}}.Encode(),
-		"Price":  price(shopCents, shopCurrency),
-		"Sold":   conversion,
-		"Note":   note,
+		"Script":      s.collector + "/v1/script.js",
+		"Key":         s.value(publicKeyName(demoModes[0])),
+		"Link":        "/?" + url.Values{"via": {s.value(referralCodeName)}}.Encode(),
+		"PaymentLink": link,
+		"Checkout":    checkout,
+		"Price":       price(shopCents, shopCurrency),
+		"Sold":        conversion,
+		"Note":        note,
 	})
 }
 
-// price formats an amount of a currency with two decimals.
+// price formats an amount in minor units of a currency.
 func price(cents int64, currency string) string {
-	return fmt.Sprintf("%d.%02d %s", cents/100, cents%100, currency)
+	decimals := affiliate.CurrencyExponent(currency)
+	return fmt.Sprintf("%.*f %s", decimals, float64(cents)/math.Pow10(decimals), currency)
 }

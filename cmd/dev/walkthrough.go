@@ -15,6 +15,8 @@ test mode, so REST calls need the header X-Mode: test.
 
 const listenHint = "To see webhooks, in another terminal: go run ./cmd/dev listen [--forward-to http://127.0.0.1:3000/hooks]"
 
+const stripeHint = "To send an event of Stripe: go run ./cmd/dev stripe"
+
 // walkthroughHeading is the line before the walkthrough. A blank line follows the
 // heading, and another blank line follows the walkthrough.
 const walkthroughHeading = "From a click to an approved commission. Paste into another terminal, line by line:"
@@ -42,7 +44,7 @@ func walkthrough(env string) []string {
 // systemAddresses holds the addresses of a run.
 type systemAddresses struct {
 	api, collector, grpc, metrics, shop, mailSink string // host and port
-	postgresURL, redisURL                         string
+	postgresURL, redisURL, stripeURL              string
 }
 
 func (s systemAddresses) apiURL() string { return "http://" + s.api }
@@ -65,6 +67,7 @@ func (s systemAddresses) variables(demo map[string]string) []variable {
 		{"TRIBUTARY_MAIL_SINK_URL", s.mailSinkURL()},
 		{databaseURLName, s.postgresURL},
 		{redisURLName, s.redisURL},
+		{stripeURLName, s.stripeURL},
 	}
 	for _, name := range demoNames {
 		vars = append(vars, variable{name, demo[name]})
@@ -91,6 +94,7 @@ func printOverview(out io.Writer, f *folder, s systemAddresses, demo map[string]
 		[2]string{"Metrics", "http://" + s.metrics + "/metrics"},
 		[2]string{"Postgres", withoutPassword(s.postgresURL)},
 		[2]string{"Redis", withoutPassword(s.redisURL)},
+		[2]string{"Stripe API", withoutPassword(s.stripeURL)},
 		[2]string{"Log", filepath.Join(f.path, logName+".log")},
 	)
 	table(
@@ -101,7 +105,7 @@ func printOverview(out io.Writer, f *folder, s systemAddresses, demo map[string]
 		[2]string{"Live keys", demo[publicKeyName("live")] + "  " + demo[secretKeyName("live")]},
 	)
 	env := f.file("env")
-	fmt.Fprintf(out, "These values as shell variables: %s\n%s\n\n%s\n\n", env, listenHint, walkthroughHeading)
+	fmt.Fprintf(out, "These values as shell variables: %s\n%s\n%s\n\n%s\n\n", env, listenHint, stripeHint, walkthroughHeading)
 	fmt.Fprint(out, strings.Join(walkthrough(quote(env)), "\n"), "\n\n")
 }
 
