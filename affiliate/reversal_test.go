@@ -63,7 +63,7 @@ func TestReversals_TotalAndDispute(t *testing.T) {
 	}
 }
 
-// The states of a charge can arrive in any order. What remains must only depend on the last
+// The states of a charge can arrive in any order. The result must only depend on the last
 // state.
 func TestReverse_DependsOnlyOnTheLastState(t *testing.T) {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)

@@ -78,7 +78,7 @@ func (s *Service) readRequest(
 	if earliest := event.HappenedAt.Add(-maxSaleAge); since.Before(earliest) {
 		since = earliest
 	}
-	return ReadRequest{Body: body, Anew: event.Resync, Since: since, OutOfBand: c.IncludeOutOfBand}, string(plainKey), nil
+	return ReadRequest{Body: body, ReadAgain: event.Resync, Since: since, OutOfBand: c.IncludeOutOfBand}, string(plainKey), nil
 }
 
 // applySales records the sales in the order in which they happened. The last one is the sale

@@ -150,7 +150,7 @@ func TestApply_FirstInvoiceWaitsForItsCheckout(t *testing.T) {
 	wantSales(t, f, "in_1 purchase 2000 USD CLICK_MATCHED pending 600", "in_9 purchase 2000 USD NO_ATTRIBUTION_SIGNAL nothing")
 }
 
-// The ids of a sale belong to one conversion, whoever reports it first.
+// The ids of a sale belong to one conversion, even if the merchant reports it first.
 func TestApply_SaleReportedByTheMerchantToo(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"currency": "USD"})
 	f.connect()

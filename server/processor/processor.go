@@ -71,9 +71,9 @@ type Needs struct {
 type ReadRequest struct {
 	// Body is the event.
 	Body []byte
-	// Anew means that the object in the event is not used even if it is complete. It is set
+	// ReadAgain means that the object in the event is not used even if it is complete. It is set
 	// for events of a resync, which have the form of an old version of the API.
-	Anew bool
+	ReadAgain bool
 	// Since is the time before which earlier sales of the customer are not read.
 	Since time.Time
 	// OutOfBand means that invoices that were paid outside of the processor are sales.

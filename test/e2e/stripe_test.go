@@ -140,7 +140,7 @@ func TestStripe_SalesRefundsAndDisputesArrive(t *testing.T) {
 	f.merchant.get(t, commission).wantStatus(http.StatusOK).wantFields(object{"needsReview": false, "disputeStatus": "won"})
 	f.merchant.get(t, stripePath+"/events").wantStatus(http.StatusOK).wantFields(object{"total": 3})
 
-	// Nothing of the connection is visible in another mode or workspace.
+	// Other modes and workspaces cannot see the connection.
 	for name, other := range map[string]account{"live mode": f.merchant.inMode("live"), "another workspace": sys.newMerchant(t).inMode("test")} {
 		other.get(t, stripePath).wantStatus(http.StatusOK).wantFields(object{"connected": false})
 		other.get(t, stripePath+"/events").wantStatus(http.StatusOK).wantFields(object{"total": 0})

@@ -56,7 +56,7 @@ func (rd *reader) parseCharge(ev event) (chargeEvent, error) {
 	case stripe.EventTypeChargeRefunded:
 		parsed.charge, parsed.amount = object.ID, object.Amount
 		parsed.refunded = &object.AmountRefunded
-		parsed.isCharge = !rd.request.Anew && ev.APIVersion == stripe.APIVersion
+		parsed.isCharge = !rd.request.ReadAgain && ev.APIVersion == stripe.APIVersion
 	case stripe.EventTypeChargeDisputeCreated, stripe.EventTypeChargeDisputeClosed:
 		parsed.dispute = &eventDispute{
 			ID: object.ID, Amount: object.Amount, Currency: object.Currency, Status: stripe.DisputeStatus(object.Status),

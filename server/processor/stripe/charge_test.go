@@ -43,7 +43,7 @@ func TestRead_Charge(t *testing.T) {
 		{"charge.dispute.created", "dp_1"},
 		{"charge.dispute.closed", "dp_2"},
 	} {
-		for name, option := range map[string]func(*processor.ReadRequest){"event": since(0), "anew": anew} {
+		for name, option := range map[string]func(*processor.ReadRequest){"event": since(0), "read again": readAgain} {
 			facts := f.read(t, source.eventType, source.id, option)
 			slices.Sort(facts.Charge.Aliases)
 			if !reflect.DeepEqual(facts, want) {
@@ -85,7 +85,7 @@ func TestRead_RefundedAmount(t *testing.T) {
 			if test.exists {
 				f.put(stripeserver.NewCharge("ch_1", nil))
 			}
-			for optionName, option := range map[string]func(*processor.ReadRequest){"event": since(0), "anew": anew} {
+			for optionName, option := range map[string]func(*processor.ReadRequest){"event": since(0), "read again": readAgain} {
 				got := f.readBody(t, body, option).Charge
 				if got == nil || !reflect.DeepEqual(got.RefundedCents, test.want) {
 					t.Errorf("%s: the charge is %+v, want the refunded amount %s", optionName, got, show(test.want))

@@ -101,7 +101,7 @@ func decode[T any](ev event, r processor.ReadRequest) (object *T, id string, usa
 	decoded := new(T)
 	if json.Unmarshal(ev.Data.Object, decoded) == nil {
 		object = decoded
-		usable = !r.Anew && ev.APIVersion == stripe.APIVersion
+		usable = !r.ReadAgain && ev.APIVersion == stripe.APIVersion
 	}
 	return object, header.ID, usable, nil
 }

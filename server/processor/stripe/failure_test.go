@@ -64,7 +64,7 @@ func TestRead_FailsIfAnyRequestFails(t *testing.T) {
 			handler := &failOnce{server: server}
 			f := fixtureWith(t, server, handler)
 			f.put(objects...)
-			r := processor.ReadRequest{Body: f.Event(test.eventType, test.id), Anew: name != "out of band"}
+			r := processor.ReadRequest{Body: f.Event(test.eventType, test.id), ReadAgain: name != "out of band"}
 			if _, err := f.client.Read(t.Context(), key, r); err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +95,7 @@ func TestRead_PermissionErrors(t *testing.T) {
 		id := map[string]string{completed: "cs_1", paid: "in_1", "charge.dispute.created": "dp_1", "refund.created": "re_1"}[eventType]
 		body := f.Event(eventType, id)
 		f.Deny(key, "rak_"+permission)
-		_, err := f.client.Read(t.Context(), key, processor.ReadRequest{Body: body, Anew: true})
+		_, err := f.client.Read(t.Context(), key, processor.ReadRequest{Body: body, ReadAgain: true})
 		var missing *processor.PermissionError
 		if !errors.As(err, &missing) || missing.Permission != permission {
 			t.Errorf("Read of %s returned the error %v, want the permission %s", eventType, err, permission)

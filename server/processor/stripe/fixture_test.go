@@ -76,7 +76,7 @@ func (f fixture) readBody(t *testing.T, body []byte, options ...func(*processor.
 	return facts
 }
 
-func anew(r *processor.ReadRequest)      { r.Anew = true }
+func readAgain(r *processor.ReadRequest) { r.ReadAgain = true }
 func outOfBand(r *processor.ReadRequest) { r.OutOfBand = true }
 
 func since(seconds int64) func(*processor.ReadRequest) {

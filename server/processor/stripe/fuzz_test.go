@@ -48,7 +48,7 @@ func FuzzRead(f *testing.F) {
 	client := stripe.New(stripe.Config{HTTPClient: &http.Client{Transport: emptyAccount{}}})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, ok := client.Envelope(body)
-		for _, r := range []processor.ReadRequest{{Body: body}, {Body: body, Anew: true}, {Body: body, OutOfBand: true}} {
+		for _, r := range []processor.ReadRequest{{Body: body}, {Body: body, ReadAgain: true}, {Body: body, OutOfBand: true}} {
 			facts, err := client.Read(t.Context(), key, r)
 			if !ok && err == nil {
 				t.Errorf("Read returned %+v for a body that is not an event", facts)

@@ -95,15 +95,15 @@ func TestRead_InvoiceIsReadAnew(t *testing.T) {
 	for name, test := range map[string]struct {
 		inEvent, atStripe object
 		options           []stripeserver.EventOption
-		anew              bool
+		readAgain         bool
 		want              string
 		requests          int
 	}{
 		"paid":                     {object{}, object{"status": "void"}, nil, false, "purchase in_1", 0},
 		"open, then paid":          {object{"status": "open"}, object{}, nil, false, "purchase in_1", 1},
 		"open, then deleted":       {object{"status": "open"}, nil, nil, false, "", 1},
-		"anew":                     {object{}, object{"status": "void"}, nil, true, "", 1},
-		"anew, deleted":            {object{}, nil, nil, true, "purchase in_1", 1},
+		"read again":               {object{}, object{"status": "void"}, nil, true, "", 1},
+		"read again, deleted":      {object{}, nil, nil, true, "purchase in_1", 1},
 		"another version":          {object{}, object{"billing_reason": "subscription_cycle"}, []stripeserver.EventOption{stripeserver.EventAPIVersion("2020-08-27")}, false, "renewal in_1", 1},
 		"another version, deleted": {object{}, nil, []stripeserver.EventOption{stripeserver.EventAPIVersion("2020-08-27")}, false, "purchase in_1", 1},
 	} {
@@ -117,8 +117,8 @@ func TestRead_InvoiceIsReadAnew(t *testing.T) {
 				f.put(stripeserver.NewInvoice("in_1", with(customer, test.atStripe)))
 			}
 			var options []func(*processor.ReadRequest)
-			if test.anew {
-				options = append(options, anew)
+			if test.readAgain {
+				options = append(options, readAgain)
 			}
 			facts := f.readBody(t, body, options...)
 			if got := summary(facts.Sales); got != test.want || got == "" && facts.Ignored != affiliate.IgnoredUnfinished {

@@ -102,15 +102,15 @@ func TestRead_SessionIsReadAnew(t *testing.T) {
 	for name, test := range map[string]struct {
 		inEvent, atStripe object // atStripe is nil if the object was deleted
 		options           []stripeserver.EventOption
-		anew              bool
+		readAgain         bool
 		want              string
 		requests          int
 	}{
 		"final":                    {object{}, unpaid, nil, false, "purchase pi_1", 0},
 		"unpaid, then paid":        {unpaid, object{}, nil, false, "purchase pi_1", 1},
 		"unpaid, then deleted":     {unpaid, nil, nil, false, "binding cs_1", 1},
-		"anew":                     {object{}, unpaid, nil, true, "binding cs_1", 1},
-		"anew, deleted":            {object{}, nil, nil, true, "purchase pi_1", 1},
+		"read again":               {object{}, unpaid, nil, true, "binding cs_1", 1},
+		"read again, deleted":      {object{}, nil, nil, true, "purchase pi_1", 1},
 		"another version":          {object{}, unpaid, []stripeserver.EventOption{stripeserver.EventAPIVersion("2020-08-27")}, false, "binding cs_1", 1},
 		"another version, deleted": {object{}, nil, []stripeserver.EventOption{stripeserver.EventAPIVersion("2020-08-27")}, false, "purchase pi_1", 1},
 		"a field has another type": {object{"metadata": []any{1}}, unpaid, nil, false, "binding cs_1", 1},
@@ -124,8 +124,8 @@ func TestRead_SessionIsReadAnew(t *testing.T) {
 				f.put(stripeserver.NewSession("cs_1", test.atStripe))
 			}
 			var options []func(*processor.ReadRequest)
-			if test.anew {
-				options = append(options, anew)
+			if test.readAgain {
+				options = append(options, readAgain)
 			}
 			facts := f.readBody(t, body, options...)
 			if got := summary(facts.Sales); got != test.want {
