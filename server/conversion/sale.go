@@ -16,9 +16,10 @@ import (
 // its customer makes no conversion. If the sale is already recorded, by the processor or by
 // the merchant's server, its conversion only gets the processor's ids.
 //
-// If mayWait is true, the first payment of a subscription is not recorded while nothing
-// says who brought the customer: the result has Waits, and the caller repeats the call
-// later.
+// If mayWait is true, the first payment of a subscription is not recorded while its checkout
+// is not visible, because the checkout may say who brought the customer. The result then has
+// Waits, and the caller repeats the call later. A sale that a click of its own attributes
+// does not wait.
 func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale, mayWait bool) (affiliate.RecordedSale, error) {
 	if sale.Binds {
 		return affiliate.RecordedSale{}, s.bindCustomer(ctx, scope, sale)
@@ -36,7 +37,8 @@ func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale af
 		Conversion: c, Inputs: inputs, AwaitUntil: awaitUntil, Aliases: sale.Aliases,
 		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 			d, commission := decide(c, found, c.CreatedAt)
-			if mayWait && sale.First && d.Reason == affiliate.WhyNoSignal {
+			byClick := d.Attributed && *d.Method == affiliate.ByClick
+			if mayWait && sale.First && sale.IDs.Session == "" && !byClick {
 				return d, nil, errWaitsForCheckout
 			}
 			return d, commission, nil
