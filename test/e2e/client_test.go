@@ -181,7 +181,7 @@ func (r response) wantError(status int, code string, fields ...string) response 
 		return r
 	}
 	decoder := json.NewDecoder(strings.NewReader(r.body))
-	if code != "BULK_ALL_FAILED" { // this error has additional fields
+	if code != "BULK_ALL_FAILED" && code != "PROCESSOR_PERMISSION_MISSING" { // these errors have additional fields
 		decoder.DisallowUnknownFields()
 	}
 	var got errorBody

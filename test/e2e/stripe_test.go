@@ -226,8 +226,7 @@ func TestStripe_ConnectRefusals(t *testing.T) {
 	stripeStandIn().RejectKey(key + "bad")
 	connect(key + "bad").wantOutcome(outcome{http.StatusUnprocessableEntity, "PROCESSOR_KEY_INVALID"})
 	stripeStandIn().Deny(key+"weak", "rak_webhook_write", "rak_invoice_read")
-	refused := connect(key + "weak")
-	refused.wantStatus(http.StatusUnprocessableEntity).wantFields(object{"code": "PROCESSOR_PERMISSION_MISSING", "error": "Unprocessable Entity"})
+	refused := connect(key+"weak").wantError(http.StatusUnprocessableEntity, "PROCESSOR_PERMISSION_MISSING")
 	if !strings.Contains(refused.body, `"missingPermissions":["invoice_read","webhook_write"]`) {
 		t.Errorf("the error does not name the missing permissions: %s", refused.body)
 	}
