@@ -64,7 +64,8 @@ schema: ## check that the binaries from before the newest migration work on the 
 
 .PHONY: fault
 fault: ## check that random faults lose no click, conversion, webhook or notification; SEED=n repeats a run, FOR=10m sets its length
-	@$(WITHSERVERS) -- env LONG_STORMS=yes go test -race -count=1 -run "^TestStream_StormOfReconnections$$" ./server/notification
+	@$(WITHSERVERS) -- env LONG_STORMS=yes go test -race -count=1 -timeout 20m -run "^(TestStream_StormOfReconnections|TestApply_OrderAndRepetitionDoNotMatter)$$" \
+		./server/notification ./server/processor
 	@go build -o bin/ ./cmd/collector ./cmd/core ./test/fault && exec bin/fault
 
 # VERSION and COMMIT are printed by the command `version`. Without git both are empty,

@@ -1,0 +1,330 @@
+package processor_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	"github.com/tributary-hq/tributary/tools/stripeserver"
+)
+
+// putSale stores a paid checkout session and its charge at Stripe.
+func (f *fixture) putSale(name string, overrides object) {
+	f.put(
+		stripeserver.NewSession("cs_"+name, with(object{
+			"created": f.ago(0), "amount_total": 10_000, "currency": "usd", "payment_intent": "pi_" + name, "client_reference_id": f.click(),
+		}, overrides)),
+		stripeserver.NewCharge("ch_"+name, object{"amount": 10_000, "currency": "usd"}),
+	)
+}
+
+// putRefund stores a refund of a sale at Stripe and returns an event about it.
+func (f *fixture) putRefund(name string, amount int) []byte {
+	f.put(stripeserver.NewRefund("re_"+name, object{"amount": amount, "currency": "usd"}))
+	return f.event("refund.created", "re_"+name)
+}
+
+// storeEvent delivers an event without running its job.
+func (f *fixture) storeEvent(body []byte) {
+	f.Helper()
+	if _, err := f.deliver(body); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// fail runs the job of an event, which must fail unless the attempt is the last one.
+func (f *fixture) fail(body []byte, last bool) {
+	f.Helper()
+	if _, err := f.service.Apply(f.Context(), f.keyOf(body), last); (err != nil) == last {
+		f.Fatalf("Apply returned the error %v for the last attempt: %t", err, last)
+	}
+}
+
+func (f *fixture) wantBody(stored bool, body []byte) {
+	f.Helper()
+	if got := f.Count(`select count(*) from processor_events where id = $1 and body is not null`, idOf(body)) == 1; got != stored {
+		f.Errorf("the body of the event is stored: %t, want %t", got, stored)
+	}
+}
+
+func TestApply_RepeatsAfterErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault  stripeserver.Fault
+		reason string
+	}{
+		"500":         {stripeserver.Fault{Status: http.StatusInternalServerError}, "processor_unavailable"},
+		"429":         {stripeserver.Fault{Status: http.StatusTooManyRequests}, "processor_unavailable"},
+		"time-out":    {stripeserver.Fault{Hang: 10 * time.Second}, "processor_unavailable"},
+		"half answer": {stripeserver.Fault{Half: true, Times: 2}, "processor_unavailable"},
+		"bad key":     {stripeserver.Fault{Status: http.StatusUnauthorized}, "key_invalid"},
+		"permission":  {stripeserver.Fault{Status: http.StatusForbidden}, "permission_missing"},
+		"bad request": {stripeserver.Fault{Status: http.StatusBadRequest, Code: "parameter_unknown"}, "internal_error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Row{"currency": "USD"})
+			f.connect()
+			f.putSale("a", nil)
+			wantOutcome(t, f.apply(f.event("checkout.session.completed", "cs_a")), "applied")
+			body := f.putRefund("a", 10_000)
+			f.storeEvent(body)
+			tc.fault.Path = "/v1/refunds"
+			f.stripe.Fail(tc.fault)
+			ctx, cancel := f.Context(), func() {}
+			if tc.fault.Hang > 0 {
+				ctx, cancel = context.WithTimeout(ctx, 300*time.Millisecond)
+			}
+			defer cancel()
+			if _, err := f.service.Apply(ctx, f.keyOf(body), false); err == nil {
+				t.Fatal("Apply succeeded")
+			}
+			wantOutcome(t, f.outcome(body), "received:"+tc.reason)
+			f.wantBody(true, body)
+			wantOutcome(t, f.run(body), "applied")
+			f.wantBody(false, body)
+			if got := f.Texts(`select status from conversions`); !slices.Equal(got, []string{"refunded"}) {
+				t.Errorf("the conversion is %q, want refunded", got)
+			}
+		})
+	}
+}
+
+func TestApply_FailedEventBeginsAgain(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.putSale("a", nil)
+	wantOutcome(t, f.apply(f.event("checkout.session.completed", "cs_a")), "applied")
+	first, second := f.putRefund("a", 1_000), f.event("charge.refunded", "ch_a")
+	wantNotices := func(want int) {
+		t.Helper()
+		f.WantCount(want, "notifications", `select count(*) from notifications where type = 'processor.event_failed'`)
+	}
+	denied := stripeserver.Fault{Path: "/v1/refunds", Status: http.StatusForbidden}
+	for i, body := range [][]byte{first, second} {
+		f.storeEvent(body)
+		f.stripe.Fail(denied)
+		f.fail(body, true)
+		wantOutcome(t, f.outcome(body), "failed:permission_missing")
+		f.wantBody(true, body)
+		wantNotices(1) // one notification in a day
+		f.storeEvent(body)
+		if i == 0 {
+			wantOutcome(t, f.outcome(body), "received")
+		}
+	}
+	f.clock.Advance(24 * time.Hour)
+	f.stripe.Fail(denied)
+	f.fail(second, true)
+	wantNotices(2)
+
+	// A repetition by Stripe begins the work on the first event again, and a resync the work on
+	// the second one.
+	wantOutcome(t, f.run(first), "applied")
+	if err := f.service.Resync(t.Context(), f.resyncJob(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcome(t, f.outcome(first), "applied")
+	wantOutcome(t, f.outcome(second), "received")
+	wantOutcome(t, f.run(second), "applied")
+	wantSales(t, f, "pi_a purchase 10000 USD CLICK_MATCHED pending 2700")
+}
+
+func TestApply_ParkedEventsWaitLonger(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.putSale("a", nil)
+	body := f.putRefund("a", 1_000)
+	f.storeEvent(body)
+	received := f.clock.Now()
+	for age, want := range map[time.Duration]time.Duration{
+		time.Second: 15 * time.Second, time.Hour: 15 * time.Minute, 10 * time.Hour: 150 * time.Minute, 50 * 24 * time.Hour: 6 * time.Hour,
+	} {
+		f.clock.Set(received.Add(age))
+		wait, err := f.service.Apply(t.Context(), f.keyOf(body), false)
+		if err != nil || (wait-want).Abs() > time.Second {
+			t.Errorf("after %s, Apply returned %s, %v, want %s", age, wait, err, want)
+		}
+		wantOutcome(t, f.outcome(body), "parked:waits_for_sale")
+	}
+	f.clock.Set(received.Add(affiliate.ParkedRefundLifetime))
+	wantOutcome(t, f.run(body), "ignored:no_conversion")
+	f.wantBody(false, body)
+}
+
+func TestApply_Disconnected(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.putSale("a", nil)
+	waiting, parked := f.event("checkout.session.completed", "cs_a"), f.putRefund("b", 1_000)
+	f.storeEvent(waiting)
+	wantOutcome(t, f.apply(parked), "parked:waits_for_sale")
+	job := f.disconnect()
+	wantOutcome(t, f.run(waiting), "ignored:disconnected")
+	if err := f.service.RemoveEndpoint(t.Context(), job, false); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcome(t, f.run(parked), "ignored:disconnected")
+	wantSales(t, f)
+	_, err := f.deliver(f.event("checkout.session.completed", "cs_a"))
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	if err := f.service.Resync(t.Context(), f.resyncJob(time.Hour)); err != nil {
+		t.Errorf("Resync of a connection that does not exist: %v", err)
+	}
+}
+
+// disconnect disconnects the account and returns the job that this enqueues.
+func (f *fixture) disconnect() affiliate.RemoveProcessorEndpoint {
+	f.Helper()
+	if _, err := f.service.DisconnectProcessor(f.asOwner(), &affiliatev1.DisconnectProcessorRequest{Processor: "stripe"}); err != nil {
+		f.Fatal(err)
+	}
+	endpoints := f.stripe.Endpoints()
+	return affiliate.RemoveProcessorEndpoint{Workspace: f.Scope.Workspace, Connection: f.connection, Endpoint: endpoints[len(endpoints)-1].ID}
+}
+
+func TestRemoveEndpoint(t *testing.T) {
+	unavailable := stripeserver.Fault{Method: http.MethodDelete, Path: "/v1/webhook_endpoints", Status: http.StatusInternalServerError}
+	for name, tc := range map[string]struct {
+		prepare   func(f *fixture)
+		last      bool
+		removed   bool // the connection
+		endpoints int  // that stay at Stripe
+	}{
+		"normal":                    {func(*fixture) {}, false, true, 0},
+		"key rejected":              {func(f *fixture) { f.stripe.RejectKey(testKey) }, false, true, 1},
+		"permission missing":        {func(f *fixture) { f.stripe.Deny(testKey, "rak_webhook_write") }, false, true, 1},
+		"unavailable":               {func(f *fixture) { f.stripe.Fail(unavailable) }, false, false, 1},
+		"unavailable, last attempt": {func(f *fixture) { f.stripe.Fail(unavailable) }, true, true, 1},
+		"already deleted":           {func(f *fixture) { f.stripe.Delete(f.stripe.Endpoints()[0].ID) }, false, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.connect()
+			job := f.disconnect()
+			tc.prepare(f)
+			if err := f.service.RemoveEndpoint(t.Context(), job, tc.last); (err == nil) != tc.removed {
+				t.Fatalf("RemoveEndpoint: %v", err)
+			}
+			if got := len(f.stripe.Endpoints()); got != tc.endpoints {
+				t.Errorf("%d endpoints are at Stripe, want %d", got, tc.endpoints)
+			}
+			f.WantCount(map[bool]int{true: 0, false: 1}[tc.removed], "connections", `select count(*) from processor_connections`)
+			if err := f.service.RemoveEndpoint(t.Context(), job, false); err != nil {
+				t.Errorf("repeated: %v", err)
+			}
+			f.WantCount(0, "connections", `select count(*) from processor_connections`)
+		})
+	}
+}
+
+func (f *fixture) resyncJob(age time.Duration) affiliate.ResyncProcessor {
+	return affiliate.ResyncProcessor{
+		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: f.connection, Since: time.Now().Add(-age),
+	}
+}
+
+func TestResync_StoresMissingEvents(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.putSale("a", nil)
+	known := f.event("checkout.session.completed", "cs_a")
+	wantOutcome(t, f.apply(known), "applied")
+	now := time.Now()
+	f.stripe.Event("checkout.session.completed", "cs_a", stripeserver.EventLivemode(true))
+	f.stripe.Event("checkout.session.completed", "cs_a", stripeserver.EventAccount("acct_other"))
+	f.stripe.Event("checkout.session.completed", "cs_a", stripeserver.EventCreated(now.Add(-2*time.Hour)))
+	f.stripe.Event("customer.created", "cs_a")
+	missing := 120 // more than a batch
+	for i := range missing {
+		f.stripe.Event("checkout.session.completed", "cs_a", stripeserver.EventID(fmt.Sprintf("evt_missing%03d", i)), stripeserver.EventCreated(now.Add(-time.Minute)))
+	}
+	jobs := f.CountJobs(affiliate.ApplyProcessorEvent{}.Kind())
+	for range 2 {
+		if err := f.service.Resync(t.Context(), f.resyncJob(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		f.WantCount(missing, "events of the resync", `select count(*) from processor_events where resync and status = 'received' and since is not null`)
+		f.WantCount(missing+1, "events", `select count(*) from processor_events`)
+		if got := f.CountJobs(affiliate.ApplyProcessorEvent{}.Kind()); got != jobs+missing {
+			t.Errorf("%d jobs, want %d", got, jobs+missing)
+		}
+	}
+	if _, err := f.service.Apply(t.Context(), affiliate.ProcessorEventKey{
+		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: f.connection, Event: "evt_missing007",
+	}, false); err != nil {
+		t.Fatal(err)
+	}
+	wantSales(t, f, "pi_a purchase 10000 USD CLICK_MATCHED pending 3000")
+
+	f.stripe.Fail(stripeserver.Fault{Path: "/v1/events", Status: http.StatusInternalServerError, Times: 2})
+	if err := f.service.Resync(t.Context(), f.resyncJob(time.Hour)); err == nil {
+		t.Error("Resync returned no error although Stripe is not available")
+	}
+}
+
+func TestApply_Concurrently(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.putSale("a", object{"customer": "cus_a"})
+	session := f.event("checkout.session.completed", "cs_a")
+	bodies := [][]byte{session, session, session, session}
+	bodies = append(bodies, f.putRefund("a", 2_000))
+	f.put(stripeserver.NewRefund("re_b", object{"charge": "ch_a", "payment_intent": "pi_a", "amount": 1_000, "currency": "usd"}))
+	bodies = append(bodies, f.event("refund.created", "re_b"), f.event("refund.updated", "re_b"))
+	f.put(stripeserver.NewDispute("dp_a", object{"amount": 5_000, "currency": "usd", "status": "lost"}))
+	for i, kind := range []string{"charge.refunded", "charge.dispute.created", "charge.dispute.closed"} {
+		bodies = append(bodies, f.event(kind, []string{"ch_a", "dp_a", "dp_a"}[i]))
+	}
+	for range 3 { // an event about a charge is parked if it is applied before the sale
+		var calls sync.WaitGroup
+		for _, body := range bodies {
+			calls.Go(func() {
+				if _, err := f.deliver(body); err != nil {
+					t.Errorf("deliver: %v", err)
+					return
+				}
+				if _, err := f.service.Apply(t.Context(), f.keyOf(body), false); err != nil {
+					t.Errorf("Apply: %v", err)
+				}
+			})
+		}
+		calls.Wait()
+	}
+	f.WantCount(0, "events that wait", `select count(*) from processor_events where status <> 'applied'`)
+	wantSales(t, f, "pi_a purchase 10000 USD CLICK_MATCHED pending 600")
+	if got := f.Texts(`select format('%s %s', status, refunded_amount_cents) from conversions`); !slices.Equal(got, []string{"partially_refunded 8000"}) {
+		t.Errorf("the conversion is %q, want partially_refunded 8000", got)
+	}
+	f.wantNoViolations()
+}
+
+func TestApply_Fees(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"}, rules(func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTaxShippingAndFee }))
+	f.connect()
+	f.putSale("a", nil)
+	f.put(stripeserver.NewPaymentIntent("pi_a", nil), stripeserver.NewBalanceTransaction("txn_a", object{"amount": 10_000, "currency": "usd", "fee": 320}))
+	wantOutcome(t, f.apply(f.event("checkout.session.completed", "cs_a")), "applied")
+	wantSales(t, f, "pi_a purchase 10000 USD CLICK_MATCHED pending 2904")
+
+	for _, name := range []string{"b", "c"} {
+		f.putSale(name, nil)
+		f.put(stripeserver.NewPaymentIntent("pi_"+name, nil))
+	}
+	known, unknown := f.event("checkout.session.completed", "cs_b"), f.event("checkout.session.completed", "cs_c")
+	wantOutcome(t, f.apply(known), "parked:waits_for_fee")
+	wantOutcome(t, f.apply(unknown), "parked:waits_for_fee")
+	f.put(stripeserver.NewBalanceTransaction("txn_b", object{"amount": 10_000, "currency": "usd", "fee": 1_000}))
+	wantOutcome(t, f.run(known), "applied")
+	f.clock.Advance(affiliate.FeeWait)
+	wantOutcome(t, f.run(unknown), "applied")
+	got := f.Texts(`select format('%s %s %s', external_transaction_id, amount_cents, review_reasons) from commissions order by 1`)
+	if want := []string{"pi_a 2904 {}", "pi_b 2700 {}", "pi_c 3000 {fee_missing}"}; !slices.Equal(got, want) {
+		t.Errorf("the commissions are %q, want %q", got, want)
+	}
+}

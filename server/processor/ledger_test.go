@@ -1,0 +1,229 @@
+package processor_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/payout"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	"github.com/tributary-hq/tributary/tools/stripeserver"
+)
+
+// ledgerFixture is a fixture whose programme approves commissions at once. Ada can be paid.
+type ledgerFixture struct {
+	*fixture
+
+	payouts *payout.Service
+	clickID string
+}
+
+func newLedgerFixture(t *testing.T, change ...func(*affiliate.Rules)) *ledgerFixture {
+	t.Helper()
+	atOnce := func(r *affiliate.Rules) { r.HoldDays = 0 }
+	f := newFixture(t, pgtest.Row{"currency": "USD"}, rules(append([]func(*affiliate.Rules){atOnce}, change...)...))
+	f.connect()
+	f.Insert("payout_methods", pgtest.Row{"user_id": f.ada.Partner, "method": affiliate.PayoutManual, "updated_at": f.clock.Now()})
+	service := payout.New(payout.Config{Store: stores.Payout(f.Store), Seal: servertest.Seal(t), Now: f.clock.Now})
+	return &ledgerFixture{f, service, f.click()}
+}
+
+// sell records a sale of 100.00 USD with the name a, so that its charge is ch_a. Ada earns
+// 30.00 USD.
+func (f *ledgerFixture) sell(name string) {
+	f.Helper()
+	f.put(
+		stripeserver.NewSession("cs_"+name, object{
+			"created": f.ago(0), "amount_total": 10_000, "currency": "usd", "payment_intent": "pi_" + name, "client_reference_id": f.clickID,
+		}),
+		stripeserver.NewCharge("ch_"+name, object{"amount": 10_000, "currency": "usd"}),
+	)
+	wantOutcome(f.TB.(*testing.T), f.apply(f.event("checkout.session.completed", "cs_"+name)), "applied")
+}
+
+// refund sets the status of the refund of a sale and applies the event.
+func (f *ledgerFixture) refund(name, status string, amount int) {
+	f.Helper()
+	f.put(stripeserver.NewRefund("re_"+name, object{"amount": amount, "currency": "usd", "status": status}))
+	wantOutcome(f.TB.(*testing.T), f.apply(f.event("refund.updated", "re_"+name)), "applied")
+}
+
+// dispute sets the status of the dispute about a sale and applies the event.
+func (f *ledgerFixture) dispute(name, status string) {
+	f.Helper()
+	f.put(stripeserver.NewDispute("dp_"+name, object{"amount": 10_000, "currency": "usd", "status": status}))
+	kind := "charge.dispute.closed"
+	if status == "needs_response" {
+		kind = "charge.dispute.created"
+	}
+	wantOutcome(f.TB.(*testing.T), f.apply(f.event(kind, "dp_"+name)), "applied")
+}
+
+func (f *ledgerFixture) asFinance() context.Context {
+	return servertest.AsMember(f.TB, f.Scope, f.Owner, affiliate.RoleFinance)
+}
+
+// draft creates a batch of payouts.
+func (f *ledgerFixture) draft() (*affiliatev1.PayoutBatch, error) {
+	key := affiliate.NewID[affiliate.PayoutBatch](f.clock.Now()).String()
+	return f.payouts.CreatePayoutBatch(metadata.NewIncomingContext(f.asFinance(), metadata.Pairs("idempotency-key", key)), &affiliatev1.CreatePayoutBatchRequest{})
+}
+
+func (f *ledgerFixture) mustDraft() *affiliatev1.PayoutBatch {
+	f.Helper()
+	batch, err := f.draft()
+	if err != nil {
+		f.Fatal(err)
+	}
+	return batch
+}
+
+// pay pays all that is due.
+func (f *ledgerFixture) pay() {
+	f.Helper()
+	batch := f.mustDraft()
+	if _, err := f.payouts.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: batch.GetId()}); err != nil {
+		f.Fatal(err)
+	}
+	for _, id := range f.Texts(`select id::text from payouts where batch_id::text = $1`, batch.GetId()) {
+		if _, err := f.payouts.MarkPayoutPaid(f.asFinance(), &affiliatev1.MarkPayoutPaidRequest{PayoutId: id, Reference: "T-1"}); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+// wantMoney checks the commissions, the payouts, and Ada's balance. The account checks must
+// find no violation.
+func (f *ledgerFixture) wantMoney(when string, want ...string) {
+	f.Helper()
+	got := f.Texts(`
+		select line from (
+			select 1 as part, created_at, format('%s: %s %s, dispute %s%s', external_transaction_id, status, amount_cents, dispute_status,
+				case when payout_id is not null then ', in a payout' else '' end) as line
+			from commissions
+			union all
+			select 2, created_at, format('payout: %s %s', status, amount_cents) from payouts
+			union all
+			select 3, null, format('balance: %s', coalesce(sum(amount_cents), 0)) from ledger_entries
+		) as lines
+		order by part, created_at, line`)
+	if !slices.Equal(got, want) {
+		f.Errorf("%s:\n%q\nwant\n%q", when, got, want)
+	}
+	f.wantNoViolations()
+}
+
+// wantEntries checks the types and amounts of the entries of the ledger.
+func (f *ledgerFixture) wantEntries(want ...string) {
+	f.Helper()
+	if got := f.Texts(`select format('%s %s', type, amount_cents) from ledger_entries order by created_at, id`); !slices.Equal(got, want) {
+		f.Errorf("the ledger has the entries %q, want %q", got, want)
+	}
+}
+
+func TestLedger_DisputeLeavesDraftPayout(t *testing.T) {
+	f := newLedgerFixture(t)
+	f.sell("a")
+	f.sell("b")
+	f.mustDraft()
+	f.wantMoney("drafted", "pi_a: approved 3000, dispute none, in a payout", "pi_b: approved 3000, dispute none, in a payout", "payout: draft 6000", "balance: 6000")
+	f.dispute("a", "needs_response")
+	f.wantMoney("disputed", "pi_a: approved 3000, dispute open", "pi_b: approved 3000, dispute none, in a payout", "payout: draft 3000", "balance: 6000")
+	f.dispute("b", "needs_response")
+	f.wantMoney("both disputed", "pi_a: approved 3000, dispute open", "pi_b: approved 3000, dispute open", "payout: canceled 3000", "balance: 6000")
+	_, err := f.draft()
+	pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
+
+	f.dispute("a", "won")
+	f.dispute("b", "lost")
+	f.wantMoney("decided", "pi_a: approved 3000, dispute won", "pi_b: refunded 0, dispute lost", "payout: canceled 3000", "balance: 3000")
+	f.wantEntries("commission_approved 3000", "commission_approved 3000", "commission_reversed -3000")
+	f.mustDraft()
+	f.wantMoney("drafted again", "pi_a: approved 3000, dispute won, in a payout", "pi_b: refunded 0, dispute lost", "payout: canceled 3000", "payout: draft 3000", "balance: 3000")
+	f.refund("a", "succeeded", 5_000)
+	f.wantMoney("refunded in part", "pi_a: approved 1500, dispute won, in a payout", "pi_b: refunded 0, dispute lost", "payout: canceled 3000", "payout: draft 1500", "balance: 1500")
+}
+
+func TestLedger_RefundOfPaidCommissionIsClawedBack(t *testing.T) {
+	f := newLedgerFixture(t)
+	f.sell("a")
+	f.pay()
+	f.wantMoney("paid", "pi_a: paid 3000, dispute none, in a payout", "payout: paid 3000", "balance: 0")
+	f.refund("a", "succeeded", 2_500)
+	f.wantMoney("refunded in part", "pi_a: paid 2250, dispute none, in a payout", "payout: paid 3000", "balance: -750")
+	f.refund("a", "succeeded", 10_000)
+	f.wantMoney("refunded", "pi_a: refunded 0, dispute none, in a payout", "payout: paid 3000", "balance: -3000")
+	f.wantEntries("commission_approved 3000", "payout -3000", "clawback -750", "clawback -2250")
+	f.refund("a", "failed", 10_000)
+	f.wantMoney("the refund has failed", "pi_a: paid 3000, dispute none, in a payout", "payout: paid 3000", "balance: 0")
+}
+
+// A refund and a lost dispute of one charge are about the same money.
+func TestLedger_RefundAndLostDisputeReverseOnce(t *testing.T) {
+	f := newLedgerFixture(t)
+	f.sell("a")
+	f.sell("b")
+	f.pay()
+	f.dispute("a", "needs_response")
+	f.wantMoney("disputed", "pi_a: paid 3000, dispute open, in a payout", "pi_b: paid 3000, dispute none, in a payout", "payout: paid 6000", "balance: 0")
+	f.refund("a", "succeeded", 10_000)
+	f.dispute("a", "lost")
+	f.dispute("b", "needs_response")
+	f.dispute("b", "lost")
+	f.refund("b", "succeeded", 4_000)
+	f.wantMoney("reversed", "pi_a: refunded 0, dispute lost, in a payout", "pi_b: refunded 0, dispute lost, in a payout", "payout: paid 6000", "balance: -6000")
+	f.wantEntries("commission_approved 3000", "commission_approved 3000", "payout -6000", "clawback -3000", "clawback -3000")
+}
+
+// The refund is applied while the payout is already sent. When the refund fails after the
+// payment, the commission is paid and the balance is as before.
+func TestLedger_RefundFailsAfterPayout(t *testing.T) {
+	f := newLedgerFixture(t)
+	f.sell("a")
+	batch := f.mustDraft()
+	if _, err := f.payouts.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: batch.GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.payouts.ExportPayoutBatch(&affiliatev1.ExportPayoutBatchRequest{BatchId: batch.GetId()}, servertest.NewDownload(f.asFinance())); err != nil {
+		t.Fatal(err)
+	}
+	f.refund("a", "pending", 10_000)
+	f.wantMoney("refunded", "pi_a: refunded 0, dispute none, in a payout", "payout: processing 3000", "balance: -3000")
+	payoutID := f.Texts(`select id::text from payouts`)[0]
+	if _, err := f.payouts.MarkPayoutPaid(f.asFinance(), &affiliatev1.MarkPayoutPaidRequest{PayoutId: payoutID, Reference: "T-1"}); err != nil {
+		t.Fatal(err)
+	}
+	f.wantMoney("paid", "pi_a: refunded 0, dispute none, in a payout", "payout: paid 3000", "balance: -3000")
+	f.refund("a", "failed", 10_000)
+	f.wantMoney("the refund has failed", "pi_a: paid 3000, dispute none, in a payout", "payout: paid 3000", "balance: 0")
+}
+
+func TestLedger_RejectedCommissionEarnsNothing(t *testing.T) {
+	f := newLedgerFixture(t, func(r *affiliate.Rules) { r.HoldDays = 30 })
+	f.sell("a")
+	id, _ := affiliate.ParseID[affiliate.Commission](f.Texts(`select id::text from commissions`)[0])
+	f.MoveCommission(affiliate.Commission{Scope: f.Scope, Program: f.Program, ID: id}, affiliate.CommissionTransition{Move: affiliate.MoveReject})
+	for _, step := range []func(){
+		func() { f.refund("a", "succeeded", 5_000) },
+		func() { f.dispute("a", "needs_response") },
+		func() { f.dispute("a", "lost") },
+		func() { f.refund("a", "failed", 5_000) },
+		func() { f.dispute("a", "won") },
+	} {
+		step()
+		if got := f.Texts(`select format('%s %s', status, needs_review) from commissions`); !slices.Equal(got, []string{"rejected f"}) {
+			t.Errorf("the commission is %q, want rejected and without a review", got)
+		}
+		f.wantEntries()
+		f.wantNoViolations()
+	}
+	if got := f.Texts(`select format('%s %s', status, refunded_amount_cents) from conversions`); !slices.Equal(got, []string{"recorded 0"}) {
+		t.Errorf("the conversion is %q, want recorded 0", got)
+	}
+}

@@ -1,0 +1,80 @@
+package processor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// lastStatement returns the last statement of an idle connection that contains a text.
+func lastStatement(f *pgtest.Fixture, part string) string {
+	f.Helper()
+	found := f.Texts(`
+		select query from pg_stat_activity
+		where datname = current_database() and pid <> pg_backend_pid() and position($1 in query) > 0
+		order by query_start desc limit 1`, part)
+	if len(found) != 1 {
+		f.Fatalf("no connection has run a statement with %q", part)
+	}
+	return found[0]
+}
+
+// The statements read ranges of indexes. They do not read or sort all events of a workspace,
+// of which there may be millions.
+func TestStatements_UseIndexes(t *testing.T) {
+	t.Parallel()
+	f := pgtest.Open(t, time.Now)
+	shop := f.NewShop(affiliate.ModeTest)
+	shops := []*pgtest.Shop{shop, shop.InOtherMode(), f.NewShop(affiliate.ModeTest), f.NewShop(affiliate.ModeLive)}
+	for _, s := range shops {
+		connection := affiliate.ConnectionIDOf(s.Scope, affiliate.Stripe)
+		f.Exec(`
+			insert into processor_events (workspace_id, connection_id, id, mode, type, resync, status, happened_at, received_at)
+			select $1, $2, 'evt_' || n, $3, 'invoice.paid', false, case when n % 100 = 0 then 'received' else 'applied' end,
+				$4::timestamptz - n * interval '15 minutes', $4::timestamptz - n * interval '15 minutes'
+			from generate_series(1, 5000) n`, s.Scope.Workspace, connection, s.Scope.Mode, f.Now())
+		f.Exec(`
+			insert into processor_signature_failures (workspace_id, connection_id, hour, failures)
+			select $1, $2, date_trunc('hour', $3::timestamptz) - n * interval '1 hour', 1 from generate_series(0, 999) n`, s.Scope.Workspace, connection, f.Now())
+	}
+	f.VacuumAnalyze("processor_events", "processor_signature_failures")
+	check := func(name, sql string, required []string, forbidden []string, args ...any) {
+		t.Helper()
+		plan := f.Plan(sql, args...)
+		flat := strings.Join(strings.Fields(plan), " ")
+		for _, part := range required {
+			if !strings.Contains(flat, part) {
+				t.Errorf("%s: the plan does not contain %q\n%s", name, part, plan)
+			}
+		}
+		for _, part := range append(forbidden, "Seq Scan on processor", "Bitmap") {
+			if strings.Contains(flat, part) {
+				t.Errorf("%s: the plan contains %q\n%s", name, part, plan)
+			}
+		}
+	}
+	workspace, mode, connection := shop.Scope.Workspace, shop.Scope.Mode, affiliate.ConnectionIDOf(shop.Scope, affiliate.Stripe)
+	check("list", listEvents, []string{"Limit -> Index Scan using processor_events_list"}, []string{"Sort"}, workspace, mode, 20, 0)
+	check("a later page", listEvents, []string{"Limit -> Index Scan using processor_events_list"}, []string{"Sort"}, workspace, mode, 20, 2_000)
+	check("total", postgres.CountUpTo(affiliate.MaxTotal, whereEvents), []string{"Index Only Scan using processor_events"}, nil, workspace, mode)
+
+	// The other statements are not constants of the package, so the test reads them from
+	// Postgres after a call.
+	store := NewStore(f.Store.DB)
+	health, err := store.Health(t.Context(), affiliate.ProcessorConnection{Scope: shop.Scope, ID: connection}, f.Now())
+	if err != nil || health.LastEventAt == nil || health.OldestWaitingAt == nil || health.SignatureFailures != 24 {
+		t.Fatalf("Health returned %+v, %v", health, err)
+	}
+	check("health", lastStatement(f, "processor_signature_failures f"),
+		[]string{"processor_events_list", "processor_events_waiting", "processor_signature_failures_pkey"}, []string{"Sort"},
+		workspace, mode, connection, f.Now().Add(-24*time.Hour))
+	if n, err := store.DeleteProcessorEvents(t.Context(), f.Now().AddDate(0, 0, -26), 10); n != 10 || err != nil {
+		t.Fatalf("DeleteProcessorEvents returned %d, %v, want 10", n, err)
+	}
+	check("deletion", lastStatement(f, "delete from processor_events e"), []string{"processor_events_by_age", "processor_events_pkey"}, []string{"Sort"},
+		f.Now().AddDate(0, 0, -26), 1_000)
+}

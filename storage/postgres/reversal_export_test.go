@@ -1,0 +1,8 @@
+package postgres
+
+// The tests of plans explain these statements.
+const (
+	FindByAliasSQL     = findByAlias
+	ClaimChargesSQL    = claimCharges
+	ReversedChargesSQL = reversedCharges
+)
