@@ -3,6 +3,7 @@ package conversion_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func TestRecordSale_RacingReports(t *testing.T) {
 	const sales = 20
 	var group sync.WaitGroup
 	for i := range sales {
-		name := fmt.Sprintf("%d", i)
+		name := strconv.Itoa(i)
 		sale := f.sale(name, func(s *affiliate.ProcessorSale) { s.Click = click.ID.String() })
 		for range 2 {
 			group.Go(func() {
@@ -65,7 +66,7 @@ func TestRecordSale_RacingReports(t *testing.T) {
 	f.WantCount(sales, "commissions", `select count(*) from commissions`)
 	for i := range sales {
 		// A sale that was recorded from a report has all ids after Stripe's next event.
-		recorded := f.record(f.sale(fmt.Sprintf("%d", i)))
+		recorded := f.record(f.sale(strconv.Itoa(i)))
 		aliases := f.Texts(`select id from conversion_aliases where conversion_id = $1 order by id`, recorded.Conversion)
 		if want := []string{fmt.Sprintf("cs_%d", i), fmt.Sprintf("pi_%d", i)}; recorded.New || !slices.Equal(aliases, want) {
 			t.Errorf("sale %d: %+v with the aliases %q, want %q", i, recorded, aliases, want)
