@@ -157,6 +157,48 @@ func TestApply_ParkedEventsWaitLonger(t *testing.T) {
 	f.wantBody(false, body)
 }
 
+// The checkout of a new subscription may have the click of another partner than the one to
+// whom the customer is bound. The first invoice therefore waits until the checkout is visible.
+func TestApply_FirstInvoiceOfBoundCustomerWaits(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	ben := f.NewClick(f.Join("Ben")).ID.String()
+	f.putSale("a", object{"customer": "cus_a"})
+	wantOutcome(t, f.apply(f.event("checkout.session.completed", "cs_a")), "applied")
+	f.clock.Advance(minutes(1))
+	f.put(
+		stripeserver.NewInvoice("in_b", object{
+			"customer": "cus_a", "billing_reason": "subscription_create", "amount_paid": 2_000, "created": f.ago(0), "status_transitions": object{"paid_at": f.ago(0)},
+		}),
+		stripeserver.NewInvoicePayment("inpay_b", nil),
+	)
+	invoice := f.event("invoice.paid", "in_b")
+	wantOutcome(t, f.apply(invoice), "parked:waits_for_checkout")
+	f.put(stripeserver.NewSession("cs_b", object{
+		"mode": "subscription", "customer": "cus_a", "subscription": "sub_b", "invoice": "in_b", "payment_intent": nil, "client_reference_id": ben,
+		"created": f.ago(0), "amount_total": 2_000,
+	}))
+	wantOutcome(t, f.run(invoice), "applied")
+	wantSales(t, f, "pi_a purchase 10000 USD CLICK_MATCHED pending 3000", "in_b purchase 2000 USD CLICK_MATCHED pending 600")
+}
+
+// A visible checkout has all signals of a subscription, so nothing waits for more.
+func TestApply_FirstInvoiceWithCheckoutDoesNotWait(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.put(
+		stripeserver.NewSession("cs_a", object{
+			"mode": "subscription", "customer": "cus_a", "subscription": "sub_a", "invoice": "in_a", "payment_intent": nil, "created": f.ago(0),
+		}),
+		stripeserver.NewInvoice("in_a", object{
+			"customer": "cus_a", "billing_reason": "subscription_create", "created": f.ago(0), "status_transitions": object{"paid_at": f.ago(0)},
+		}),
+		stripeserver.NewInvoicePayment("inpay_a", nil),
+	)
+	wantOutcome(t, f.apply(f.event("invoice.paid", "in_a")), "applied")
+	wantSales(t, f, "in_a purchase 5000 USD NO_ATTRIBUTION_SIGNAL nothing")
+}
+
 func TestApply_Disconnected(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"currency": "USD"})
 	f.connect()
