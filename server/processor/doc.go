@@ -20,9 +20,11 @@
 //     repetition of the event, begins the work again.
 //   - An event is only the sign that an object has changed. The job applies the current
 //     state of the object, and a state that began to be read earlier never replaces a later
-//     one. The result does not depend on the order and the number of events. There is one
-//     exception: rules of a programme that depend on the sales of other customers (tiers,
-//     fraud rules about speed) use the order in which sales are recorded.
+//     one. The result does not depend on the order and the number of events. There are two
+//     exceptions. Rules of a programme that depend on the sales of other customers (tiers,
+//     fraud rules about speed) use the order in which sales are recorded. And a checkout
+//     counts from its creation, because no event says when it was completed: the
+//     number of a payment can differ if a customer pays a checkout after another, later one.
 //   - A sale that the merchant's server has reported under one of the processor's ids is
 //     not recorded again.
 //   - Keys and signing secrets are stored encrypted and never returned. Logs and errors

@@ -243,10 +243,10 @@ func (g *historian) subscribe() {
 	}
 	g.subscriptions = append(g.subscriptions, sub)
 	status := "paid"
-	switch g.IntN(4) {
-	case 0:
+	if g.IntN(4) == 0 {
 		signal, metadata = object{}, object{"aff_click_id": "click-of-ada"}
-	case 1:
+	}
+	if g.IntN(3) == 0 {
 		amount, status = 0, "no_payment_required"
 	}
 	id := fmt.Sprintf("cs_%d", n)

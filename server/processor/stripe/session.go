@@ -72,6 +72,8 @@ func (rd *reader) sessionSale(ctx context.Context, session *stripe.CheckoutSessi
 	switch {
 	case session.Mode == stripe.CheckoutSessionModeSetup && !namesAffiliate(session):
 		return sale, affiliate.IgnoredSetup, nil
+	case session.Mode == stripe.CheckoutSessionModeSubscription && session.Invoice != nil:
+		sale.Binds = true // the invoice is the sale, also if it is 0
 	case session.Mode == stripe.CheckoutSessionModeSetup, free:
 		sale.EventType = affiliate.Trial
 	case session.Mode == stripe.CheckoutSessionModeSubscription,
