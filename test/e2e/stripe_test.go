@@ -30,7 +30,7 @@ var stripeStandIn = sync.OnceValue(func() *stripeserver.Server {
 // stripeURL returns an address of the stand-in for Stripe that works until the test ends.
 func stripeURL(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { stripeStandIn().ServeHTTP(w, r) }))
+	server := httptest.NewServer(stripeStandIn()) // created before the first request, because this takes seconds
 	t.Cleanup(server.Close)
 	return server.URL
 }
