@@ -143,12 +143,12 @@ func (rd *reader) refunded(ctx context.Context, parsed chargeEvent, currency str
 	var refunds []*stripe.Refund
 	if parsed.charge != "" {
 		var err error
-		refunds, err = collect(ctx, rd.api.V1Refunds.List(ctx, &stripe.RefundListParams{
+		refunds, err = collect(ctx, "list the refunds of a charge", rd.api.V1Refunds.List(ctx, &stripe.RefundListParams{
 			ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
 			Charge:     stripe.String(parsed.charge),
 		}), maxChargeObjects)
-		if err != nil && !isMissing(err) {
-			return nil, failure(ctx, "list the refunds of a charge", err)
+		if err != nil {
+			return nil, err
 		}
 	}
 	refunds = slices.DeleteFunc(refunds, func(refund *stripe.Refund) bool {
@@ -177,12 +177,12 @@ func (rd *reader) disputes(ctx context.Context, parsed chargeEvent, currency str
 	var listed []*stripe.Dispute
 	if parsed.charge != "" {
 		var err error
-		listed, err = collect(ctx, rd.api.V1Disputes.List(ctx, &stripe.DisputeListParams{
+		listed, err = collect(ctx, "list the disputes of a charge", rd.api.V1Disputes.List(ctx, &stripe.DisputeListParams{
 			ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
 			Charge:     stripe.String(parsed.charge),
 		}), maxChargeObjects)
-		if err != nil && !isMissing(err) {
-			return nil, failure(ctx, "list the disputes of a charge", err)
+		if err != nil {
+			return nil, err
 		}
 	}
 	var disputes []affiliate.ProcessorDispute
@@ -230,27 +230,27 @@ func (rd *reader) chargeAliases(ctx context.Context, parsed chargeEvent) ([]stri
 	if parsed.intent == "" {
 		return distinct(ids), nil
 	}
-	payments, err := collect(ctx, rd.api.V1InvoicePayments.List(ctx, &stripe.InvoicePaymentListParams{
+	payments, err := collect(ctx, "list the invoices of a payment intent", rd.api.V1InvoicePayments.List(ctx, &stripe.InvoicePaymentListParams{
 		ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
 		Payment: &stripe.InvoicePaymentListPaymentParams{
 			Type:          stripe.String(string(stripe.InvoicePaymentPaymentTypePaymentIntent)),
 			PaymentIntent: stripe.String(parsed.intent),
 		},
 	}), maxChargeObjects)
-	if err != nil && !isMissing(err) {
-		return nil, failure(ctx, "list the invoices of a payment intent", err)
+	if err != nil {
+		return nil, err
 	}
 	for _, p := range payments {
 		if p.Payment != nil && p.Payment.PaymentIntent != nil && p.Payment.PaymentIntent.ID == parsed.intent && p.Invoice != nil {
 			ids = append(ids, p.Invoice.ID)
 		}
 	}
-	sessions, err := collect(ctx, rd.api.V1CheckoutSessions.List(ctx, &stripe.CheckoutSessionListParams{
+	sessions, err := collect(ctx, "list the checkout sessions of a payment intent", rd.api.V1CheckoutSessions.List(ctx, &stripe.CheckoutSessionListParams{
 		ListParams:    stripe.ListParams{Limit: stripe.Int64(pageSize)},
 		PaymentIntent: stripe.String(parsed.intent),
 	}), maxChargeObjects)
-	if err != nil && !isMissing(err) {
-		return nil, failure(ctx, "list the checkout sessions of a payment intent", err)
+	if err != nil {
+		return nil, err
 	}
 	for _, s := range sessions {
 		if s.PaymentIntent != nil && s.PaymentIntent.ID == parsed.intent {

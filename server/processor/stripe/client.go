@@ -103,12 +103,17 @@ func (c *Client) Account(ctx context.Context, key string) (string, error) {
 	return account.ID, nil
 }
 
-// collect returns the objects of all pages of a list, at most limit of them.
-func collect[T any](ctx context.Context, list *stripe.V1List[T], limit int) ([]T, error) {
+// collect returns the objects of all pages of a list, at most limit of them. The list is
+// empty if Stripe does not know the object whose list it is. action is part of an error, as
+// for failure.
+func collect[T any](ctx context.Context, action string, list *stripe.V1List[T], limit int) ([]T, error) {
 	var all []T
 	for object, err := range list.All(ctx) {
-		if err != nil {
-			return nil, err
+		switch {
+		case isMissing(err):
+			return nil, nil
+		case err != nil:
+			return nil, failure(ctx, action, err)
 		}
 		all = append(all, object)
 		if len(all) == limit {

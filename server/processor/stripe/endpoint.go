@@ -37,9 +37,9 @@ func (c *Client) CreateEndpoint(ctx context.Context, key, url string) (processor
 	list := api.V1WebhookEndpoints.List(ctx, &stripe.WebhookEndpointListParams{
 		ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
 	})
-	endpoints, err := collect(ctx, list, maxEndpoints)
+	endpoints, err := collect(ctx, "list the endpoints", list, maxEndpoints)
 	if err != nil {
-		return processor.Endpoint{}, failure(ctx, "list the endpoints", err)
+		return processor.Endpoint{}, err
 	}
 	for _, endpoint := range endpoints {
 		if endpoint.URL != url {

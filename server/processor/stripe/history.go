@@ -75,8 +75,8 @@ func mergeSessions(entries []entry) {
 			}
 			into.IDs.Session = from.sale.IDs.Session
 			setAliases(into)
-			into.Click = firstOf(into.Click, from.sale.Click)
-			into.Reference = firstOf(into.Reference, from.sale.Reference)
+			into.Click = cmp.Or(into.Click, from.sale.Click)
+			into.Reference = cmp.Or(into.Reference, from.sale.Reference)
 			if len(into.PromotionCodes) == 0 {
 				into.PromotionCodes = from.sale.PromotionCodes
 			}
@@ -87,14 +87,14 @@ func mergeSessions(entries []entry) {
 // customerSessions returns the sales of the complete sessions of a customer, without one
 // session.
 func (rd *reader) customerSessions(ctx context.Context, customer, except string) ([]entry, error) {
-	sessions, err := collect(ctx, rd.api.V1CheckoutSessions.List(ctx, &stripe.CheckoutSessionListParams{
+	sessions, err := collect(ctx, "list the checkout sessions of a customer", rd.api.V1CheckoutSessions.List(ctx, &stripe.CheckoutSessionListParams{
 		ListParams:   stripe.ListParams{Limit: stripe.Int64(pageSize)},
 		Customer:     stripe.String(customer),
 		Status:       stripe.String(string(stripe.CheckoutSessionStatusComplete)),
 		CreatedRange: rd.createdRange(),
 	}), maxHistory)
-	if err != nil && !isMissing(err) {
-		return nil, failure(ctx, "list the checkout sessions of a customer", err)
+	if err != nil {
+		return nil, err
 	}
 	var entries []entry
 	seen := map[string]bool{except: true}
@@ -116,15 +116,15 @@ func (rd *reader) customerSessions(ctx context.Context, customer, except string)
 
 // customerInvoices returns the sales of the paid invoices of a customer, without one invoice.
 func (rd *reader) customerInvoices(ctx context.Context, customer, except string) ([]entry, error) {
-	invoices, err := collect(ctx, rd.api.V1Invoices.List(ctx, &stripe.InvoiceListParams{
+	invoices, err := collect(ctx, "list the invoices of a customer", rd.api.V1Invoices.List(ctx, &stripe.InvoiceListParams{
 		ListParams:   stripe.ListParams{Limit: stripe.Int64(pageSize)},
 		Customer:     stripe.String(customer),
 		Status:       stripe.String(string(stripe.InvoiceStatusPaid)),
 		CreatedRange: rd.createdRange(),
 		Expand:       stripe.StringSlice([]string{"data.payments"}),
 	}), maxHistory)
-	if err != nil && !isMissing(err) {
-		return nil, failure(ctx, "list the invoices of a customer", err)
+	if err != nil {
+		return nil, err
 	}
 	var entries []entry
 	seen := map[string]bool{except: true}

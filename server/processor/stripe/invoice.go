@@ -44,8 +44,8 @@ func (rd *reader) readInvoice(ctx context.Context, ev event) (affiliate.Processo
 	return rd.facts(ctx, entry{sale: sale}, id)
 }
 
-// invoiceSale returns the sale of an invoice. reason is not empty if the invoice has no effect. known says whether Stripe has returned the
-// invoice.
+// invoiceSale returns the sale of an invoice. reason is not empty if the invoice has no
+// effect. known says whether Stripe has returned the invoice.
 func (rd *reader) invoiceSale(ctx context.Context, invoice *stripe.Invoice, known bool) (
 	sale affiliate.ProcessorSale, reason affiliate.ProcessorIgnored, err error,
 ) {
@@ -78,7 +78,7 @@ func (rd *reader) invoiceSale(ctx context.Context, invoice *stripe.Invoice, know
 	}
 	setSubscription(&sale, invoice)
 	setInvoiceAmounts(&sale, invoice, currency)
-	if sale.PromotionCodes, err = rd.invoiceCodes(ctx, invoice); err != nil {
+	if sale.PromotionCodes, err = rd.promotionCodes(ctx, invoiceCodes(invoice)); err != nil {
 		return sale, "", err
 	}
 	if eventType != affiliate.Trial {
@@ -115,7 +115,7 @@ func setSubscription(sale *affiliate.ProcessorSale, invoice *stripe.Invoice) {
 		return
 	}
 	details := invoice.Parent.SubscriptionDetails
-	sale.Click = firstOf(details.Metadata[clickKey], sale.Click)
+	sale.Click = cmp.Or(details.Metadata[clickKey], sale.Click)
 	if details.Subscription != nil && details.Subscription.ID != "" {
 		sale.IDs.Subscription = details.Subscription.ID
 		sale.IsRecurring = true
@@ -143,19 +143,13 @@ func setInvoiceAmounts(sale *affiliate.ProcessorSale, invoice *stripe.Invoice, c
 
 // invoiceCodes returns the promotion codes of the expanded discounts of an invoice. The id of
 // a discount does not say which promotion code it belongs to.
-func (rd *reader) invoiceCodes(ctx context.Context, invoice *stripe.Invoice) ([]affiliate.ProcessorPromotionCode, error) {
-	var codes []affiliate.ProcessorPromotionCode
+func invoiceCodes(invoice *stripe.Invoice) (codes []*stripe.PromotionCode) {
 	for _, discount := range invoice.Discounts {
-		if discount == nil || discount.PromotionCode == nil {
-			continue
+		if discount != nil && discount.PromotionCode != nil {
+			codes = append(codes, discount.PromotionCode)
 		}
-		code, err := rd.promotionCode(ctx, discount.PromotionCode)
-		if err != nil {
-			return nil, err
-		}
-		codes = append(codes, code)
 	}
-	return codes, nil
+	return codes
 }
 
 // invoicePayments returns the payments of an invoice. An invoice without payments was paid
@@ -188,12 +182,12 @@ func (rd *reader) listPayments(ctx context.Context, invoice *stripe.Invoice) ([]
 		entries = list.Data
 	} else {
 		var err error
-		entries, err = collect(ctx, rd.api.V1InvoicePayments.List(ctx, &stripe.InvoicePaymentListParams{
+		entries, err = collect(ctx, "list the payments of an invoice", rd.api.V1InvoicePayments.List(ctx, &stripe.InvoicePaymentListParams{
 			ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
 			Invoice:    stripe.String(invoice.ID),
 		}), maxPayments)
-		if err != nil && !isMissing(err) {
-			return nil, failure(ctx, "list the payments of an invoice", err)
+		if err != nil {
+			return nil, err
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b *stripe.InvoicePayment) int {

@@ -70,6 +70,19 @@ func distinct(ids []string) []string {
 	return all
 }
 
+// promotionCodes adds the texts to promotion codes.
+func (rd *reader) promotionCodes(ctx context.Context, codes []*stripe.PromotionCode) ([]affiliate.ProcessorPromotionCode, error) {
+	var all []affiliate.ProcessorPromotionCode
+	for _, code := range codes {
+		result, err := rd.promotionCode(ctx, code)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, result)
+	}
+	return all, nil
+}
+
 // promotionCode adds the text to a promotion code. Stripe sends the id alone unless the
 // object is expanded. The text stays empty if the key may not read it.
 func (rd *reader) promotionCode(ctx context.Context, code *stripe.PromotionCode) (affiliate.ProcessorPromotionCode, error) {

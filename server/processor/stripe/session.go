@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/stripe/stripe-go/v85"
@@ -46,8 +47,8 @@ func isFinal(session *stripe.CheckoutSession) bool {
 			session.PaymentStatus == stripe.CheckoutSessionPaymentStatusNoPaymentRequired)
 }
 
-// sessionSale returns the sale of a session. reason is not empty if the
-// session has no effect.
+// sessionSale returns the sale of a session. reason is not empty if the session has no
+// effect.
 func (rd *reader) sessionSale(ctx context.Context, session *stripe.CheckoutSession) (
 	sale affiliate.ProcessorSale, reason affiliate.ProcessorIgnored, err error,
 ) {
@@ -80,14 +81,14 @@ func (rd *reader) sessionSale(ctx context.Context, session *stripe.CheckoutSessi
 		session.PaymentStatus != stripe.CheckoutSessionPaymentStatusPaid:
 		sale.Binds = true
 	}
-	sale.ID = firstOf(sale.IDs.Invoice, sale.IDs.PaymentIntent, sale.IDs.Session)
+	sale.ID = cmp.Or(sale.IDs.Invoice, sale.IDs.PaymentIntent, sale.IDs.Session)
 	setAliases(&sale)
 	setSessionAmounts(&sale, session, currency)
 	if session.CustomerDetails != nil {
 		sale.CustomerEmail = session.CustomerDetails.Email
 	}
-	sale.CustomerEmail = firstOf(sale.CustomerEmail, session.CustomerEmail)
-	sale.PromotionCodes, err = rd.sessionCodes(ctx, session)
+	sale.CustomerEmail = cmp.Or(sale.CustomerEmail, session.CustomerEmail)
+	sale.PromotionCodes, err = rd.promotionCodes(ctx, sessionCodes(session))
 	return sale, "", err
 }
 
@@ -127,40 +128,16 @@ func setSessionAmounts(sale *affiliate.ProcessorSale, session *stripe.CheckoutSe
 
 // namesAffiliate reports whether a session can be attributed to a participant.
 func namesAffiliate(session *stripe.CheckoutSession) bool {
-	if session.Metadata[clickKey] != "" || session.ClientReferenceID != "" {
-		return true
-	}
-	for _, discount := range session.Discounts {
-		if discount != nil && discount.PromotionCode != nil {
-			return true
-		}
-	}
-	return false
+	return session.Metadata[clickKey] != "" || session.ClientReferenceID != "" || len(sessionCodes(session)) > 0
 }
 
 // sessionCodes returns the promotion codes of a session. Discounts without a promotion code
 // are coupons that the merchant has applied.
-func (rd *reader) sessionCodes(ctx context.Context, session *stripe.CheckoutSession) ([]affiliate.ProcessorPromotionCode, error) {
-	var codes []affiliate.ProcessorPromotionCode
+func sessionCodes(session *stripe.CheckoutSession) (codes []*stripe.PromotionCode) {
 	for _, discount := range session.Discounts {
-		if discount == nil || discount.PromotionCode == nil {
-			continue
-		}
-		code, err := rd.promotionCode(ctx, discount.PromotionCode)
-		if err != nil {
-			return nil, err
-		}
-		codes = append(codes, code)
-	}
-	return codes, nil
-}
-
-// firstOf returns the first text that is not empty.
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
+		if discount != nil && discount.PromotionCode != nil {
+			codes = append(codes, discount.PromotionCode)
 		}
 	}
-	return ""
+	return codes
 }
