@@ -41,8 +41,7 @@ var processorIDPattern = regexp.MustCompile(`^(cs|pi|in|ch|py)_[A-Za-z0-9_]+$`)
 // payment processor. The processor may report the same sale under this id.
 func IsProcessorID(external string) bool { return processorIDPattern.MatchString(external) }
 
-// ProcessorFacts is what a processor says about the object of an event. It is empty if the
-// event has no effect.
+// ProcessorFacts is what a processor says about the object of an event.
 type ProcessorFacts struct {
 	// Sales contains the sale of the event. If the sale has a customer, it also contains
 	// the earlier sales of the customer, because the event of an earlier sale may arrive

@@ -239,8 +239,7 @@ type ResyncProcessor struct {
 func (ResyncProcessor) Kind() string { return "resync_processor" }
 
 // RemoveProcessorEndpoint is the job that deletes an endpoint at the processor after the
-// merchant has disconnected or replaced it. It deletes the connection if the connection is
-// disconnected.
+// merchant has disconnected the account, and then the connection.
 type RemoveProcessorEndpoint struct {
 	Workspace  WorkspaceID           `json:"workspace"`
 	Connection ProcessorConnectionID `json:"connection"`

@@ -63,9 +63,8 @@ func (s *Service) apply(ctx context.Context, event affiliate.StoredProcessorEven
 func (s *Service) readRequest(
 	event affiliate.StoredProcessorEvent, c affiliate.LockedProcessorConnection,
 ) (request ReadRequest, key string, err error) {
-	plainKey, err := s.open(c.ID, sealedKey, c.Keys.Key)
-	if err != nil {
-		return request, "", fmt.Errorf("open the key of connection %s: %w", c.ID, err)
+	if key, err = s.keyOf(c); err != nil {
+		return request, "", err
 	}
 	body, err := s.open(c.ID, sealedEvent, event.Body)
 	if err != nil {
@@ -78,7 +77,7 @@ func (s *Service) readRequest(
 	if earliest := event.HappenedAt.Add(-maxSaleAge); since.Before(earliest) {
 		since = earliest
 	}
-	return ReadRequest{Body: body, ReadAgain: event.Resync, Since: since, OutOfBand: c.IncludeOutOfBand}, string(plainKey), nil
+	return ReadRequest{Body: body, ReadAgain: event.Resync, Since: since, OutOfBand: c.IncludeOutOfBand}, key, nil
 }
 
 // applySales records the sales in the order in which they happened. The last one is the sale
@@ -88,7 +87,7 @@ func (s *Service) applySales(
 	ctx context.Context, event affiliate.StoredProcessorEvent, sales []affiliate.ProcessorSale, addFee func(*affiliate.ProcessorSale) error,
 ) (outcome, error) {
 	age := s.now().Sub(event.ReceivedAt)
-	_, fees, err := s.Store.Needs(ctx, event.Scope())
+	fees, err := s.Store.SubtractsFees(ctx, event.Scope())
 	if err != nil {
 		return outcome{}, err
 	}

@@ -18,7 +18,7 @@ func wantSales(t *testing.T, f *fixture, want ...string) {
 	}
 }
 
-func wantOutcome(t *testing.T, got, want string) {
+func wantOutcome(t testing.TB, got, want string) {
 	t.Helper()
 	if got != want {
 		t.Fatalf("outcome %s, want %s", got, want)

@@ -69,7 +69,11 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 
 // checkPermissions refuses a key that lacks permissions.
 func (s *Service) checkPermissions(ctx context.Context, scope affiliate.Scope, processor Processor, key string) error {
-	promoCodes, fees, err := s.Store.Needs(ctx, scope)
+	promoCodes, err := s.Store.SyncsPromoCodes(ctx, scope)
+	if err != nil {
+		return err
+	}
+	fees, err := s.Store.SubtractsFees(ctx, scope)
 	if err != nil {
 		return err
 	}

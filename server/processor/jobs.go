@@ -82,12 +82,12 @@ func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, la
 	if err != nil {
 		return 0, err
 	}
-	connection, err := s.Store.ConnectionOfJob(ctx, key.Workspace, key.Connection)
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || connection.Deleted && err == nil {
-		return 0, s.store(ctx, event, ignored(affiliate.IgnoredDisconnected))
-	}
+	connection, connected, err := s.connectionOf(ctx, key.Workspace, key.Connection)
 	if err != nil {
 		return 0, err
+	}
+	if !connected {
+		return 0, s.store(ctx, event, ignored(affiliate.IgnoredDisconnected))
 	}
 	result, err := s.apply(ctx, event, connection)
 	if err != nil {
@@ -103,6 +103,18 @@ func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, la
 		wait = parkedDelay(s.now().Sub(event.ReceivedAt))
 	}
 	return wait, s.store(ctx, event, result)
+}
+
+// connectionOf returns the connection of a job. connected is false if the merchant has
+// disconnected the account.
+func (s *Service) connectionOf(
+	ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ProcessorConnectionID,
+) (c affiliate.LockedProcessorConnection, connected bool, err error) {
+	c, err = s.Store.ConnectionOfJob(ctx, workspace, id)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return c, false, nil
+	}
+	return c, err == nil && !c.Deleted, err
 }
 
 // parkedDelay returns the time until the next attempt to apply a parked event of an age: a
@@ -155,14 +167,11 @@ func (w *resyncWorker) Work(ctx context.Context, job *river.Job[affiliate.Resync
 // Resync reads the events of a connection since a time and stores those that have not
 // arrived, with their jobs. Events whose work has failed begin again.
 func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) error {
-	connection, err := s.Store.ConnectionOfJob(ctx, job.Workspace, job.Connection)
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || connection.Deleted && err == nil {
-		return nil
-	}
-	if err != nil {
+	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
+	if err != nil || !connected {
 		return err
 	}
-	key, err := s.open(connection.ID, sealedKey, connection.Keys.Key)
+	key, err := s.keyOf(connection)
 	if err != nil {
 		return err
 	}
@@ -180,7 +189,7 @@ func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) err
 		batch = batch[:0]
 		return err
 	}
-	err = processor.Events(ctx, string(key), job.Since, func(body []byte) error {
+	err = processor.Events(ctx, key, job.Since, func(body []byte) error {
 		event, ok := processor.Envelope(body)
 		if !ok || event.Account != "" || event.Live != (connection.Scope.Mode == affiliate.ModeLive) {
 			return nil
@@ -218,11 +227,11 @@ func (s *Service) RemoveEndpoint(ctx context.Context, job affiliate.RemoveProces
 	if err != nil {
 		return err
 	}
-	key, err := s.open(connection.ID, sealedKey, connection.Keys.Key)
+	key, err := s.keyOf(connection)
 	if err != nil {
 		return err
 	}
-	err = s.Processors[connection.Processor].DeleteEndpoint(ctx, string(key), job.Endpoint)
+	err = s.Processors[connection.Processor].DeleteEndpoint(ctx, key, job.Endpoint)
 	var missing *PermissionError
 	if err != nil && !last && !errors.Is(err, ErrBadKey) && !errors.As(err, &missing) {
 		return err

@@ -44,14 +44,14 @@ func (f *ledgerFixture) sell(name string) {
 		}),
 		stripeserver.NewCharge("ch_"+name, object{"amount": 10_000, "currency": "usd"}),
 	)
-	wantOutcome(f.TB.(*testing.T), f.apply(f.event("checkout.session.completed", "cs_"+name)), "applied")
+	wantOutcome(f.TB, f.apply(f.event("checkout.session.completed", "cs_"+name)), "applied")
 }
 
 // refund sets the status of the refund of a sale and applies the event.
 func (f *ledgerFixture) refund(name, status string, amount int) {
 	f.Helper()
 	f.put(stripeserver.NewRefund("re_"+name, object{"amount": amount, "currency": "usd", "status": status}))
-	wantOutcome(f.TB.(*testing.T), f.apply(f.event("refund.updated", "re_"+name)), "applied")
+	wantOutcome(f.TB, f.apply(f.event("refund.updated", "re_"+name)), "applied")
 }
 
 // dispute sets the status of the dispute about a sale and applies the event.
@@ -62,7 +62,7 @@ func (f *ledgerFixture) dispute(name, status string) {
 	if status == "needs_response" {
 		kind = "charge.dispute.created"
 	}
-	wantOutcome(f.TB.(*testing.T), f.apply(f.event(kind, "dp_"+name)), "applied")
+	wantOutcome(f.TB, f.apply(f.event(kind, "dp_"+name)), "applied")
 }
 
 func (f *ledgerFixture) asFinance() context.Context {

@@ -43,11 +43,11 @@ func (s *Service) SyncPromoCode(ctx context.Context, job affiliate.SyncPromoCode
 		if connection == nil {
 			continue
 		}
-		key, err := s.open(connection.ID, sealedKey, connection.Keys.Key)
+		key, err := s.keyOf(*connection)
 		if err != nil {
 			return err
 		}
-		if err := s.syncPromoCode(ctx, scope, job.PromoCode, account{connection.Account, string(key), processor}); err != nil {
+		if err := s.syncPromoCode(ctx, scope, job.PromoCode, account{connection.Account, key, processor}); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package processor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -97,6 +98,15 @@ func (s *Service) seal(id affiliate.ProcessorConnectionID, kind string, plain []
 
 func (s *Service) open(id affiliate.ProcessorConnectionID, kind string, sealed []byte) ([]byte, error) {
 	return s.Seal.Open(sealed, sealingData(id, kind))
+}
+
+// keyOf decrypts the key of a connection.
+func (s *Service) keyOf(c affiliate.LockedProcessorConnection) (string, error) {
+	key, err := s.open(c.ID, sealedKey, c.Keys.Key)
+	if err != nil {
+		return "", fmt.Errorf("open the key of connection %s: %w", c.ID, err)
+	}
+	return string(key), nil
 }
 
 // refusalOf converts an error of a Processor to the error that the caller sees.

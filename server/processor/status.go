@@ -60,13 +60,13 @@ func (s *Service) statusOf(ctx context.Context, c affiliate.LockedProcessorConne
 }
 
 func (s *Service) endpointStatus(ctx context.Context, c affiliate.LockedProcessorConnection) (string, error) {
-	key, err := s.open(c.ID, sealedKey, c.Keys.Key)
+	key, err := s.keyOf(c)
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	status, err := s.Processors[c.Processor].EndpointStatus(ctx, string(key), c.Endpoint)
+	status, err := s.Processors[c.Processor].EndpointStatus(ctx, key, c.Endpoint)
 	if err != nil {
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "the status of a processor's endpoint cannot be read", slog.Any("error", err))
 		return unknownStatus, nil

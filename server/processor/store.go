@@ -18,8 +18,10 @@ type Store interface {
 	ConnectionOfJob(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ProcessorConnectionID) (affiliate.LockedProcessorConnection, error)
 	// DropConnection removes a deleted connection with its key.
 	DropConnection(ctx context.Context, c affiliate.ProcessorConnection) error
-	// Needs reports which features of a scope need further permissions.
-	Needs(ctx context.Context, scope affiliate.Scope) (promoCodes, fees bool, err error)
+	// SyncsPromoCodes reports whether promo codes of a scope shall exist at the processor.
+	SyncsPromoCodes(ctx context.Context, scope affiliate.Scope) (bool, error)
+	// SubtractsFees reports whether a programme of a scope subtracts the processor's fees.
+	SubtractsFees(ctx context.Context, scope affiliate.Scope) (bool, error)
 	// Health describes the events of a connection.
 	Health(ctx context.Context, c affiliate.ProcessorConnection, now time.Time) (affiliate.ProcessorHealth, error)
 	// CountSignatureFailure counts a message whose signature is not valid.
@@ -27,7 +29,7 @@ type Store interface {
 	// Event returns a stored event. Errors: NOT_FOUND.
 	Event(ctx context.Context, key affiliate.ProcessorEventKey) (affiliate.StoredProcessorEvent, error)
 	// Events returns one page of the events of a scope, the latest first, and the number of
-	// events on all pages. It stops counting at affiliate.MaxTotal.
+	// events on all pages. It stops counting at affiliate.MaxTotal. The events have no body.
 	Events(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.StoredProcessorEvent, int64, error)
 	// PromoCode returns a promo code. Errors: NOT_FOUND.
 	PromoCode(ctx context.Context, scope affiliate.Scope, id affiliate.PromoCodeID) (affiliate.PromoCode, error)

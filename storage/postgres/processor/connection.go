@@ -149,19 +149,26 @@ func (s *Store) DropConnection(ctx context.Context, c affiliate.ProcessorConnect
 	return err
 }
 
-// Needs reports whether a scope has promo codes that exist at the processor, and whether it
-// has programmes that subtract the processor's fees.
-func (s *Store) Needs(ctx context.Context, scope affiliate.Scope) (promoCodes, fees bool, err error) {
+// SyncsPromoCodes reports whether active promo codes of a scope shall exist at the processor.
+func (s *Store) SyncsPromoCodes(ctx context.Context, scope affiliate.Scope) (found bool, err error) {
 	const read = `
 		select exists (
 			select from promo_codes c
 			where c.workspace_id = $1 and c.mode = $2 and c.active and c.sync_to_processor
-		), exists (
+		)`
+	err = s.db.Pool().QueryRow(ctx, read, scope.Workspace, scope.Mode).Scan(&found)
+	return found, err
+}
+
+// SubtractsFees reports whether a programme of a scope subtracts the processor's fees.
+func (s *Store) SubtractsFees(ctx context.Context, scope affiliate.Scope) (found bool, err error) {
+	const read = `
+		select exists (
 			select from programs p
 			where p.workspace_id = $1 and p.mode = $2 and p.status <> 'archived' and p.rules ->> 'net_basis' = $3
 		)`
-	err = s.db.Pool().QueryRow(ctx, read, scope.Workspace, scope.Mode, affiliate.NetOfTaxShippingAndFee).Scan(&promoCodes, &fees)
-	return promoCodes, fees, err
+	err = s.db.Pool().QueryRow(ctx, read, scope.Workspace, scope.Mode, affiliate.NetOfTaxShippingAndFee).Scan(&found)
+	return found, err
 }
 
 // CountSignatureFailure counts a message whose signature is not valid.
@@ -174,23 +181,24 @@ func (s *Store) CountSignatureFailure(ctx context.Context, c affiliate.Processor
 	return err
 }
 
+const readHealth = `
+	select (
+			select e.received_at from processor_events e
+			where e.workspace_id = $1 and e.mode = $2 and e.connection_id = $3
+			order by e.received_at desc limit 1
+		), (
+			select e.received_at from processor_events e
+			where e.workspace_id = $1 and e.connection_id = $3 and e.status = 'received'
+			order by e.received_at limit 1
+		), (
+			select coalesce(sum(f.failures), 0)::bigint from processor_signature_failures f
+			where f.workspace_id = $1 and f.connection_id = $3 and f.hour > $4
+		)`
+
 // Health describes the events of a connection at the given time.
 func (s *Store) Health(ctx context.Context, c affiliate.ProcessorConnection, now time.Time) (affiliate.ProcessorHealth, error) {
-	const read = `
-		select (
-				select e.received_at from processor_events e
-				where e.workspace_id = $1 and e.mode = $2 and e.connection_id = $3
-				order by e.received_at desc limit 1
-			), (
-				select e.received_at from processor_events e
-				where e.workspace_id = $1 and e.connection_id = $3 and e.status = 'received'
-				order by e.received_at limit 1
-			), (
-				select coalesce(sum(f.failures), 0)::bigint from processor_signature_failures f
-				where f.workspace_id = $1 and f.connection_id = $3 and f.hour > $4
-			)`
 	var h affiliate.ProcessorHealth
-	err := s.db.Pool().QueryRow(ctx, read, c.Scope.Workspace, c.Scope.Mode, c.ID, now.Add(-24*time.Hour)).
+	err := s.db.Pool().QueryRow(ctx, readHealth, c.Scope.Workspace, c.Scope.Mode, c.ID, now.Add(-24*time.Hour)).
 		Scan(&h.LastEventAt, &h.OldestWaitingAt, &h.SignatureFailures)
 	h.LastEventAt, h.OldestWaitingAt = postgres.UTC(h.LastEventAt), postgres.UTC(h.OldestWaitingAt)
 	return h, err

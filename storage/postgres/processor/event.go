@@ -32,7 +32,7 @@ func (tx *Tx) InsertEvent(ctx context.Context, e affiliate.StoredProcessorEvent)
 }
 
 const eventColumns = `
-	e.workspace_id, e.connection_id, e.id, e.mode, e.type, e.body, e.resync, e.since, e.status, coalesce(e.reason, '') as reason,
+	e.workspace_id, e.connection_id, e.id, e.mode, e.type, e.resync, e.since, e.status, coalesce(e.reason, '') as reason,
 	e.conversion_id, e.happened_at, e.received_at, e.processed_at`
 
 type eventRow struct {
@@ -63,7 +63,7 @@ func (r eventRow) event() affiliate.StoredProcessorEvent {
 // Event returns a stored event. Errors: NOT_FOUND.
 func (s *Store) Event(ctx context.Context, key affiliate.ProcessorEventKey) (affiliate.StoredProcessorEvent, error) {
 	const read = `
-		select ` + eventColumns + `
+		select ` + eventColumns + `, e.body
 		from processor_events e
 		where e.workspace_id = $1 and e.mode = $2 and e.connection_id = $3 and e.id = $4`
 	row, err := postgres.OneRow[eventRow](s.db.Pool().Query(ctx, read, key.Workspace, key.Mode, key.Connection, key.Event))
@@ -95,13 +95,13 @@ const (
 		from processor_events e
 		where e.workspace_id = $1 and e.mode = $2`
 	listEvents = `
-		select ` + eventColumns + whereEvents + `
+		select ` + eventColumns + `, null::bytea as body` + whereEvents + `
 		order by e.received_at desc, e.id desc
 		limit $3 offset $4`
 )
 
 // Events returns one page of the events of a scope, the latest first, and the number of
-// events on all pages, up to affiliate.MaxTotal.
+// events on all pages, up to affiliate.MaxTotal. The events have no body.
 func (s *Store) Events(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.StoredProcessorEvent, int64, error) {
 	rows, err := s.db.Pool().Query(ctx, listEvents, scope.Workspace, scope.Mode, page.Size, page.Offset())
 	events, err := postgres.AllRows(rows, err, eventRow.event)
@@ -115,13 +115,14 @@ func (s *Store) Events(ctx context.Context, scope affiliate.Scope, page affiliat
 	return events, total, nil
 }
 
-// DeleteProcessorEvents deletes at most limit events that arrived before the given time. It returns
-// the number of deleted rows.
+const deleteEvents = `
+	delete from processor_events e
+	using (select workspace_id, connection_id, id from processor_events where received_at < $1 order by received_at limit $2) as old
+	where e.workspace_id = old.workspace_id and e.connection_id = old.connection_id and e.id = old.id`
+
+// DeleteProcessorEvents deletes at most limit events that arrived before the given time. It
+// returns the number of deleted rows.
 func (s *Store) DeleteProcessorEvents(ctx context.Context, before time.Time, limit int) (int64, error) {
-	const drop = `
-		delete from processor_events e
-		using (select workspace_id, connection_id, id from processor_events where received_at < $1 order by received_at limit $2) as old
-		where e.workspace_id = old.workspace_id and e.connection_id = old.connection_id and e.id = old.id`
-	tag, err := s.db.Pool().Exec(ctx, drop, before, limit)
+	tag, err := s.db.Pool().Exec(ctx, deleteEvents, before, limit)
 	return tag.RowsAffected(), err
 }

@@ -10,19 +10,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// lastStatement returns the last statement of an idle connection that contains a text.
-func lastStatement(f *pgtest.Fixture, part string) string {
-	f.Helper()
-	found := f.Texts(`
-		select query from pg_stat_activity
-		where datname = current_database() and pid <> pg_backend_pid() and position($1 in query) > 0
-		order by query_start desc limit 1`, part)
-	if len(found) != 1 {
-		f.Fatalf("no connection has run a statement with %q", part)
-	}
-	return found[0]
-}
-
 // The statements read ranges of indexes. They do not read or sort all events of a workspace,
 // of which there may be millions.
 func TestStatements_UseIndexes(t *testing.T) {
@@ -62,19 +49,17 @@ func TestStatements_UseIndexes(t *testing.T) {
 	check("a later page", listEvents, []string{"Limit -> Index Scan using processor_events_list"}, []string{"Sort"}, workspace, mode, 20, 2_000)
 	check("total", postgres.CountUpTo(affiliate.MaxTotal, whereEvents), []string{"Index Only Scan using processor_events"}, nil, workspace, mode)
 
-	// The other statements are not constants of the package, so the test reads them from
-	// Postgres after a call.
 	store := NewStore(f.Store.DB)
 	health, err := store.Health(t.Context(), affiliate.ProcessorConnection{Scope: shop.Scope, ID: connection}, f.Now())
 	if err != nil || health.LastEventAt == nil || health.OldestWaitingAt == nil || health.SignatureFailures != 24 {
 		t.Fatalf("Health returned %+v, %v", health, err)
 	}
-	check("health", lastStatement(f, "processor_signature_failures f"),
+	check("health", readHealth,
 		[]string{"processor_events_list", "processor_events_waiting", "processor_signature_failures_pkey"}, []string{"Sort"},
 		workspace, mode, connection, f.Now().Add(-24*time.Hour))
 	if n, err := store.DeleteProcessorEvents(t.Context(), f.Now().AddDate(0, 0, -26), 10); n != 10 || err != nil {
 		t.Fatalf("DeleteProcessorEvents returned %d, %v, want 10", n, err)
 	}
-	check("deletion", lastStatement(f, "delete from processor_events e"), []string{"processor_events_by_age", "processor_events_pkey"}, []string{"Sort"},
+	check("deletion", deleteEvents, []string{"processor_events_by_age", "processor_events_pkey"}, []string{"Sort"},
 		f.Now().AddDate(0, 0, -26), 1_000)
 }
