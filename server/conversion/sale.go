@@ -28,13 +28,8 @@ func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale af
 	if err != nil {
 		return affiliate.RecordedSale{}, err
 	}
-	var awaitUntil *time.Time
-	if c.Click != nil && inputs.FoundClick == nil && s.lookup.plausibleID(*c.Click) {
-		until := c.CreatedAt.Add(lateClickWait)
-		awaitUntil = &until
-	}
 	_, err = s.store.RecordConversion(ctx, affiliate.Report{
-		Conversion: c, Inputs: inputs, AwaitUntil: awaitUntil, Aliases: sale.Aliases,
+		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs), Aliases: sale.Aliases,
 		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 			d, commission := decide(c, found, c.CreatedAt)
 			byClick := d.Attributed && *d.Method == affiliate.ByClick

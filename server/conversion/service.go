@@ -68,6 +68,16 @@ import (
 // the click in its journal and sends it later.
 const lateClickWait = 24 * time.Hour
 
+// awaitUntil returns the time until which a conversion waits for its click; nil if its click
+// is known or cannot arrive.
+func (s *Service) awaitUntil(c affiliate.Conversion, inputs affiliate.AttributionInputs) *time.Time {
+	if c.Click == nil || inputs.FoundClick != nil || !s.lookup.plausibleID(*c.Click) {
+		return nil
+	}
+	until := c.CreatedAt.Add(lateClickWait)
+	return &until
+}
+
 // Config configures a Service. A field is required unless its comment says what nil
 // means.
 type Config struct {
@@ -148,13 +158,8 @@ func (s *Service) report(
 			return nil, false, err
 		}
 	}
-	var awaitUntil *time.Time
-	if c.Click != nil && inputs.FoundClick == nil && s.lookup.plausibleID(*c.Click) {
-		until := now.Add(lateClickWait)
-		awaitUntil = &until
-	}
 	recorded, err := s.store.RecordConversion(ctx, affiliate.Report{
-		Conversion: c, Inputs: inputs, AwaitUntil: awaitUntil,
+		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs),
 		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 			if found.HasSignalOfOtherMode() {
 				return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
