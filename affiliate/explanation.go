@@ -158,8 +158,8 @@ func quotedProgramName(s *signal) string { return strconv.Quote(s.earner.Program
 // can decide whether an event is inside an attribution window.
 func formatInstant(t time.Time) string { return t.UTC().Format("2 January 2006 at 15:04:05.000 UTC") }
 
-// formatMoney formats an amount for people, for example 49.00 EUR.
-func formatMoney(m Money) string {
+// FormatMoney formats an amount for people, for example 49.00 EUR.
+func FormatMoney(m Money) string {
 	decimals := CurrencyExponent(m.Currency)
 	digits := fmt.Sprintf("%0*d", decimals+1, m.Cents)
 	if decimals > 0 {

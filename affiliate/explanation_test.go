@@ -200,8 +200,8 @@ func TestFormatMoney(t *testing.T) {
 		"0.00 EUR": {0, "EUR"}, "0.05 EUR": {5, "EUR"}, "49.00 EUR": {4_900, "EUR"}, "1234567.89 USD": {123_456_789, "USD"},
 		"4900 JPY": {4_900, "JPY"}, "0 JPY": {0, "JPY"}, "4.900 KWD": {4_900, "KWD"}, "0.001 KWD": {1, "KWD"},
 	} {
-		if got := formatMoney(money); got != want {
-			t.Errorf("formatMoney(%v) = %q, want %q", money, got, want)
+		if got := FormatMoney(money); got != want {
+			t.Errorf("FormatMoney(%v) = %q, want %q", money, got, want)
 		}
 	}
 }

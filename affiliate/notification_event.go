@@ -55,9 +55,9 @@ func (o conversionObject) notice() notice {
 		facts["event"] = "custom event"
 	}
 	if o.Currency != nil && o.AmountCents != 0 {
-		facts["amount"] = formatMoney(Money{o.AmountCents, *o.Currency})
+		facts["amount"] = FormatMoney(Money{o.AmountCents, *o.Currency})
 		if o.RefundedAmountCents != 0 {
-			facts["refunded"] = formatMoney(Money{o.RefundedAmountCents, *o.Currency})
+			facts["refunded"] = FormatMoney(Money{o.RefundedAmountCents, *o.Currency})
 		}
 	}
 	return notice{program: o.Program, participant: o.Participant, resource: o.ID.UUID, facts: facts}
@@ -74,9 +74,9 @@ func (o fraudObject) notice() notice {
 }
 
 func (o commissionPayload) notice() notice {
-	facts := map[string]string{"amount": formatMoney(Money{o.AmountCents, o.Currency})}
+	facts := map[string]string{"amount": FormatMoney(Money{o.AmountCents, o.Currency})}
 	if o.AmountCents != o.OriginalAmountCents {
-		facts["original"] = formatMoney(Money{o.OriginalAmountCents, o.Currency})
+		facts["original"] = FormatMoney(Money{o.OriginalAmountCents, o.Currency})
 	}
 	if len(o.ReviewReasons) > 0 {
 		facts["reasons"] = strings.Join(o.ReviewReasons, ", ")
@@ -85,7 +85,7 @@ func (o commissionPayload) notice() notice {
 }
 
 func (o payoutObject) notice() notice {
-	facts := map[string]string{"amount": formatMoney(Money{o.AmountCents, o.Currency})}
+	facts := map[string]string{"amount": FormatMoney(Money{o.AmountCents, o.Currency})}
 	if o.FailureReason != nil {
 		facts["reason"] = *o.FailureReason
 	}

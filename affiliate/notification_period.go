@@ -116,7 +116,7 @@ func amountsText(prefix string, amounts map[string]int64) string {
 	var texts []string
 	for _, currency := range slices.Sorted(maps.Keys(amounts)) {
 		if amounts[currency] != 0 {
-			texts = append(texts, formatMoney(Money{amounts[currency], currency}))
+			texts = append(texts, FormatMoney(Money{amounts[currency], currency}))
 		}
 	}
 	if len(texts) == 0 {

@@ -40,13 +40,13 @@ func (a *attribution) checkRules(earner Earner, index *int) (why AttributionReas
 	// If the amount cannot be converted, the minimum is not checked. In this case, a
 	// person has to review the commission anyway.
 	if minimum := rules.MinOrderCents; minimum != nil {
-		least, order := Money{*minimum, earner.Currency}, formatMoney(paid)
+		least, order := Money{*minimum, earner.Currency}, FormatMoney(paid)
 		cents, known := a.in.convert(paid, earner.Currency)
 		if known && paid.Currency != earner.Currency {
-			order += " (" + formatMoney(Money{cents, earner.Currency}) + ")"
+			order += " (" + FormatMoney(Money{cents, earner.Currency}) + ")"
 		}
-		if known && !a.check("rules.order_large_enough", cents >= least.Cents, "order "+order+", minimum "+formatMoney(least)) {
-			return WhyRuleNotApplicable, "pays for orders of at least " + formatMoney(least) + " only, and this one was " + order
+		if known && !a.check("rules.order_large_enough", cents >= least.Cents, "order "+order+", minimum "+FormatMoney(least)) {
+			return WhyRuleNotApplicable, "pays for orders of at least " + FormatMoney(least) + " only, and this one was " + order
 		}
 	}
 	if clause = a.checkRecurring(earner, index); clause != "" {

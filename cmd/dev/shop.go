@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	_ "embed"
-	"fmt"
 	"html/template"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -146,6 +144,5 @@ func (s *shop) writePage(w http.ResponseWriter, r *http.Request, conversion *rec
 
 // price formats an amount in minor units of a currency.
 func price(cents int64, currency string) string {
-	decimals := affiliate.CurrencyExponent(currency)
-	return fmt.Sprintf("%.*f %s", decimals, float64(cents)/math.Pow10(decimals), currency)
+	return affiliate.FormatMoney(affiliate.Money{Cents: cents, Currency: currency})
 }
