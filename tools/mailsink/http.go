@@ -3,11 +3,11 @@ package mailsink
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
+
+	"github.com/tributary-hq/tributary/tools/localhost"
 )
 
 // contentPolicy is the Content-Security-Policy of all responses. The frame that contains
@@ -41,24 +41,11 @@ func (s *Sink) Handler() http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Content-Type-Options", "nosniff")
-		if !isLocal(r.Host) {
-			http.Error(w, "The Host header must be localhost, 127.0.0.1 or [::1].", http.StatusForbidden)
+		if !localhost.Allow(w, r) {
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
-}
-
-// isLocal reports whether a Host header names this machine. The port is ignored.
-func isLocal(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	switch strings.ToLower(strings.Trim(host, "[]")) {
-	case "localhost", "127.0.0.1", "::1":
-		return true
-	}
-	return false
 }
 
 func (s *Sink) listMessages(w http.ResponseWriter, r *http.Request) {

@@ -3,9 +3,7 @@ package stripeserver
 import (
 	"encoding/json"
 	"mime"
-	"net"
 	"net/http"
-	"strings"
 )
 
 // The paths with which other processes store objects and create events.
@@ -73,16 +71,4 @@ func readJSON(w http.ResponseWriter, r *http.Request, value any) bool {
 		return false
 	}
 	return true
-}
-
-// isLocal reports whether a Host header names this machine. The port is ignored.
-func isLocal(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	switch strings.ToLower(strings.Trim(host, "[]")) {
-	case "localhost", "127.0.0.1", "::1":
-		return true
-	}
-	return false
 }

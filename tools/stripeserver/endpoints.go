@@ -1,6 +1,7 @@
 package stripeserver
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -124,9 +125,7 @@ func optional(value any) any {
 func metadata(stored any, params map[string]any) map[string]any {
 	merged := map[string]any{}
 	if old, ok := stored.(map[string]any); ok && params["metadata"] != "" {
-		for key, value := range old {
-			merged[key] = value
-		}
+		maps.Copy(merged, old)
 	}
 	given, _ := params["metadata"].(map[string]any)
 	for key, value := range given {

@@ -25,6 +25,8 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+
+	"github.com/tributary-hq/tributary/tools/localhost"
 )
 
 // maxBody is the maximum size of a request's body in bytes.
@@ -149,8 +151,7 @@ type apiRequest struct {
 // ServeHTTP implements http.Handler. It panics with http.ErrAbortHandler if the context of
 // the request ends during the wait of a Fault.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !isLocal(r.Host) {
-		http.Error(w, "The Host header must be localhost, 127.0.0.1 or [::1].", http.StatusForbidden)
+	if !localhost.Allow(w, r) {
 		return
 	}
 	if r.URL.Path == objectsPath || r.URL.Path == eventsPath {
