@@ -8100,7 +8100,8 @@ export interface components {
             lastEventAt: string | null;
             /**
              * Format: int64
-             * @description The age of the oldest event that is not applied yet, in seconds. 0 if none waits.
+             * @description The age of the oldest event with the status `received`, in seconds. 0 if there is no
+             *     such event.
              */
             lag: number | null;
             /**

@@ -412,7 +412,8 @@ type ProcessorConnection struct {
 	IncludeOutOfBand  *bool   `protobuf:"varint,9,opt,name=include_out_of_band,json=includeOutOfBand,proto3,oneof" json:"include_out_of_band,omitempty"`
 	// When the latest event arrived. Null if none has arrived.
 	LastEventAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_event_at,json=lastEventAt,proto3" json:"last_event_at,omitempty"`
-	// The age of the oldest event that is not applied yet, in seconds. 0 if none waits.
+	// The age of the oldest event with the status `received`, in seconds. 0 if there is no
+	// such event.
 	Lag *int64 `protobuf:"varint,11,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
 	// The number of messages with an invalid signature in the last 24 hours.
 	SignatureFailures *int64                 `protobuf:"varint,12,opt,name=signature_failures,json=signatureFailures,proto3,oneof" json:"signature_failures,omitempty"`
