@@ -197,9 +197,9 @@ func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, p
 	return p.RefuseMove()
 }
 
-// deactivateSyncedCodes deactivates those promo codes of a suspended participant that
-// also exist, or will exist, at the payment processor. This is necessary because the processor does not
-// check the participant's status.
+// deactivateSyncedCodes deactivates those promo codes of a suspended participant that also
+// exist, or will exist, at the payment processor. This is necessary because the processor
+// does not check the participant's status.
 func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
 	// Conversions lock promo codes in the same order.
 	const lock = `
@@ -236,7 +236,7 @@ func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.P
 			return err
 		}
 		events[i] = affiliate.NewEvent(p.Scope, affiliate.EventPromoCodeDeactivated, at, code.Object(), oldValues)
-		jobs[i] = affiliate.SyncPromoCode{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, PromoCode: code.ID}
+		jobs[i] = code.SyncJob()
 	}
 	if err := tx.Enqueue(ctx, jobs...); err != nil {
 		return err
