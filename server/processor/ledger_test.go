@@ -75,6 +75,20 @@ func (f *ledgerFixture) draft() (*affiliatev1.PayoutBatch, error) {
 	return f.payouts.CreatePayoutBatch(metadata.NewIncomingContext(f.asFinance(), metadata.Pairs("idempotency-key", key)), &affiliatev1.CreatePayoutBatchRequest{})
 }
 
+// send creates a batch of payouts and exports it, so that the payouts are processing. It
+// returns the ids of the batch and of its first payout.
+func (f *ledgerFixture) send() (batchID, payoutID string) {
+	f.Helper()
+	batchID = f.mustDraft().GetId()
+	if _, err := f.payouts.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: batchID}); err != nil {
+		f.Fatal(err)
+	}
+	if err := f.payouts.ExportPayoutBatch(&affiliatev1.ExportPayoutBatchRequest{BatchId: batchID}, servertest.NewDownload(f.asFinance())); err != nil {
+		f.Fatal(err)
+	}
+	return batchID, f.Texts(`select id::text from payouts where batch_id::text = $1 order by id`, batchID)[0]
+}
+
 func (f *ledgerFixture) mustDraft() *affiliatev1.PayoutBatch {
 	f.Helper()
 	batch, err := f.draft()
@@ -92,9 +106,14 @@ func (f *ledgerFixture) pay() {
 		f.Fatal(err)
 	}
 	for _, id := range f.Texts(`select id::text from payouts where batch_id::text = $1`, batch.GetId()) {
-		if _, err := f.payouts.MarkPayoutPaid(f.asFinance(), &affiliatev1.MarkPayoutPaidRequest{PayoutId: id, Reference: "T-1"}); err != nil {
-			f.Fatal(err)
-		}
+		f.markPaid(id)
+	}
+}
+
+func (f *ledgerFixture) markPaid(payout string) {
+	f.Helper()
+	if _, err := f.payouts.MarkPayoutPaid(f.asFinance(), &affiliatev1.MarkPayoutPaidRequest{PayoutId: payout, Reference: "T-1"}); err != nil {
+		f.Fatal(err)
 	}
 }
 
@@ -186,22 +205,58 @@ func TestLedger_RefundAndLostDisputeReverseOnce(t *testing.T) {
 func TestLedger_RefundFailsAfterPayout(t *testing.T) {
 	f := newLedgerFixture(t)
 	f.sell("a")
-	batch := f.mustDraft()
-	if _, err := f.payouts.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: batch.GetId()}); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.payouts.ExportPayoutBatch(&affiliatev1.ExportPayoutBatchRequest{BatchId: batch.GetId()}, servertest.NewDownload(f.asFinance())); err != nil {
-		t.Fatal(err)
-	}
+	_, payoutID := f.send()
 	f.refund("a", "pending", 10_000)
 	f.wantMoney("refunded", "pi_a: refunded 0, dispute none, in a payout", "payout: processing 3000", "balance: -3000")
-	payoutID := f.Texts(`select id::text from payouts`)[0]
-	if _, err := f.payouts.MarkPayoutPaid(f.asFinance(), &affiliatev1.MarkPayoutPaidRequest{PayoutId: payoutID, Reference: "T-1"}); err != nil {
-		t.Fatal(err)
-	}
+	f.markPaid(payoutID)
 	f.wantMoney("paid", "pi_a: refunded 0, dispute none, in a payout", "payout: paid 3000", "balance: -3000")
 	f.refund("a", "failed", 10_000)
 	f.wantMoney("the refund has failed", "pi_a: paid 3000, dispute none, in a payout", "payout: paid 3000", "balance: 0")
+}
+
+// The payout whose commission was refunded is not paid. When the refund fails, another payout
+// can contain the commission.
+func TestLedger_RefundFailsAfterFailedPayout(t *testing.T) {
+	for name, next := range map[string]func(f *ledgerFixture, payout string) error{
+		"failed": func(*ledgerFixture, string) error { return nil },
+		"canceled": func(f *ledgerFixture, payout string) error {
+			_, err := f.payouts.CancelPayout(f.asFinance(), &affiliatev1.CancelPayoutRequest{PayoutId: payout})
+			return err
+		},
+		"retried": func(f *ledgerFixture, payout string) error {
+			_, err := f.payouts.RetryPayout(f.asFinance(), &affiliatev1.RetryPayoutRequest{PayoutId: payout})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newLedgerFixture(t)
+			f.sell("a")
+			f.sell("b")
+			_, payout := f.send()
+			f.refund("a", "pending", 10_000)
+			request := &affiliatev1.MarkPayoutFailedRequest{PayoutId: payout, Reason: "account closed"}
+			if _, err := f.payouts.MarkPayoutFailed(f.asFinance(), request); err != nil {
+				t.Fatal(err)
+			}
+			if err := next(f, payout); err != nil {
+				t.Fatal(err)
+			}
+			f.wantNoViolations()
+			f.refund("a", "failed", 10_000)
+			f.pay()
+			if name == "retried" {
+				f.markPaid(payout)
+			}
+			if got := f.Texts(`select format('%s %s', status, amount_cents) from commissions order by created_at`); !slices.Equal(got, []string{"paid 3000", "paid 3000"}) {
+				t.Errorf("the commissions are %q, want both paid", got)
+			}
+			paid := f.Texts(`select sum(amount_cents)::text from payouts where status = 'paid'`)
+			if balance := f.Texts(`select sum(amount_cents)::text from ledger_entries`); paid[0] != "6000" || balance[0] != "0" {
+				t.Errorf("%s was paid and the balance is %s, want 6000 and 0", paid[0], balance[0])
+			}
+			f.wantNoViolations()
+		})
+	}
 }
 
 func TestLedger_RejectedCommissionEarnsNothing(t *testing.T) {

@@ -125,14 +125,14 @@ func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissi
 	})
 }
 
-// releaseCommissions clears payout_id of those locked commissions that are still
-// approved, so that they can be added to another payout. Any other commission keeps its
-// payout_id, because it cannot be added to another payout. The lists in
+// releaseCommissions clears payout_id of those locked commissions that can be added to
+// another payout: the approved ones, and the refunded ones, which are approved again if
+// the refund fails. Any other commission keeps its payout_id. The lists in
 // payout_commissions do not change.
 func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.PayoutCandidate, at time.Time) error {
 	const clearPayout = `
 		update commissions c set payout_id = null, updated_at = $3
-		where c.workspace_id = $1 and c.mode = $2 and c.id = any($4) and c.status = 'approved'`
+		where c.workspace_id = $1 and c.mode = $2 and c.id = any($4) and c.status in ('approved', 'refunded')`
 	ids := make([]affiliate.CommissionID, len(commissions))
 	for i, c := range commissions {
 		ids[i] = c.ID
