@@ -100,8 +100,8 @@ type ProcessorSale struct {
 	FeeKnown bool
 	// IsRecurring is true for payments of a subscription.
 	IsRecurring bool
-	// First is true for the invoice that begins a subscription. The checkout that binds its
-	// customer may not be visible yet.
+	// First is true for the invoice that begins a subscription. Its checkout may not be
+	// visible yet.
 	First bool
 
 	// Click is the value of the metadata aff_click_id, and Reference is the merchant's
@@ -114,8 +114,8 @@ type ProcessorSale struct {
 	CustomerEmail string
 }
 
-// EarnsFee reports whether the processor takes a fee for the sale.
-func (s ProcessorSale) EarnsFee() bool { return !s.Binds && s.Sale.Paid.Cents > 0 }
+// IsPayment reports whether the buyer has paid an amount for the sale.
+func (s ProcessorSale) IsPayment() bool { return !s.Binds && s.Sale.Paid.Cents > 0 }
 
 // ProcessorPromotionCode is a promotion code at the processor. Text is what buyers enter.
 // It is empty if it is not known.
@@ -180,6 +180,8 @@ type RecordedSale struct {
 	Conversion *ConversionID
 	// New is true if the conversion was recorded now.
 	New bool
+	// Reported is true if the merchant's server has reported the conversion.
+	Reported bool
 	// Waits is true if the sale was not recorded, because it waits for its checkout.
 	Waits bool
 }

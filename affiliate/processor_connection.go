@@ -152,8 +152,8 @@ const (
 	IgnoredNoConversion ProcessorIgnored = "no_conversion"
 	// ParkedForSale means that a refund or dispute waits for its sale.
 	ParkedForSale ProcessorIgnored = "waits_for_sale"
-	// ParkedForCheckout means that the first invoice of a subscription waits for the
-	// checkout that binds its customer, for at most CheckoutWait.
+	// ParkedForCheckout means that the first invoice of a subscription waits for its
+	// checkout, for at most CheckoutWait.
 	ParkedForCheckout ProcessorIgnored = "waits_for_checkout"
 	// ParkedForFee means that a sale waits for the processor's fee, for at most FeeWait.
 	ParkedForFee ProcessorIgnored = "waits_for_fee"
@@ -167,7 +167,9 @@ const (
 
 const (
 	// CheckoutWait is how long the first invoice of a subscription waits for its checkout.
-	CheckoutWait = 15 * time.Minute
+	// Stripe completes a checkout some seconds after the invoice is paid. A subscription that
+	// did not begin with a checkout waits for this time.
+	CheckoutWait = 5 * time.Minute
 	// FeeWait is how long a sale waits for the processor's fee. After that, the fee counts
 	// as 0 and the commission needs review.
 	FeeWait = time.Hour

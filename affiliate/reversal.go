@@ -106,7 +106,7 @@ func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
 		after.Status = after.statusAfterRefund(dispute == DisputeOpen)
 	case dispute == DisputeOpen:
 		after.Status = ConversionDisputed
-	case paid.Cents > 0:
+	case paid.Cents > 0 || before.Status == ConversionDisputed:
 		after.Status = ConversionRecorded
 	}
 	r.Conversion = after

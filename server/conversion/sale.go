@@ -12,17 +12,17 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// RecordSale records a sale that a payment processor has reported. A sale that only binds
-// its customer makes no conversion. If the sale is already recorded, by the processor or by
-// the merchant's server, its conversion only gets the processor's ids.
+// RecordSale records a sale that a payment processor has reported. If the sale is already
+// recorded, by the processor or by the merchant's server, its conversion only gets the
+// processor's ids.
 //
 // If mayWait is true, the first payment of a subscription is not recorded while its checkout
-// is not visible, because the checkout may say who brought the customer. The result then has
-// Waits, and the caller repeats the call later. A sale that a click of its own attributes
-// does not wait.
+// is not visible. The checkout may say who brought the customer, and the merchant's server
+// may report the sale under the id of the checkout. The result then has Waits, and the
+// caller repeats the call later.
 func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale, mayWait bool) (affiliate.RecordedSale, error) {
-	if sale.Binds {
-		return affiliate.RecordedSale{}, s.bindCustomer(ctx, scope, sale)
+	if mayWait && sale.First && sale.IDs.Session == "" {
+		return affiliate.RecordedSale{Waits: true}, nil
 	}
 	c, inputs, err := s.conversionOfSale(ctx, scope, sale)
 	if err != nil {
@@ -32,26 +32,21 @@ func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale af
 		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs), Aliases: sale.Aliases,
 		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 			d, commission := decide(c, found, c.CreatedAt)
-			byClick := d.Attributed && *d.Method == affiliate.ByClick
-			if mayWait && sale.First && sale.IDs.Session == "" && !byClick {
-				return d, nil, errWaitsForCheckout
-			}
 			return d, commission, nil
 		},
 	})
 	switch {
-	case errors.Is(err, errWaitsForCheckout):
-		return affiliate.RecordedSale{Waits: true}, nil
 	case errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)):
-		return s.AddProcessorIDs(ctx, scope, sale)
+		recorded, err := s.AddProcessorIDs(ctx, scope, sale)
+		if err == nil && recorded.Conversion == nil {
+			err = fmt.Errorf("sale %s is a duplicate, but its conversion does not exist any more", sale.ID)
+		}
+		return recorded, err
 	case err != nil:
 		return affiliate.RecordedSale{}, fmt.Errorf("record sale %s: %w", sale.ID, err)
 	}
 	return affiliate.RecordedSale{Conversion: &c.ID, New: true}, nil
 }
-
-// errWaitsForCheckout rolls back the record of a sale whose checkout is not visible yet.
-var errWaitsForCheckout = errors.New("the checkout of the subscription is not known yet")
 
 // AddProcessorIDs adds the processor's ids to the conversion of a sale, if it is recorded.
 // The result has no conversion if it is not.
@@ -59,7 +54,7 @@ func (s *Service) AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sa
 	var recorded affiliate.RecordedSale
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		var err error
-		recorded.Conversion, err = tx.FindSale(ctx, scope, sale.Aliases)
+		recorded, err = tx.FindSale(ctx, scope, sale.Aliases)
 		if err != nil || recorded.Conversion == nil {
 			return err
 		}
@@ -71,10 +66,10 @@ func (s *Service) AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sa
 // errNotBound rolls back the transaction of a sale that binds no customer.
 var errNotBound = errors.New("the sale binds no customer")
 
-// bindCustomer binds the customer of a sale to the participant to whom the sale's signals
+// BindCustomer binds the customer of a sale to the participant to whom the sale's signals
 // lead. It does nothing if the customer is already bound, or if the sale has no customer or
 // no signal that can be used.
-func (s *Service) bindCustomer(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) error {
+func (s *Service) BindCustomer(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) error {
 	if sale.IDs.Customer == "" {
 		return nil
 	}

@@ -103,17 +103,18 @@ func TestRecordSale_LateClick(t *testing.T) {
 }
 
 // A checkout binds its customer once. A later checkout with another click changes nothing.
-func TestRecordSale_Binds(t *testing.T) {
+func TestBindCustomer(t *testing.T) {
 	f := newFixture(t)
 	other := f.Join("Other")
-	bind := func(name string, p pgtest.Participant) {
-		f.record(f.sale(name, func(s *affiliate.ProcessorSale) {
-			s.Binds, s.IDs.Customer, s.Click = true, "cus_a", f.NewClick(p).ID.String()
-		}))
+	bind := func(customer, click string) {
+		sale := f.sale("checkout", func(s *affiliate.ProcessorSale) { s.IDs.Customer, s.Click = customer, click })
+		if err := f.service.BindCustomer(f.Context(), f.Scope, sale); err != nil {
+			t.Fatal(err)
+		}
 	}
-	bind("first", f.pat)
-	bind("second", other)
-	f.record(f.sale("none", func(s *affiliate.ProcessorSale) { s.Binds, s.IDs.Customer = true, "cus_b" }))
+	bind("cus_a", f.NewClick(f.pat).ID.String())
+	bind("cus_a", f.NewClick(other).ID.String())
+	bind("cus_b", "")
 	f.WantCount(1, "customers", `select count(*) from customers`)
 	f.WantCount(1, "customers of Pat", `select count(*) from customers where participant_id = $1 and conversion_id is null`, f.pat.ID)
 	f.WantCount(0, "conversions", `select count(*) from conversions`)

@@ -93,8 +93,8 @@ type Tx interface {
 		ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs,
 	) (affiliate.StoredConversion, affiliate.AttributionInputs, error)
 	// FindSale returns the conversion that has one of the given ids as an alias or as its
-	// external id. It returns nil if there is none.
-	FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (*affiliate.ConversionID, error)
+	// external id. The result has no conversion if there is none.
+	FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (affiliate.RecordedSale, error)
 	// AddAliases adds the ids of a payment processor to a recorded conversion.
 	AddAliases(ctx context.Context, scope affiliate.Scope, conversion affiliate.ConversionID, ids affiliate.ProcessorIDs, aliases []string) error
 	// LockSignals locks the customer and the promo code of a conversion that is not

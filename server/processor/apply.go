@@ -52,13 +52,18 @@ func (s *Service) apply(ctx context.Context, event affiliate.StoredProcessorEven
 		return ignored(facts.Ignored), nil
 	case facts.Charge != nil:
 		return s.applyCharge(ctx, event, *facts.Charge, number)
-	case !c.CreateConversions:
-		return s.applyIDs(ctx, event, facts.Sales)
 	}
-	return s.applySales(ctx, event, facts.Sales, func(sale *affiliate.ProcessorSale) error {
-		return s.Processors[c.Processor].AddFee(ctx, key, sale)
-	})
+	addCharges := func(sale *affiliate.ProcessorSale, withFee bool) error {
+		return s.Processors[c.Processor].AddCharges(ctx, key, sale, withFee)
+	}
+	if !c.CreateConversions {
+		return s.applyIDs(ctx, event, facts.Sales, addCharges)
+	}
+	return s.applySales(ctx, event, facts.Sales, addCharges)
 }
+
+// addCharges calls Processor.AddCharges.
+type addCharges func(sale *affiliate.ProcessorSale, withFee bool) error
 
 func (s *Service) readRequest(
 	event affiliate.StoredProcessorEvent, c affiliate.LockedProcessorConnection,
@@ -81,55 +86,82 @@ func (s *Service) readRequest(
 }
 
 // applySales records the sales in the order in which they happened. The last one is the sale
-// of the event. Sales that are already recorded only get the processor's ids. Then applySales
-// applies the refunds and disputes that arrived before their sale.
+// of the event. Then applySales applies the refunds and disputes that arrived before their
+// sale.
 func (s *Service) applySales(
-	ctx context.Context, event affiliate.StoredProcessorEvent, sales []affiliate.ProcessorSale, addFee func(*affiliate.ProcessorSale) error,
-) (outcome, error) {
-	age := s.now().Sub(event.ReceivedAt)
+	ctx context.Context, event affiliate.StoredProcessorEvent, sales []affiliate.ProcessorSale, addCharges addCharges,
+) (result outcome, err error) {
 	fees, err := s.Store.SubtractsFees(ctx, event.Scope())
 	if err != nil {
 		return outcome{}, err
 	}
-	var last *affiliate.ConversionID
 	for _, sale := range sales {
-		recorded, err := s.Sales.AddProcessorIDs(ctx, event.Scope(), sale)
-		if err != nil {
-			return outcome{}, err
+		result, err = s.applySale(ctx, event, sale, func(sale *affiliate.ProcessorSale) error { return addCharges(sale, fees) })
+		if err != nil || result.status == affiliate.ProcessorEventParked {
+			return result, err
 		}
-		if recorded.Conversion == nil {
-			if fees && sale.EarnsFee() {
-				if err := addFee(&sale); err != nil {
-					return outcome{}, err
-				}
-				if !sale.FeeKnown && age < affiliate.FeeWait {
-					return parked(affiliate.ParkedForFee), nil
-				}
-			}
-			if recorded, err = s.Sales.RecordSale(ctx, event.Scope(), sale, age < affiliate.CheckoutWait); err != nil {
-				return outcome{}, err
-			}
-			if recorded.Waits {
-				return parked(affiliate.ParkedForCheckout), nil
-			}
-		}
-		if last = recorded.Conversion; last == nil {
+		if result.conversion == nil {
 			continue
 		}
-		if err := s.Sales.Reverse(ctx, event.Scope(), *last); err != nil {
+		if err := s.Sales.Reverse(ctx, event.Scope(), *result.conversion); err != nil {
 			return outcome{}, err
 		}
 	}
-	return applied(last), nil
+	return result, nil
+}
+
+// applySale records a sale. A sale that is already recorded only gets the processor's ids.
+func (s *Service) applySale(
+	ctx context.Context, event affiliate.StoredProcessorEvent, sale affiliate.ProcessorSale, addCharges func(*affiliate.ProcessorSale) error,
+) (outcome, error) {
+	age := s.now().Sub(event.ReceivedAt)
+	recorded, err := s.Sales.AddProcessorIDs(ctx, event.Scope(), sale)
+	if err != nil {
+		return outcome{}, err
+	}
+	if recorded.Conversion == nil && !sale.Binds {
+		if sale.IsPayment() {
+			// The merchant may have reported the sale under the id of the charge.
+			if err := addCharges(&sale); err != nil {
+				return outcome{}, err
+			}
+			if !sale.FeeKnown && age < affiliate.FeeWait {
+				return parked(affiliate.ParkedForFee), nil
+			}
+		}
+		if recorded, err = s.Sales.RecordSale(ctx, event.Scope(), sale, age < affiliate.CheckoutWait); err != nil {
+			return outcome{}, err
+		}
+		if recorded.Waits {
+			return parked(affiliate.ParkedForCheckout), nil
+		}
+	}
+	if sale.Binds || recorded.Reported {
+		// The merchant's report may name the customer by another id than the processor, whose
+		// later sales must find the binding.
+		if err := s.Sales.BindCustomer(ctx, event.Scope(), sale); err != nil {
+			return outcome{}, err
+		}
+	}
+	return applied(recorded.Conversion), nil
 }
 
 // applyIDs adds the processor's ids to the conversion of a sale that the merchant's server
 // reports. Refunds and disputes then find the conversion by every id.
-func (s *Service) applyIDs(ctx context.Context, event affiliate.StoredProcessorEvent, sales []affiliate.ProcessorSale) (outcome, error) {
-	if len(sales) == 0 || sales[len(sales)-1].Binds {
+func (s *Service) applyIDs(
+	ctx context.Context, event affiliate.StoredProcessorEvent, sales []affiliate.ProcessorSale, addCharges addCharges,
+) (outcome, error) {
+	if len(sales) == 0 {
 		return ignored(affiliate.IgnoredConversionsOff), nil
 	}
-	found, err := s.Sales.AddProcessorIDs(ctx, event.Scope(), sales[len(sales)-1])
+	sale := sales[len(sales)-1]
+	found, err := s.Sales.AddProcessorIDs(ctx, event.Scope(), sale)
+	if err == nil && found.Conversion == nil && sale.IsPayment() {
+		if err := addCharges(&sale, false); err != nil {
+			return outcome{}, err
+		}
+		found, err = s.Sales.AddProcessorIDs(ctx, event.Scope(), sale)
+	}
 	if err != nil || found.Conversion == nil {
 		return ignored(affiliate.IgnoredConversionsOff), err
 	}
@@ -146,7 +178,7 @@ func (s *Service) applyCharge(ctx context.Context, event affiliate.StoredProcess
 	}
 	var conversion *affiliate.ConversionID
 	err = s.Store.InTx(ctx, func(tx Tx) error {
-		conversion, err = tx.FindSale(ctx, event.Scope(), charge.Aliases)
+		conversion, err = tx.FindChargeSale(ctx, event.Scope(), charge)
 		return err
 	})
 	switch {

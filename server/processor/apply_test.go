@@ -135,7 +135,7 @@ func TestApply_FirstInvoiceWaitsForItsCheckout(t *testing.T) {
 	wantOutcome(t, f.run(paid), "applied")
 	wantSales(t, f, "in_1 purchase 2000 USD CLICK_MATCHED pending 600")
 
-	// Without a checkout, the sale is recorded after 15 minutes.
+	// Without a checkout, the sale is recorded after five minutes.
 	f.put(
 		stripeserver.NewInvoice("in_9", object{
 			"customer": "cus_b", "billing_reason": "subscription_create", "amount_paid": 2_000, "currency": "usd", "created": f.ago(0),
@@ -164,6 +164,123 @@ func TestApply_SaleReportedByTheMerchantToo(t *testing.T) {
 	if ids := f.Texts(`select processor::text from conversions where id = $1`, reported.ID); len(ids) != 1 ||
 		ids[0] != `{"name": "stripe", "session_id": "cs_a", "customer_id": "cus_a", "payment_intent_id": "pi_a"}` {
 		t.Errorf("the ids of the processor are %q", ids)
+	}
+}
+
+// The merchant knows the sale by its charge, which the checkout session does not name.
+func TestApply_SaleReportedByItsCharge(t *testing.T) {
+	for name, create := range map[string]bool{"conversions on": true, "conversions off": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Row{"currency": "USD"})
+			f.connect(func(r *affiliatev1.ConnectProcessorRequest) { r.CreateConversions = &create })
+			f.put(
+				stripeserver.NewSession("cs_a", object{"created": f.ago(0), "amount_total": 4_900, "currency": "usd", "payment_intent": "pi_a"}),
+				stripeserver.NewPaymentIntent("pi_a", object{"latest_charge": "ch_a"}),
+			)
+			reported := f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "ch_a" })
+			wantOutcome(t, f.apply(f.event("checkout.session.completed", "cs_a")), "applied")
+			wantSales(t, f, "ch_a purchase 1000 EUR CLICK_UNKNOWN nothing")
+			if ids := f.Texts(`select processor->>'charge_id' from conversions where id = $1`, reported.ID); !slices.Equal(ids, []string{"ch_a"}) {
+				t.Errorf("the charge of the conversion is %q, want ch_a", ids)
+			}
+		})
+	}
+}
+
+// The merchant reports the subscription under the id of its checkout, with its own id of the
+// customer. The checkout, its invoice, the renewal and the refund lead to the right
+// conversions, in any order.
+func TestApply_SubscriptionReportedByItsCheckout(t *testing.T) {
+	for name, create := range map[string]bool{"conversions on": true, "conversions off": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, pgtest.Row{"currency": "USD"})
+			f.connect(func(r *affiliatev1.ConnectProcessorRequest) { r.CreateConversions = &create })
+			click := f.click()
+			f.clock.Advance(minutes(2))
+			details := object{"type": "subscription_details", "subscription_details": object{"subscription": "sub_a", "metadata": object{"aff_click_id": click}}}
+			invoice := func(id, reason string, paidAt int64) object {
+				return stripeserver.NewInvoice(id, object{
+					"customer": "cus_a", "billing_reason": reason, "amount_paid": 1_000, "currency": "usd", "created": paidAt, "parent": details,
+					"status_transitions": object{"paid_at": paidAt},
+				})
+			}
+			f.put(
+				invoice("in_1", "subscription_create", f.ago(0)),
+				stripeserver.NewInvoicePayment("inpay_1", object{"invoice": "in_1", "payment": object{"type": "payment_intent", "payment_intent": "pi_1"}}),
+			)
+			paid := f.event("invoice.paid", "in_1")
+			if create {
+				wantOutcome(t, f.apply(paid), "parked:waits_for_checkout") // also if the sale has a click
+			}
+			f.put(stripeserver.NewSession("cs_a", object{
+				"mode": "subscription", "customer": "cus_a", "subscription": "sub_a", "invoice": "in_1", "payment_intent": nil,
+				"client_reference_id": click, "created": f.ago(minutes(1)), "amount_total": 1_000, "currency": "usd",
+			}))
+			reported := f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "cs_a" })
+			f.put(
+				stripeserver.NewCharge("ch_1", object{"payment_intent": "pi_1", "amount": 1_000, "currency": "eur"}),
+				stripeserver.NewRefund("re_1", object{"charge": "ch_1", "payment_intent": "pi_1", "amount": 400, "currency": "eur", "status": "succeeded"}),
+			)
+			wantOutcome(t, f.apply(f.event("refund.created", "re_1")), "applied")
+			wantOutcome(t, f.apply(f.event("checkout.session.completed", "cs_a")), "applied")
+			wantOutcome(t, f.apply(paid), "applied")
+			if got := f.Texts(`select format('%s %s %s', external_transaction_id, status, refunded_amount_cents) from conversions`); !slices.Equal(got, []string{"cs_a partially_refunded 400"}) {
+				t.Errorf("the conversions are %q, want one, partially refunded", got)
+			}
+			if aliases := f.Texts(`select id from conversion_aliases where conversion_id = $1 order by id`, reported.ID); !containsAll(aliases, []string{"cs_a", "in_1", "pi_1"}) {
+				t.Errorf("the aliases are %q, want the checkout, the invoice and the payment", aliases)
+			}
+			if !create {
+				return
+			}
+			f.clock.Advance(time.Hour)
+			renewal := invoice("in_2", "subscription_cycle", f.ago(0))
+			renewal["parent"] = nil
+			f.put(renewal, stripeserver.NewInvoicePayment("inpay_2", object{"invoice": "in_2", "payment": object{"type": "payment_intent", "payment_intent": "pi_2"}}))
+			wantOutcome(t, f.apply(f.event("invoice.paid", "in_2")), "applied")
+			if got := f.Texts(`select reason_code from conversions where external_transaction_id = 'in_2'`); !slices.Equal(got, []string{"CUSTOMER_BOUND"}) {
+				t.Errorf("the renewal has the reason %q, want CUSTOMER_BOUND", got)
+			}
+		})
+	}
+}
+
+// The merchant has reported one sale under two ids. A charge stays with the conversion to
+// which it was assigned.
+func TestApply_ChargeStaysWithItsConversion(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	refund := func(cents int) {
+		f.put(
+			stripeserver.NewCharge("ch_a", object{"payment_intent": "pi_a", "amount": 1_000, "currency": "eur"}),
+			stripeserver.NewRefund("re_1", object{"charge": "ch_a", "payment_intent": "pi_a", "amount": cents, "currency": "eur", "status": "succeeded"}),
+		)
+		wantOutcome(t, f.apply(f.event("refund.updated", "re_1")), "applied")
+	}
+	older := f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "order-1" })
+	f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "pi_a" })
+	refund(300)
+	f.Exec(`insert into conversion_aliases (workspace_id, mode, id, conversion_id) values ($1, $2, 'ch_a', $3)`, f.Scope.Workspace, f.Scope.Mode, older.ID)
+	refund(700)
+	if got := f.Texts(`select format('%s %s', external_transaction_id, refunded_amount_cents) from conversions order by 1`); !slices.Equal(got, []string{"order-1 0", "pi_a 700"}) {
+		t.Errorf("the refunded amounts are %q, want 0 and 700", got)
+	}
+	f.wantNoViolations()
+}
+
+func TestApply_DisputeOfSaleWithoutAmount(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID, c.Sale = "pi_a", affiliate.Sale{} })
+	for _, step := range []struct{ event, dispute, want string }{
+		{"charge.dispute.created", "needs_response", "disputed"},
+		{"charge.dispute.closed", "won", "recorded"},
+	} {
+		f.put(stripeserver.NewDispute("dp_a", object{"charge": "ch_a", "payment_intent": "pi_a", "amount": 100, "currency": "usd", "status": step.dispute}))
+		wantOutcome(t, f.apply(f.event(step.event, "dp_a")), "applied")
+		if got := f.Texts(`select status from conversions`); !slices.Equal(got, []string{step.want}) {
+			t.Errorf("the conversion is %q, want %s", got, step.want)
+		}
 	}
 }
 

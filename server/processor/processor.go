@@ -40,9 +40,10 @@ type Processor interface {
 	Envelope(body []byte) (event affiliate.ProcessorEvent, ok bool)
 	// Read returns the current state of the object of an event.
 	Read(ctx context.Context, key string, r ReadRequest) (affiliate.ProcessorFacts, error)
-	// AddFee adds the processor's fee and the ids of its charges to a sale. FeeKnown is false
-	// afterwards if the processor does not know the fee yet, or if the key may not read it.
-	AddFee(ctx context.Context, key string, sale *affiliate.ProcessorSale) error
+	// AddCharges adds the ids of its charges to a sale. If withFee is true, it also adds the
+	// processor's fee. FeeKnown is false afterwards if the processor does not know the fee
+	// yet, or if the key may not read it.
+	AddCharges(ctx context.Context, key string, sale *affiliate.ProcessorSale, withFee bool) error
 	// Events calls yield for each event of the subscribed types since a time, oldest first.
 	// It stops at the first error of yield and returns it.
 	Events(ctx context.Context, key string, since time.Time, yield func(body []byte) error) error

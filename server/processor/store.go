@@ -76,8 +76,8 @@ type Tx interface {
 	// SetSyncStatus stores whether a promo code exists at the processor. current is false if
 	// the promo code has changed since it was read.
 	SetSyncStatus(ctx context.Context, code affiliate.PromoCode, status affiliate.SyncStatus) (current bool, err error)
-	// FindSale returns the conversion that has one of the given ids; nil if there is none.
-	FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (*affiliate.ConversionID, error)
+	// FindChargeSale returns the conversion of a stored charge; nil if it is not recorded.
+	FindChargeSale(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge) (*affiliate.ConversionID, error)
 
 	Audit(ctx context.Context, line affiliate.AuditLine) error
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
@@ -89,6 +89,9 @@ type Sales interface {
 	// RecordSale records a sale, or adds the processor's ids to the conversion that is
 	// already recorded.
 	RecordSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale, mayWait bool) (affiliate.RecordedSale, error)
+	// BindCustomer binds the customer of a sale to the participant to whom the sale's signals
+	// lead.
+	BindCustomer(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) error
 	// AddProcessorIDs adds the processor's ids to the conversion of a sale, if it is
 	// recorded.
 	AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (affiliate.RecordedSale, error)

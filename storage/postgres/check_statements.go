@@ -178,12 +178,14 @@ const checkConversionDecision = `
 // API, and of what the payment processor refunded or lost in disputes of each charge
 // (affiliate.Reversals). A charge in another currency than the sale can reverse any part of
 // the sale.
+// A charge in another currency than its conversion is not compared. A charge whose newest state
+// is being applied is not compared for ten minutes.
 const checkRefunds = `
 	select case
 		when v.refunded is null then format('workspace %s, %s: refunds of %s refer to conversion %s, which does not exist', workspace_id, mode, r.cents, id)
 		when v.refunded not between 0 and v.amount then format(
 			'workspace %s, %s: conversion %s: the refunded amount is %s, which is not between 0 and %s', workspace_id, mode, id, v.refunded, v.amount)
-		when not coalesce(g.converted, false) and v.refunded <> least(v.amount, coalesce(r.cents, 0) + coalesce(g.cents, 0)) then format(
+		when not coalesce(g.converted or g.changing, false) and v.refunded <> least(v.amount, coalesce(r.cents, 0) + coalesce(g.cents, 0)) then format(
 			'workspace %s, %s: conversion %s: the refunded amount is %s, its refunds sum to %s', workspace_id, mode, id, v.refunded,
 			least(v.amount, coalesce(r.cents, 0) + coalesce(g.cents, 0)))
 		end as line
@@ -195,7 +197,8 @@ const checkRefunds = `
 		group by 1, 2, 3
 	) r using (workspace_id, mode, id)
 	left join (
-		select c.workspace_id, c.mode, c.id, bool_or(h.currency <> coalesce(c.currency, '')) as converted, sum(least(
+		select c.workspace_id, c.mode, c.id, bool_or(h.currency <> coalesce(c.currency, '')) as converted,
+			bool_or(h.applied_number <> h.read_number and h.updated_at > now() - interval '10 minutes') as changing, sum(least(
 			case when h.amount_cents = 0 then c.amount_cents else h.amount_cents end,
 			h.refunded_cents + coalesce((
 				select sum(coalesce(d.amount_cents, nullif(h.amount_cents, 0), c.amount_cents)) from processor_disputes d

@@ -363,6 +363,28 @@ func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
 	}
 }
 
+// A worker stores the state of a charge first and applies it afterwards.
+func TestCheckAccounts_WaitsForChargeThatIsBeingApplied(t *testing.T) {
+	b := newCheckFixture(t)
+	charge := pgtest.Row{
+		"workspace_id": b.Scope.Workspace, "mode": b.Scope.Mode, "id": "ch_1", "currency": "EUR", "amount_cents": 4_000, "refunded_cents": 50,
+		"conversion_id": b.rejected.Conversion, "read_number": 1, "updated_at": time.Now(),
+	}
+	b.Insert("processor_charges", charge)
+	if r := b.check(time.Now)["refunds"]; r.Violated != 0 {
+		t.Errorf("the check reports %+v while the charge is being applied", r)
+	}
+	for when, change := range map[string]string{
+		"the state is applied":     `update processor_charges set applied_number = 1`,
+		"nothing has been applied": `update processor_charges set updated_at = now() - interval '11 minutes', applied_number = 0`,
+	} {
+		b.Exec(change)
+		if r := b.check(time.Now)["refunds"]; r.Violated != 1 {
+			t.Errorf("%s: the check reports %+v, want one violation", when, r)
+		}
+	}
+}
+
 func TestCheckAccounts_ReportsClockSkew(t *testing.T) {
 	b := newCheckFixture(t)
 	for name, skew := range map[string]time.Duration{"behind": -2 * time.Second, "ahead": 2 * time.Second} {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -19,15 +20,17 @@ import (
 
 // insertAliases inserts the aliases that no conversion has, and returns the ids of their
 // conversions. Conversions of older versions of the service may have an external id but no
-// alias.
+// alias. The search has the form of selectDuplicates, for the same reason.
 var insertAliases = rowsOf[aliasRow](`
 	insert into conversion_aliases (%[1]s)
-	select %[1]s
+	select t.workspace_id, t.mode, t.id, t.conversion_id
 	from (values %[2]s) as t (%[1]s)
-	where not exists (
-		select from conversions c
-		where c.workspace_id = t.workspace_id and c.mode = t.mode and c.external_transaction_id = t.id
-	)
+	left join lateral (
+		select c.id as recorded from conversions c
+		where c.workspace_id = t.workspace_id and c.mode = t.mode and c.external_transaction_id between t.id and t.id
+		order by c.external_transaction_id
+		limit 1) as c on true
+	where c.recorded is null
 	on conflict (workspace_id, mode, id) do nothing
 	returning conversion_id`)
 
@@ -84,7 +87,7 @@ const releaseAliases = `delete from conversion_aliases where workspace_id = $1 a
 // external id. If there are several, because a merchant has reported one sale under two
 // ids, it returns the oldest.
 const findByAlias = `
-	select c.id
+	select c.id, v.source = 'api'
 	from unnest($3::text[]) as t (id)
 	cross join lateral (
 		select a.conversion_id as id from conversion_aliases a
@@ -93,18 +96,19 @@ const findByAlias = `
 		select c.id from conversions c
 		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = t.id
 	) as c
+	join conversions v on v.workspace_id = $1 and v.id = c.id
 	order by c.id
 	limit 1`
 
 // FindSale returns the conversion that has one of the given ids as an alias or as its
-// external id; nil if there is none.
-func (tx *Tx) FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (*affiliate.ConversionID, error) {
-	rows, _ := tx.Query(ctx, findByAlias, scope.Workspace, scope.Mode, aliases)
-	found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
-	if err != nil || len(found) == 0 {
-		return nil, err
+// external id. The result has no conversion if there is none.
+func (tx *Tx) FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (affiliate.RecordedSale, error) {
+	var sale affiliate.RecordedSale
+	err := tx.QueryRow(ctx, findByAlias, scope.Workspace, scope.Mode, aliases).Scan(&sale.Conversion, &sale.Reported)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return affiliate.RecordedSale{}, nil
 	}
-	return &found[0], nil
+	return sale, err
 }
 
 // AddAliases adds the ids of a processor to a recorded conversion. An alias that another
@@ -112,7 +116,7 @@ func (tx *Tx) FindSale(ctx context.Context, scope affiliate.Scope, aliases []str
 func (tx *Tx) AddAliases(ctx context.Context, scope affiliate.Scope, conversion affiliate.ConversionID, ids affiliate.ProcessorIDs, aliases []string) error {
 	const insert = `
 		insert into conversion_aliases (workspace_id, mode, id, conversion_id)
-		select $1, $2, t.id, $3 from unnest($4::text[]) as t (id) order by t.id
+		select $1, $2, t.id, $3 from unnest($4::text[]) as t (id) order by t.id collate "C"
 		on conflict (workspace_id, mode, id) do nothing`
 	const update = `
 		update conversions set processor = coalesce(processor, '{}') || $4

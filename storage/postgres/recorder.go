@@ -42,10 +42,14 @@ func (s *Store) RecordConversion(ctx context.Context, report affiliate.Report) (
 
 // exclusiveKeys returns the keys of a report. No other report of the same batch may
 // have one of these keys. Conversions of the same customer, buyer or promo code are
-// therefore decided one after another.
+// therefore decided one after another. A sale that is reported under two of its ids is a
+// duplicate only after the first report has been recorded.
 func exclusiveKeys(r *pendingReport) []exclusiveKey {
 	c := r.Conversion
 	keys := []exclusiveKey{{c.Scope, "conversion", c.ExternalTransactionID}}
+	for _, alias := range r.Aliases {
+		keys = append(keys, exclusiveKey{c.Scope, "alias", alias})
+	}
 	if c.CustomerRef != nil {
 		keys = append(keys, exclusiveKey{c.Scope, "customer", *c.CustomerRef})
 	}

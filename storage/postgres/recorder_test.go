@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -256,6 +257,25 @@ func TestRecordConversion_FailedReportDoesNotAffectItsBatch(t *testing.T) {
 	if n := s.Count(`select count(*) from customers where ref = 'invalid'`) + s.Count(`select count(*) from idempotency_keys`) +
 		s.Count(`select count(*) from conversions where external_transaction_id in ('order-invalid', 'order-panics')`); n != 0 {
 		t.Errorf("%d rows of the failed reports are stored, want 0", n)
+	}
+}
+
+// Two ids of one sale are reported at the same time, and the first report is refused. The
+// second report is then not a duplicate.
+func TestRecordConversion_RefusedReportDoesNotClaimAliases(t *testing.T) {
+	s := newSales(t)
+	click := s.click(noon.Add(-time.Hour))
+	refused, recorded := s.report("pi_1", click), s.report("cs_1", click)
+	refused.Aliases, recorded.Aliases = []string{"pi_1", "cs_1"}, []string{"cs_1"}
+	refused.Decide = func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+		return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonValidation)
+	}
+	errs := s.recordTogether(s.Store, refused, recorded)
+	if !isRefusedWith(errs[0], affiliate.ReasonValidation) || errs[1] != nil {
+		t.Errorf("the reports returned %v, want a refusal and a success", errs)
+	}
+	if aliases := s.Texts(`select id from conversion_aliases`); !slices.Equal(aliases, []string{"cs_1"}) {
+		t.Errorf("the aliases are %q, want cs_1", aliases)
 	}
 }
 

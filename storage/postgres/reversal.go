@@ -25,6 +25,12 @@ const claimCharges = `
 	) as found
 	where g.workspace_id = $1 and g.mode = $2 and g.id = found.charge_id and g.conversion_id is null`
 
+// markApplied stores that the current states of the charges of a conversion are applied. The
+// account check does not compare a charge whose newest state is not applied yet.
+const markApplied = `
+	update processor_charges g set applied_number = g.read_number
+	where g.workspace_id = $1 and g.mode = $2 and g.conversion_id = $3 and g.applied_number <> g.read_number`
+
 // reversedCharges returns the charges of a conversion with their disputes.
 const reversedCharges = `
 	select g.currency, g.amount_cents, g.refunded_cents, (
@@ -44,7 +50,7 @@ const reportedRefunds = `
 
 // LockSale locks a conversion, its commission and the unsent payout of the commission. It
 // assigns charges to the conversion that belong to it, and reads what was refunded and
-// disputed. Errors: NOT_FOUND.
+// disputed. The charges count as applied when the transaction commits. Errors: NOT_FOUND.
 func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.LockedSale, error) {
 	var sale affiliate.LockedSale
 	rows, _ := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, id)
@@ -60,6 +66,7 @@ func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.
 	var commissions []affiliate.CommissionID
 	batch := &pgx.Batch{}
 	batch.Queue(claimCharges, scope.Workspace, scope.Mode, id)
+	batch.Queue(markApplied, scope.Workspace, scope.Mode, id)
 	batch.Queue(reportedRefunds, scope.Workspace, scope.Mode, id).QueryRow(func(row pgx.Row) error { return row.Scan(&sale.Reversals.ReportedCents) })
 	batch.Queue(reversedCharges, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
 		sale.Reversals.Charges, err = pgx.CollectRows(rows, scanCharge)

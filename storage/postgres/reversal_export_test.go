@@ -4,5 +4,6 @@ package postgres
 const (
 	FindByAliasSQL     = findByAlias
 	ClaimChargesSQL    = claimCharges
+	MarkAppliedSQL     = markApplied
 	ReversedChargesSQL = reversedCharges
 )

@@ -36,6 +36,7 @@ func TestReversalStatements_UseIndexes(t *testing.T) {
 		"claim of charges": {postgres.ClaimChargesSQL, id, []string{
 			"conversion_aliases_by_conversion", "conversions_pkey", "processor_charge_aliases_pkey", "processor_charges_pkey",
 		}},
+		"applied charges":         {postgres.MarkAppliedSQL, id, []string{"processor_charges_by_conversion"}},
 		"charges of a conversion": {postgres.ReversedChargesSQL, id, []string{"processor_charges_by_conversion", "processor_disputes_by_charge"}},
 	} {
 		checkPlan(t, name, f.Plan(tc.sql, f.Scope.Workspace, f.Scope.Mode, tc.arg), tc.indexes, scans)

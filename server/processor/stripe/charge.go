@@ -236,26 +236,49 @@ func (rd *reader) chargeAliases(ctx context.Context, parsed chargeEvent) ([]stri
 			Type:          stripe.String(string(stripe.InvoicePaymentPaymentTypePaymentIntent)),
 			PaymentIntent: stripe.String(parsed.intent),
 		},
+		Expand: stripe.StringSlice([]string{"data.invoice"}),
 	}), maxChargeObjects)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range payments {
-		if p.Payment != nil && p.Payment.PaymentIntent != nil && p.Payment.PaymentIntent.ID == parsed.intent && p.Invoice != nil {
-			ids = append(ids, p.Invoice.ID)
+		if p.Payment == nil || p.Payment.PaymentIntent == nil || p.Payment.PaymentIntent.ID != parsed.intent || p.Invoice == nil {
+			continue
 		}
+		ids = append(ids, p.Invoice.ID)
+		sessions, err := rd.invoiceSessions(ctx, p.Invoice)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, sessions...)
 	}
-	sessions, err := collect(ctx, "list the checkout sessions of a payment intent", rd.api.V1CheckoutSessions.List(ctx, &stripe.CheckoutSessionListParams{
-		ListParams:    stripe.ListParams{Limit: stripe.Int64(pageSize)},
-		PaymentIntent: stripe.String(parsed.intent),
-	}), maxChargeObjects)
-	if err != nil {
-		return nil, err
+	sessions, err := rd.sessionIDs(ctx, &stripe.CheckoutSessionListParams{PaymentIntent: stripe.String(parsed.intent)}, func(s *stripe.CheckoutSession) bool {
+		return s.PaymentIntent != nil && s.PaymentIntent.ID == parsed.intent
+	})
+	return distinct(append(ids, sessions...)), err
+}
+
+// invoiceSessions returns the ids of the checkout sessions that created an invoice: those of
+// its subscription that name the invoice.
+func (rd *reader) invoiceSessions(ctx context.Context, invoice *stripe.Invoice) ([]string, error) {
+	subscription := subscriptionOf(invoice)
+	if subscription == "" || invoice.BillingReason != stripe.InvoiceBillingReasonSubscriptionCreate {
+		return nil, nil
 	}
+	return rd.sessionIDs(ctx, &stripe.CheckoutSessionListParams{Subscription: stripe.String(subscription)}, func(s *stripe.CheckoutSession) bool {
+		return s.Invoice != nil && s.Invoice.ID == invoice.ID
+	})
+}
+
+// sessionIDs returns the ids of the checkout sessions of a list that belong to a sale.
+func (rd *reader) sessionIDs(ctx context.Context, list *stripe.CheckoutSessionListParams, belongs func(*stripe.CheckoutSession) bool) ([]string, error) {
+	list.Limit = stripe.Int64(pageSize)
+	sessions, err := collect(ctx, "list the checkout sessions of a charge", rd.api.V1CheckoutSessions.List(ctx, list), maxChargeObjects)
+	var ids []string
 	for _, s := range sessions {
-		if s.PaymentIntent != nil && s.PaymentIntent.ID == parsed.intent {
+		if belongs(s) {
 			ids = append(ids, s.ID)
 		}
 	}
-	return distinct(ids), nil
+	return ids, err
 }

@@ -16,5 +16,5 @@
 //   - It does not store anything and does not remember which events it has read.
 //   - It does not wait after a rate limit. The caller repeats the call later.
 //   - It reads at most 1,000 sessions and 1,000 invoices of a customer, the newest.
-//   - Read returns no fees. AddFee reads the fee of one sale.
+//   - Read returns no fees. AddCharges reads the fee of one sale.
 package stripe

@@ -154,7 +154,7 @@ func ptr[T any](v T) *T { return &v }
 // withFee adds the fee to a sale.
 func (f fixture) withFee(t *testing.T, sale affiliate.ProcessorSale) affiliate.ProcessorSale {
 	t.Helper()
-	if err := f.client.AddFee(t.Context(), key, &sale); err != nil {
+	if err := f.client.AddCharges(t.Context(), key, &sale, true); err != nil {
 		t.Fatal(err)
 	}
 	return sale

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/stripe/stripe-go/v85"
 
@@ -13,6 +14,9 @@ import (
 // maxHistory is the greatest number of sessions, and of invoices, of a customer that are
 // read. Stripe lists the newest first.
 const maxHistory = 1_000
+
+// maxSessionAge is the time between the start of a checkout session and its expiry at most.
+const maxSessionAge = 24 * time.Hour
 
 // entry is a sale of a history.
 type entry struct {
@@ -39,7 +43,8 @@ func (rd *reader) history(ctx context.Context, customer string, own entry, objec
 	mergeSessions(entries)
 	var sales []affiliate.ProcessorSale
 	for _, e := range entries {
-		if !e.sale.OccurredAt.After(own.sale.OccurredAt) {
+		isOwn := e.sale.ID == own.sale.ID && e.session == own.session
+		if isOwn || !e.sale.OccurredAt.After(own.sale.OccurredAt) && !e.sale.OccurredAt.Before(rd.request.Since) {
 			sales = append(sales, e.sale)
 		}
 	}
@@ -85,13 +90,15 @@ func mergeSessions(entries []entry) {
 }
 
 // customerSessions returns the sales of the complete sessions of a customer, without one
-// session.
+// session. It includes the sessions that were started before the time since which sales are
+// read, if they may belong to a later invoice.
 func (rd *reader) customerSessions(ctx context.Context, customer, except string) ([]entry, error) {
+	since := rd.request.Since.Add(-maxSessionAge).Unix()
 	sessions, err := collect(ctx, "list the checkout sessions of a customer", rd.api.V1CheckoutSessions.List(ctx, &stripe.CheckoutSessionListParams{
 		ListParams:   stripe.ListParams{Limit: stripe.Int64(pageSize)},
 		Customer:     stripe.String(customer),
 		Status:       stripe.String(string(stripe.CheckoutSessionStatusComplete)),
-		CreatedRange: rd.createdRange(),
+		CreatedRange: createdSince(since),
 	}), maxHistory)
 	if err != nil {
 		return nil, err
@@ -99,7 +106,7 @@ func (rd *reader) customerSessions(ctx context.Context, customer, except string)
 	var entries []entry
 	seen := map[string]bool{except: true}
 	for _, session := range sessions {
-		if seen[session.ID] || session.Customer == nil || session.Customer.ID != customer || !rd.inRange(session.Created) {
+		if seen[session.ID] || session.Customer == nil || session.Customer.ID != customer || session.Created < since {
 			continue
 		}
 		seen[session.ID] = true
@@ -116,11 +123,12 @@ func (rd *reader) customerSessions(ctx context.Context, customer, except string)
 
 // customerInvoices returns the sales of the paid invoices of a customer, without one invoice.
 func (rd *reader) customerInvoices(ctx context.Context, customer, except string) ([]entry, error) {
+	since := rd.request.Since.Unix()
 	invoices, err := collect(ctx, "list the invoices of a customer", rd.api.V1Invoices.List(ctx, &stripe.InvoiceListParams{
 		ListParams:   stripe.ListParams{Limit: stripe.Int64(pageSize)},
 		Customer:     stripe.String(customer),
 		Status:       stripe.String(string(stripe.InvoiceStatusPaid)),
-		CreatedRange: rd.createdRange(),
+		CreatedRange: createdSince(since),
 		Expand:       stripe.StringSlice([]string{"data.payments"}),
 	}), maxHistory)
 	if err != nil {
@@ -129,7 +137,7 @@ func (rd *reader) customerInvoices(ctx context.Context, customer, except string)
 	var entries []entry
 	seen := map[string]bool{except: true}
 	for _, invoice := range invoices {
-		if seen[invoice.ID] || invoice.Customer == nil || invoice.Customer.ID != customer || !rd.inRange(invoice.Created) {
+		if seen[invoice.ID] || invoice.Customer == nil || invoice.Customer.ID != customer || invoice.Created < since {
 			continue
 		}
 		seen[invoice.ID] = true
@@ -144,12 +152,11 @@ func (rd *reader) customerInvoices(ctx context.Context, customer, except string)
 	return entries, nil
 }
 
-// createdRange returns the filter of lists for the time of the earliest sale.
-func (rd *reader) createdRange() *stripe.RangeQueryParams {
-	if rd.request.Since.Unix() <= 0 {
+// createdSince returns the filter of lists for objects that were created since a time in Unix
+// seconds.
+func createdSince(since int64) *stripe.RangeQueryParams {
+	if since <= 0 {
 		return nil
 	}
-	return &stripe.RangeQueryParams{GreaterThanOrEqual: rd.request.Since.Unix()}
+	return &stripe.RangeQueryParams{GreaterThanOrEqual: since}
 }
-
-func (rd *reader) inRange(created int64) bool { return created >= rd.request.Since.Unix() }

@@ -28,6 +28,18 @@ func subscriber(t *testing.T) fixture {
 	return f
 }
 
+// The account was connected between the start of the checkout and its payment.
+func TestRead_HistoryOfSessionBeforeConnection(t *testing.T) {
+	f := subscriber(t)
+	f.put(stripeserver.NewInvoice("in_1", object{
+		"created": monday + 20, "customer": "cus_1", "billing_reason": "subscription_create", "parent": subscription(nil),
+	}))
+	facts := f.read(t, paid, "in_1", since(monday+10))
+	if sale := only(t, facts); sale.IDs.Session != "cs_1" || sale.Click != "click-1" {
+		t.Errorf("the sale is %+v, want the session and its click", sale)
+	}
+}
+
 func TestRead_History(t *testing.T) {
 	for name, test := range map[string]struct{ eventType, id, want string }{
 		"session":        {completed, "cs_1", "binding cs_1, purchase in_1"},

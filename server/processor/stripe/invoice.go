@@ -111,15 +111,19 @@ func invoiceEventType(invoice *stripe.Invoice) (eventType affiliate.EventType, o
 // setSubscription sets what the subscription of an invoice says. Its metadata has priority
 // over the metadata of the invoice.
 func setSubscription(sale *affiliate.ProcessorSale, invoice *stripe.Invoice) {
-	if invoice.Parent == nil || invoice.Parent.SubscriptionDetails == nil {
-		return
+	if invoice.Parent != nil && invoice.Parent.SubscriptionDetails != nil {
+		sale.Click = cmp.Or(invoice.Parent.SubscriptionDetails.Metadata[clickKey], sale.Click)
 	}
-	details := invoice.Parent.SubscriptionDetails
-	sale.Click = cmp.Or(details.Metadata[clickKey], sale.Click)
-	if details.Subscription != nil && details.Subscription.ID != "" {
-		sale.IDs.Subscription = details.Subscription.ID
-		sale.IsRecurring = true
+	sale.IDs.Subscription = subscriptionOf(invoice)
+	sale.IsRecurring = sale.IDs.Subscription != ""
+}
+
+// subscriptionOf returns the id of the subscription of an invoice; empty if there is none.
+func subscriptionOf(invoice *stripe.Invoice) string {
+	if invoice.Parent == nil || invoice.Parent.SubscriptionDetails == nil || invoice.Parent.SubscriptionDetails.Subscription == nil {
+		return ""
 	}
+	return invoice.Parent.SubscriptionDetails.Subscription.ID
 }
 
 func setInvoiceAmounts(sale *affiliate.ProcessorSale, invoice *stripe.Invoice, currency string) {

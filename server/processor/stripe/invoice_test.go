@@ -204,7 +204,7 @@ func TestRead_InvoiceWithExpandedDiscount(t *testing.T) {
 	}
 }
 
-func TestAddFee(t *testing.T) {
+func TestAddCharges(t *testing.T) {
 	usd := stripeserver.NewBalanceTransaction("txn_1", nil)
 	two := []object{
 		stripeserver.NewInvoicePayment("inpay_1", nil),

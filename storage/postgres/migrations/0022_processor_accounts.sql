@@ -6,4 +6,8 @@ update commissions c set payout_id = null
 from payouts p
 where c.status = 'refunded' and p.workspace_id = c.workspace_id and p.id = c.payout_id and p.status in ('draft', 'pending', 'failed', 'canceled');
 
+-- The read_number of the state that was last applied to the conversion.
+alter table processor_charges add column applied_number bigint not null default 0;
+update processor_charges set applied_number = read_number where conversion_id is not null;
+
 -- +goose Down

@@ -33,8 +33,25 @@ const putCharge = `
 
 const addChargeAliases = `
 	insert into processor_charge_aliases (workspace_id, mode, id, charge_id)
-	select $1, $2, t.id, $3 from unnest($4::text[]) as t (id) order by t.id
+	select $1, $2, t.id, $3 from unnest($4::text[]) as t (id) order by t.id collate "C"
 	on conflict do nothing`
+
+// findChargeSale returns the conversion to which a charge is assigned.
+const findChargeSale = `select conversion_id from processor_charges where workspace_id = $1 and mode = $2 and id = $3`
+
+// FindChargeSale returns the conversion to which a stored charge is assigned. If the charge is
+// not assigned, it returns the conversion that has one of the charge's aliases; nil if there
+// is none.
+func (tx *Tx) FindChargeSale(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge) (conversion *affiliate.ConversionID, err error) {
+	if err := tx.QueryRow(ctx, findChargeSale, scope.Workspace, scope.Mode, charge.ID).Scan(&conversion); err != nil {
+		return nil, fmt.Errorf("read the conversion of a charge: %w", err)
+	}
+	if conversion != nil {
+		return conversion, nil
+	}
+	sale, err := tx.FindSale(ctx, scope, charge.Aliases)
+	return sale.Conversion, err
+}
 
 // putDispute stores the state of a dispute. A stale state does not reopen a closed dispute.
 const putDispute = `

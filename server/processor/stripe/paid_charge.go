@@ -12,34 +12,43 @@ import (
 // payment is a payment of a sale. One of the ids is empty if it is unknown.
 type payment struct{ intent, charge string }
 
-// AddFee adds the fees of the payments to a sale, and the ids of their charges.
-func (c *Client) AddFee(ctx context.Context, key string, sale *affiliate.ProcessorSale) error {
+// AddCharges adds the ids of the charges of the payments to a sale, and their fees if withFee
+// is true.
+func (c *Client) AddCharges(ctx context.Context, key string, sale *affiliate.ProcessorSale, withFee bool) error {
 	rd := &reader{api: c.api(key)}
 	payments := paymentsOf(*sale)
 	// An invoice without payments was paid outside of Stripe, which takes no fee.
-	sale.FeeKnown = len(payments) > 0 || sale.IDs.Invoice != ""
+	known := len(payments) > 0 || sale.IDs.Invoice != ""
 	var total int64
+	counted := map[string]bool{}
 	for i, p := range payments {
-		charge, err := rd.paidCharge(ctx, p)
+		charge, err := rd.paidCharge(ctx, p, withFee)
 		if err != nil {
 			return err
 		}
 		if charge == nil {
-			sale.FeeKnown = false
+			known = false
 			continue
 		}
 		setAliases(sale, charge.ID)
 		if i == 0 {
 			sale.IDs.Charge = charge.ID
 		}
+		if counted[charge.ID] {
+			continue // the aliases name the payment intent and the charge of one payment
+		}
+		counted[charge.ID] = true
 		fee, ok := int64(0), false
 		if charge.BalanceTransaction != nil {
 			fee, ok = convertFee(charge.BalanceTransaction, sale.Sale.Paid.Currency)
 		}
-		sale.FeeKnown = sale.FeeKnown && ok
+		known = known && ok
 		total += fee
 	}
-	if sale.FeeKnown {
+	if !withFee {
+		return nil
+	}
+	if sale.FeeKnown = known; known {
 		sale.Sale.FeeCents = total
 	}
 	return nil
@@ -58,20 +67,25 @@ func paymentsOf(sale affiliate.ProcessorSale) (payments []payment) {
 	return payments
 }
 
-// paidCharge reads the charge of a payment with its balance transaction. It returns nil if
-// the charge does not exist yet or the key may not read it.
-func (rd *reader) paidCharge(ctx context.Context, p payment) (*stripe.Charge, error) {
+// paidCharge reads the charge of a payment, with its balance transaction if withFee is true.
+// It returns nil if the charge does not exist yet or the key may not read it. Without the
+// fee, it may return the id of the charge alone.
+func (rd *reader) paidCharge(ctx context.Context, p payment, withFee bool) (*stripe.Charge, error) {
 	var charge *stripe.Charge
 	var err error
 	switch {
 	case validID(p.intent):
 		var intent *stripe.PaymentIntent
-		intent, err = rd.api.V1PaymentIntents.Retrieve(ctx, p.intent, &stripe.PaymentIntentRetrieveParams{
-			Expand: stripe.StringSlice([]string{"latest_charge.balance_transaction"}),
-		})
+		params := &stripe.PaymentIntentRetrieveParams{}
+		if withFee {
+			params.AddExpand("latest_charge.balance_transaction")
+		}
+		intent, err = rd.api.V1PaymentIntents.Retrieve(ctx, p.intent, params)
 		if err == nil {
 			charge = intent.LatestCharge
 		}
+	case validID(p.charge) && !withFee:
+		return &stripe.Charge{ID: p.charge}, nil
 	case validID(p.charge):
 		charge, err = rd.api.V1Charges.Retrieve(ctx, p.charge, &stripe.ChargeRetrieveParams{
 			Expand: stripe.StringSlice([]string{"balance_transaction"}),
@@ -83,7 +97,7 @@ func (rd *reader) paidCharge(ctx context.Context, p payment) (*stripe.Charge, er
 	case isMissing(err), isForbidden(err):
 		return nil, nil
 	case err != nil:
-		return nil, failure(ctx, "read a fee", err)
+		return nil, failure(ctx, "read the charge of a payment", err)
 	}
 	return charge, nil
 }
