@@ -144,8 +144,8 @@ const (
 const (
 	// IgnoredConversionsOff means that the connection makes no conversions.
 	IgnoredConversionsOff ProcessorIgnored = "conversions_off"
-	// IgnoredDisconnected means that the merchant disconnected the account before the event
-	// was applied.
+	// IgnoredDisconnected means that the merchant disconnected the account, or connected
+	// another one, before the event was applied.
 	IgnoredDisconnected ProcessorIgnored = "disconnected"
 	// IgnoredNoConversion means that a refund or dispute waited for its sale until
 	// ParkedRefundLifetime ended.
@@ -175,6 +175,10 @@ const (
 	FeeWait = time.Hour
 	// ProcessorEventLifetime is how long the work on an event is repeated after errors.
 	ProcessorEventLifetime = 3 * 24 * time.Hour
+	// ProcessorEventAbandoned is the age at which an event without an outcome counts as
+	// failed. Its last attempt ended without storing one, for example because the process
+	// was killed.
+	ProcessorEventAbandoned = ProcessorEventLifetime + 24*time.Hour
 	// ProcessorEventRetention is how long the ids and outcomes of events are kept.
 	ProcessorEventRetention = 90 * 24 * time.Hour
 	// SignatureFailureRetention is how long counts of invalid signatures are kept.
@@ -188,7 +192,10 @@ const (
 type StoredProcessorEvent struct {
 	ProcessorEventKey
 	Type string
-	Body []byte // encrypted; nil if the work has ended
+	// Account is the account of the connection when the event arrived. It is empty for
+	// events that an older version of the service has received.
+	Account string
+	Body    []byte // encrypted; nil if the work has ended
 	// Resync is true if the event was read from the processor's list of events. Since is the
 	// earliest time of a sale that the resync reads; nil otherwise.
 	Resync      bool
@@ -196,6 +203,7 @@ type StoredProcessorEvent struct {
 	Status      ProcessorEventStatus
 	Reason      ProcessorIgnored // empty if applied
 	Conversion  *ConversionID    // the conversion that the event concerned, if any
+	Charge      string           // of an event that waits for its sale: the id of its charge
 	HappenedAt  time.Time        // as the processor says
 	ReceivedAt  time.Time
 	ProcessedAt *time.Time
@@ -216,6 +224,13 @@ type ApplyProcessorEvent struct{ ProcessorEventKey }
 
 // Kind returns the name of the job.
 func (ApplyProcessorEvent) Kind() string { return "apply_processor_event" }
+
+// EndAbandonedEvents is the periodic job that ends events whose last attempt has stored no
+// outcome.
+type EndAbandonedEvents struct{}
+
+// Kind returns the name of the job.
+func (EndAbandonedEvents) Kind() string { return "end_abandoned_processor_events" }
 
 // ReverseConversion is the job that applies the refunds and disputes of a processor to a
 // conversion that was reported after them.

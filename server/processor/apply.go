@@ -14,6 +14,7 @@ type outcome struct {
 	status     affiliate.ProcessorEventStatus
 	reason     affiliate.ProcessorIgnored
 	conversion *affiliate.ConversionID
+	charge     string // of an event that waits for its sale
 }
 
 func ignored(reason affiliate.ProcessorIgnored) outcome {
@@ -35,6 +36,11 @@ const maxSaleAge = affiliate.MaxResyncAge + 24*time.Hour
 // apply reads the current state of an event's object and applies it. It can be repeated, and
 // it gives the same result for every order of events.
 func (s *Service) apply(ctx context.Context, event affiliate.StoredProcessorEvent, c affiliate.LockedProcessorConnection) (outcome, error) {
+	if event.Charge != "" {
+		// The charge is stored. Every later change of it is another event, so nothing has to be
+		// read.
+		return s.reverseSale(ctx, event, event.Charge)
+	}
 	request, key, err := s.readRequest(event, c)
 	if err != nil {
 		return outcome{}, err
@@ -176,8 +182,14 @@ func (s *Service) applyCharge(ctx context.Context, event affiliate.StoredProcess
 	if err != nil {
 		return outcome{}, err
 	}
+	return s.reverseSale(ctx, event, charge.ID)
+}
+
+// reverseSale applies a stored charge to its conversion. If the conversion is not recorded
+// yet, the event waits for it.
+func (s *Service) reverseSale(ctx context.Context, event affiliate.StoredProcessorEvent, charge string) (outcome, error) {
 	var conversion *affiliate.ConversionID
-	err = s.Store.InTx(ctx, func(tx Tx) error {
+	err := s.Store.InTx(ctx, func(tx Tx) (err error) {
 		conversion, err = tx.FindChargeSale(ctx, event.Scope(), charge)
 		return err
 	})
@@ -189,7 +201,9 @@ func (s *Service) applyCharge(ctx context.Context, event affiliate.StoredProcess
 	case s.now().Sub(event.ReceivedAt) >= affiliate.ParkedRefundLifetime:
 		return ignored(affiliate.IgnoredNoConversion), nil
 	}
-	return parked(affiliate.ParkedForSale), nil
+	result := parked(affiliate.ParkedForSale)
+	result.charge = charge
+	return result, nil
 }
 
 // failureReason returns the code that the list of events shows for an error.

@@ -11,6 +11,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 const (
@@ -35,6 +36,7 @@ var retryDelays = [affiliate.ProcessorAttempts - 1]time.Duration{
 // AddWorkers registers the workers of this package's jobs.
 func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &applyWorker{service: s})
+	river.AddWorker(workers, &abandonedWorker{service: s})
 	river.AddWorker(workers, &resyncWorker{service: s})
 	river.AddWorker(workers, &removeWorker{service: s})
 	river.AddWorker(workers, &promoCodeWorker{service: s})
@@ -86,18 +88,21 @@ func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, la
 	if err != nil {
 		return 0, err
 	}
-	if !connected {
+	if !connected || event.Account != "" && event.Account != connection.Account {
 		return 0, s.store(ctx, event, ignored(affiliate.IgnoredDisconnected))
 	}
 	result, err := s.apply(ctx, event, connection)
 	if err != nil {
-		result = outcome{status: affiliate.ProcessorEventReceived, reason: failureReason(err)}
+		reason := failureReason(err)
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "an event of a payment processor could not be applied",
-			slog.String("workspace", key.Workspace.String()), slog.String("event", key.Event), slog.String("reason", string(result.reason)), slog.Any("error", err))
+			slog.String("workspace", key.Workspace.String()), slog.String("event", key.Event), slog.String("reason", string(reason)), slog.Any("error", err))
 		if last {
-			return 0, s.fail(ctx, event, connection.ProcessorConnection, result.reason)
+			return 0, s.fail(ctx, event, connection.ProcessorConnection, reason)
 		}
-		return 0, errors.Join(err, s.store(ctx, event, result))
+		if event.Status == affiliate.ProcessorEventParked {
+			return 0, err // the event still waits
+		}
+		return 0, errors.Join(err, s.store(ctx, event, outcome{status: affiliate.ProcessorEventReceived, reason: reason}))
 	}
 	if result.status == affiliate.ProcessorEventParked {
 		wait = parkedDelay(s.now().Sub(event.ReceivedAt))
@@ -118,18 +123,23 @@ func (s *Service) connectionOf(
 }
 
 // parkedDelay returns the time until the next attempt to apply a parked event of an age: a
-// quarter of the age, but at least 15 seconds and at most 6 hours.
+// quarter of the age, but at least 15 seconds and at most a day. A refund does not need the
+// attempt: the transaction that records a sale is followed by its refunds.
 func parkedDelay(age time.Duration) time.Duration {
-	return max(15*time.Second, min(age/4, 6*time.Hour))
+	return max(15*time.Second, min(age/4, 24*time.Hour))
 }
 
 // store stores the outcome of an attempt, even if the attempt has used up its time.
 func (s *Service) store(ctx context.Context, event affiliate.StoredProcessorEvent, result outcome) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	return s.Store.InTx(ctx, func(tx Tx) error {
-		return tx.SetEventStatus(ctx, event.ProcessorEventKey, result.status, result.reason, result.conversion, s.now())
-	})
+	return s.Store.InTx(ctx, func(tx Tx) error { return tx.SetEventOutcome(ctx, result.of(event), s.now()) })
+}
+
+// of returns the event with the outcome.
+func (o outcome) of(event affiliate.StoredProcessorEvent) affiliate.StoredProcessorEvent {
+	event.Status, event.Reason, event.Conversion, event.Charge = o.status, o.reason, o.conversion, o.charge
+	return event
 }
 
 // fail stores that no attempt has succeeded. The first failure of a day causes a
@@ -139,7 +149,8 @@ func (s *Service) fail(ctx context.Context, event affiliate.StoredProcessorEvent
 	defer cancel()
 	return s.Store.InTx(ctx, func(tx Tx) error {
 		now := s.now()
-		if err := tx.SetEventStatus(ctx, event.ProcessorEventKey, affiliate.ProcessorEventFailed, reason, nil, now); err != nil {
+		failed := outcome{status: affiliate.ProcessorEventFailed, reason: reason}
+		if err := tx.SetEventOutcome(ctx, failed.of(event), now); err != nil {
 			return err
 		}
 		first, err := tx.ClaimFailureNotice(ctx, c, now)
@@ -148,6 +159,48 @@ func (s *Service) fail(ctx context.Context, event affiliate.StoredProcessorEvent
 		}
 		return tx.Notify(ctx, c.FailureNotification(reason, now))
 	})
+}
+
+// abandonedInterval is the time between two searches for abandoned events.
+const abandonedInterval = time.Hour
+
+// abandonedBatch is the number of abandoned events that one search ends at most.
+const abandonedBatch = 1_000
+
+type abandonedWorker struct {
+	river.WorkerDefaults[affiliate.EndAbandonedEvents]
+	service *Service
+}
+
+// AbandonedJob returns the periodic job that ends abandoned events.
+func AbandonedJob() *river.PeriodicJob {
+	return server.OneAtATime(river.PeriodicInterval(abandonedInterval), affiliate.EndAbandonedEvents{}, true)
+}
+
+func (w *abandonedWorker) Work(ctx context.Context, _ *river.Job[affiliate.EndAbandonedEvents]) error {
+	return w.service.EndAbandoned(ctx)
+}
+
+// EndAbandoned stores for events without an outcome that they have failed, if no attempt can
+// follow any more. A resync begins the work on them again.
+func (s *Service) EndAbandoned(ctx context.Context) error {
+	events, err := s.Store.AbandonedEvents(ctx, s.now().Add(-affiliate.ProcessorEventAbandoned), abandonedBatch)
+	if err != nil {
+		return err
+	}
+	for _, event := range events {
+		connection, connected, err := s.connectionOf(ctx, event.Workspace, event.Connection)
+		switch {
+		case err == nil && connected:
+			err = s.fail(ctx, event, connection.ProcessorConnection, affiliate.FailedInternal)
+		case err == nil:
+			err = s.store(ctx, event, ignored(affiliate.IgnoredDisconnected))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type resyncWorker struct {

@@ -143,7 +143,7 @@ func TestApply_ParkedEventsWaitLonger(t *testing.T) {
 	f.storeEvent(body)
 	received := f.clock.Now()
 	for age, want := range map[time.Duration]time.Duration{
-		time.Second: 15 * time.Second, time.Hour: 15 * time.Minute, 10 * time.Hour: 150 * time.Minute, 50 * 24 * time.Hour: 6 * time.Hour,
+		time.Second: 15 * time.Second, time.Hour: 15 * time.Minute, 10 * time.Hour: 150 * time.Minute, 50 * 24 * time.Hour: 24 * time.Hour,
 	} {
 		f.clock.Set(received.Add(age))
 		wait, err := f.service.Apply(t.Context(), f.keyOf(body), false)
@@ -152,9 +152,83 @@ func TestApply_ParkedEventsWaitLonger(t *testing.T) {
 		}
 		wantOutcome(t, f.outcome(body), "parked:waits_for_sale")
 	}
+	// Only the first attempt reads from Stripe.
+	if n := f.requests("/v1/refunds"); n != 1 {
+		t.Errorf("the refunds were read %d times, want once", n)
+	}
 	f.clock.Set(received.Add(affiliate.ParkedRefundLifetime))
 	wantOutcome(t, f.run(body), "ignored:no_conversion")
 	f.wantBody(false, body)
+	// When Stripe or a resync sends the event again, it waits again.
+	wantOutcome(t, f.apply(body), "parked:waits_for_sale")
+}
+
+// requests returns the number of requests to a path of Stripe.
+func (f *fixture) requests(path string) (n int) {
+	for _, r := range f.stripe.Requests() {
+		if r.Path == path {
+			n++
+		}
+	}
+	return n
+}
+
+// The process was killed in the last attempt.
+func TestEndAbandoned(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.putSale("a", nil)
+	killed, parked := f.event("checkout.session.completed", "cs_a"), f.putRefund("b", 1_000)
+	f.storeEvent(killed)
+	wantOutcome(t, f.apply(parked), "parked:waits_for_sale")
+	f.clock.Advance(affiliate.ProcessorEventAbandoned - time.Minute)
+	f.endAbandoned()
+	wantOutcome(t, f.outcome(killed), "received")
+	f.clock.Advance(2 * time.Minute)
+	recent := f.event("checkout.session.completed", "cs_a")
+	f.storeEvent(recent)
+	f.endAbandoned()
+	wantOutcome(t, f.outcome(killed), "failed:internal_error")
+	wantOutcome(t, f.outcome(parked), "parked:waits_for_sale")
+	wantOutcome(t, f.outcome(recent), "received")
+	f.WantCount(1, "notifications", `select count(*) from notifications where type = 'processor.event_failed'`)
+	wantOutcome(t, f.apply(killed), "applied")
+}
+
+func (f *fixture) endAbandoned() {
+	f.Helper()
+	if err := f.service.EndAbandoned(f.Context()); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// A parked event still waits after an error.
+func TestApply_ParkedEventAfterError(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"}, rules(func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTaxShippingAndFee }))
+	f.connect()
+	f.putSale("a", nil)
+	f.put(stripeserver.NewPaymentIntent("pi_a", nil))
+	body := f.event("checkout.session.completed", "cs_a")
+	wantOutcome(t, f.apply(body), "parked:waits_for_fee")
+	f.stripe.Fail(stripeserver.Fault{Path: "/v1/payment_intents/pi_a", Status: http.StatusInternalServerError, Times: 2})
+	f.fail(body, false)
+	wantOutcome(t, f.outcome(body), "parked:waits_for_fee")
+}
+
+// An event of the account that was connected before is not read with the key of another
+// account.
+func TestApply_EventOfAnotherAccount(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.putSale("a", nil)
+	waiting := f.event("checkout.session.completed", "cs_a")
+	f.storeEvent(waiting)
+	f.disconnect()
+	const otherKey = "rk_test_other0123456789"
+	f.stripe.SetAccount(otherKey, "acct_other")
+	f.connect(func(r *affiliatev1.ConnectProcessorRequest) { r.RestrictedKey = otherKey })
+	wantOutcome(t, f.run(waiting), "ignored:disconnected")
+	wantSales(t, f)
 }
 
 // The checkout of a new subscription may have the click of another partner than the one to

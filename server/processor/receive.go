@@ -58,7 +58,7 @@ func (s *Service) ReceiveProcessorEvent(ctx context.Context, req *affiliatev1.Re
 func (s *Service) newEvent(c affiliate.ProcessorConnection, event affiliate.ProcessorEvent, body []byte, now time.Time) affiliate.StoredProcessorEvent {
 	return affiliate.StoredProcessorEvent{
 		ProcessorEventKey: affiliate.ProcessorEventKey{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Connection: c.ID, Event: event.ID},
-		Type:              event.Type, Body: s.seal(c.ID, sealedEvent, body), HappenedAt: event.CreatedAt, ReceivedAt: now,
+		Type:              event.Type, Account: c.Account, Body: s.seal(c.ID, sealedEvent, body), HappenedAt: event.CreatedAt, ReceivedAt: now,
 	}
 }
 

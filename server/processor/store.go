@@ -31,6 +31,9 @@ type Store interface {
 	// Events returns one page of the events of a scope, the latest first, and the number of
 	// events on all pages. It stops counting at affiliate.MaxTotal. The events have no body.
 	Events(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.StoredProcessorEvent, int64, error)
+	// AbandonedEvents returns at most limit events without an outcome that arrived before the
+	// given time. The events have no body.
+	AbandonedEvents(ctx context.Context, before time.Time, limit int) ([]affiliate.StoredProcessorEvent, error)
 	// PromoCode returns a promo code. Errors: NOT_FOUND.
 	PromoCode(ctx context.Context, scope affiliate.Scope, id affiliate.PromoCodeID) (affiliate.PromoCode, error)
 	// ActivePromotionCodes returns the promotion codes of an account that were created from a
@@ -57,14 +60,11 @@ type Tx interface {
 	PutConnection(ctx context.Context, c affiliate.LockedProcessorConnection) error
 	// DisconnectConnection marks a locked connection as deleted.
 	DisconnectConnection(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error
-	// InsertEvent stores an event. stored is false if the event is already stored, unless the
-	// work on it has failed.
+	// InsertEvent stores an event. stored is false if the event is already stored, unless it
+	// has failed or was ignored.
 	InsertEvent(ctx context.Context, e affiliate.StoredProcessorEvent) (stored bool, err error)
-	// SetEventStatus stores the outcome of an attempt. conversion may be nil.
-	SetEventStatus(
-		ctx context.Context, key affiliate.ProcessorEventKey, status affiliate.ProcessorEventStatus, reason affiliate.ProcessorIgnored,
-		conversion *affiliate.ConversionID, at time.Time,
-	) error
+	// SetEventOutcome stores the status, the reason, the conversion and the charge of an event.
+	SetEventOutcome(ctx context.Context, e affiliate.StoredProcessorEvent, at time.Time) error
 	// PutCharge stores the state of a charge, unless a later read has stored a newer one.
 	PutCharge(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge, readNumber int64, at time.Time) error
 	// ClaimFailureNotice reports whether a failed event is the first of a UTC day.
@@ -77,7 +77,7 @@ type Tx interface {
 	// the promo code has changed since it was read.
 	SetSyncStatus(ctx context.Context, code affiliate.PromoCode, status affiliate.SyncStatus) (current bool, err error)
 	// FindChargeSale returns the conversion of a stored charge; nil if it is not recorded.
-	FindChargeSale(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge) (*affiliate.ConversionID, error)
+	FindChargeSale(ctx context.Context, scope affiliate.Scope, charge string) (*affiliate.ConversionID, error)
 
 	Audit(ctx context.Context, line affiliate.AuditLine) error
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error

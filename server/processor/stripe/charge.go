@@ -82,8 +82,9 @@ func (rd *reader) readCharge(ctx context.Context, ev event) (affiliate.Processor
 	if err != nil {
 		return affiliate.ProcessorFacts{}, err
 	}
-	if parsed.charge == "" && parsed.intent == "" {
-		// A refund of a customer's balance belongs to no sale.
+	if parsed.charge == "" {
+		// A refund of a customer's balance, or of a payment that Stripe has deleted, belongs to
+		// no sale.
 		return ignored(affiliate.IgnoredType), nil
 	}
 	currency, ok := affiliate.ParseCurrency(parsed.currency)
@@ -111,7 +112,10 @@ func (rd *reader) resolveCharge(ctx context.Context, parsed *chargeEvent) (exist
 		if err != nil && !isMissing(err) {
 			return false, failure(ctx, "read a payment intent", err)
 		}
-		if err == nil && intent.LatestCharge != nil && validID(intent.LatestCharge.ID) {
+		if err == nil && (intent.LatestCharge == nil || !validID(intent.LatestCharge.ID)) {
+			return false, unavailable("read a payment intent", "the response has no charge")
+		}
+		if err == nil {
 			parsed.charge = intent.LatestCharge.ID
 		}
 	}
@@ -140,16 +144,12 @@ func refundCounts(status stripe.RefundStatus) bool {
 // refunded returns the refunded amount of a charge. If Stripe lists no refund, it is the
 // amount that the event shows.
 func (rd *reader) refunded(ctx context.Context, parsed chargeEvent, currency string, exists bool) (*int64, error) {
-	var refunds []*stripe.Refund
-	if parsed.charge != "" {
-		var err error
-		refunds, err = collect(ctx, "list the refunds of a charge", rd.api.V1Refunds.List(ctx, &stripe.RefundListParams{
-			ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
-			Charge:     stripe.String(parsed.charge),
-		}), maxChargeObjects)
-		if err != nil {
-			return nil, err
-		}
+	refunds, err := collect(ctx, "list the refunds of a charge", rd.api.V1Refunds.List(ctx, &stripe.RefundListParams{
+		ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
+		Charge:     stripe.String(parsed.charge),
+	}), maxChargeObjects)
+	if err != nil {
+		return nil, err
 	}
 	refunds = slices.DeleteFunc(refunds, func(refund *stripe.Refund) bool {
 		return refund.Charge == nil || refund.Charge.ID != parsed.charge
@@ -174,16 +174,12 @@ func (rd *reader) refunded(ctx context.Context, parsed chargeEvent, currency str
 // disputes returns the disputes of a charge. If Stripe does not list the dispute of the
 // event, its state comes from the event.
 func (rd *reader) disputes(ctx context.Context, parsed chargeEvent, currency string) ([]affiliate.ProcessorDispute, error) {
-	var listed []*stripe.Dispute
-	if parsed.charge != "" {
-		var err error
-		listed, err = collect(ctx, "list the disputes of a charge", rd.api.V1Disputes.List(ctx, &stripe.DisputeListParams{
-			ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
-			Charge:     stripe.String(parsed.charge),
-		}), maxChargeObjects)
-		if err != nil {
-			return nil, err
-		}
+	listed, err := collect(ctx, "list the disputes of a charge", rd.api.V1Disputes.List(ctx, &stripe.DisputeListParams{
+		ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
+		Charge:     stripe.String(parsed.charge),
+	}), maxChargeObjects)
+	if err != nil {
+		return nil, err
 	}
 	var disputes []affiliate.ProcessorDispute
 	found := false

@@ -1,6 +1,7 @@
 package stripe_test
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"strconv"
@@ -63,18 +64,17 @@ func TestRead_RefundedAmount(t *testing.T) {
 		exists    bool // whether Stripe still has the charge
 		want      *int64
 	}{
-		"charge event, no refunds":            {"charge.refunded", stripeserver.NewCharge("ch_1", object{"amount_refunded": 900}), true, ptr(int64(900))},
-		"charge event, deleted":               {"charge.refunded", stripeserver.NewCharge("ch_1", object{"amount_refunded": 900}), false, ptr(int64(900))},
-		"refund event, deleted":               {"refund.created", refund("succeeded"), false, ptr(int64(700))},
-		"refund event, refund deleted":        {"refund.created", refund("succeeded"), true, ptr(int64(700))},
-		"failed refund, deleted":              {"refund.failed", refund("failed"), false, nil},
-		"failed refund, refund deleted":       {"refund.failed", refund("failed"), true, ptr(int64(0))},
-		"canceled refund, refund deleted":     {"refund.updated", refund("canceled"), true, ptr(int64(0))},
-		"dispute event, no refunds":           {"charge.dispute.created", stripeserver.NewDispute("dp_1", nil), true, ptr(int64(0))},
-		"dispute event, charge deleted":       {"charge.dispute.created", stripeserver.NewDispute("dp_1", nil), false, nil},
-		"charge event in another currency":    {"charge.refunded", stripeserver.NewCharge("ch_1", object{"amount_refunded": 900, "currency": "isk"}), false, ptr(int64(9))},
-		"refund with an expanded charge":      {"refund.created", stripeserver.NewRefund("re_1", object{"charge": stripeserver.NewCharge("ch_1", nil)}), false, ptr(int64(5_000))},
-		"refund of a payment intent, deleted": {"refund.created", stripeserver.NewRefund("re_1", object{"charge": nil}), false, ptr(int64(5_000))},
+		"charge event, no refunds":         {"charge.refunded", stripeserver.NewCharge("ch_1", object{"amount_refunded": 900}), true, ptr(int64(900))},
+		"charge event, deleted":            {"charge.refunded", stripeserver.NewCharge("ch_1", object{"amount_refunded": 900}), false, ptr(int64(900))},
+		"refund event, deleted":            {"refund.created", refund("succeeded"), false, ptr(int64(700))},
+		"refund event, refund deleted":     {"refund.created", refund("succeeded"), true, ptr(int64(700))},
+		"failed refund, deleted":           {"refund.failed", refund("failed"), false, nil},
+		"failed refund, refund deleted":    {"refund.failed", refund("failed"), true, ptr(int64(0))},
+		"canceled refund, refund deleted":  {"refund.updated", refund("canceled"), true, ptr(int64(0))},
+		"dispute event, no refunds":        {"charge.dispute.created", stripeserver.NewDispute("dp_1", nil), true, ptr(int64(0))},
+		"dispute event, charge deleted":    {"charge.dispute.created", stripeserver.NewDispute("dp_1", nil), false, nil},
+		"charge event in another currency": {"charge.refunded", stripeserver.NewCharge("ch_1", object{"amount_refunded": 900, "currency": "isk"}), false, ptr(int64(9))},
+		"refund with an expanded charge":   {"refund.created", stripeserver.NewRefund("re_1", object{"charge": stripeserver.NewCharge("ch_1", nil)}), false, ptr(int64(5_000))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -143,9 +143,9 @@ func TestRead_ChargeAliases(t *testing.T) {
 			stripeserver.NewRefund("re_1", object{"charge": nil}), stripeserver.NewPaymentIntent("pi_1", object{"latest_charge": "ch_9"}),
 			stripeserver.NewCharge("ch_9", object{"payment_intent": "pi_1"}),
 		}, "ch_9 pi_1", ""},
-		"payment intent without charge": {"refund.created", "re_1", []object{
-			stripeserver.NewRefund("re_1", object{"charge": nil}), stripeserver.NewPaymentIntent("pi_1", object{"latest_charge": nil}),
-		}, "pi_1", ""},
+		"refund of a payment intent that was deleted": {"refund.created", "re_1", []object{
+			stripeserver.NewRefund("re_1", object{"charge": nil}),
+		}, "", affiliate.IgnoredType},
 		"the charge knows the payment intent": {"charge.dispute.created", "dp_1", []object{
 			stripeserver.NewDispute("dp_1", object{"payment_intent": nil}), stripeserver.NewCharge("ch_1", nil), stripeserver.NewSession("cs_1", nil),
 		}, "ch_1 pi_1 cs_1", ""},
@@ -168,5 +168,15 @@ func TestRead_ChargeAliases(t *testing.T) {
 				t.Errorf("the aliases are %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// A refunded payment has a charge. If Stripe does not show it, the event is read again later.
+func TestRead_RefundOfPaymentWithoutCharge(t *testing.T) {
+	f := newFixture(t)
+	f.put(stripeserver.NewRefund("re_1", object{"charge": nil}), stripeserver.NewPaymentIntent("pi_1", object{"latest_charge": nil}))
+	_, err := f.client.Read(t.Context(), key, processor.ReadRequest{Body: f.Event("refund.created", "re_1")})
+	if !errors.Is(err, processor.ErrUnavailable) {
+		t.Errorf("Read returned %v, want an error that is repeated", err)
 	}
 }

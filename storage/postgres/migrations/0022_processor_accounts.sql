@@ -10,4 +10,9 @@ where c.status = 'refunded' and p.workspace_id = c.workspace_id and p.id = c.pay
 alter table processor_charges add column applied_number bigint not null default 0;
 update processor_charges set applied_number = read_number where conversion_id is not null;
 
+-- An event is only applied with the key of the account to which it belongs.
+alter table processor_events
+  add column account_id text not null default '',      -- of the processor; empty: received by an older version
+  add column charge_id  text;                          -- of a parked event: its charge, which is stored
+
 -- +goose Down

@@ -36,20 +36,28 @@ const addChargeAliases = `
 	select $1, $2, t.id, $3 from unnest($4::text[]) as t (id) order by t.id collate "C"
 	on conflict do nothing`
 
-// findChargeSale returns the conversion to which a charge is assigned.
-const findChargeSale = `select conversion_id from processor_charges where workspace_id = $1 and mode = $2 and id = $3`
+// readChargeSale returns the conversion to which a charge is assigned, and the aliases of the
+// charge.
+const readChargeSale = `
+	select g.conversion_id, array(
+		select h.id from processor_charge_aliases h
+		where h.workspace_id = g.workspace_id and h.mode = g.mode and h.charge_id = g.id
+	)
+	from processor_charges g
+	where g.workspace_id = $1 and g.mode = $2 and g.id = $3`
 
 // FindChargeSale returns the conversion to which a stored charge is assigned. If the charge is
 // not assigned, it returns the conversion that has one of the charge's aliases; nil if there
 // is none.
-func (tx *Tx) FindChargeSale(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge) (conversion *affiliate.ConversionID, err error) {
-	if err := tx.QueryRow(ctx, findChargeSale, scope.Workspace, scope.Mode, charge.ID).Scan(&conversion); err != nil {
+func (tx *Tx) FindChargeSale(ctx context.Context, scope affiliate.Scope, charge string) (conversion *affiliate.ConversionID, err error) {
+	var aliases []string
+	if err := tx.QueryRow(ctx, readChargeSale, scope.Workspace, scope.Mode, charge).Scan(&conversion, &aliases); err != nil {
 		return nil, fmt.Errorf("read the conversion of a charge: %w", err)
 	}
 	if conversion != nil {
 		return conversion, nil
 	}
-	sale, err := tx.FindSale(ctx, scope, charge.Aliases)
+	sale, err := tx.FindSale(ctx, scope, aliases)
 	return sale.Conversion, err
 }
 

@@ -11,18 +11,20 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// InsertEvent stores an event. stored is false if the event is already stored, unless the
-// work on it has failed: the work then begins again.
+// InsertEvent stores an event. stored is false if the event is already stored, unless it has
+// failed or was ignored: the work then begins again, because the object, the connection or
+// its settings may have changed.
 func (tx *Tx) InsertEvent(ctx context.Context, e affiliate.StoredProcessorEvent) (stored bool, err error) {
 	const insert = `
-		insert into processor_events as e (workspace_id, connection_id, id, mode, type, body, resync, since, status, happened_at, received_at)
-		values (@workspace, @connection, @event, @mode, @type, @body, @resync, @since, 'received', @happened_at, @received_at)
+		insert into processor_events as e (workspace_id, connection_id, id, mode, type, account_id, body, resync, since, status, happened_at, received_at)
+		values (@workspace, @connection, @event, @mode, @type, @account, @body, @resync, @since, 'received', @happened_at, @received_at)
 		on conflict (workspace_id, connection_id, id) do update set
-			body = excluded.body, resync = excluded.resync, since = excluded.since, status = 'received', reason = null,
+			account_id = excluded.account_id, charge_id = null, body = excluded.body, resync = excluded.resync, since = excluded.since, status = 'received', reason = null,
 			received_at = excluded.received_at, processed_at = null
-		where e.status = 'failed'`
+		where e.status in ('failed', 'ignored')`
 	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
-		"workspace": e.Workspace, "connection": e.Connection, "event": e.Event, "mode": e.Mode, "type": e.Type, "body": e.Body,
+		"workspace": e.Workspace, "connection": e.Connection, "event": e.Event, "mode": e.Mode, "type": e.Type,
+		"account": e.Account, "body": e.Body,
 		"resync": e.Resync, "since": e.Since, "happened_at": e.HappenedAt, "received_at": e.ReceivedAt,
 	})
 	if err != nil {
@@ -32,7 +34,7 @@ func (tx *Tx) InsertEvent(ctx context.Context, e affiliate.StoredProcessorEvent)
 }
 
 const eventColumns = `
-	e.workspace_id, e.connection_id, e.id, e.mode, e.type, e.resync, e.since, e.status, coalesce(e.reason, '') as reason,
+	e.workspace_id, e.connection_id, e.id, e.mode, e.type, e.account_id, coalesce(e.charge_id, '') as charge_id, e.resync, e.since, e.status, coalesce(e.reason, '') as reason,
 	e.conversion_id, e.happened_at, e.received_at, e.processed_at`
 
 type eventRow struct {
@@ -41,6 +43,8 @@ type eventRow struct {
 	ID           string
 	Mode         affiliate.Mode
 	Type         string
+	AccountID    string
+	ChargeID     string
 	Body         []byte
 	Resync       bool
 	Since        *time.Time
@@ -55,7 +59,7 @@ type eventRow struct {
 func (r eventRow) event() affiliate.StoredProcessorEvent {
 	return affiliate.StoredProcessorEvent{
 		ProcessorEventKey: affiliate.ProcessorEventKey{Workspace: r.WorkspaceID, Mode: r.Mode, Connection: r.ConnectionID, Event: r.ID},
-		Type:              r.Type, Body: r.Body, Resync: r.Resync, Since: postgres.UTC(r.Since), Status: r.Status, Reason: r.Reason,
+		Type:              r.Type, Account: r.AccountID, Charge: r.ChargeID, Body: r.Body, Resync: r.Resync, Since: postgres.UTC(r.Since), Status: r.Status, Reason: r.Reason,
 		Conversion: r.ConversionID, HappenedAt: r.HappenedAt.UTC(), ReceivedAt: r.ReceivedAt.UTC(), ProcessedAt: postgres.UTC(r.ProcessedAt),
 	}
 }
@@ -70,24 +74,35 @@ func (s *Store) Event(ctx context.Context, key affiliate.ProcessorEventKey) (aff
 	return row.event(), err
 }
 
-// SetEventStatus stores the outcome of an attempt. The body is deleted when no more work
-// follows. A failed event keeps it. conversion is the conversion that the event concerned;
-// nil if there is none.
-func (tx *Tx) SetEventStatus(
-	ctx context.Context, key affiliate.ProcessorEventKey, status affiliate.ProcessorEventStatus, reason affiliate.ProcessorIgnored,
-	conversion *affiliate.ConversionID, at time.Time,
-) error {
+// SetEventOutcome stores the status, the reason, the conversion and the charge of an event
+// after an attempt. The body is deleted when no more work follows. A failed event keeps it.
+func (tx *Tx) SetEventOutcome(ctx context.Context, e affiliate.StoredProcessorEvent, at time.Time) error {
 	const update = `
 		update processor_events
-		set status = $5, reason = nullif($6, ''), conversion_id = coalesce($7, conversion_id),
+		set status = $5, reason = nullif($6, ''), conversion_id = coalesce($7, conversion_id), charge_id = nullif($9, ''),
 			processed_at = case when $5 in ('applied', 'ignored', 'failed') then $8::timestamptz end,
 			body = case when $5 in ('applied', 'ignored') then null else body end
 		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and status <> 'applied'`
-	_, err := tx.Exec(ctx, update, key.Workspace, key.Mode, key.Connection, key.Event, status, reason, conversion, at)
+	_, err := tx.Exec(ctx, update, e.Workspace, e.Mode, e.Connection, e.Event, e.Status, e.Reason, e.Conversion, at, e.Charge)
 	if err != nil {
 		return fmt.Errorf("store the outcome of an event of a processor: %w", err)
 	}
 	return nil
+}
+
+// abandonedEvents returns events without an outcome that arrived before a time. It reads the
+// index of all events without an outcome, which are few.
+const abandonedEvents = `
+	select ` + eventColumns + `, null::bytea as body
+	from processor_events e
+	where e.status = 'received' and e.received_at < $1
+	limit $2`
+
+// AbandonedEvents returns at most limit events without an outcome that arrived before the
+// given time. The events have no body.
+func (s *Store) AbandonedEvents(ctx context.Context, before time.Time, limit int) ([]affiliate.StoredProcessorEvent, error) {
+	rows, err := s.db.Pool().Query(ctx, abandonedEvents, before, limit)
+	return postgres.AllRows(rows, err, eventRow.event)
 }
 
 const (

@@ -49,6 +49,8 @@ func TestStatements_UseIndexes(t *testing.T) {
 	check("a later page", listEvents, []string{"Limit -> Index Scan using processor_events_list"}, []string{"Sort"}, workspace, mode, 20, 2_000)
 	check("total", postgres.CountUpTo(affiliate.MaxTotal, whereEvents), []string{"Index Only Scan using processor_events"}, nil, workspace, mode)
 
+	check("abandoned events", abandonedEvents, []string{"processor_events_waiting"}, []string{"Sort"}, f.Now().AddDate(0, 0, -4), 1_000)
+
 	store := NewStore(f.Store.DB)
 	health, err := store.Health(t.Context(), affiliate.ProcessorConnection{Scope: shop.Scope, ID: connection}, f.Now())
 	if err != nil || health.LastEventAt == nil || health.OldestWaitingAt == nil || health.SignatureFailures != 24 {
