@@ -75,6 +75,7 @@ const (
 	ReasonProcessorKeyInvalid        Reason = "PROCESSOR_KEY_INVALID"
 	ReasonProcessorPermissionMissing Reason = "PROCESSOR_PERMISSION_MISSING"
 	ReasonProcessorAlreadyConnected  Reason = "PROCESSOR_ALREADY_CONNECTED"
+	ReasonProcessorEndpointRejected  Reason = "PROCESSOR_ENDPOINT_REJECTED"
 )
 
 // Error is an error that the caller may see. Any other error that a function returns is

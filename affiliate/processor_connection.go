@@ -11,8 +11,8 @@ import (
 type ProcessorConnectionID = ID[ProcessorConnection]
 
 // ConnectionIDOf returns the id of the connection of a scope to a processor. It is always
-// the same, so that the webhook endpoint has the same URL after a failed attempt to connect:
-// the next attempt finds the endpoint of the first one and replaces it.
+// the same, so that all webhook endpoints of the connection have the same URL, and those of
+// failed attempts to connect can be found and deleted.
 func ConnectionIDOf(scope Scope, processor ProcessorName) ProcessorConnectionID {
 	return ProcessorConnectionID{uuid.NewSHA1(scope.Workspace.UUID, []byte(string(scope.Mode)+" "+string(processor)))}
 }
@@ -34,6 +34,14 @@ type ProcessorConnection struct {
 	IncludeOutOfBand bool
 	ConnectedAt      time.Time // sales before this time are only read by a resync
 	UpdatedAt        time.Time
+	Resync           ResyncState
+}
+
+// ResyncState says which resync of a connection is running. A new resync replaces a running
+// one and begins where the earlier of the two would continue.
+type ResyncState struct {
+	Number int        // of the last resync; its jobs have this number
+	From   *time.Time // the events before this time are read; nil if no resync is running
 }
 
 // MissingPermissions is the key of the metadata of PROCESSOR_PERMISSION_MISSING whose value
@@ -50,6 +58,10 @@ type SealedProcessorKeys struct {
 	PreviousSecretUntil *time.Time
 }
 
+// ProcessorEndpointGrace is the age that an endpoint must have before TidyProcessorEndpoints
+// deletes it. An attempt to connect that is running takes less time.
+const ProcessorEndpointGrace = 10 * time.Minute
+
 // RotatedProcessorSecretGrace is how long messages of a replaced endpoint are accepted after
 // a reconnection. Stripe delivers events for up to three days.
 const RotatedProcessorSecretGrace = 3 * 24 * time.Hour
@@ -62,6 +74,17 @@ type LockedProcessorConnection struct {
 	Deleted bool
 }
 
+// BeginResync returns the connection with a new resync, and the first job of the resync.
+func (c ProcessorConnection) BeginResync(since, until time.Time) (ProcessorConnection, ResyncProcessor) {
+	if from := c.Resync.From; from != nil && from.Before(since) {
+		since = *from
+	}
+	c.Resync = ResyncState{Number: c.Resync.Number + 1, From: &since}
+	return c, ResyncProcessor{
+		Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Connection: c.ID, Since: since, Number: c.Resync.Number, From: since, Until: until,
+	}
+}
+
 // Reconnect returns the connection with a new endpoint and new keys. Errors:
 // PROCESSOR_ALREADY_CONNECTED if the new key belongs to another account.
 func (c LockedProcessorConnection) Reconnect(to ProcessorConnection, keys SealedProcessorKeys) (LockedProcessorConnection, error) {
@@ -70,7 +93,7 @@ func (c LockedProcessorConnection) Reconnect(to ProcessorConnection, keys Sealed
 	}
 	until := to.UpdatedAt.Add(RotatedProcessorSecretGrace)
 	keys.PreviousSecret, keys.PreviousSecretUntil = c.Keys.Secret, &until
-	to.ConnectedAt = c.ConnectedAt
+	to.ConnectedAt, to.Resync = c.ConnectedAt, c.Resync
 	return LockedProcessorConnection{ProcessorConnection: to, Keys: keys}, nil
 }
 
@@ -243,17 +266,36 @@ type ReverseConversion struct {
 // Kind returns the name of the job.
 func (ReverseConversion) Kind() string { return "reverse_conversion" }
 
-// ResyncProcessor is the job that reads the events of a connection since a time, and stores
-// those that were not received.
+// ResyncProcessor is the job that reads the events of a part of a resync and stores those
+// that were not received. It enqueues the job for the next part.
 type ResyncProcessor struct {
 	Workspace  WorkspaceID           `json:"workspace"`
 	Mode       Mode                  `json:"mode"`
 	Connection ProcessorConnectionID `json:"connection"`
-	Since      time.Time             `json:"since"`
+	// Since is the earliest time of a sale that the resync reads.
+	Since time.Time `json:"since"`
+	// Number is the ResyncState.Number of the resync. A job of a resync that was replaced does
+	// nothing.
+	Number int `json:"number"`
+	// From is the time of the first event of this part. Until is when the resync began; the
+	// connection receives later events.
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
 }
 
 // Kind returns the name of the job.
 func (ResyncProcessor) Kind() string { return "resync_processor" }
+
+// TidyProcessorEndpoints is the job that deletes all webhook endpoints of a connection at the
+// processor except the current one: the endpoint that a reconnection has replaced, and the
+// endpoints of failed attempts to connect.
+type TidyProcessorEndpoints struct {
+	Workspace  WorkspaceID           `json:"workspace"`
+	Connection ProcessorConnectionID `json:"connection"`
+}
+
+// Kind returns the name of the job.
+func (TidyProcessorEndpoints) Kind() string { return "tidy_processor_endpoints" }
 
 // RemoveProcessorEndpoint is the job that deletes an endpoint at the processor after the
 // merchant has disconnected the account, and then the connection.

@@ -79,7 +79,7 @@ var specificReasons = map[string][]affiliate.Reason{
 
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName: {
 		affiliate.ReasonProcessorKeyInvalid, affiliate.ReasonModeMismatch, affiliate.ReasonProcessorPermissionMissing,
-		affiliate.ReasonProcessorAlreadyConnected, affiliate.ReasonServiceUnavailable,
+		affiliate.ReasonProcessorAlreadyConnected, affiliate.ReasonProcessorEndpointRejected, affiliate.ReasonServiceUnavailable,
 	},
 	affiliatev1.ProcessorService_ReceiveProcessorEvent_FullMethodName:         {affiliate.ReasonInvalidSignature},
 	affiliatev1.NotificationLogService_GetNotificationLogEntry_FullMethodName: {affiliate.ReasonNotificationLogNotFound},

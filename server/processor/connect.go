@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -12,7 +13,8 @@ import (
 )
 
 // ConnectProcessor checks a restricted key, registers a webhook endpoint, and stores the
-// connection. If the connection cannot be stored, the endpoint is deleted again.
+// connection. If the connection cannot be stored, the endpoint is deleted again. The endpoint
+// of an existing connection receives events until a job deletes it.
 func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.ConnectProcessorRequest) (*affiliatev1.ProcessorConnection, error) {
 	name, processor, err := s.processor(req.GetProcessor())
 	if err != nil {
@@ -45,7 +47,16 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 	if existing != nil && existing.Account != account {
 		return nil, affiliate.Refuse(affiliate.ReasonProcessorAlreadyConnected)
 	}
-	endpoint, err := processor.CreateEndpoint(ctx, key, s.webhookURL(name, id))
+	// Endpoints of earlier attempts, whose secrets were lost, would use up the account's limit.
+	keep := ""
+	if existing != nil {
+		keep = existing.Endpoint
+	}
+	url := s.webhookURL(name, id)
+	if _, err := processor.DeleteOtherEndpoints(ctx, key, url, keep, at.Add(-affiliate.ProcessorEndpointGrace)); err != nil {
+		return nil, s.refusalOf(ctx, err)
+	}
+	endpoint, err := processor.CreateEndpoint(ctx, key, url)
 	if err != nil {
 		return nil, s.refusalOf(ctx, err)
 	}
@@ -102,12 +113,20 @@ func (s *Service) storeConnection(
 			return err
 		}
 		stored, isNew = affiliate.LockedProcessorConnection{ProcessorConnection: connection, Keys: keys}, existing == nil
+		jobs := []affiliate.Job{
+			affiliate.TidyProcessorEndpoints{Workspace: connection.Scope.Workspace, Connection: connection.ID},
+			affiliate.SyncPromoCodes{Workspace: connection.Scope.Workspace, Mode: connection.Scope.Mode},
+		}
 		action := "processor.connect"
 		if existing != nil {
 			action = "processor.reconnect"
 			if stored, err = existing.Reconnect(connection, keys); err != nil {
 				return err
 			}
+			// The processor does not repeat the events of an endpoint that is deleted.
+			var resync affiliate.ResyncProcessor
+			stored.ProcessorConnection, resync = stored.BeginResync(resyncAfterReconnection(stored.ProcessorConnection), connection.UpdatedAt)
+			jobs = append(jobs, resync)
 		}
 		if err := tx.PutConnection(ctx, stored); err != nil {
 			return err
@@ -117,12 +136,22 @@ func (s *Service) storeConnection(
 				return err
 			}
 		}
-		if err := tx.Enqueue(ctx, affiliate.SyncPromoCodes{Workspace: connection.Scope.Workspace, Mode: connection.Scope.Mode}); err != nil {
+		if err := tx.Enqueue(ctx, jobs...); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, stored.AuditLine(action, by, connection.UpdatedAt))
 	})
 	return stored, isNew, err
+}
+
+// resyncAfterReconnection returns the time since which events are read after a reconnection.
+// The processor repeats events for three days.
+func resyncAfterReconnection(c affiliate.ProcessorConnection) time.Time {
+	since := c.UpdatedAt.Add(-affiliate.RotatedProcessorSecretGrace)
+	if since.Before(c.ConnectedAt) {
+		return c.ConnectedAt
+	}
+	return since
 }
 
 // DisconnectProcessor ends the connection. A job deletes the endpoint at the processor.
@@ -174,12 +203,15 @@ func (s *Service) ResyncProcessor(ctx context.Context, req *affiliatev1.ResyncPr
 		if connection == nil {
 			return affiliate.Refuse(affiliate.ReasonNotFound)
 		}
-		if err := tx.Audit(ctx, connection.AuditLine("processor.resync", server.ActorFrom(ctx), s.now())); err != nil {
+		at := s.now()
+		if err := tx.Audit(ctx, connection.AuditLine("processor.resync", server.ActorFrom(ctx), at)); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, affiliate.ResyncProcessor{
-			Workspace: scope.Workspace, Mode: scope.Mode, Connection: connection.ID, Since: req.GetSince().AsTime(),
-		})
+		begun, job := connection.BeginResync(req.GetSince().AsTime(), at)
+		if err := tx.SetResync(ctx, begun); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, job)
 	})
 	if err != nil {
 		return nil, err

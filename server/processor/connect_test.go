@@ -58,9 +58,16 @@ func TestConnectProcessor_ReplacesTheEndpoint(t *testing.T) {
 	if status := f.connect(func(r *affiliatev1.ConnectProcessorRequest) { r.RestrictedKey = "rk_test_rolled0123456789" }); status.GetId() != first.String() {
 		t.Errorf("the reconnection has the id %s, want %s", status.GetId(), first)
 	}
-	if endpoints := f.stripe.Endpoints(); len(endpoints) != 1 || f.secret == oldSecret {
-		t.Fatalf("%d endpoints, new secret: %v", len(endpoints), f.secret != oldSecret)
+	if endpoints := f.stripe.Endpoints(); len(endpoints) != 2 || f.secret == oldSecret {
+		t.Fatalf("%d endpoints, new secret: %v; want the old one too, until the job has run", len(endpoints), f.secret != oldSecret)
 	}
+	if left, err := f.tidy(); left != 0 || err != nil || len(f.stripe.Endpoints()) != 1 || f.stripe.Endpoints()[0].Secret != f.secret {
+		t.Errorf("the job returned %d, %v; the endpoints are %+v, want the new one", left, err, f.stripe.Endpoints())
+	}
+	if jobs := f.Texts(`select args->>'number' from river.river_job where kind = 'resync_processor'`); !slices.Equal(jobs, []string{"1"}) {
+		t.Errorf("resyncs %q, want one", jobs)
+	}
+	f.runResync()
 	f.put(stripeserver.NewSession("cs_a", nil))
 	deliver := func(secret string) affiliate.Reason {
 		body := f.event("checkout.session.completed", "cs_a")
@@ -76,6 +83,54 @@ func TestConnectProcessor_ReplacesTheEndpoint(t *testing.T) {
 	}
 	if got := f.AuditActions("processor_connection", first.String()); !slices.Equal(got, []string{"processor.connect", "processor.reconnect"}) {
 		t.Errorf("audit actions %q", got)
+	}
+}
+
+// tidy runs the job that deletes replaced endpoints.
+func (f *fixture) tidy() (left int, err error) {
+	return f.service.TidyEndpoints(f.Context(), affiliate.TidyProcessorEndpoints{Workspace: f.Scope.Workspace, Connection: f.connection})
+}
+
+// An endpoint that was created a moment ago may belong to a connection that is being stored.
+func TestTidyEndpoints_KeepsNewEndpoints(t *testing.T) {
+	f := newFixture(t)
+	f.connect()
+	f.connect()
+	if left, err := f.tidy(); left != 1 || err != nil || len(f.stripe.Endpoints()) != 2 {
+		t.Errorf("the job returned %d, %v and left %d endpoints, want 1 and 2", left, err, len(f.stripe.Endpoints()))
+	}
+	f.clock.Advance(affiliate.ProcessorEndpointGrace + time.Minute)
+	if left, err := f.tidy(); left != 0 || err != nil || len(f.stripe.Endpoints()) != 1 {
+		t.Errorf("the job returned %d, %v and left %d endpoints, want 0 and 1", left, err, len(f.stripe.Endpoints()))
+	}
+	f.disconnect()
+	if left, err := f.tidy(); left != 0 || err != nil {
+		t.Errorf("without a connection, the job returned %d, %v", left, err)
+	}
+}
+
+// If a reconnection fails, events of the old endpoint still arrive.
+func TestConnectProcessor_FailedReconnection(t *testing.T) {
+	f := newFixture(t)
+	f.connect()
+	f.clock.Advance(time.Hour)
+	for name, tc := range map[string]struct {
+		fault stripeserver.Fault
+		want  affiliate.Reason
+	}{
+		"rejected":       {stripeserver.Fault{Status: 400, Code: "url_invalid"}, affiliate.ReasonProcessorEndpointRejected},
+		"internal error": {stripeserver.Fault{Status: 500}, affiliate.ReasonServiceUnavailable}, // POST is not repeated
+		"no permission":  {stripeserver.Fault{Status: 403}, affiliate.ReasonProcessorPermissionMissing},
+	} {
+		tc.fault.Method, tc.fault.Path, tc.fault.After = "POST", "/v1/webhook_endpoints", 1 // the probe of the permission comes first
+		f.stripe.Fail(tc.fault)
+		_, err := f.service.ConnectProcessor(f.asOwner(), connectRequest(testKey))
+		if got := pgtest.ReasonOf(t, err); got != tc.want {
+			t.Errorf("%s: error %v, want %s", name, err, tc.want)
+		}
+		if endpoints := f.stripe.Endpoints(); len(endpoints) != 1 || endpoints[0].Secret != f.secret {
+			t.Errorf("%s: the endpoints are %+v, want the old one", name, endpoints)
+		}
 	}
 }
 
@@ -113,8 +168,13 @@ func TestConnectProcessor_Failures(t *testing.T) {
 					break
 				}
 			}
-			if err != nil || len(f.stripe.Endpoints()) != 1 {
-				t.Errorf("after the faults: error %v, %d endpoints; want one", err, len(f.stripe.Endpoints()))
+			if err != nil {
+				t.Errorf("after the faults: error %v", err)
+			}
+			f.connection = affiliate.ConnectionIDOf(f.Scope, affiliate.Stripe)
+			f.clock.Advance(affiliate.ProcessorEndpointGrace + time.Minute)
+			if left, err := f.tidy(); left != 0 || err != nil || len(f.stripe.Endpoints()) != 1 {
+				t.Errorf("after the job: %d left, error %v, %d endpoints; want one", left, err, len(f.stripe.Endpoints()))
 			}
 		})
 	}

@@ -68,7 +68,7 @@ func (f *fixture) newService(stripeURL string) *processor.Service {
 	return processor.New(processor.Config{
 		Store: stores.Processor(f.Store.DB), Sales: sales, Seal: servertest.Seal(f.TB), PublicURL: publicURL + "/", Log: log, Now: f.clock.Now,
 		Processors: map[affiliate.ProcessorName]processor.Processor{
-			affiliate.Stripe: stripe.New(stripe.Config{APIURL: stripeURL, HTTPClient: &http.Client{Timeout: 2 * time.Second}}),
+			affiliate.Stripe: stripe.New(stripe.Config{APIURL: stripeURL, MaxEvents: 200, HTTPClient: &http.Client{Timeout: 2 * time.Second}}),
 		},
 	})
 }

@@ -18,8 +18,11 @@ const (
 	// applyTimeout is the longest time of one attempt to apply an event. It includes several
 	// requests to the processor.
 	applyTimeout = 2 * time.Minute
-	// resyncTimeout is the longest time of a resync.
+	// resyncTimeout is the longest time of a part of a resync.
 	resyncTimeout = 5 * time.Minute
+	// longestPart and shortestPart are the limits of the period of a part.
+	longestPart  = 24 * time.Hour
+	shortestPart = time.Minute
 	// storeTimeout is the longest time for storing the outcome of an attempt.
 	storeTimeout = 10 * time.Second
 	// resyncBatch is the number of events that a resync stores in one transaction.
@@ -38,6 +41,7 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &applyWorker{service: s})
 	river.AddWorker(workers, &abandonedWorker{service: s})
 	river.AddWorker(workers, &resyncWorker{service: s})
+	river.AddWorker(workers, &tidyWorker{service: s})
 	river.AddWorker(workers, &removeWorker{service: s})
 	river.AddWorker(workers, &promoCodeWorker{service: s})
 	river.AddWorker(workers, &promoCodesWorker{service: s})
@@ -213,17 +217,44 @@ func (*resyncWorker) Timeout(*river.Job[affiliate.ResyncProcessor]) time.Duratio
 	return resyncTimeout
 }
 
+// NextRetry returns the time of the next attempt.
+func (*resyncWorker) NextRetry(job *river.Job[affiliate.ResyncProcessor]) time.Time {
+	return nextRetry(job.Attempt)
+}
+
 func (w *resyncWorker) Work(ctx context.Context, job *river.Job[affiliate.ResyncProcessor]) error {
 	return w.service.Resync(ctx, job.Args)
 }
 
-// Resync reads the events of a connection since a time and stores those that have not
-// arrived, with their jobs. Events whose work has failed begin again.
+// Resync reads the events of one part of a resync and stores those that have not arrived,
+// with their jobs. Events that have failed or were ignored begin again. Then Resync enqueues
+// the next part. A part is a day, or less if a day has too many events.
 func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) error {
 	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
-	if err != nil || !connected {
+	if err != nil || !connected || connection.Resync.Number != job.Number {
 		return err
 	}
+	if job.Until.IsZero() { // a job of an older version
+		job.From, job.Until = job.Since, s.now()
+	}
+	for part := longestPart; ; part /= 2 {
+		end := job.From.Add(part)
+		if end.After(job.Until) {
+			end = job.Until
+		}
+		err := s.resyncPart(ctx, job, connection, end)
+		if errors.Is(err, ErrTooManyEvents) && part > shortestPart {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read the events of connection %s: %w", connection.ID, err)
+		}
+		return s.nextPart(ctx, job, connection.ProcessorConnection, end)
+	}
+}
+
+// resyncPart stores the events from the begin of a part to its end.
+func (s *Service) resyncPart(ctx context.Context, job affiliate.ResyncProcessor, connection affiliate.LockedProcessorConnection, end time.Time) error {
 	key, err := s.keyOf(connection)
 	if err != nil {
 		return err
@@ -242,7 +273,7 @@ func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) err
 		batch = batch[:0]
 		return err
 	}
-	err = processor.Events(ctx, key, job.Since, func(body []byte) error {
+	err = processor.Events(ctx, key, job.From, end, func(body []byte) error {
 		event, ok := processor.Envelope(body)
 		if !ok || event.Account != "" || event.Live != (connection.Scope.Mode == affiliate.ModeLive) {
 			return nil
@@ -255,9 +286,59 @@ func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) err
 		return flush()
 	})
 	if err != nil {
-		return fmt.Errorf("read the events of connection %s: %w", connection.ID, err)
+		return err
 	}
 	return flush()
+}
+
+// nextPart enqueues the part of a resync that begins at a time. If all events are read, the
+// resync ends. If another resync has replaced this one, nextPart does nothing.
+func (s *Service) nextPart(ctx context.Context, job affiliate.ResyncProcessor, c affiliate.ProcessorConnection, begin time.Time) error {
+	return s.Store.InTx(ctx, func(tx Tx) error {
+		current, err := tx.LockConnection(ctx, c.Scope, c.Processor)
+		if err != nil || current == nil || current.Resync.Number != job.Number {
+			return err
+		}
+		next := current.ProcessorConnection
+		if !begin.Before(job.Until) {
+			next.Resync.From = nil
+			return tx.SetResync(ctx, next)
+		}
+		next.Resync.From, job.From = &begin, begin
+		if err := tx.SetResync(ctx, next); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, job)
+	})
+}
+
+type tidyWorker struct {
+	river.WorkerDefaults[affiliate.TidyProcessorEndpoints]
+	service *Service
+}
+
+func (w *tidyWorker) Work(ctx context.Context, job *river.Job[affiliate.TidyProcessorEndpoints]) error {
+	left, err := w.service.TidyEndpoints(ctx, job.Args)
+	if err == nil && left > 0 {
+		return river.JobSnooze(affiliate.ProcessorEndpointGrace)
+	}
+	return err
+}
+
+// TidyEndpoints deletes all endpoints of a connection at the processor except the current one.
+// Endpoints that may belong to a running attempt to connect stay; their number is left.
+func (s *Service) TidyEndpoints(ctx context.Context, job affiliate.TidyProcessorEndpoints) (left int, err error) {
+	createdBefore := s.now().Add(-affiliate.ProcessorEndpointGrace)
+	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
+	if err != nil || !connected {
+		return 0, err
+	}
+	key, err := s.keyOf(connection)
+	if err != nil {
+		return 0, err
+	}
+	url := s.webhookURL(connection.Processor, connection.ID)
+	return s.Processors[connection.Processor].DeleteOtherEndpoints(ctx, key, url, connection.Endpoint, createdBefore)
 }
 
 type removeWorker struct {

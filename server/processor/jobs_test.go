@@ -2,12 +2,15 @@ package processor_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -126,9 +129,8 @@ func TestApply_FailedEventBeginsAgain(t *testing.T) {
 	// A repetition by Stripe begins the work on the first event again, and a resync the work on
 	// the second one.
 	wantOutcome(t, f.run(first), "applied")
-	if err := f.service.Resync(t.Context(), f.resyncJob(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	f.requestResync(2)
+	f.runResync()
 	wantOutcome(t, f.outcome(first), "applied")
 	wantOutcome(t, f.outcome(second), "received")
 	wantOutcome(t, f.run(second), "applied")
@@ -339,10 +341,85 @@ func TestRemoveEndpoint(t *testing.T) {
 	}
 }
 
+// resyncJob returns the job of a resync that begins now.
 func (f *fixture) resyncJob(age time.Duration) affiliate.ResyncProcessor {
+	now := f.clock.Now()
 	return affiliate.ResyncProcessor{
-		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: f.connection, Since: time.Now().Add(-age),
+		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: f.connection, Since: now.Add(-age), From: now.Add(-age), Until: now,
+		Number: f.Count(`select coalesce(max(resync_number), 0) from processor_connections`),
 	}
+}
+
+// runResync runs all jobs of resyncs and returns their number.
+func (f *fixture) runResync() (parts int) {
+	f.Helper()
+	for {
+		jobs := f.Texts(`delete from river.river_job where id = (select min(id) from river.river_job where kind = 'resync_processor') returning args::text`)
+		if len(jobs) == 0 {
+			return parts
+		}
+		var job affiliate.ResyncProcessor
+		if err := json.Unmarshal([]byte(jobs[0]), &job); err != nil {
+			f.Fatal(err)
+		}
+		if err := f.service.Resync(f.Context(), job); err != nil {
+			f.Fatal(err)
+		}
+		parts++
+	}
+}
+
+// requestResync asks for a resync of the last days.
+func (f *fixture) requestResync(days int) {
+	f.Helper()
+	f.resyncSince(f.clock.Now().AddDate(0, 0, -days))
+}
+
+func (f *fixture) resyncSince(since time.Time) {
+	f.Helper()
+	request := &affiliatev1.ResyncProcessorRequest{Processor: "stripe", Since: timestamppb.New(since)}
+	if _, err := f.service.ResyncProcessor(f.asOwner(), request); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// A resync reads one day after the other. A second one replaces it and reads no less.
+func TestResync_Parts(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.putSale("a", nil)
+	now := f.clock.Now()
+	for days := range 10 {
+		f.stripe.Event("checkout.session.completed", "cs_a", stripeserver.EventCreated(now.AddDate(0, 0, -days).Add(-time.Minute)))
+	}
+	f.requestResync(8)
+	f.requestResync(3)
+	if parts := f.runResync(); parts != 1+9 { // the first job does nothing; the last part is shorter than a day
+		t.Errorf("the resyncs had %d jobs, want 10", parts)
+	}
+	f.WantCount(8, "events", `select count(*) from processor_events where resync`)
+	f.WantCount(1, "connections without a running resync", `select count(*) from processor_connections where resync_from is null and resync_number = 2`)
+	f.requestResync(3)
+	if parts := f.runResync(); parts != 4 {
+		t.Errorf("the resync had %d jobs, want 4", parts)
+	}
+}
+
+// A day with more events than one call may read is divided.
+func TestResync_DividesBusyDays(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"currency": "USD"})
+	f.connect()
+	f.putSale("a", nil)
+	busy := f.clock.Now().Add(-30 * time.Hour)
+	const events = 450
+	for i := range events {
+		f.stripe.Event("checkout.session.completed", "cs_a", stripeserver.EventCreated(busy.Add(time.Duration(i)*time.Minute)))
+	}
+	f.requestResync(2)
+	if parts := f.runResync(); parts < 3 {
+		t.Errorf("the resync had %d parts, want more than 2", parts)
+	}
+	f.WantCount(events, "events", `select count(*) from processor_events where resync`)
 }
 
 func TestResync_StoresMissingEvents(t *testing.T) {
@@ -351,7 +428,7 @@ func TestResync_StoresMissingEvents(t *testing.T) {
 	f.putSale("a", nil)
 	known := f.event("checkout.session.completed", "cs_a")
 	wantOutcome(t, f.apply(known), "applied")
-	now := time.Now()
+	now := f.clock.Now()
 	f.stripe.Event("checkout.session.completed", "cs_a", stripeserver.EventLivemode(true))
 	f.stripe.Event("checkout.session.completed", "cs_a", stripeserver.EventAccount("acct_other"))
 	f.stripe.Event("checkout.session.completed", "cs_a", stripeserver.EventCreated(now.Add(-2*time.Hour)))

@@ -20,10 +20,12 @@ type Processor interface {
 	// MissingPermissions returns the names of those required permissions that the key does
 	// not have, in the processor's words and sorted.
 	MissingPermissions(ctx context.Context, key string, needs Needs) ([]string, error)
-	// CreateEndpoint registers a webhook endpoint for the events that the service uses. If
-	// an endpoint with this URL exists, it is deleted first: its secret cannot be read
-	// again, so an endpoint whose secret was lost is of no use.
+	// CreateEndpoint registers a webhook endpoint for the events that the service uses. There
+	// can be several endpoints with one URL. Errors: ErrEndpointRejected.
 	CreateEndpoint(ctx context.Context, key, url string) (Endpoint, error)
+	// DeleteOtherEndpoints deletes the endpoints with a URL, except the endpoint keep and those
+	// that were created after the given time. It returns the number of the latter.
+	DeleteOtherEndpoints(ctx context.Context, key, url, keep string, createdBefore time.Time) (left int, err error)
 	// DeleteEndpoint deletes a webhook endpoint. An endpoint that does not exist is no
 	// error.
 	DeleteEndpoint(ctx context.Context, key, id string) error
@@ -44,9 +46,10 @@ type Processor interface {
 	// processor's fee. FeeKnown is false afterwards if the processor does not know the fee
 	// yet, or if the key may not read it.
 	AddCharges(ctx context.Context, key string, sale *affiliate.ProcessorSale, withFee bool) error
-	// Events calls yield for each event of the subscribed types since a time, oldest first.
-	// It stops at the first error of yield and returns it.
-	Events(ctx context.Context, key string, since time.Time, yield func(body []byte) error) error
+	// Events calls yield for each event of the subscribed types that was created since a time
+	// and before another one, oldest first. It stops at the first error of yield and returns
+	// it. Errors: ErrTooManyEvents, before the first call of yield.
+	Events(ctx context.Context, key string, since, before time.Time, yield func(body []byte) error) error
 
 	// CreatePromotionCode makes a coupon and a promotion code and returns their ids.
 	// idempotencyKey makes a repeated call return the same ids.
@@ -86,6 +89,10 @@ var (
 	ErrBadKey = errors.New("the payment processor does not accept the key")
 	// ErrSignature means that no secret has signed the message, or too long ago.
 	ErrSignature = errors.New("the signature of the message is not valid")
+	// ErrEndpointRejected means that the processor does not create a webhook endpoint.
+	ErrEndpointRejected = errors.New("the payment processor does not create the webhook endpoint")
+	// ErrTooManyEvents means that a period has more events than one call may read.
+	ErrTooManyEvents = errors.New("the period has too many events")
 	// ErrUnavailable means that the processor did not respond, responded with an error of
 	// its own, or limits the rate of requests. The request can be repeated later.
 	ErrUnavailable = errors.New("the payment processor is not available")

@@ -219,12 +219,8 @@ func (p *player) applyWaiting() {
 func (p *player) settle(d delivery) {
 	p.Helper()
 	if d.lost {
-		err := p.service.Resync(p.Context(), affiliate.ResyncProcessor{
-			Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Connection: p.connection, Since: historyStart,
-		})
-		if err != nil {
-			p.Fatal(err)
-		}
+		p.resyncSince(historyStart)
+		p.runResync()
 	}
 	p.applyWaiting()
 	if _, waiting := p.waiting(); len(waiting) > 0 && !p.history.waits {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,6 +118,9 @@ func (s *Service) refusalOf(ctx context.Context, err error) error {
 		return affiliate.Refuse(affiliate.ReasonProcessorKeyInvalid)
 	case errors.As(err, &missing):
 		return missingPermissions([]string{missing.Permission})
+	case errors.Is(err, ErrEndpointRejected):
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "the payment processor does not create an endpoint", slog.Any("error", err))
+		return affiliate.Refuse(affiliate.ReasonProcessorEndpointRejected)
 	case errors.Is(err, ErrUnavailable):
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "the payment processor is not available", slog.Any("error", err))
 		return &affiliate.Error{Reason: affiliate.ReasonServiceUnavailable, Message: "The payment processor does not respond. Try again later."}
@@ -124,7 +128,13 @@ func (s *Service) refusalOf(ctx context.Context, err error) error {
 	return err
 }
 
+// missingPermissions returns the refusal of a key that lacks permissions. A name is empty if it
+// is unknown.
 func missingPermissions(names []string) error {
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	if len(names) == 0 {
+		return affiliate.Refuse(affiliate.ReasonProcessorPermissionMissing)
+	}
 	return &affiliate.Error{
 		Reason:   affiliate.ReasonProcessorPermissionMissing,
 		Message:  "The restricted key lacks these permissions: " + strings.Join(names, ", ") + ".",

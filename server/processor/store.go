@@ -58,6 +58,8 @@ type Tx interface {
 	LockConnection(ctx context.Context, scope affiliate.Scope, processor affiliate.ProcessorName) (*affiliate.LockedProcessorConnection, error)
 	// PutConnection inserts a connection, or replaces the one with its id.
 	PutConnection(ctx context.Context, c affiliate.LockedProcessorConnection) error
+	// SetResync stores which resync of a locked connection is running.
+	SetResync(ctx context.Context, c affiliate.ProcessorConnection) error
 	// DisconnectConnection marks a locked connection as deleted.
 	DisconnectConnection(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error
 	// InsertEvent stores an event. stored is false if the event is already stored, unless it

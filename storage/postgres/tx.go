@@ -125,9 +125,9 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 		case affiliate.SyncDirectory:
 			options.Queue = affiliate.DirectoryQueue
 			tx.AfterCommit(func() { tx.db.onDirectoryChange(job) })
-		case affiliate.ApplyProcessorEvent, affiliate.SyncPromoCode:
+		case affiliate.ApplyProcessorEvent, affiliate.SyncPromoCode, affiliate.ResyncProcessor:
 			options.Queue, options.MaxAttempts = affiliate.ProcessorQueue, affiliate.ProcessorAttempts
-		case affiliate.ResyncProcessor, affiliate.RemoveProcessorEndpoint, affiliate.SyncPromoCodes:
+		case affiliate.TidyProcessorEndpoints, affiliate.RemoveProcessorEndpoint, affiliate.SyncPromoCodes:
 			options.Queue = affiliate.ProcessorQueue
 		case affiliate.SendMail:
 			options.Queue, options.MaxAttempts = affiliate.MailQueue, affiliate.MailAttempts

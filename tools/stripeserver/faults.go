@@ -27,6 +27,8 @@ type Fault struct {
 	// request is repeated with the same idempotency key, the answer is the result of this
 	// request.
 	AfterEffect bool
+	// After is the number of matching requests that succeed before the first failure.
+	After int
 	// Times is the number of requests that fail; 0 means 1.
 	Times int
 	// RetryAfter is the value of the header Retry-After; empty for no header.
@@ -49,6 +51,10 @@ func (s *Server) Fail(f Fault) {
 func (s *Server) takeFault(r *http.Request) *Fault {
 	for _, f := range s.faults {
 		if f.Times > 0 && (f.Method == "" || f.Method == r.Method) && strings.HasPrefix(r.URL.Path, f.Path) {
+			if f.After > 0 {
+				f.After--
+				return nil
+			}
 			f.Times--
 			return f
 		}

@@ -181,6 +181,9 @@ const (
 	ErrorReason_ERROR_REASON_PROCESSOR_PERMISSION_MISSING ErrorReason = 65
 	// Another account of the payment processor is connected in this mode.
 	ErrorReason_ERROR_REASON_PROCESSOR_ALREADY_CONNECTED ErrorReason = 66
+	// The payment processor does not create the webhook endpoint. Stripe allows 16 endpoints in
+	// an account and needs a public URL.
+	ErrorReason_ERROR_REASON_PROCESSOR_ENDPOINT_REJECTED ErrorReason = 67
 )
 
 // Enum value maps for ErrorReason.
@@ -248,6 +251,7 @@ var (
 		64: "ERROR_REASON_PROCESSOR_KEY_INVALID",
 		65: "ERROR_REASON_PROCESSOR_PERMISSION_MISSING",
 		66: "ERROR_REASON_PROCESSOR_ALREADY_CONNECTED",
+		67: "ERROR_REASON_PROCESSOR_ENDPOINT_REJECTED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                     0,
@@ -312,6 +316,7 @@ var (
 		"ERROR_REASON_PROCESSOR_KEY_INVALID":           64,
 		"ERROR_REASON_PROCESSOR_PERMISSION_MISSING":    65,
 		"ERROR_REASON_PROCESSOR_ALREADY_CONNECTED":     66,
+		"ERROR_REASON_PROCESSOR_ENDPOINT_REJECTED":     67,
 	}
 )
 
@@ -346,7 +351,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xfb*\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xc8,\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -412,7 +417,8 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"&ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID\x10?\x1a0\xa2\xbb\x18,\b\x90\x03\x10\x03\x1a%The link to unsubscribe is not valid.\x12w\n" +
 	"\"ERROR_REASON_PROCESSOR_KEY_INVALID\x10@\x1aO\xa2\xbb\x18K\b\xa6\x03\x10\t\x1aDThe payment processor does not accept the key. Use a restricted key.\x12_\n" +
 	")ERROR_REASON_PROCESSOR_PERMISSION_MISSING\x10A\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The restricted key lacks permissions.\x12k\n" +
-	"(ERROR_REASON_PROCESSOR_ALREADY_CONNECTED\x10B\x1a=\xa2\xbb\x189\b\x99\x03\x10\t\x1a2Another account is connected. Disconnect it first.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"(ERROR_REASON_PROCESSOR_ALREADY_CONNECTED\x10B\x1a=\xa2\xbb\x189\b\x99\x03\x10\t\x1a2Another account is connected. Disconnect it first.\x12\xca\x01\n" +
+	"(ERROR_REASON_PROCESSOR_ENDPOINT_REJECTED\x10C\x1a\x9b\x01\xa2\xbb\x18\x96\x01\b\xa6\x03\x10\t\x1a\x8e\x01The payment processor does not create the webhook endpoint. The account may have too many endpoints, or the URL of this service is not public.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

@@ -49,6 +49,8 @@ type ProcessorServiceClient interface {
 	//   - PROCESSOR_PERMISSION_MISSING: the key lacks permissions. `missingPermissions` beside
 	//     the error lists them all.
 	//   - PROCESSOR_ALREADY_CONNECTED: another account is connected.
+	//   - PROCESSOR_ENDPOINT_REJECTED: the processor does not create the webhook endpoint. The
+	//     account may have too many, or the URL of this service is not public.
 	//   - SERVICE_UNAVAILABLE: the processor does not respond.
 	ConnectProcessor(ctx context.Context, in *ConnectProcessorRequest, opts ...grpc.CallOption) (*ProcessorConnection, error)
 	// GetProcessorConnection returns the state of the connection. Without a connection,
@@ -164,6 +166,8 @@ type ProcessorServiceServer interface {
 	//   - PROCESSOR_PERMISSION_MISSING: the key lacks permissions. `missingPermissions` beside
 	//     the error lists them all.
 	//   - PROCESSOR_ALREADY_CONNECTED: another account is connected.
+	//   - PROCESSOR_ENDPOINT_REJECTED: the processor does not create the webhook endpoint. The
+	//     account may have too many, or the URL of this service is not public.
 	//   - SERVICE_UNAVAILABLE: the processor does not respond.
 	ConnectProcessor(context.Context, *ConnectProcessorRequest) (*ProcessorConnection, error)
 	// GetProcessorConnection returns the state of the connection. Without a connection,

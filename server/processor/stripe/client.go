@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"regexp"
@@ -30,12 +31,15 @@ type Config struct {
 	// HTTPClient sends the requests. Default: a client that follows no redirects and limits
 	// an attempt to 10 seconds.
 	HTTPClient *http.Client
+	// MaxEvents is the greatest number of events of one call of Events. Default: 10,000.
+	MaxEvents int
 }
 
 // Client calls Stripe. It is safe for concurrent use. It holds no key: every method
 // receives the key of the connection.
 type Client struct {
-	backends *stripe.Backends
+	backends  *stripe.Backends
+	maxEvents int
 }
 
 var _ processor.Processor = (*Client)(nil)
@@ -60,7 +64,10 @@ func New(cfg Config) *Client {
 	if cfg.APIURL != "" {
 		backend.URL = stripe.String(cfg.APIURL)
 	}
-	return &Client{backends: &stripe.Backends{API: stripe.GetBackendWithConfig(stripe.APIBackend, backend)}}
+	return &Client{
+		backends:  &stripe.Backends{API: stripe.GetBackendWithConfig(stripe.APIBackend, backend)},
+		maxEvents: cmp.Or(cfg.MaxEvents, defaultMaxEvents),
+	}
 }
 
 // api returns the library's client for a key. It shares the connections of c.

@@ -155,7 +155,7 @@ func TestCreateEndpoint(t *testing.T) {
 	if first.ID == second.ID || second.Secret == "" || first.Secret == second.Secret {
 		t.Errorf("the endpoints are %+v and %+v, want different ones", first, second)
 	}
-	for id, want := range map[string]string{other.ID: "enabled", first.ID: "missing", second.ID: "enabled", "we_unknown": "missing", "": "missing"} {
+	for id, want := range map[string]string{other.ID: "enabled", first.ID: "enabled", second.ID: "enabled", "we_unknown": "missing", "": "missing"} {
 		if status, err := f.client.EndpointStatus(t.Context(), key, id); status != want || err != nil {
 			t.Errorf("the status of the endpoint %q is %q, %v, want %q", id, status, err, want)
 		}
@@ -167,6 +167,44 @@ func TestCreateEndpoint(t *testing.T) {
 	events, _ := created["enabled_events"].([]any)
 	if len(events) != 10 || len(events) != len(stripe.SubscribedEvents) {
 		t.Errorf("the endpoint receives %v, want 10 types", events)
+	}
+}
+
+func TestDeleteOtherEndpoints(t *testing.T) {
+	f := newFixture(t)
+	var ids []string
+	for _, url := range []string{hookURL, hookURL, hookURL, hookURL + "2"} {
+		endpoint, err := f.client.CreateEndpoint(t.Context(), key, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, endpoint.ID)
+	}
+	for _, step := range []struct {
+		createdBefore time.Time
+		left, remain  int
+	}{{time.Now().Add(-time.Minute), 2, 4}, {time.Now().Add(time.Minute), 0, 2}} {
+		left, err := f.client.DeleteOtherEndpoints(t.Context(), key, hookURL, ids[1], step.createdBefore)
+		if n := f.count(t, "/v1/webhook_endpoints"); err != nil || left != step.left || n != step.remain {
+			t.Errorf("DeleteOtherEndpoints returned %d, %v, and %d endpoints remain, want %d and %d", left, err, n, step.left, step.remain)
+		}
+	}
+	for id, want := range map[string]string{ids[0]: "missing", ids[1]: "enabled", ids[2]: "missing", ids[3]: "enabled"} {
+		if status, err := f.client.EndpointStatus(t.Context(), key, id); status != want || err != nil {
+			t.Errorf("the status of the endpoint %q is %q, %v, want %q", id, status, err, want)
+		}
+	}
+}
+
+func TestCreateEndpoint_Rejected(t *testing.T) {
+	f := newFixture(t)
+	for _, code := range []string{"url_invalid", ""} {
+		f.Fail(stripeserver.Fault{Method: http.MethodPost, Path: "/v1/webhook_endpoints", Status: http.StatusBadRequest, Code: code})
+		_, err := f.client.CreateEndpoint(t.Context(), key, hookURL)
+		if !errors.Is(err, processor.ErrEndpointRejected) {
+			t.Errorf("the error is %v, want ErrEndpointRejected", err)
+		}
+		checkError(t, "CreateEndpoint", err)
 	}
 }
 
@@ -192,6 +230,9 @@ func TestCreateEndpoint_AfterLostResponse(t *testing.T) {
 			}
 			endpoint, err := client.CreateEndpoint(t.Context(), key, hookURL)
 			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.DeleteOtherEndpoints(t.Context(), key, hookURL, endpoint.ID, time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			if n := f.count(t, "/v1/webhook_endpoints"); n != 1 {
@@ -271,11 +312,12 @@ func everyMethod(t *testing.T, client *stripe.Client) map[string]error {
 	errs := map[string]error{}
 	_, errs["Account"] = client.Account(ctx, key)
 	_, errs["CreateEndpoint"] = client.CreateEndpoint(ctx, key, hookURL)
+	_, errs["DeleteOtherEndpoints"] = client.DeleteOtherEndpoints(ctx, key, hookURL, "we_1", time.Now())
 	errs["DeleteEndpoint"] = client.DeleteEndpoint(ctx, key, "we_1")
 	_, errs["EndpointStatus"] = client.EndpointStatus(ctx, key, "we_1")
 	body := []byte(`{"id":"evt_1","type":"invoice.paid","data":{"object":{"id":"in_1"}}}`)
 	_, errs["Read"] = client.Read(ctx, key, processor.ReadRequest{Body: body})
-	errs["Events"] = client.Events(ctx, key, time.Unix(monday, 0), func([]byte) error { return nil })
+	errs["Events"] = client.Events(ctx, key, time.Unix(monday, 0), time.Unix(monday+60, 0), func([]byte) error { return nil })
 	_, errs["CreatePromotionCode"] = client.CreatePromotionCode(ctx, key, "1", affiliate.PromoCode{
 		Code: "a", DiscountType: affiliate.DiscountPercentage, DiscountValue: 1_000,
 	})

@@ -9,8 +9,8 @@
 //   - An error contains no key, no secret and no text of Stripe's messages.
 //   - Amounts are converted from Stripe's minor units to those of ISO 4217.
 //   - A result of a list is used only if it belongs to the requested object.
-//   - A repeated CreateEndpoint leaves one endpoint, and a repeated CreatePromotionCode with
-//     the same idempotency key leaves one coupon and one promotion code.
+//   - A repeated CreatePromotionCode with the same idempotency key leaves one coupon and one
+//     promotion code.
 //
 // The package does not guarantee:
 //   - It does not store anything and does not remember which events it has read.

@@ -2,6 +2,8 @@ package stripe
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/stripe/stripe-go/v85"
 
@@ -30,31 +32,17 @@ var subscribedEvents = []string{
 const endpointMissing = "missing"
 
 // CreateEndpoint registers a webhook endpoint whose events have the API version of this
-// package. It deletes the endpoints with this URL first. If the response with the secret is
-// lost, the next call therefore replaces the endpoint.
+// package.
 func (c *Client) CreateEndpoint(ctx context.Context, key, url string) (processor.Endpoint, error) {
-	api := c.api(key)
-	list := api.V1WebhookEndpoints.List(ctx, &stripe.WebhookEndpointListParams{
-		ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
-	})
-	endpoints, err := collect(ctx, "list the endpoints", list, maxEndpoints)
-	if err != nil {
-		return processor.Endpoint{}, err
-	}
-	for _, endpoint := range endpoints {
-		if endpoint.URL != url {
-			continue
-		}
-		if err := c.DeleteEndpoint(ctx, key, endpoint.ID); err != nil {
-			return processor.Endpoint{}, err
-		}
-	}
-	created, err := api.V1WebhookEndpoints.Create(ctx, &stripe.WebhookEndpointCreateParams{
+	created, err := c.api(key).V1WebhookEndpoints.Create(ctx, &stripe.WebhookEndpointCreateParams{
 		URL:           stripe.String(url),
 		EnabledEvents: stripe.StringSlice(subscribedEvents),
 		APIVersion:    stripe.String(stripe.APIVersion),
 		Description:   stripe.String("Tributary"),
 	})
+	if isInvalid(err) {
+		return processor.Endpoint{}, fmt.Errorf("%w: %w", processor.ErrEndpointRejected, failure(ctx, "create the endpoint", err))
+	}
 	if err != nil {
 		return processor.Endpoint{}, failure(ctx, "create the endpoint", err)
 	}
@@ -62,6 +50,29 @@ func (c *Client) CreateEndpoint(ctx context.Context, key, url string) (processor
 		return processor.Endpoint{}, unavailable("create the endpoint", "the response has no secret")
 	}
 	return processor.Endpoint{ID: created.ID, Secret: created.Secret}, nil
+}
+
+// DeleteOtherEndpoints deletes the endpoints with a URL, except the endpoint keep and those
+// that were created after the given time. It returns the number of the latter.
+func (c *Client) DeleteOtherEndpoints(ctx context.Context, key, url, keep string, createdBefore time.Time) (left int, err error) {
+	endpoints, err := collect(ctx, "list the endpoints", c.api(key).V1WebhookEndpoints.List(ctx, &stripe.WebhookEndpointListParams{
+		ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
+	}), maxEndpoints)
+	if err != nil {
+		return 0, err
+	}
+	for _, endpoint := range endpoints {
+		switch {
+		case endpoint.URL != url, endpoint.ID == keep:
+		case endpoint.Created >= createdBefore.Unix():
+			left++
+		default:
+			if err := c.DeleteEndpoint(ctx, key, endpoint.ID); err != nil {
+				return left, err
+			}
+		}
+	}
+	return left, nil
 }
 
 // DeleteEndpoint deletes a webhook endpoint. An endpoint that does not exist is no error.

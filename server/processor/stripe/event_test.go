@@ -131,9 +131,10 @@ func TestEvents(t *testing.T) {
 				want = append(want, id)
 			}
 			f.Event("refund.created", "re_1", stripeserver.EventID("evt_old"), stripeserver.EventCreated(time.Unix(monday-1, 0)))
+			f.Event("refund.created", "re_1", stripeserver.EventID("evt_later"), stripeserver.EventCreated(time.Unix(monday+int64(n)+1, 0)))
 			f.Event("checkout.session.expired", "cs_1", stripeserver.EventID("evt_other"), stripeserver.EventCreated(time.Unix(monday, 0)))
 			var got []string
-			err := f.client.Events(t.Context(), key, time.Unix(monday, 0), func(body []byte) error {
+			err := f.client.Events(t.Context(), key, time.Unix(monday, 0), time.Unix(monday+int64(n), 0), func(body []byte) error {
 				event, ok := f.client.Envelope(body)
 				if !ok {
 					t.Errorf("the body %s is not an event", body)
@@ -148,6 +149,28 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+func TestEvents_TooMany(t *testing.T) {
+	f := newFixture(t)
+	f.put(stripeserver.NewRefund("re_1", nil))
+	client := stripe.New(stripe.Config{APIURL: f.url, MaxEvents: 200})
+	for i := range 201 {
+		f.Event("refund.created", "re_1", stripeserver.EventCreated(time.Unix(monday+int64(i/10), 0)))
+	}
+	read := func(seconds int64) (n int, err error) {
+		err = client.Events(t.Context(), key, time.Unix(monday, 0), time.Unix(monday+seconds, 0), func([]byte) error {
+			n++
+			return nil
+		})
+		return n, err
+	}
+	if n, err := read(20); !errors.Is(err, processor.ErrTooManyEvents) || n != 0 {
+		t.Errorf("Events returned %v after %d events, want ErrTooManyEvents before the first", err, n)
+	}
+	if n, err := read(10); err != nil || n != 110 {
+		t.Errorf("Events returned %d events, %v, want the 110 events of 11 seconds", n, err)
+	}
+}
+
 func TestEvents_StopsAtFirstError(t *testing.T) {
 	f := newFixture(t)
 	f.put(stripeserver.NewRefund("re_1", nil))
@@ -155,7 +178,7 @@ func TestEvents_StopsAtFirstError(t *testing.T) {
 		f.Event("refund.created", "re_1")
 	}
 	failed, calls := errors.New("failed"), 0
-	err := f.client.Events(t.Context(), key, time.Unix(monday, 0), func([]byte) error {
+	err := f.client.Events(t.Context(), key, time.Unix(monday, 0), time.Now(), func([]byte) error {
 		calls++
 		return failed
 	})

@@ -6,11 +6,14 @@ import (
 	"time"
 
 	"github.com/stripe/stripe-go/v85"
+
+	"github.com/tributary-hq/tributary/server/processor"
 )
 
 const (
-	// maxEvents is the greatest number of events that Events returns: the newest.
-	maxEvents = 100_000
+	// defaultMaxEvents is the greatest number of events of one call of Events, unless
+	// Config.MaxEvents is set.
+	defaultMaxEvents = 10_000
 	// maxKeptPages is the number of pages of events whose bodies stay in memory. Older pages
 	// are read a second time.
 	maxKeptPages = 10
@@ -24,14 +27,19 @@ type eventPage struct {
 	more   bool
 }
 
-// Events calls yield for each subscribed event since a time, oldest first. Stripe lists the
-// newest first, so Events first reads all pages and then goes back through them. Stripe keeps
-// events for 30 days.
-func (c *Client) Events(ctx context.Context, key string, since time.Time, yield func(body []byte) error) error {
+// Events calls yield for each subscribed event that was created since a time and before
+// another one, oldest first. Stripe lists the newest first, so Events first reads all pages
+// and then goes back through them. Stripe keeps events for 30 days. Its times have whole
+// seconds, so the result includes all events of the last second.
+func (c *Client) Events(ctx context.Context, key string, since, before time.Time, yield func(body []byte) error) error {
 	api := c.api(key)
+	period := &stripe.RangeQueryParams{GreaterThanOrEqual: max(0, since.Unix()), LesserThan: before.Unix() + 1}
 	var pages []eventPage
-	for after, more := "", true; more && len(pages) < maxEvents/pageSize; {
-		page, err := readEvents(ctx, api, since, after)
+	for after, more := "", true; more; {
+		if len(pages) == c.maxEvents/pageSize {
+			return processor.ErrTooManyEvents
+		}
+		page, err := readEvents(ctx, api, period, after)
 		if err != nil {
 			return err
 		}
@@ -44,7 +52,7 @@ func (c *Client) Events(ctx context.Context, key string, since time.Time, yield 
 	for i, page := range slices.Backward(pages) {
 		if i >= maxKeptPages {
 			var err error
-			if page, err = readEvents(ctx, api, since, page.after); err != nil {
+			if page, err = readEvents(ctx, api, period, page.after); err != nil {
 				return err
 			}
 		}
@@ -58,10 +66,10 @@ func (c *Client) Events(ctx context.Context, key string, since time.Time, yield 
 }
 
 // readEvents reads the page of events after the event with the given id.
-func readEvents(ctx context.Context, api *stripe.Client, since time.Time, after string) (eventPage, error) {
+func readEvents(ctx context.Context, api *stripe.Client, period *stripe.RangeQueryParams, after string) (eventPage, error) {
 	params := &stripe.EventListParams{
 		ListParams:   stripe.ListParams{Limit: stripe.Int64(pageSize), Single: true},
-		CreatedRange: &stripe.RangeQueryParams{GreaterThanOrEqual: max(0, since.Unix())},
+		CreatedRange: period,
 		Types:        stripe.StringSlice(subscribedEvents),
 	}
 	if after != "" {

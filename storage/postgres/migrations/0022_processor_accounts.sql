@@ -15,4 +15,9 @@ alter table processor_events
   add column account_id text not null default '',      -- of the processor; empty: received by an older version
   add column charge_id  text;                          -- of a parked event: its charge, which is stored
 
+-- A resync reads its events in parts. A later resync replaces it.
+alter table processor_connections
+  add column resync_number int not null default 0,
+  add column resync_from   timestamptz;                -- begin of the part that is read; null: no resync is running
+
 -- +goose Down
