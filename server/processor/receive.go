@@ -13,9 +13,19 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
+// maxReceiving is the number of events that are received at the same time. Further ones are
+// refused, and the processor sends them again.
+const maxReceiving = 500
+
 // ReceiveProcessorEvent checks the signature of an event and stores the event with its job.
 // It does not apply the event.
 func (s *Service) ReceiveProcessorEvent(ctx context.Context, req *affiliatev1.ReceiveProcessorEventRequest) (*affiliatev1.ReceiveProcessorEventResponse, error) {
+	select {
+	case s.receiving <- struct{}{}:
+		defer func() { <-s.receiving }()
+	default:
+		return nil, affiliate.Refuse(affiliate.ReasonServiceUnavailable)
+	}
 	name, processor, err := s.processor(req.GetProcessor())
 	if err != nil {
 		return nil, err
@@ -37,7 +47,7 @@ func (s *Service) ReceiveProcessorEvent(ctx context.Context, req *affiliatev1.Re
 		return nil, err
 	}
 	if err := processor.Verify(body, signatureFrom(ctx, name), secrets, now); err != nil {
-		return nil, errors.Join(affiliate.Refuse(affiliate.ReasonInvalidSignature), s.Store.CountSignatureFailure(ctx, connection.ProcessorConnection, now))
+		return nil, errors.Join(affiliate.Refuse(affiliate.ReasonInvalidSignature), s.countFailure(ctx, connection.ProcessorConnection, now))
 	}
 	event, ok := processor.Envelope(body)
 	if !ok {

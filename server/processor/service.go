@@ -46,12 +46,15 @@ type Config struct {
 type Service struct {
 	affiliatev1.UnimplementedProcessorServiceServer
 	Config
+
+	receiving chan struct{} // has an element for each event that is being received
+	failures  failureCounter
 }
 
 // New returns a Service.
 func New(c Config) *Service {
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
-	return &Service{Config: c}
+	return &Service{Config: c, receiving: make(chan struct{}, maxReceiving), failures: failureCounter{counts: map[affiliate.ProcessorConnectionID]*failureCount{}}}
 }
 
 // now returns the current time in UTC, truncated to milliseconds as in the API.

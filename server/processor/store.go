@@ -24,8 +24,8 @@ type Store interface {
 	SubtractsFees(ctx context.Context, scope affiliate.Scope) (bool, error)
 	// Health describes the events of a connection.
 	Health(ctx context.Context, c affiliate.ProcessorConnection, now time.Time) (affiliate.ProcessorHealth, error)
-	// CountSignatureFailure counts a message whose signature is not valid.
-	CountSignatureFailure(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error
+	// AddSignatureFailures counts messages whose signature is not valid.
+	AddSignatureFailures(ctx context.Context, c affiliate.ProcessorConnection, failures int64, at time.Time) error
 	// Event returns a stored event. Errors: NOT_FOUND.
 	Event(ctx context.Context, key affiliate.ProcessorEventKey) (affiliate.StoredProcessorEvent, error)
 	// Events returns one page of the events of a scope, the latest first, and the number of

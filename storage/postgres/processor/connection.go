@@ -182,13 +182,13 @@ func (s *Store) SubtractsFees(ctx context.Context, scope affiliate.Scope) (found
 	return found, err
 }
 
-// CountSignatureFailure counts a message whose signature is not valid.
-func (s *Store) CountSignatureFailure(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error {
+// AddSignatureFailures counts messages whose signature is not valid.
+func (s *Store) AddSignatureFailures(ctx context.Context, c affiliate.ProcessorConnection, failures int64, at time.Time) error {
 	const count = `
 		insert into processor_signature_failures as f (workspace_id, connection_id, hour, failures)
-		values ($1, $2, $3, 1)
-		on conflict (workspace_id, connection_id, hour) do update set failures = f.failures + 1`
-	_, err := s.db.Pool().Exec(ctx, count, c.Scope.Workspace, c.ID, at.Truncate(time.Hour))
+		values ($1, $2, $3, $4)
+		on conflict (workspace_id, connection_id, hour) do update set failures = f.failures + excluded.failures`
+	_, err := s.db.Pool().Exec(ctx, count, c.Scope.Workspace, c.ID, at.Truncate(time.Hour), failures)
 	return err
 }
 
