@@ -47,28 +47,29 @@ const (
 
 // The types of notifications that have no webhook event.
 const (
-	NotifyEndpointDeadLetter    NotificationType = "webhook.dead_lettered"
-	NotifyEndpointDisabled      NotificationType = "webhook.disabled"
-	NotifyProcessorFailed       NotificationType = "processor.event_failed"
-	NotifyProcessorConnected    NotificationType = "processor.connected"
-	NotifyProcessorDisconnected NotificationType = "processor.disconnected"
-	NotifyNewDevice             NotificationType = "security.new_device"
-	NotifyPasswordChanged       NotificationType = "security.password_changed"
-	NotifyEmailChanged          NotificationType = "security.email_changed"
-	NotifyKeyCreated            NotificationType = "security.api_key_created"
-	NotifyKeyRolled             NotificationType = "security.api_key_rolled"
-	NotifyKeyRevoked            NotificationType = "security.api_key_revoked"
-	NotifyRoleChanged           NotificationType = "security.role_changed"
-	NotifyOwnershipMoved        NotificationType = "security.ownership_moved"
-	NotifyVerifyEmail           NotificationType = "account.verify_email"
-	NotifyEmailVerified         NotificationType = "account.email_verified"
-	NotifyMemberJoined          NotificationType = "account.member_joined"
-	NotifyMemberLeft            NotificationType = "account.member_left"
-	NotifyPayoutMethodMissing   NotificationType = "payout.method_missing"
-	NotifyProgramAnnouncement   NotificationType = "program.announcement"
-	NotifyWeeklySummary         NotificationType = "summary.weekly"
-	NotifyMonthlySummary        NotificationType = "summary.monthly"
-	NotifyProductAnnouncement   NotificationType = "product.announcement"
+	NotifyEndpointDeadLetter       NotificationType = "webhook.dead_lettered"
+	NotifyEndpointDisabled         NotificationType = "webhook.disabled"
+	NotifyProcessorFailed          NotificationType = "processor.event_failed"
+	NotifyProcessorEndpointFailing NotificationType = "processor.endpoint_failing"
+	NotifyProcessorConnected       NotificationType = "processor.connected"
+	NotifyProcessorDisconnected    NotificationType = "processor.disconnected"
+	NotifyNewDevice                NotificationType = "security.new_device"
+	NotifyPasswordChanged          NotificationType = "security.password_changed"
+	NotifyEmailChanged             NotificationType = "security.email_changed"
+	NotifyKeyCreated               NotificationType = "security.api_key_created"
+	NotifyKeyRolled                NotificationType = "security.api_key_rolled"
+	NotifyKeyRevoked               NotificationType = "security.api_key_revoked"
+	NotifyRoleChanged              NotificationType = "security.role_changed"
+	NotifyOwnershipMoved           NotificationType = "security.ownership_moved"
+	NotifyVerifyEmail              NotificationType = "account.verify_email"
+	NotifyEmailVerified            NotificationType = "account.email_verified"
+	NotifyMemberJoined             NotificationType = "account.member_joined"
+	NotifyMemberLeft               NotificationType = "account.member_left"
+	NotifyPayoutMethodMissing      NotificationType = "payout.method_missing"
+	NotifyProgramAnnouncement      NotificationType = "program.announcement"
+	NotifyWeeklySummary            NotificationType = "summary.weekly"
+	NotifyMonthlySummary           NotificationType = "summary.monthly"
+	NotifyProductAnnouncement      NotificationType = "product.announcement"
 )
 
 // notificationRules is the table of all notifications (DECISIONS.md section 20). Its
@@ -132,6 +133,11 @@ var notificationRules = []NotificationRule{
 		Type: NotifyProcessorFailed, Audience: Merchant, Category: CategoryWebhookHealth, Severity: SeverityCritical,
 		Title: "Payment processor events failed", Body: "An event of the {mode} mode account {account} at {processor} could not be applied for three days, because {reason}. It is the first one of this day. Start a resync when the cause is removed.", Resource: ResourceProcessorConnection,
 		Cause: "The first event of a payment processor of a day (UTC) could not be applied for three days.",
+	},
+	{
+		Type: NotifyProcessorEndpointFailing, Audience: Merchant, Category: CategoryWebhookHealth, Severity: SeverityCritical,
+		Title: "Payment processor events do not arrive", Body: "Events of the {mode} mode account {account} at {processor} no longer arrive or cannot be applied, because {reason}. Connect the account again.", Resource: ResourceProcessorConnection,
+		Cause: "The webhook endpoint of a connected account was disabled or deleted at the payment processor, or the key is no longer accepted. The endpoints are checked every hour.",
 	},
 	{
 		Type: NotificationType(EventGDPRExportReady), Audience: Merchant, Category: CategoryGDPR, Severity: SeverityInfo,

@@ -130,6 +130,29 @@ func (c ProcessorConnection) FailureNotification(reason ProcessorIgnored, at tim
 	return n
 }
 
+// The statuses of an endpoint at a processor, see Processor.EndpointStatus. An endpoint with
+// another status than EndpointEnabled receives no events. EndpointKeyInvalid means that the
+// key is no longer accepted, so that events cannot be applied.
+const (
+	EndpointEnabled    = "enabled"
+	EndpointMissing    = "missing"
+	EndpointKeyInvalid = "key_invalid"
+)
+
+// EndpointNotification returns the notification about an endpoint that no longer works.
+func (c ProcessorConnection) EndpointNotification(status string, at time.Time) Notification {
+	n := c.Notification(NotifyProcessorEndpointFailing, System, at)
+	switch status {
+	case EndpointMissing:
+		n.Facts["reason"] = "the webhook endpoint was deleted there"
+	case EndpointKeyInvalid:
+		n.Facts["reason"] = "the key is no longer accepted"
+	default:
+		n.Facts["reason"] = "the webhook endpoint was disabled there"
+	}
+	return n
+}
+
 // title returns the name as people write it.
 func (n ProcessorName) title() string { return strings.ToUpper(string(n[:1])) + string(n[1:]) }
 
@@ -285,6 +308,23 @@ type ResyncProcessor struct {
 
 // Kind returns the name of the job.
 func (ResyncProcessor) Kind() string { return "resync_processor" }
+
+// CheckProcessorEndpoints is the periodic job that enqueues CheckProcessorEndpoint for each
+// connection.
+type CheckProcessorEndpoints struct{}
+
+// Kind returns the name of the job.
+func (CheckProcessorEndpoints) Kind() string { return "check_processor_endpoints" }
+
+// CheckProcessorEndpoint is the job that notifies the merchant when the webhook endpoint of a
+// connection no longer works.
+type CheckProcessorEndpoint struct {
+	Workspace  WorkspaceID           `json:"workspace"`
+	Connection ProcessorConnectionID `json:"connection"`
+}
+
+// Kind returns the name of the job.
+func (CheckProcessorEndpoint) Kind() string { return "check_processor_endpoint" }
 
 // TidyProcessorEndpoints is the job that deletes all webhook endpoints of a connection at the
 // processor except the current one: the endpoint that a reconnection has replaced, and the

@@ -300,7 +300,8 @@ func (c *Core) buildWork(
 	river.AddWorker(registered, notification.NewPeriodWorker(stores.NotificationPeriods(c.store), c.now))
 	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
 
-	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notification.DigestJob(), notification.PeriodJob(), processor.AbandonedJob()}
+	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notification.DigestJob(), notification.PeriodJob()}
+	periodic = append(periodic, processor.PeriodicJobs()...)
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
 	c.jobs, err = c.store.WorkerClient(&river.Config{

@@ -3,7 +3,6 @@ package processor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -18,15 +17,8 @@ const (
 	// applyTimeout is the longest time of one attempt to apply an event. It includes several
 	// requests to the processor.
 	applyTimeout = 2 * time.Minute
-	// resyncTimeout is the longest time of a part of a resync.
-	resyncTimeout = 5 * time.Minute
-	// longestPart and shortestPart are the limits of the period of a part.
-	longestPart  = 24 * time.Hour
-	shortestPart = time.Minute
 	// storeTimeout is the longest time for storing the outcome of an attempt.
 	storeTimeout = 10 * time.Second
-	// resyncBatch is the number of events that a resync stores in one transaction.
-	resyncBatch = 100
 )
 
 // retryDelays are the times between two attempts to apply an event. Together they are about
@@ -43,8 +35,21 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &resyncWorker{service: s})
 	river.AddWorker(workers, &tidyWorker{service: s})
 	river.AddWorker(workers, &removeWorker{service: s})
+	river.AddWorker(workers, &checksWorker{service: s})
+	river.AddWorker(workers, &checkWorker{service: s})
 	river.AddWorker(workers, &promoCodeWorker{service: s})
 	river.AddWorker(workers, &promoCodesWorker{service: s})
+}
+
+// periodicInterval is the time between two runs of a periodic job.
+const periodicInterval = time.Hour
+
+// PeriodicJobs returns the jobs that end abandoned events and check the endpoints.
+func PeriodicJobs() []*river.PeriodicJob {
+	return []*river.PeriodicJob{
+		server.OneAtATime(river.PeriodicInterval(periodicInterval), affiliate.EndAbandonedEvents{}, true),
+		server.OneAtATime(river.PeriodicInterval(periodicInterval), affiliate.CheckProcessorEndpoints{}, true),
+	}
 }
 
 type applyWorker struct {
@@ -165,9 +170,6 @@ func (s *Service) fail(ctx context.Context, event affiliate.StoredProcessorEvent
 	})
 }
 
-// abandonedInterval is the time between two searches for abandoned events.
-const abandonedInterval = time.Hour
-
 // abandonedBatch is the number of abandoned events that one search ends at most.
 const abandonedBatch = 1_000
 
@@ -176,10 +178,6 @@ type abandonedWorker struct {
 	service *Service
 }
 
-// AbandonedJob returns the periodic job that ends abandoned events.
-func AbandonedJob() *river.PeriodicJob {
-	return server.OneAtATime(river.PeriodicInterval(abandonedInterval), affiliate.EndAbandonedEvents{}, true)
-}
 
 func (w *abandonedWorker) Work(ctx context.Context, _ *river.Job[affiliate.EndAbandonedEvents]) error {
 	return w.service.EndAbandoned(ctx)
@@ -205,173 +203,4 @@ func (s *Service) EndAbandoned(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-type resyncWorker struct {
-	river.WorkerDefaults[affiliate.ResyncProcessor]
-	service *Service
-}
-
-// Timeout returns the time limit of one attempt.
-func (*resyncWorker) Timeout(*river.Job[affiliate.ResyncProcessor]) time.Duration {
-	return resyncTimeout
-}
-
-// NextRetry returns the time of the next attempt.
-func (*resyncWorker) NextRetry(job *river.Job[affiliate.ResyncProcessor]) time.Time {
-	return nextRetry(job.Attempt)
-}
-
-func (w *resyncWorker) Work(ctx context.Context, job *river.Job[affiliate.ResyncProcessor]) error {
-	return w.service.Resync(ctx, job.Args)
-}
-
-// Resync reads the events of one part of a resync and stores those that have not arrived,
-// with their jobs. Events that have failed or were ignored begin again. Then Resync enqueues
-// the next part. A part is a day, or less if a day has too many events.
-func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) error {
-	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
-	if err != nil || !connected || connection.Resync.Number != job.Number {
-		return err
-	}
-	if job.Until.IsZero() { // a job of an older version
-		job.From, job.Until = job.Since, s.now()
-	}
-	for part := longestPart; ; part /= 2 {
-		end := job.From.Add(part)
-		if end.After(job.Until) {
-			end = job.Until
-		}
-		err := s.resyncPart(ctx, job, connection, end)
-		if errors.Is(err, ErrTooManyEvents) && part > shortestPart {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("read the events of connection %s: %w", connection.ID, err)
-		}
-		return s.nextPart(ctx, job, connection.ProcessorConnection, end)
-	}
-}
-
-// resyncPart stores the events from the begin of a part to its end.
-func (s *Service) resyncPart(ctx context.Context, job affiliate.ResyncProcessor, connection affiliate.LockedProcessorConnection, end time.Time) error {
-	key, err := s.keyOf(connection)
-	if err != nil {
-		return err
-	}
-	processor := s.Processors[connection.Processor]
-	var batch []affiliate.StoredProcessorEvent
-	flush := func() error {
-		err := s.Store.InTx(ctx, func(tx Tx) error {
-			for _, event := range batch {
-				if err := storeEvent(ctx, tx, event); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		batch = batch[:0]
-		return err
-	}
-	err = processor.Events(ctx, key, job.From, end, func(body []byte) error {
-		event, ok := processor.Envelope(body)
-		if !ok || event.Account != "" || event.Live != (connection.Scope.Mode == affiliate.ModeLive) {
-			return nil
-		}
-		stored := s.newEvent(connection.ProcessorConnection, event, body, s.now())
-		stored.Resync, stored.Since = true, &job.Since
-		if batch = append(batch, stored); len(batch) < resyncBatch {
-			return nil
-		}
-		return flush()
-	})
-	if err != nil {
-		return err
-	}
-	return flush()
-}
-
-// nextPart enqueues the part of a resync that begins at a time. If all events are read, the
-// resync ends. If another resync has replaced this one, nextPart does nothing.
-func (s *Service) nextPart(ctx context.Context, job affiliate.ResyncProcessor, c affiliate.ProcessorConnection, begin time.Time) error {
-	return s.Store.InTx(ctx, func(tx Tx) error {
-		current, err := tx.LockConnection(ctx, c.Scope, c.Processor)
-		if err != nil || current == nil || current.Resync.Number != job.Number {
-			return err
-		}
-		next := current.ProcessorConnection
-		if !begin.Before(job.Until) {
-			next.Resync.From = nil
-			return tx.SetResync(ctx, next)
-		}
-		next.Resync.From, job.From = &begin, begin
-		if err := tx.SetResync(ctx, next); err != nil {
-			return err
-		}
-		return tx.Enqueue(ctx, job)
-	})
-}
-
-type tidyWorker struct {
-	river.WorkerDefaults[affiliate.TidyProcessorEndpoints]
-	service *Service
-}
-
-func (w *tidyWorker) Work(ctx context.Context, job *river.Job[affiliate.TidyProcessorEndpoints]) error {
-	left, err := w.service.TidyEndpoints(ctx, job.Args)
-	if err == nil && left > 0 {
-		return river.JobSnooze(affiliate.ProcessorEndpointGrace)
-	}
-	return err
-}
-
-// TidyEndpoints deletes all endpoints of a connection at the processor except the current one.
-// Endpoints that may belong to a running attempt to connect stay; their number is left.
-func (s *Service) TidyEndpoints(ctx context.Context, job affiliate.TidyProcessorEndpoints) (left int, err error) {
-	createdBefore := s.now().Add(-affiliate.ProcessorEndpointGrace)
-	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
-	if err != nil || !connected {
-		return 0, err
-	}
-	key, err := s.keyOf(connection)
-	if err != nil {
-		return 0, err
-	}
-	url := s.webhookURL(connection.Processor, connection.ID)
-	return s.Processors[connection.Processor].DeleteOtherEndpoints(ctx, key, url, connection.Endpoint, createdBefore)
-}
-
-type removeWorker struct {
-	river.WorkerDefaults[affiliate.RemoveProcessorEndpoint]
-	service *Service
-}
-
-func (w *removeWorker) Work(ctx context.Context, job *river.Job[affiliate.RemoveProcessorEndpoint]) error {
-	return w.service.RemoveEndpoint(ctx, job.Args, job.Attempt >= job.MaxAttempts)
-}
-
-// RemoveEndpoint deletes the endpoint of a disconnected connection at the processor, and
-// then the connection with its key. If the key is no longer accepted, or this is the last
-// attempt, the endpoint stays: the processor disables it after some days without success.
-func (s *Service) RemoveEndpoint(ctx context.Context, job affiliate.RemoveProcessorEndpoint, last bool) error {
-	connection, err := s.Store.ConnectionOfJob(ctx, job.Workspace, job.Connection)
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	key, err := s.keyOf(connection)
-	if err != nil {
-		return err
-	}
-	err = s.Processors[connection.Processor].DeleteEndpoint(ctx, key, job.Endpoint)
-	var missing *PermissionError
-	if err != nil && !last && !errors.Is(err, ErrBadKey) && !errors.As(err, &missing) {
-		return err
-	}
-	if err != nil {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, "the endpoint of a disconnected account stays at the payment processor", slog.Any("error", err))
-	}
-	return s.Store.DropConnection(ctx, connection.ProcessorConnection)
 }

@@ -341,6 +341,54 @@ func TestRemoveEndpoint(t *testing.T) {
 	}
 }
 
+// The merchant is notified once when the endpoint stops working, and again after it has worked
+// in the meantime.
+func TestCheckEndpoint(t *testing.T) {
+	f := newFixture(t)
+	f.connect()
+	check := func(want int, when string) {
+		t.Helper()
+		for range 2 {
+			if err := f.service.CheckEndpoints(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			jobs := f.Texts(`delete from river.river_job where kind = 'check_processor_endpoint' returning args::text`)
+			var job affiliate.CheckProcessorEndpoint
+			if len(jobs) != 1 || json.Unmarshal([]byte(jobs[0]), &job) != nil {
+				t.Fatalf("%s: the jobs are %q, want one", when, jobs)
+			}
+			if err := f.service.CheckEndpoint(t.Context(), job); err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+		f.WantCount(want, "notifications "+when, `select count(*) from notifications where type = 'processor.endpoint_failing'`)
+	}
+	check(0, "at first")
+	f.stripe.Fail(stripeserver.Fault{Path: "/v1/webhook_endpoints", Status: http.StatusInternalServerError, Times: 2})
+	check(0, "while Stripe does not respond")
+	endpoint := f.stripe.Endpoints()[0].ID
+	setStatus := func(status string) {
+		changed, _ := f.stripe.Object(endpoint)
+		changed["status"] = status
+		f.put(changed)
+	}
+	setStatus("disabled")
+	check(1, "after the endpoint was disabled")
+	setStatus("enabled")
+	check(1, "after the endpoint was enabled")
+	f.stripe.Delete(endpoint)
+	check(2, "after the endpoint was deleted")
+	f.connect()
+	check(2, "after a reconnection")
+	f.stripe.RejectKey(testKey)
+	check(3, "after the key was deleted")
+	reasons := f.Texts(`select facts->>'reason' from notifications where type = 'processor.endpoint_failing' order by id`)
+	want := []string{"the webhook endpoint was disabled there", "the webhook endpoint was deleted there", "the key is no longer accepted"}
+	if !slices.Equal(reasons, want) {
+		t.Errorf("the reasons are %q, want %q", reasons, want)
+	}
+}
+
 // resyncJob returns the job of a resync that begins now.
 func (f *fixture) resyncJob(age time.Duration) affiliate.ResyncProcessor {
 	now := f.clock.Now()
@@ -394,14 +442,14 @@ func TestResync_Parts(t *testing.T) {
 	}
 	f.requestResync(8)
 	f.requestResync(3)
-	if parts := f.runResync(); parts != 1+9 { // the first job does nothing; the last part is shorter than a day
-		t.Errorf("the resyncs had %d jobs, want 10", parts)
+	if parts := f.runResync(); parts < 1+8 || parts > 1+9 { // the first job does nothing; the last part may be very short
+		t.Errorf("the resyncs had %d jobs, want 9 or 10", parts)
 	}
 	f.WantCount(8, "events", `select count(*) from processor_events where resync`)
 	f.WantCount(1, "connections without a running resync", `select count(*) from processor_connections where resync_from is null and resync_number = 2`)
 	f.requestResync(3)
-	if parts := f.runResync(); parts != 4 {
-		t.Errorf("the resync had %d jobs, want 4", parts)
+	if parts := f.runResync(); parts < 3 || parts > 4 {
+		t.Errorf("the resync had %d jobs, want 3 or 4", parts)
 	}
 }
 

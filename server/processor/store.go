@@ -16,6 +16,9 @@ type Store interface {
 	ConnectionByID(ctx context.Context, id affiliate.ProcessorConnectionID) (affiliate.LockedProcessorConnection, error)
 	// ConnectionOfJob returns a connection, also if it is deleted. Errors: NOT_FOUND.
 	ConnectionOfJob(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ProcessorConnectionID) (affiliate.LockedProcessorConnection, error)
+	// ConnectionsAfter returns the checks of the endpoints of at most limit connections, which
+	// follow the id after.
+	ConnectionsAfter(ctx context.Context, after affiliate.ProcessorConnectionID, limit int) ([]affiliate.CheckProcessorEndpoint, error)
 	// DropConnection removes a deleted connection with its key.
 	DropConnection(ctx context.Context, c affiliate.ProcessorConnection) error
 	// SyncsPromoCodes reports whether promo codes of a scope shall exist at the processor.
@@ -60,6 +63,9 @@ type Tx interface {
 	PutConnection(ctx context.Context, c affiliate.LockedProcessorConnection) error
 	// SetResync stores which resync of a locked connection is running.
 	SetResync(ctx context.Context, c affiliate.ProcessorConnection) error
+	// SetEndpointFailing stores whether the endpoint of a connection does not work. changed is
+	// false if this is already stored.
+	SetEndpointFailing(ctx context.Context, c affiliate.ProcessorConnection, failing bool) (changed bool, err error)
 	// DisconnectConnection marks a locked connection as deleted.
 	DisconnectConnection(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error
 	// InsertEvent stores an event. stored is false if the event is already stored, unless it

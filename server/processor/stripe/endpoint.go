@@ -7,6 +7,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/processor"
 )
 
@@ -27,9 +28,6 @@ var subscribedEvents = []string{
 	string(stripe.EventTypeRefundUpdated),
 	string(stripe.EventTypeRefundFailed),
 }
-
-// endpointMissing is the status of an endpoint that does not exist.
-const endpointMissing = "missing"
 
 // CreateEndpoint registers a webhook endpoint whose events have the API version of this
 // package.
@@ -90,15 +88,15 @@ func (c *Client) DeleteEndpoint(ctx context.Context, key, id string) error {
 // disabled.
 func (c *Client) EndpointStatus(ctx context.Context, key, id string) (string, error) {
 	if !validID(id) {
-		return endpointMissing, nil
+		return affiliate.EndpointMissing, nil
 	}
 	endpoint, err := c.api(key).V1WebhookEndpoints.Retrieve(ctx, id, nil)
 	switch {
 	case isMissing(err):
-		return endpointMissing, nil
+		return affiliate.EndpointMissing, nil
 	case err != nil:
 		return "", failure(ctx, "read the endpoint", err)
-	case endpoint.Status != "enabled" && endpoint.Status != "disabled":
+	case endpoint.Status != affiliate.EndpointEnabled && endpoint.Status != "disabled":
 		return "", unavailable("read the endpoint", "the response has no status")
 	}
 	return endpoint.Status, nil

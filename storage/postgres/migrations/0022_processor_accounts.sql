@@ -17,6 +17,7 @@ alter table processor_events
 
 -- A resync reads its events in parts. A later resync replaces it.
 alter table processor_connections
+  add column endpoint_failing boolean not null default false, -- the merchant is notified that the endpoint does not work
   add column resync_number int not null default 0,
   add column resync_from   timestamptz;                -- begin of the part that is read; null: no resync is running
 

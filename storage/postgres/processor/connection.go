@@ -102,6 +102,19 @@ func (s *Store) ConnectionOfJob(
 	return row.connection(), err
 }
 
+// ConnectionsAfter returns the checks of the endpoints of at most limit connections, ordered by
+// the ids of the connections, which follow the id after.
+func (s *Store) ConnectionsAfter(ctx context.Context, after affiliate.ProcessorConnectionID, limit int) ([]affiliate.CheckProcessorEndpoint, error) {
+	const read = `
+		select c.workspace_id as workspace, c.id as connection
+		from processor_connections c
+		where c.deleted_at is null and c.id > $1
+		order by c.id
+		limit $2`
+	rows, _ := s.db.Pool().Query(ctx, read, after, limit)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.CheckProcessorEndpoint])
+}
+
 // PutConnection inserts a connection, or replaces the row with its id, even if it is deleted.
 func (tx *Tx) PutConnection(ctx context.Context, c affiliate.LockedProcessorConnection) error {
 	const put = `
@@ -114,7 +127,7 @@ func (tx *Tx) PutConnection(ctx context.Context, c affiliate.LockedProcessorConn
 			key = excluded.key, endpoint_id = excluded.endpoint_id, secret = excluded.secret,
 			previous_secret = excluded.previous_secret, previous_secret_until = excluded.previous_secret_until,
 			create_conversions = excluded.create_conversions, include_out_of_band = excluded.include_out_of_band,
-			updated_at = excluded.updated_at, resync_from = excluded.resync_from,
+			updated_at = excluded.updated_at, endpoint_failing = false, resync_from = excluded.resync_from,
 			resync_number = greatest(excluded.resync_number, processor_connections.resync_number + 1)`
 	_, err := tx.Exec(ctx, put, pgx.NamedArgs{
 		"workspace": c.Scope.Workspace, "id": c.ID, "mode": c.Scope.Mode, "processor": c.Processor, "account": c.Account,
@@ -134,6 +147,16 @@ func (tx *Tx) SetResync(ctx context.Context, c affiliate.ProcessorConnection) er
 	const set = `update processor_connections set resync_number = $4, resync_from = $5 where workspace_id = $1 and mode = $2 and id = $3`
 	_, err := tx.Exec(ctx, set, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Resync.Number, c.Resync.From)
 	return err
+}
+
+// SetEndpointFailing stores whether the endpoint of a connection does not work. changed is
+// false if this is already stored, or if the connection has another endpoint now.
+func (tx *Tx) SetEndpointFailing(ctx context.Context, c affiliate.ProcessorConnection, failing bool) (changed bool, err error) {
+	const set = `
+		update processor_connections set endpoint_failing = $5
+		where workspace_id = $1 and mode = $2 and id = $3 and endpoint_id = $4 and deleted_at is null and endpoint_failing <> $5`
+	tag, err := tx.Exec(ctx, set, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Endpoint, failing)
+	return tag.RowsAffected() == 1, err
 }
 
 // DisconnectConnection marks a locked connection as deleted.

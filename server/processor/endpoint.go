@@ -1,0 +1,147 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+type tidyWorker struct {
+	river.WorkerDefaults[affiliate.TidyProcessorEndpoints]
+	service *Service
+}
+
+func (w *tidyWorker) Work(ctx context.Context, job *river.Job[affiliate.TidyProcessorEndpoints]) error {
+	left, err := w.service.TidyEndpoints(ctx, job.Args)
+	if err == nil && left > 0 {
+		return river.JobSnooze(affiliate.ProcessorEndpointGrace)
+	}
+	return err
+}
+
+// TidyEndpoints deletes all endpoints of a connection at the processor except the current one.
+// Endpoints that may belong to a running attempt to connect stay; their number is left.
+func (s *Service) TidyEndpoints(ctx context.Context, job affiliate.TidyProcessorEndpoints) (left int, err error) {
+	createdBefore := s.now().Add(-affiliate.ProcessorEndpointGrace)
+	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
+	if err != nil || !connected {
+		return 0, err
+	}
+	key, err := s.keyOf(connection)
+	if err != nil {
+		return 0, err
+	}
+	url := s.webhookURL(connection.Processor, connection.ID)
+	return s.Processors[connection.Processor].DeleteOtherEndpoints(ctx, key, url, connection.Endpoint, createdBefore)
+}
+
+type removeWorker struct {
+	river.WorkerDefaults[affiliate.RemoveProcessorEndpoint]
+	service *Service
+}
+
+func (w *removeWorker) Work(ctx context.Context, job *river.Job[affiliate.RemoveProcessorEndpoint]) error {
+	return w.service.RemoveEndpoint(ctx, job.Args, job.Attempt >= job.MaxAttempts)
+}
+
+// RemoveEndpoint deletes the endpoint of a disconnected connection at the processor, and
+// then the connection with its key. If the key is no longer accepted, or this is the last
+// attempt, the endpoint stays: the processor disables it after some days without success.
+func (s *Service) RemoveEndpoint(ctx context.Context, job affiliate.RemoveProcessorEndpoint, last bool) error {
+	connection, err := s.Store.ConnectionOfJob(ctx, job.Workspace, job.Connection)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	key, err := s.keyOf(connection)
+	if err != nil {
+		return err
+	}
+	err = s.Processors[connection.Processor].DeleteEndpoint(ctx, key, job.Endpoint)
+	var missing *PermissionError
+	if err != nil && !last && !errors.Is(err, ErrBadKey) && !errors.As(err, &missing) {
+		return err
+	}
+	if err != nil {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "the endpoint of a disconnected account stays at the payment processor", slog.Any("error", err))
+	}
+	return s.Store.DropConnection(ctx, connection.ProcessorConnection)
+}
+
+// checkBatch is the number of connections whose checks are enqueued in one transaction.
+const checkBatch = 500
+
+type checksWorker struct {
+	river.WorkerDefaults[affiliate.CheckProcessorEndpoints]
+	service *Service
+}
+
+func (w *checksWorker) Work(ctx context.Context, _ *river.Job[affiliate.CheckProcessorEndpoints]) error {
+	return w.service.CheckEndpoints(ctx)
+}
+
+// CheckEndpoints enqueues a check of the endpoint of each connection.
+func (s *Service) CheckEndpoints(ctx context.Context) error {
+	var after affiliate.ProcessorConnectionID
+	for {
+		checks, err := s.Store.ConnectionsAfter(ctx, after, checkBatch)
+		if err != nil || len(checks) == 0 {
+			return err
+		}
+		jobs := make([]affiliate.Job, len(checks))
+		for i, check := range checks {
+			jobs[i] = check
+		}
+		if err := s.Store.InTx(ctx, func(tx Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
+			return err
+		}
+		after = checks[len(checks)-1].Connection
+	}
+}
+
+type checkWorker struct {
+	river.WorkerDefaults[affiliate.CheckProcessorEndpoint]
+	service *Service
+}
+
+func (w *checkWorker) Work(ctx context.Context, job *river.Job[affiliate.CheckProcessorEndpoint]) error {
+	return w.service.CheckEndpoint(ctx, job.Args)
+}
+
+// CheckEndpoint notifies the merchant when the endpoint of a connection no longer works: it was
+// disabled or deleted at the processor, or the key is no longer accepted. The next
+// notification follows only after the endpoint has worked again. If the processor does not
+// respond, nothing is known.
+func (s *Service) CheckEndpoint(ctx context.Context, job affiliate.CheckProcessorEndpoint) error {
+	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
+	if err != nil || !connected {
+		return err
+	}
+	key, err := s.keyOf(connection)
+	if err != nil {
+		return err
+	}
+	status, err := s.Processors[connection.Processor].EndpointStatus(ctx, key, connection.Endpoint)
+	var missing *PermissionError
+	switch {
+	case errors.Is(err, ErrBadKey):
+		status = affiliate.EndpointKeyInvalid
+	case errors.As(err, &missing), errors.Is(err, ErrUnavailable):
+		return nil
+	case err != nil:
+		return err
+	}
+	return s.Store.InTx(ctx, func(tx Tx) error {
+		changed, err := tx.SetEndpointFailing(ctx, connection.ProcessorConnection, status != affiliate.EndpointEnabled)
+		if err != nil || !changed || status == affiliate.EndpointEnabled {
+			return err
+		}
+		return tx.Notify(ctx, connection.EndpointNotification(status, s.now()))
+	})
+}

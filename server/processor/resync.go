@@ -1,0 +1,127 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// resyncTimeout is the longest time of a part of a resync.
+	resyncTimeout = 5 * time.Minute
+	// longestPart and shortestPart are the limits of the period of a part.
+	longestPart  = 24 * time.Hour
+	shortestPart = time.Minute
+	// resyncBatch is the number of events that a resync stores in one transaction.
+	resyncBatch = 100
+)
+
+type resyncWorker struct {
+	river.WorkerDefaults[affiliate.ResyncProcessor]
+	service *Service
+}
+
+// Timeout returns the time limit of one attempt.
+func (*resyncWorker) Timeout(*river.Job[affiliate.ResyncProcessor]) time.Duration {
+	return resyncTimeout
+}
+
+// NextRetry returns the time of the next attempt.
+func (*resyncWorker) NextRetry(job *river.Job[affiliate.ResyncProcessor]) time.Time {
+	return nextRetry(job.Attempt)
+}
+
+func (w *resyncWorker) Work(ctx context.Context, job *river.Job[affiliate.ResyncProcessor]) error {
+	return w.service.Resync(ctx, job.Args)
+}
+
+// Resync reads the events of one part of a resync and stores those that have not arrived,
+// with their jobs. Events that have failed or were ignored begin again. Then Resync enqueues
+// the next part. A part is a day, or less if a day has too many events.
+func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) error {
+	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
+	if err != nil || !connected || connection.Resync.Number != job.Number {
+		return err
+	}
+	if job.Until.IsZero() { // a job of an older version
+		job.From, job.Until = job.Since, s.now()
+	}
+	for part := longestPart; ; part /= 2 {
+		end := job.From.Add(part)
+		if end.After(job.Until) {
+			end = job.Until
+		}
+		err := s.resyncPart(ctx, job, connection, end)
+		if errors.Is(err, ErrTooManyEvents) && part > shortestPart {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read the events of connection %s: %w", connection.ID, err)
+		}
+		return s.nextPart(ctx, job, connection.ProcessorConnection, end)
+	}
+}
+
+// resyncPart stores the events from the begin of a part to its end.
+func (s *Service) resyncPart(ctx context.Context, job affiliate.ResyncProcessor, connection affiliate.LockedProcessorConnection, end time.Time) error {
+	key, err := s.keyOf(connection)
+	if err != nil {
+		return err
+	}
+	processor := s.Processors[connection.Processor]
+	var batch []affiliate.StoredProcessorEvent
+	flush := func() error {
+		err := s.Store.InTx(ctx, func(tx Tx) error {
+			for _, event := range batch {
+				if err := storeEvent(ctx, tx, event); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		batch = batch[:0]
+		return err
+	}
+	err = processor.Events(ctx, key, job.From, end, func(body []byte) error {
+		event, ok := processor.Envelope(body)
+		if !ok || event.Account != "" || event.Live != (connection.Scope.Mode == affiliate.ModeLive) {
+			return nil
+		}
+		stored := s.newEvent(connection.ProcessorConnection, event, body, s.now())
+		stored.Resync, stored.Since = true, &job.Since
+		if batch = append(batch, stored); len(batch) < resyncBatch {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// nextPart enqueues the part of a resync that begins at a time. If all events are read, the
+// resync ends. If another resync has replaced this one, nextPart does nothing.
+func (s *Service) nextPart(ctx context.Context, job affiliate.ResyncProcessor, c affiliate.ProcessorConnection, begin time.Time) error {
+	return s.Store.InTx(ctx, func(tx Tx) error {
+		current, err := tx.LockConnection(ctx, c.Scope, c.Processor)
+		if err != nil || current == nil || current.Resync.Number != job.Number {
+			return err
+		}
+		next := current.ProcessorConnection
+		if !begin.Before(job.Until) {
+			next.Resync.From = nil
+			return tx.SetResync(ctx, next)
+		}
+		next.Resync.From, job.From = &begin, begin
+		if err := tx.SetResync(ctx, next); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, job)
+	})
+}
