@@ -83,8 +83,8 @@ func (w *applyWorker) Work(ctx context.Context, job *river.Job[affiliate.ApplyPr
 }
 
 // Apply makes one attempt to apply a stored event and stores the outcome. If the event is
-// parked, wait is the time until the next attempt. If last is true, an error ends the work:
-// the event has failed, and the merchant is notified.
+// parked, wait is the time until the next attempt. If last is true or the event is
+// malformed, an error ends the work: the event has failed, and the merchant is notified.
 func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, last bool) (wait time.Duration, err error) {
 	event, err := s.Store.Event(ctx, key)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || event.Body == nil && err == nil {
@@ -105,7 +105,7 @@ func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, la
 		reason := failureReason(err)
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "an event of a payment processor could not be applied",
 			slog.String("workspace", key.Workspace.String()), slog.String("event", key.Event), slog.String("reason", string(reason)), slog.Any("error", err))
-		if last {
+		if last || errors.Is(err, ErrMalformed) {
 			return 0, s.fail(ctx, event, connection.ProcessorConnection, reason)
 		}
 		if event.Status == affiliate.ProcessorEventParked {

@@ -137,6 +137,18 @@ func TestApply_FailedEventBeginsAgain(t *testing.T) {
 	wantSales(t, f, "pi_a purchase 10000 USD CLICK_MATCHED pending 2700")
 }
 
+// An event that cannot be read is not tried again.
+func TestApply_MalformedEvent(t *testing.T) {
+	f := newFixture(t)
+	f.connect()
+	body := []byte(`{"id":"evt_1","type":"invoice.paid","created":1,"data":{"object":{"id":"../1"}}}`)
+	f.storeEvent(body)
+	f.fail(body, true)
+	wantOutcome(t, f.outcome(body), "failed:internal_error")
+	f.storeEvent(body)
+	wantOutcome(t, f.run(body), "failed:internal_error")
+}
+
 func TestApply_ParkedEventsWaitLonger(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"currency": "USD"})
 	f.connect()

@@ -40,7 +40,7 @@ type Processor interface {
 	// Envelope parses the envelope of an event whose signature is valid. ok is false if the
 	// body is not an event.
 	Envelope(body []byte) (event affiliate.ProcessorEvent, ok bool)
-	// Read returns the current state of the object of an event.
+	// Read returns the current state of the object of an event. Errors: ErrMalformed.
 	Read(ctx context.Context, key string, r ReadRequest) (affiliate.ProcessorFacts, error)
 	// AddCharges adds the ids of its charges to a sale. If withFee is true, it also adds the
 	// processor's fee. FeeKnown is false afterwards if the processor does not know the fee
@@ -89,6 +89,8 @@ var (
 	ErrBadKey = errors.New("the payment processor does not accept the key")
 	// ErrSignature means that no secret has signed the message, or too long ago.
 	ErrSignature = errors.New("the signature of the message is not valid")
+	// ErrMalformed means that an event cannot be read, now or later.
+	ErrMalformed = errors.New("the event of the payment processor is malformed")
 	// ErrEndpointRejected means that the processor does not create a webhook endpoint.
 	ErrEndpointRejected = errors.New("the payment processor does not create the webhook endpoint")
 	// ErrTooManyEvents means that a period has more events than one call may read.

@@ -17,9 +17,8 @@ import (
 var (
 	// errMissing means that Stripe does not know the object.
 	errMissing = errors.New("stripe does not know the object")
-	// errMalformed means that the body is not an event that Read can read. A repeated call
-	// fails again.
-	errMalformed = errors.New("stripe: the event is malformed")
+	// errMalformed means that the body is not an event that Read can read.
+	errMalformed = fmt.Errorf("stripe: %w", processor.ErrMalformed)
 )
 
 // permissionForm matches the name of a permission in Stripe's message of a 403 response.
