@@ -34,14 +34,18 @@ type ProcessorConnection struct {
 	IncludeOutOfBand bool
 	ConnectedAt      time.Time // sales before this time are only read by a resync
 	UpdatedAt        time.Time
-	Resync           ResyncState
+	// EndpointFailing means that the merchant was notified that the endpoint does not work.
+	EndpointFailing bool
+	Resync          ResyncState
 }
 
 // ResyncState says which resync of a connection is running. A new resync replaces a running
 // one and begins where the earlier of the two would continue.
 type ResyncState struct {
-	Number int        // of the last resync; its jobs have this number
-	From   *time.Time // the events before this time are read; nil if no resync is running
+	Number int // of the last resync; its jobs have this number
+	// Since is the earliest time of a sale that the resync reads. The events before From are
+	// read. Both are nil if no resync is running.
+	Since, From *time.Time
 }
 
 // MissingPermissions is the key of the metadata of PROCESSOR_PERMISSION_MISSING whose value
@@ -76,12 +80,18 @@ type LockedProcessorConnection struct {
 
 // BeginResync returns the connection with a new resync, and the first job of the resync.
 func (c ProcessorConnection) BeginResync(since, until time.Time) (ProcessorConnection, ResyncProcessor) {
-	if from := c.Resync.From; from != nil && from.Before(since) {
-		since = *from
+	since = since.Truncate(time.Microsecond) // as it is stored
+	from := since
+	if running := c.Resync; running.From != nil && running.From.Before(from) {
+		from = *running.From
 	}
-	c.Resync = ResyncState{Number: c.Resync.Number + 1, From: &since}
+	if running := c.Resync; running.Since != nil && running.Since.Before(since) {
+		since = *running.Since
+	}
+	c.Resync = ResyncState{Number: c.Resync.Number + 1, Since: &since, From: &from}
 	return c, ResyncProcessor{
-		Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Connection: c.ID, Since: since, Number: c.Resync.Number, From: since, Until: until,
+		Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Connection: c.ID, Account: c.Account,
+		Since: since, Number: c.Resync.Number, From: from, Until: until,
 	}
 }
 
@@ -295,15 +305,18 @@ type ResyncProcessor struct {
 	Workspace  WorkspaceID           `json:"workspace"`
 	Mode       Mode                  `json:"mode"`
 	Connection ProcessorConnectionID `json:"connection"`
+	Account    string                `json:"account"`
 	// Since is the earliest time of a sale that the resync reads.
 	Since time.Time `json:"since"`
 	// Number is the ResyncState.Number of the resync. A job of a resync that was replaced does
 	// nothing.
 	Number int `json:"number"`
-	// From is the time of the first event of this part. Until is when the resync began; the
-	// connection receives later events.
+	// From is the time of the first event of this part. Until is some time after the resync
+	// began; the connection receives later events. It is zero in jobs of older versions.
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
+	// Part is the length of the last part; 0 for the first one.
+	Part time.Duration `json:"part"`
 }
 
 // Kind returns the name of the job.

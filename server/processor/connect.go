@@ -70,12 +70,22 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 	}
 	stored, isNew, err := s.storeConnection(ctx, connection, keys)
 	if err != nil {
-		return nil, errors.Join(err, processor.DeleteEndpoint(context.WithoutCancel(ctx), key, endpoint.ID))
+		return nil, errors.Join(err, s.deleteUnused(context.WithoutCancel(ctx), scope, name, key, endpoint.ID))
 	}
 	if !isNew {
 		server.SetHTTPStatus(ctx, http.StatusOK)
 	}
 	return s.statusOf(ctx, stored)
+}
+
+// deleteUnused deletes an endpoint that could not be stored. It stays if it is stored in spite
+// of the error, because the response to COMMIT was lost.
+func (s *Service) deleteUnused(ctx context.Context, scope affiliate.Scope, name affiliate.ProcessorName, key, endpoint string) error {
+	stored, err := s.Store.Connection(ctx, scope, name)
+	if err != nil || stored != nil && stored.Endpoint == endpoint {
+		return err
+	}
+	return s.Processors[name].DeleteEndpoint(ctx, key, endpoint)
 }
 
 // checkPermissions refuses a key that lacks permissions.
@@ -123,13 +133,15 @@ func (s *Service) storeConnection(
 			if stored, err = existing.Reconnect(connection, keys); err != nil {
 				return err
 			}
-			// The processor does not repeat the events of an endpoint that is deleted.
-			var resync affiliate.ResyncProcessor
-			stored.ProcessorConnection, resync = stored.BeginResync(resyncAfterReconnection(stored.ProcessorConnection), connection.UpdatedAt)
-			jobs = append(jobs, resync)
 		}
 		if err := tx.PutConnection(ctx, stored); err != nil {
 			return err
+		}
+		if existing != nil {
+			// The processor does not repeat the events of an endpoint that is deleted.
+			if err := s.beginResync(ctx, tx, stored.ProcessorConnection, resyncAfterReconnection(*existing, connection.UpdatedAt)); err != nil {
+				return err
+			}
 		}
 		if isNew {
 			if err := tx.Notify(ctx, connection.Notification(affiliate.NotifyProcessorConnected, by, connection.UpdatedAt)); err != nil {
@@ -145,11 +157,15 @@ func (s *Service) storeConnection(
 }
 
 // resyncAfterReconnection returns the time since which events are read after a reconnection.
-// The processor repeats events for three days.
-func resyncAfterReconnection(c affiliate.ProcessorConnection) time.Time {
-	since := c.UpdatedAt.Add(-affiliate.RotatedProcessorSecretGrace)
-	if since.Before(c.ConnectedAt) {
-		return c.ConnectedAt
+// The processor repeats events for three days. An endpoint that has failed may have received
+// nothing for longer.
+func resyncAfterReconnection(before affiliate.LockedProcessorConnection, at time.Time) time.Time {
+	since := at.Add(-affiliate.RotatedProcessorSecretGrace)
+	if before.EndpointFailing {
+		since = at.Add(-affiliate.MaxResyncAge)
+	}
+	if since.Before(before.ConnectedAt) {
+		return before.ConnectedAt
 	}
 	return since
 }
@@ -207,11 +223,7 @@ func (s *Service) ResyncProcessor(ctx context.Context, req *affiliatev1.ResyncPr
 		if err := tx.Audit(ctx, connection.AuditLine("processor.resync", server.ActorFrom(ctx), at)); err != nil {
 			return err
 		}
-		begun, job := connection.BeginResync(req.GetSince().AsTime(), at)
-		if err := tx.SetResync(ctx, begun); err != nil {
-			return err
-		}
-		return tx.Enqueue(ctx, job)
+		return s.beginResync(ctx, tx, connection.ProcessorConnection, req.GetSince().AsTime())
 	})
 	if err != nil {
 		return nil, err

@@ -63,7 +63,13 @@ func (s *Service) RemoveEndpoint(ctx context.Context, job affiliate.RemoveProces
 	if err != nil {
 		return err
 	}
-	err = s.Processors[connection.Processor].DeleteEndpoint(ctx, key, job.Endpoint)
+	processor := s.Processors[connection.Processor]
+	err = processor.DeleteEndpoint(ctx, key, job.Endpoint)
+	if err == nil && connection.Deleted {
+		// Replaced endpoints may not be deleted yet.
+		url := s.webhookURL(connection.Processor, connection.ID)
+		_, err = processor.DeleteOtherEndpoints(ctx, key, url, "", s.now().Add(-affiliate.ProcessorEndpointGrace))
+	}
 	var missing *PermissionError
 	if err != nil && !last && !errors.Is(err, ErrBadKey) && !errors.As(err, &missing) {
 		return err
@@ -71,6 +77,7 @@ func (s *Service) RemoveEndpoint(ctx context.Context, job affiliate.RemoveProces
 	if err != nil {
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "the endpoint of a disconnected account stays at the payment processor", slog.Any("error", err))
 	}
+	connection.Endpoint = job.Endpoint // a later connection stays
 	return s.Store.DropConnection(ctx, connection.ProcessorConnection)
 }
 

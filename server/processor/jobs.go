@@ -108,8 +108,8 @@ func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, la
 		if last || errors.Is(err, ErrMalformed) {
 			return 0, s.fail(ctx, event, connection.ProcessorConnection, reason)
 		}
-		if event.Status == affiliate.ProcessorEventParked {
-			return 0, err // the event still waits
+		if event.Charge != "" {
+			return 0, err // the event still waits, and needs no attempt
 		}
 		return 0, errors.Join(err, s.store(ctx, event, outcome{status: affiliate.ProcessorEventReceived, reason: reason}))
 	}
@@ -177,7 +177,6 @@ type abandonedWorker struct {
 	river.WorkerDefaults[affiliate.EndAbandonedEvents]
 	service *Service
 }
-
 
 func (w *abandonedWorker) Work(ctx context.Context, _ *river.Job[affiliate.EndAbandonedEvents]) error {
 	return w.service.EndAbandoned(ctx)

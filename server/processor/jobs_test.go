@@ -216,7 +216,7 @@ func (f *fixture) endAbandoned() {
 	}
 }
 
-// A parked event still waits after an error.
+// An error of a sale that waits is shown.
 func TestApply_ParkedEventAfterError(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"currency": "USD"}, rules(func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTaxShippingAndFee }))
 	f.connect()
@@ -226,7 +226,7 @@ func TestApply_ParkedEventAfterError(t *testing.T) {
 	wantOutcome(t, f.apply(body), "parked:waits_for_fee")
 	f.stripe.Fail(stripeserver.Fault{Path: "/v1/payment_intents/pi_a", Status: http.StatusInternalServerError, Times: 2})
 	f.fail(body, false)
-	wantOutcome(t, f.outcome(body), "parked:waits_for_fee")
+	wantOutcome(t, f.outcome(body), "received:processor_unavailable")
 }
 
 // An event of the account that was connected before is not read with the key of another
@@ -406,7 +406,7 @@ func (f *fixture) resyncJob(age time.Duration) affiliate.ResyncProcessor {
 	now := f.clock.Now()
 	return affiliate.ResyncProcessor{
 		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: f.connection, Since: now.Add(-age), From: now.Add(-age), Until: now,
-		Number: f.Count(`select coalesce(max(resync_number), 0) from processor_connections`),
+		Number: f.Count(`select coalesce(max(resync_number), 0) from processor_connections`), Account: f.Texts(`select coalesce(max(account_id), '') from processor_connections`)[0],
 	}
 }
 

@@ -45,26 +45,47 @@ func (w *resyncWorker) Work(ctx context.Context, job *river.Job[affiliate.Resync
 // the next part. A part is a day, or less if a day has too many events.
 func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) error {
 	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
-	if err != nil || !connected || connection.Resync.Number != job.Number {
+	if err != nil || !connected {
 		return err
 	}
 	if job.Until.IsZero() { // a job of an older version
-		job.From, job.Until = job.Since, s.now()
+		return s.Store.InTx(ctx, func(tx Tx) error {
+			current, err := tx.LockConnection(ctx, connection.Scope, connection.Processor)
+			if err != nil || current == nil {
+				return err
+			}
+			return s.beginResync(ctx, tx, current.ProcessorConnection, job.Since)
+		})
 	}
-	for part := longestPart; ; part /= 2 {
-		end := job.From.Add(part)
-		if end.After(job.Until) {
-			end = job.Until
-		}
-		err := s.resyncPart(ctx, job, connection, end)
-		if errors.Is(err, ErrTooManyEvents) && part > shortestPart {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("read the events of connection %s: %w", connection.ID, err)
-		}
-		return s.nextPart(ctx, job, connection.ProcessorConnection, end)
+	if connection.Resync.Number != job.Number || connection.Account != job.Account {
+		return nil
 	}
+	part := longestPart
+	if job.Part > 0 {
+		part = min(part, 2*job.Part)
+	}
+	end := job.From.Add(part)
+	if end.After(job.Until) {
+		end = job.Until
+	}
+	err = s.resyncPart(ctx, job, connection, end)
+	if errors.Is(err, ErrTooManyEvents) && part > shortestPart {
+		return s.nextPart(ctx, job, connection.ProcessorConnection, job.From, part/4) // doubled by the next job
+	}
+	if err != nil {
+		return fmt.Errorf("read the events of connection %s: %w", connection.ID, err)
+	}
+	return s.nextPart(ctx, job, connection.ProcessorConnection, end, part)
+}
+
+// beginResync begins a resync of a locked connection.
+func (s *Service) beginResync(ctx context.Context, tx Tx, c affiliate.ProcessorConnection, since time.Time) error {
+	// The processor's clock may differ from this one.
+	begun, job := c.BeginResync(since, s.now().Add(clockSkew))
+	if err := tx.SetResync(ctx, begun); err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, job)
 }
 
 // resyncPart stores the events from the begin of a part to its end.
@@ -105,20 +126,24 @@ func (s *Service) resyncPart(ctx context.Context, job affiliate.ResyncProcessor,
 	return flush()
 }
 
-// nextPart enqueues the part of a resync that begins at a time. If all events are read, the
-// resync ends. If another resync has replaced this one, nextPart does nothing.
-func (s *Service) nextPart(ctx context.Context, job affiliate.ResyncProcessor, c affiliate.ProcessorConnection, begin time.Time) error {
+// nextPart enqueues the part of a resync that begins at a time. length is the length of the
+// part before it. If all events are read, the resync ends. If another resync has replaced
+// this one, or if the job runs a second time, nextPart does nothing.
+func (s *Service) nextPart(ctx context.Context, job affiliate.ResyncProcessor, c affiliate.ProcessorConnection, begin time.Time, length time.Duration) error {
 	return s.Store.InTx(ctx, func(tx Tx) error {
 		current, err := tx.LockConnection(ctx, c.Scope, c.Processor)
 		if err != nil || current == nil || current.Resync.Number != job.Number {
 			return err
 		}
+		if from := current.Resync.From; from == nil || !from.Equal(job.From) {
+			return nil
+		}
 		next := current.ProcessorConnection
 		if !begin.Before(job.Until) {
-			next.Resync.From = nil
+			next.Resync.Since, next.Resync.From = nil, nil
 			return tx.SetResync(ctx, next)
 		}
-		next.Resync.From, job.From = &begin, begin
+		next.Resync.From, job.From, job.Part = &begin, begin, length
 		if err := tx.SetResync(ctx, next); err != nil {
 			return err
 		}

@@ -127,7 +127,9 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 			tx.AfterCommit(func() { tx.db.onDirectoryChange(job) })
 		case affiliate.ApplyProcessorEvent, affiliate.SyncPromoCode, affiliate.ResyncProcessor:
 			options.Queue, options.MaxAttempts = affiliate.ProcessorQueue, affiliate.ProcessorAttempts
-		case affiliate.TidyProcessorEndpoints, affiliate.CheckProcessorEndpoint, affiliate.RemoveProcessorEndpoint, affiliate.SyncPromoCodes:
+		case affiliate.CheckProcessorEndpoint:
+			options.Queue, options.MaxAttempts = affiliate.ProcessorQueue, 1 // the next check follows after an hour
+		case affiliate.TidyProcessorEndpoints, affiliate.RemoveProcessorEndpoint, affiliate.SyncPromoCodes:
 			options.Queue = affiliate.ProcessorQueue
 		case affiliate.SendMail:
 			options.Queue, options.MaxAttempts = affiliate.MailQueue, affiliate.MailAttempts

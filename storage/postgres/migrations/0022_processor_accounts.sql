@@ -1,11 +1,5 @@
 -- +goose Up
 
--- A refunded commission can be approved again if the refund fails. It must then be payable,
--- so a payout that was not paid no longer holds it.
-update commissions c set payout_id = null
-from payouts p
-where c.status = 'refunded' and p.workspace_id = c.workspace_id and p.id = c.payout_id and p.status in ('draft', 'pending', 'failed', 'canceled');
-
 -- The read_number of the state that was last applied to the conversion.
 alter table processor_charges add column applied_number bigint not null default 0;
 update processor_charges set applied_number = read_number where conversion_id is not null;
@@ -19,6 +13,7 @@ alter table processor_events
 alter table processor_connections
   add column endpoint_failing boolean not null default false, -- the merchant is notified that the endpoint does not work
   add column resync_number int not null default 0,
-  add column resync_from   timestamptz;                -- begin of the part that is read; null: no resync is running
+  add column resync_since  timestamptz,                -- earliest time of a sale that the resync reads; null: no resync is running
+  add column resync_from   timestamptz;                -- begin of the part that is read
 
 -- +goose Down

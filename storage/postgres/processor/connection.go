@@ -13,7 +13,8 @@ import (
 
 const connectionColumns = `
 	c.workspace_id, c.id, c.mode, c.processor, c.account_id, c.key, c.endpoint_id, c.secret, c.previous_secret, c.previous_secret_until,
-	c.create_conversions, c.include_out_of_band, c.connected_at, c.updated_at, c.deleted_at, c.resync_number, c.resync_from`
+	c.create_conversions, c.include_out_of_band, c.connected_at, c.updated_at, c.deleted_at, c.endpoint_failing,
+	c.resync_number, c.resync_since, c.resync_from`
 
 type connectionRow struct {
 	WorkspaceID         affiliate.WorkspaceID
@@ -31,7 +32,9 @@ type connectionRow struct {
 	ConnectedAt         time.Time
 	UpdatedAt           time.Time
 	DeletedAt           *time.Time
+	EndpointFailing     bool
 	ResyncNumber        int
+	ResyncSince         *time.Time
 	ResyncFrom          *time.Time
 }
 
@@ -41,7 +44,8 @@ func (r connectionRow) connection() affiliate.LockedProcessorConnection {
 			ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Processor: r.Processor, Account: r.AccountID,
 			Endpoint: r.EndpointID, CreateConversions: r.CreateConversions, IncludeOutOfBand: r.IncludeOutOfBand,
 			ConnectedAt: r.ConnectedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
-			Resync: affiliate.ResyncState{Number: r.ResyncNumber, From: postgres.UTC(r.ResyncFrom)},
+			EndpointFailing: r.EndpointFailing,
+			Resync:          affiliate.ResyncState{Number: r.ResyncNumber, Since: postgres.UTC(r.ResyncSince), From: postgres.UTC(r.ResyncFrom)},
 		},
 		Keys: affiliate.SealedProcessorKeys{
 			Key: r.Key, Secret: r.Secret, PreviousSecret: r.PreviousSecret, PreviousSecretUntil: postgres.UTC(r.PreviousSecretUntil),
@@ -119,22 +123,23 @@ func (s *Store) ConnectionsAfter(ctx context.Context, after affiliate.ProcessorC
 func (tx *Tx) PutConnection(ctx context.Context, c affiliate.LockedProcessorConnection) error {
 	const put = `
 		insert into processor_connections (workspace_id, id, mode, processor, account_id, key, endpoint_id, secret,
-			previous_secret, previous_secret_until, create_conversions, include_out_of_band, connected_at, updated_at, resync_number, resync_from)
+			previous_secret, previous_secret_until, create_conversions, include_out_of_band, connected_at, updated_at, resync_number, resync_since, resync_from)
 		values (@workspace, @id, @mode, @processor, @account, @key, @endpoint, @secret,
-			@previous_secret, @previous_secret_until, @create_conversions, @include_out_of_band, @connected_at, @updated_at, @resync_number, @resync_from)
+			@previous_secret, @previous_secret_until, @create_conversions, @include_out_of_band, @connected_at, @updated_at, @resync_number, @resync_since, @resync_from)
 		on conflict (workspace_id, id) do update set
 			account_id = excluded.account_id, connected_at = excluded.connected_at, deleted_at = null,
 			key = excluded.key, endpoint_id = excluded.endpoint_id, secret = excluded.secret,
 			previous_secret = excluded.previous_secret, previous_secret_until = excluded.previous_secret_until,
 			create_conversions = excluded.create_conversions, include_out_of_band = excluded.include_out_of_band,
-			updated_at = excluded.updated_at, endpoint_failing = false, resync_from = excluded.resync_from,
+			updated_at = excluded.updated_at, endpoint_failing = false,
+			resync_since = excluded.resync_since, resync_from = excluded.resync_from,
 			resync_number = greatest(excluded.resync_number, processor_connections.resync_number + 1)`
 	_, err := tx.Exec(ctx, put, pgx.NamedArgs{
 		"workspace": c.Scope.Workspace, "id": c.ID, "mode": c.Scope.Mode, "processor": c.Processor, "account": c.Account,
 		"key": c.Keys.Key, "endpoint": c.Endpoint, "secret": c.Keys.Secret,
 		"previous_secret": c.Keys.PreviousSecret, "previous_secret_until": c.Keys.PreviousSecretUntil,
 		"create_conversions": c.CreateConversions, "include_out_of_band": c.IncludeOutOfBand,
-		"connected_at": c.ConnectedAt, "updated_at": c.UpdatedAt, "resync_number": c.Resync.Number, "resync_from": c.Resync.From,
+		"connected_at": c.ConnectedAt, "updated_at": c.UpdatedAt, "resync_number": c.Resync.Number, "resync_since": c.Resync.Since, "resync_from": c.Resync.From,
 	})
 	if err != nil {
 		return fmt.Errorf("store a processor connection: %w", err)
@@ -144,8 +149,8 @@ func (tx *Tx) PutConnection(ctx context.Context, c affiliate.LockedProcessorConn
 
 // SetResync stores which resync of a locked connection is running.
 func (tx *Tx) SetResync(ctx context.Context, c affiliate.ProcessorConnection) error {
-	const set = `update processor_connections set resync_number = $4, resync_from = $5 where workspace_id = $1 and mode = $2 and id = $3`
-	_, err := tx.Exec(ctx, set, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Resync.Number, c.Resync.From)
+	const set = `update processor_connections set resync_number = $4, resync_since = $5, resync_from = $6 where workspace_id = $1 and mode = $2 and id = $3`
+	_, err := tx.Exec(ctx, set, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Resync.Number, c.Resync.Since, c.Resync.From)
 	return err
 }
 
@@ -176,10 +181,11 @@ func (tx *Tx) ClaimFailureNotice(ctx context.Context, c affiliate.ProcessorConne
 	return tag.RowsAffected() == 1, err
 }
 
-// DropConnection removes a deleted connection with its key.
+// DropConnection removes a deleted connection with its key, unless it has another endpoint
+// now.
 func (s *Store) DropConnection(ctx context.Context, c affiliate.ProcessorConnection) error {
-	const drop = `delete from processor_connections where workspace_id = $1 and mode = $2 and id = $3 and deleted_at is not null`
-	_, err := s.db.Pool().Exec(ctx, drop, c.Scope.Workspace, c.Scope.Mode, c.ID)
+	const drop = `delete from processor_connections where workspace_id = $1 and mode = $2 and id = $3 and endpoint_id = $4 and deleted_at is not null`
+	_, err := s.db.Pool().Exec(ctx, drop, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Endpoint)
 	return err
 }
 
