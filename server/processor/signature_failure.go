@@ -8,11 +8,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// failureInterval is the time between two writes of the signature failures of a connection.
-const failureInterval = time.Second
+// A connection causes at most failureWrites writes of its signature failures in
+// failureInterval.
+const (
+	failureWrites   = 10
+	failureInterval = time.Second
+)
 
 // failureCounter counts messages whose signature is not valid. Anybody can send such messages,
-// so each connection causes at most one write in failureInterval.
+// so the number of writes is limited.
 type failureCounter struct {
 	mu     sync.Mutex
 	counts map[affiliate.ProcessorConnectionID]*failureCount
@@ -20,7 +24,8 @@ type failureCounter struct {
 
 type failureCount struct {
 	unwritten int64
-	writtenAt time.Time
+	writes    int       // since begunAt
+	begunAt   time.Time // of the interval
 }
 
 // add counts a message. It returns the number of messages to write now; 0 if a later message
@@ -34,11 +39,14 @@ func (f *failureCounter) add(id affiliate.ProcessorConnectionID, at time.Time) (
 		f.counts[id] = count
 	}
 	count.unwritten++
-	if at.Sub(count.writtenAt) < failureInterval {
+	if at.Sub(count.begunAt) >= failureInterval {
+		count.writes, count.begunAt = 0, at
+	}
+	if count.writes == failureWrites {
 		return 0
 	}
-	write = count.unwritten
-	count.unwritten, count.writtenAt = 0, at
+	count.writes++
+	write, count.unwritten = count.unwritten, 0
 	return write
 }
 
