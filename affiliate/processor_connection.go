@@ -315,7 +315,7 @@ type ResyncProcessor struct {
 	// began; the connection receives later events. It is zero in jobs of older versions.
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
-	// Part is the length of the last part; 0 for the first one.
+	// Part is the length of this part; 0 for the default.
 	Part time.Duration `json:"part"`
 }
 

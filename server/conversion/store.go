@@ -93,7 +93,7 @@ type Tx interface {
 		ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs,
 	) (affiliate.StoredConversion, affiliate.AttributionInputs, error)
 	// FindSale returns the conversion that has one of the given ids as an alias or as its
-	// external id. The result has no conversion if there is none.
+	// external id. If there is none, the result has no conversion.
 	FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (affiliate.RecordedSale, error)
 	// AddAliases adds the ids of a payment processor to a recorded conversion.
 	AddAliases(ctx context.Context, scope affiliate.Scope, conversion affiliate.ConversionID, ids affiliate.ProcessorIDs, aliases []string) error

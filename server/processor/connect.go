@@ -123,10 +123,6 @@ func (s *Service) storeConnection(
 			return err
 		}
 		stored, isNew = affiliate.LockedProcessorConnection{ProcessorConnection: connection, Keys: keys}, existing == nil
-		jobs := []affiliate.Job{
-			affiliate.TidyProcessorEndpoints{Workspace: connection.Scope.Workspace, Connection: connection.ID},
-			affiliate.SyncPromoCodes{Workspace: connection.Scope.Workspace, Mode: connection.Scope.Mode},
-		}
 		action := "processor.connect"
 		if existing != nil {
 			action = "processor.reconnect"
@@ -148,7 +144,11 @@ func (s *Service) storeConnection(
 				return err
 			}
 		}
-		if err := tx.Enqueue(ctx, jobs...); err != nil {
+		err = tx.Enqueue(ctx,
+			affiliate.TidyProcessorEndpoints{Workspace: connection.Scope.Workspace, Connection: connection.ID},
+			affiliate.SyncPromoCodes{Workspace: connection.Scope.Workspace, Mode: connection.Scope.Mode},
+		)
+		if err != nil {
 			return err
 		}
 		return tx.Audit(ctx, stored.AuditLine(action, by, connection.UpdatedAt))
@@ -219,8 +219,7 @@ func (s *Service) ResyncProcessor(ctx context.Context, req *affiliatev1.ResyncPr
 		if connection == nil {
 			return affiliate.Refuse(affiliate.ReasonNotFound)
 		}
-		at := s.now()
-		if err := tx.Audit(ctx, connection.AuditLine("processor.resync", server.ActorFrom(ctx), at)); err != nil {
+		if err := tx.Audit(ctx, connection.AuditLine("processor.resync", server.ActorFrom(ctx), s.now())); err != nil {
 			return err
 		}
 		return s.beginResync(ctx, tx, connection.ProcessorConnection, req.GetSince().AsTime())

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,22 +61,19 @@ func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) err
 	if connection.Resync.Number != job.Number || connection.Account != job.Account {
 		return nil
 	}
-	part := longestPart
-	if job.Part > 0 {
-		part = min(part, 2*job.Part)
-	}
+	part := cmp.Or(job.Part, longestPart)
 	end := job.From.Add(part)
 	if end.After(job.Until) {
 		end = job.Until
 	}
 	err = s.resyncPart(ctx, job, connection, end)
 	if errors.Is(err, ErrTooManyEvents) && part > shortestPart {
-		return s.nextPart(ctx, job, connection.ProcessorConnection, job.From, part/4) // doubled by the next job
+		return s.nextPart(ctx, job, connection.ProcessorConnection, job.From, part/2)
 	}
 	if err != nil {
 		return fmt.Errorf("read the events of connection %s: %w", connection.ID, err)
 	}
-	return s.nextPart(ctx, job, connection.ProcessorConnection, end, part)
+	return s.nextPart(ctx, job, connection.ProcessorConnection, end, min(2*part, longestPart))
 }
 
 // beginResync begins a resync of a locked connection.
@@ -126,9 +124,9 @@ func (s *Service) resyncPart(ctx context.Context, job affiliate.ResyncProcessor,
 	return flush()
 }
 
-// nextPart enqueues the part of a resync that begins at a time. length is the length of the
-// part before it. If all events are read, the resync ends. If another resync has replaced
-// this one, or if the job runs a second time, nextPart does nothing.
+// nextPart enqueues the part of a resync that has the given begin and length. If all events
+// are read, the resync ends. If another resync has replaced this one, or if the job runs a
+// second time, nextPart does nothing.
 func (s *Service) nextPart(ctx context.Context, job affiliate.ResyncProcessor, c affiliate.ProcessorConnection, begin time.Time, length time.Duration) error {
 	return s.Store.InTx(ctx, func(tx Tx) error {
 		current, err := tx.LockConnection(ctx, c.Scope, c.Processor)

@@ -101,7 +101,7 @@ const findByAlias = `
 	limit 1`
 
 // FindSale returns the conversion that has one of the given ids as an alias or as its
-// external id. The result has no conversion if there is none.
+// external id. If there is none, the result has no conversion.
 func (tx *Tx) FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (affiliate.RecordedSale, error) {
 	var sale affiliate.RecordedSale
 	err := tx.QueryRow(ctx, findByAlias, scope.Workspace, scope.Mode, aliases).Scan(&sale.Conversion, &sale.Reported)

@@ -118,7 +118,8 @@ func setSubscription(sale *affiliate.ProcessorSale, invoice *stripe.Invoice) {
 	sale.IsRecurring = sale.IDs.Subscription != ""
 }
 
-// subscriptionOf returns the id of the subscription of an invoice; empty if there is none.
+// subscriptionOf returns the id of an invoice's subscription. The id is empty if the invoice
+// belongs to no subscription.
 func subscriptionOf(invoice *stripe.Invoice) string {
 	if invoice.Parent == nil || invoice.Parent.SubscriptionDetails == nil || invoice.Parent.SubscriptionDetails.Subscription == nil {
 		return ""

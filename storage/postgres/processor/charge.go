@@ -47,8 +47,8 @@ const readChargeSale = `
 	where g.workspace_id = $1 and g.mode = $2 and g.id = $3`
 
 // FindChargeSale returns the conversion to which a stored charge is assigned. If the charge is
-// not assigned, it returns the conversion that has one of the charge's aliases; nil if there
-// is none.
+// not assigned, it returns the conversion that has one of the charge's aliases. If no
+// conversion has one, it returns nil.
 func (tx *Tx) FindChargeSale(ctx context.Context, scope affiliate.Scope, charge string) (conversion *affiliate.ConversionID, err error) {
 	var aliases []string
 	if err := tx.QueryRow(ctx, readChargeSale, scope.Workspace, scope.Mode, charge).Scan(&conversion, &aliases); err != nil {
