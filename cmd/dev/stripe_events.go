@@ -91,17 +91,21 @@ func (t stripeTrigger) checkout(s *stripeserver.Server) (object, sale string, er
 }
 
 // invoice stores the first paid invoice of a subscription whose metadata contains the click
-// id. There is no checkout session, as for a subscription that the merchant's server has
-// created.
+// id, and the checkout session that began the subscription.
 func (t stripeTrigger) invoice(s *stripeserver.Server) (object, sale string, err error) {
 	suffix := newStripeSuffix()
 	t.storePayment(s, suffix)
 	object = "in_" + suffix
+	customer, subscription := "cus_"+suffix, "sub_"+suffix
+	s.Put(stripeserver.NewSession("cs_test_"+suffix, stripeObject{
+		"mode": "subscription", "amount_total": t.Amount, "currency": t.Currency, "payment_intent": nil,
+		"customer": customer, "subscription": subscription, "invoice": object,
+	}))
 	s.Put(stripeserver.NewInvoice(object, stripeObject{
-		"amount_paid": t.Amount, "currency": t.Currency, "billing_reason": "subscription_create",
+		"amount_paid": t.Amount, "currency": t.Currency, "billing_reason": "subscription_create", "customer": customer,
 		"parent": stripeObject{
 			"type":                 "subscription_details",
-			"subscription_details": stripeObject{"subscription": "sub_" + suffix, "metadata": stripeObject{"aff_click_id": t.Click}},
+			"subscription_details": stripeObject{"subscription": subscription, "metadata": stripeObject{"aff_click_id": t.Click}},
 		},
 	}))
 	s.Put(stripeserver.NewInvoicePayment("inpay_"+suffix, stripeObject{"amount_paid": t.Amount, "currency": t.Currency}))
