@@ -214,6 +214,16 @@ func TestStripe_HostileBodies(t *testing.T) {
 	sys.client().withCredential(f.secretKey).get(t, "/api/v1/conversions").wantStatus(http.StatusOK).wantFields(object{"total": 1})
 }
 
+// In live mode, Stripe sends events to https URLs only.
+func TestStripe_EndpointRejected(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{env: map[string]string{"TRIBUTARY_PUBLIC_URL": "http://api.example"}})
+	f := sys.newFixture(t, "live", nil)
+	request := object{"restrictedKey": "rk_live_" + strings.ReplaceAll(f.program, "-", "")}
+	f.merchant.post(t, stripePath, request).wantOutcome(outcome{http.StatusUnprocessableEntity, "PROCESSOR_ENDPOINT_REJECTED"})
+	f.merchant.get(t, stripePath).wantStatus(http.StatusOK).wantFields(object{"connected": false})
+}
+
 func TestStripe_ConnectRefusals(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})

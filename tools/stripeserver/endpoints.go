@@ -37,7 +37,7 @@ func (s *Server) Endpoints() []Endpoint {
 // createEndpoint processes POST /v1/webhook_endpoints. Only its answer contains the
 // secret.
 func (s *Server) createEndpoint(c call) answer {
-	if a, ok := checkURL(c.params); !ok {
+	if a, ok := checkURL(c); !ok {
 		return a
 	}
 	if a, ok := knownParams(c.params, "api_version", "description", "enabled_events", "metadata", "url"); !ok {
@@ -66,7 +66,7 @@ func (s *Server) updateEndpoint(c call) answer {
 	}
 	endpoint = deepCopy(endpoint)
 	if c.params["url"] != nil {
-		if a, ok := checkURL(c.params); !ok {
+		if a, ok := checkURL(c); !ok {
 			return a
 		}
 		endpoint["url"] = c.params["url"]
@@ -89,14 +89,17 @@ func (s *Server) updateEndpoint(c call) answer {
 }
 
 // checkURL checks the URL of an endpoint.
-func checkURL(params map[string]any) (a answer, ok bool) {
-	parsed, err := url.Parse(text(params, "url"))
-	if err == nil && parsed.Host != "" && (parsed.Scheme == "http" || parsed.Scheme == "https") {
+func checkURL(c call) (a answer, ok bool) {
+	parsed, err := url.Parse(text(c.params, "url"))
+	if err == nil && parsed.Host != "" && (parsed.Scheme == "http" && !c.live || parsed.Scheme == "https") {
 		return answer{}, true
 	}
 	message := "Not a valid URL"
-	if err == nil && parsed.Scheme == "" {
+	switch {
+	case err == nil && parsed.Scheme == "":
 		message = "Invalid URL: An explicit scheme (such as https) must be provided."
+	case err == nil && parsed.Scheme == "http":
+		message = "Invalid URL: URL must be HTTPS in live mode."
 	}
 	return failure(http.StatusBadRequest, apiError{Code: "url_invalid", Param: "url", Message: message}), false
 }
