@@ -363,7 +363,8 @@ func TestConfirmPayoutBatch_InParallelWithCancelIsCanceled(t *testing.T) {
 
 // A payout is exported, marked as paid and marked as failed in parallel. After that,
 // RetryPayout runs in parallel with the creation of another batch from the same
-// commissions.
+// commissions. The two calls take turns in beginning later, so that each succeeds in some
+// rounds.
 func TestMovePayout_InParallel(t *testing.T) {
 	f := newFixture(t)
 	calls := newOutcomes("export", "paid", "failed", "retry", "create")
@@ -393,6 +394,9 @@ func TestMovePayout_InParallel(t *testing.T) {
 		}
 		f.checkConsistency()
 		runParallel(2, func(i int) {
+			if i == round%2 {
+				time.Sleep(time.Duration(round) * time.Millisecond)
+			}
 			if i == 0 {
 				_, err := f.move(id, "retry")
 				calls.record(t, "retry", err)

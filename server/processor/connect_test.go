@@ -1,6 +1,9 @@
 package processor_test
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +11,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -131,6 +135,73 @@ func TestConnectProcessor_FailedReconnection(t *testing.T) {
 		if endpoints := f.stripe.Endpoints(); len(endpoints) != 1 || endpoints[0].Secret != f.secret {
 			t.Errorf("%s: the endpoints are %+v, want the old one", name, endpoints)
 		}
+	}
+}
+
+// A reconnection reads the events of the last three days. If the endpoint has failed, they can
+// be missing for longer.
+func TestConnectProcessor_ReadsMissedEvents(t *testing.T) {
+	for name, tc := range map[string]struct {
+		connected, want time.Duration
+		failing         bool
+	}{
+		"working endpoint":               {40 * 24 * time.Hour, affiliate.RotatedProcessorSecretGrace, false},
+		"failing endpoint":               {40 * 24 * time.Hour, affiliate.MaxResyncAge, true},
+		"failing endpoint of a new shop": {24 * time.Hour, 24 * time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.connect()
+			f.clock.Advance(tc.connected)
+			if tc.failing {
+				f.setEndpointStatus("disabled")
+				if err := f.service.CheckEndpoint(t.Context(), affiliate.CheckProcessorEndpoint{Workspace: f.Scope.Workspace, Connection: f.connection}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.connect()
+			job, _ := f.takeResync()
+			if got := f.clock.Now().Sub(job.Since); got.Round(time.Minute) != tc.want {
+				t.Errorf("the resync reads the events of the last %v, want %v", got, tc.want)
+			}
+			f.WantCount(0, "failing connections", `select count(*) from processor_connections where endpoint_failing`)
+		})
+	}
+}
+
+// failingStore is a store whose transactions return an error, either instead of COMMIT or
+// after it.
+type failingStore struct {
+	processor.Store
+
+	afterCommit bool
+}
+
+func (s failingStore) InTx(ctx context.Context, fn func(processor.Tx) error) error {
+	lost := errors.New("the connection to the database was lost")
+	if s.afterCommit {
+		return cmp.Or(s.Store.InTx(ctx, fn), lost)
+	}
+	return s.Store.InTx(ctx, func(tx processor.Tx) error { return cmp.Or(fn(tx), lost) })
+}
+
+// A new endpoint is deleted if the connection is not stored. It stays if the connection is
+// stored but the response to COMMIT is lost.
+func TestConnectProcessor_DatabaseFails(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		f := newFixture(t)
+		working := f.service.Store
+		f.service.Store = failingStore{working, stored}
+		if _, err := f.service.ConnectProcessor(f.asOwner(), connectRequest(testKey)); err == nil {
+			t.Fatal("ConnectProcessor returned no error although the database failed")
+		}
+		want := map[bool]int{false: 0, true: 1}[stored]
+		f.WantCount(want, "connections", `select count(*) from processor_connections`)
+		if got := f.stripe.Endpoints(); len(got) != want {
+			t.Errorf("stored %t: the endpoints %+v are at Stripe, want %d", stored, got, want)
+		}
+		f.service.Store = working
+		f.connect()
 	}
 }
 

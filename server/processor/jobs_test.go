@@ -353,6 +353,45 @@ func TestRemoveEndpoint(t *testing.T) {
 	}
 }
 
+// The endpoints of earlier connections are deleted too.
+func TestRemoveEndpoint_ReplacedEndpoints(t *testing.T) {
+	f := newFixture(t)
+	f.connect()
+	f.clock.Advance(time.Hour)
+	f.connect()
+	if got := len(f.stripe.Endpoints()); got != 2 {
+		t.Fatalf("%d endpoints are at Stripe, want the replaced one and the new one", got)
+	}
+	job := f.disconnect()
+	if err := f.service.RemoveEndpoint(t.Context(), job, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.stripe.Endpoints(); len(got) != 0 {
+		t.Errorf("the endpoints %+v are at Stripe, want none", got)
+	}
+}
+
+// The merchant has connected the account again before the job of the earlier connection runs.
+func TestRemoveEndpoint_LaterConnection(t *testing.T) {
+	f := newFixture(t)
+	f.connect()
+	job := f.disconnect()
+	f.connect()
+	for range 2 {
+		if err := f.service.RemoveEndpoint(t.Context(), job, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := f.stripe.Endpoints(); len(got) != 1 || got[0].Secret != f.secret {
+		t.Errorf("the endpoints %+v are at Stripe, want the one of the later connection", got)
+	}
+	f.WantCount(1, "connections", `select count(*) from processor_connections where deleted_at is null`)
+	f.put(stripeserver.NewSession("cs_a", nil))
+	if _, err := f.deliver(f.event("checkout.session.completed", "cs_a")); err != nil {
+		t.Errorf("an event of the later connection: %v", err)
+	}
+}
+
 // The merchant is notified once when the endpoint stops working, and again after it has worked
 // in the meantime.
 func TestCheckEndpoint(t *testing.T) {
@@ -379,14 +418,9 @@ func TestCheckEndpoint(t *testing.T) {
 	f.stripe.Fail(stripeserver.Fault{Path: "/v1/webhook_endpoints", Status: http.StatusInternalServerError, Times: 2})
 	check(0, "while Stripe does not respond")
 	endpoint := f.stripe.Endpoints()[0].ID
-	setStatus := func(status string) {
-		changed, _ := f.stripe.Object(endpoint)
-		changed["status"] = status
-		f.put(changed)
-	}
-	setStatus("disabled")
+	f.setEndpointStatus("disabled")
 	check(1, "after the endpoint was disabled")
-	setStatus("enabled")
+	f.setEndpointStatus("enabled")
 	check(1, "after the endpoint was enabled")
 	f.stripe.Delete(endpoint)
 	check(2, "after the endpoint was deleted")
@@ -410,17 +444,33 @@ func (f *fixture) resyncJob(age time.Duration) affiliate.ResyncProcessor {
 	}
 }
 
+// setEndpointStatus changes the status of the oldest endpoint at Stripe.
+func (f *fixture) setEndpointStatus(status string) {
+	changed, _ := f.stripe.Object(f.stripe.Endpoints()[0].ID)
+	changed["status"] = status
+	f.put(changed)
+}
+
+// takeResync removes the oldest job of a resync. ok is false if there is none.
+func (f *fixture) takeResync() (job affiliate.ResyncProcessor, ok bool) {
+	f.Helper()
+	jobs := f.Texts(`delete from river.river_job where id = (select min(id) from river.river_job where kind = 'resync_processor') returning args::text`)
+	if len(jobs) == 0 {
+		return job, false
+	}
+	if err := json.Unmarshal([]byte(jobs[0]), &job); err != nil {
+		f.Fatal(err)
+	}
+	return job, true
+}
+
 // runResync runs all jobs of resyncs and returns their number.
 func (f *fixture) runResync() (parts int) {
 	f.Helper()
 	for {
-		jobs := f.Texts(`delete from river.river_job where id = (select min(id) from river.river_job where kind = 'resync_processor') returning args::text`)
-		if len(jobs) == 0 {
+		job, ok := f.takeResync()
+		if !ok {
 			return parts
-		}
-		var job affiliate.ResyncProcessor
-		if err := json.Unmarshal([]byte(jobs[0]), &job); err != nil {
-			f.Fatal(err)
 		}
 		if err := f.service.Resync(f.Context(), job); err != nil {
 			f.Fatal(err)
@@ -462,6 +512,29 @@ func TestResync_Parts(t *testing.T) {
 	f.requestResync(3)
 	if parts := f.runResync(); parts < 3 || parts > 4 {
 		t.Errorf("the resync had %d jobs, want 3 or 4", parts)
+	}
+}
+
+// A job can run a second time, for example after a crash. The next part is enqueued once.
+func TestResync_RepeatedJob(t *testing.T) {
+	f := newFixture(t)
+	f.connect()
+	f.requestResync(3)
+	first, _ := f.takeResync()
+	for range 2 {
+		if err := f.service.Resync(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := f.CountJobs(first.Kind()); got != 1 {
+		t.Errorf("%d jobs for the next part, want 1", got)
+	}
+	f.runResync()
+	if err := f.service.Resync(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.CountJobs(first.Kind()); got != 0 {
+		t.Errorf("%d jobs after the end of the resync, want 0", got)
 	}
 }
 
