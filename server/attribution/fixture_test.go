@@ -2,7 +2,6 @@ package attribution_test
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -51,16 +50,8 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 // rules returns the columns for the rules of a programme: 30 percent of the amount
 // without tax. change changes the rules.
 func rules(change ...func(*affiliate.Rules)) pgtest.Row {
-	r := affiliate.DefaultRules()
-	r.RateBps, r.NetBasis = new(int64(3000)), affiliate.NetOfTax
-	for _, c := range change {
-		c(&r)
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic(err)
-	}
-	return pgtest.Row{"rules": string(text), "rules_version": 4}
+	netOfTax := func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTax }
+	return pgtest.Rules(append([]func(*affiliate.Rules){netOfTax}, change...)...)
 }
 
 // unknownClick returns the id of a click that is not stored. The click is an hour old, so

@@ -63,7 +63,7 @@ func itemCodes(t *testing.T, r *affiliatev1.ReportConversionsResponse) []string 
 func TestBatch_ReturnsResultPerItem(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
-	liveClick := f.NewClick(f.InOtherMode(rules()).Join("Lia"))
+	liveClick := f.NewClick(f.InOtherMode(pgtest.Rules()).Join("Lia"))
 	f.mustReport(purchase("order-0", click.ID))
 	withoutSignal := purchase("order-3", click.ID)
 	withoutSignal.ClickId = nil

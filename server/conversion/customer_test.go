@@ -120,7 +120,7 @@ func TestCustomer_ModelRanksBindingAndLaterClick(t *testing.T) {
 
 func TestRenewal_ParallelRenewalsGetDifferentNumbers(t *testing.T) {
 	const renewals, maxPayments = 30, 12
-	f := newFixture(t, rules(func(r *affiliate.Rules) { r.Recurring.MaxPayments = new(maxPayments) }))
+	f := newFixture(t, pgtest.Rules(func(r *affiliate.Rules) { r.Recurring.MaxPayments = new(maxPayments) }))
 	click := f.NewClick(f.pat)
 	calls := f.parallelCalls()
 	for i := range renewals {
@@ -142,7 +142,7 @@ func TestRenewal_ParallelRenewalsGetDifferentNumbers(t *testing.T) {
 }
 
 func TestRenewal_EarnsUntilMonthLimit(t *testing.T) {
-	f := newFixture(t, pgtest.Row{"attribution_window_days": 365}, rules(func(r *affiliate.Rules) {
+	f := newFixture(t, pgtest.Row{"attribution_window_days": 365}, pgtest.Rules(func(r *affiliate.Rules) {
 		r.Recurring.MaxMonths, r.LaterRateBps = new(1), new(int64(1000))
 	}))
 	now, old, fresh := f.clock.Now(), f.NewClick(f.pat, f.ago(60*day)), f.NewClick(f.pat)

@@ -54,7 +54,7 @@ type fixture struct {
 func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	t.Helper()
 	clock := pgtest.NewRunningClock()
-	program = append([]pgtest.Row{rules()}, program...)
+	program = append([]pgtest.Row{pgtest.Rules()}, program...)
 	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest, program...), stream: &clickStream{}, clock: clock}
 	f.observed = &observedStore{Store: stores.Conversion(f.Store)}
 	f.service = conversion.New(conversion.Config{
@@ -64,27 +64,12 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	return f
 }
 
-// rules returns the columns for the rules of a programme: 30 percent of the amount, with
-// a hold period of 30 days. change changes the rules.
-func rules(change ...func(*affiliate.Rules)) pgtest.Row {
-	r := affiliate.DefaultRules()
-	r.RateBps = new(int64(3000))
-	for _, c := range change {
-		c(&r)
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic(err)
-	}
-	return pgtest.Row{"rules": string(text), "rules_version": 4}
-}
-
 func withoutHoldPeriod(r *affiliate.Rules) { r.HoldDays = 0 }
 
 // setRules replaces the rules of the shop's programme.
 func (f *fixture) setRules(change func(*affiliate.Rules)) {
 	f.Helper()
-	f.Exec(`update programs set rules = $2, rules_version = rules_version + 1 where id = $1`, f.Program, rules(change)["rules"])
+	f.Exec(`update programs set rules = $2, rules_version = rules_version + 1 where id = $1`, f.Program, pgtest.Rules(change)["rules"])
 }
 
 // ago returns a change that makes a click as old as age.

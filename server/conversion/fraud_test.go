@@ -134,7 +134,7 @@ func TestFraud_ComparesClickWithPartner(t *testing.T) {
 // conversion do not count either.
 func TestFraud_CountsClicksOfOneIPAddress(t *testing.T) {
 	f := newFixture(t, withPolicy(affiliate.FraudObserve))
-	lia := f.InOtherMode(rules()).Join("Lia")
+	lia := f.InOtherMode(pgtest.Rules()).Join("Lia")
 	clicks := func(n int, p pgtest.Participant, ago time.Duration) (last affiliate.Click) {
 		for range n {
 			last = f.NewClick(p, f.ago(ago), func(c *affiliate.Click) { c.IPHash = []byte("0123456789abcdef") })
@@ -183,7 +183,7 @@ func TestFraud_DetectsCustomersOfAnotherPartner(t *testing.T) {
 		f.wantSignals(f.mustReport(r), tc.signals...)
 	}
 	// Customers of different programmes are not compared.
-	elsewhere := f.NewParticipant(f.Scope, f.NewProgram(f.Scope, rules(), withPolicy(affiliate.FraudObserve)), f.NewPartner("Pam"))
+	elsewhere := f.NewParticipant(f.Scope, f.NewProgram(f.Scope, pgtest.Rules(), withPolicy(affiliate.FraudObserve)), f.NewPartner("Pam"))
 	f.wantSignals(f.mustReport(withBuyer(purchase("order-9", f.olderClick(elsewhere).ID), "ann@elsewhere.example", "", "")))
 }
 
@@ -280,7 +280,7 @@ func TestFraud_StoresSignalsAndSendsEvents(t *testing.T) {
 
 // A flagged commission is not approved automatically, even if it has no hold period.
 func TestFraud_FlaggedCommissionIsNotApproved(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudFlag), rules(withoutHoldPeriod))
+	f := newFixture(t, withPolicy(affiliate.FraudFlag), pgtest.Rules(withoutHoldPeriod))
 	r := f.mustReport(withBuyer(purchase("order-1", f.olderClick(f.pat).ID), partnerEmail, "", ""))
 	if got := r.GetCommission().GetStatus(); got != pending {
 		t.Errorf("the flagged commission is %s, want %s", got, pending)

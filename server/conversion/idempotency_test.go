@@ -164,7 +164,7 @@ func TestIdempotencyKey_OrderOfChecks(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
 	f.recordWithKey("k-1", purchase("order-1", click.ID))
-	liveClick := f.NewClick(f.InOtherMode(rules()).Join("Lia"))
+	liveClick := f.NewClick(f.InOtherMode(pgtest.Rules()).Join("Lia"))
 	withoutSignal := purchase("order-1", click.ID)
 	withoutSignal.ClickId = nil
 

@@ -166,7 +166,7 @@ func TestPromoCode_DuplicateReportStoresNothing(t *testing.T) {
 
 func TestPromoCode_OfOtherModeIsRejected(t *testing.T) {
 	f := newFixture(t)
-	live := f.InOtherMode(rules())
+	live := f.InOtherMode(pgtest.Rules())
 	lia := live.Join("Lia")
 	f.NewPromoCode(lia, "live-only")
 	f.NewPromoCode(lia, "both")

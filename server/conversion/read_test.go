@@ -190,7 +190,7 @@ func TestReads_AreLimitedToScope(t *testing.T) {
 func TestListConversions_Filters(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
-	other := f.NewParticipant(f.Scope, f.NewProgram(f.Scope, rules()), f.NewPartner("Olga"))
+	other := f.NewParticipant(f.Scope, f.NewProgram(f.Scope, pgtest.Rules()), f.NewPartner("Olga"))
 	f.mustReport(purchase("order-1", click.ID))
 	f.mustReport(purchase("order-2", f.NewClick(other).ID))
 	f.mustReport(purchase("order-3", f.unknownClick()))

@@ -111,7 +111,7 @@ func TestReattribute_MovesAllEffects(t *testing.T) {
 
 func TestReattribute_ToOtherProgrammeMovesPayment(t *testing.T) {
 	f := newFixture(t)
-	program := f.NewProgram(f.Scope, rules(), pgtest.Row{"attribution_window_days": 7})
+	program := f.NewProgram(f.Scope, pgtest.Rules(), pgtest.Row{"attribution_window_days": 7})
 	other := f.NewParticipant(f.Scope, program, f.NewPartner("Olga"))
 	first := f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID))
 	second := f.mustReport(purchaseBy("ann", "order-2", f.NewClick(f.pat).ID))
@@ -154,7 +154,7 @@ func TestReattribute_OfUnattributedConversion(t *testing.T) {
 
 func TestReattribute_Errors(t *testing.T) {
 	f := newFixture(t)
-	live, elsewhere := f.InOtherMode(rules()), f.NewShop(affiliate.ModeTest, rules())
+	live, elsewhere := f.InOtherMode(pgtest.Rules()), f.NewShop(affiliate.ModeTest, pgtest.Rules())
 	other, erased := f.Join("Olga"), f.Join("Eve", pgtest.Row{"erased_at": f.clock.Now()})
 	inLive, inElsewhere := live.Join("Lia"), elsewhere.Join("Pia")
 	unknown := pgtest.Participant{ID: affiliate.NewID[affiliate.Participant](f.clock.Now())}
@@ -229,7 +229,7 @@ func TestReattribute_OfPaidConversionClawsBack(t *testing.T) {
 }
 
 func TestReattribute_ToSuspendedParticipant(t *testing.T) {
-	f := newFixture(t, rules(withoutHoldPeriod))
+	f := newFixture(t, pgtest.Rules(withoutHoldPeriod))
 	other := f.Join("Olga", pgtest.Row{"status": "suspended"})
 	before := f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))
 	if got := before.GetCommission().GetStatus(); got != approved {

@@ -185,7 +185,7 @@ func TestRefund_Errors(t *testing.T) {
 
 // The refund of a lead ends its flat commission, although no money is paid back.
 func TestRefund_OfLeadEndsFlatCommission(t *testing.T) {
-	f := newFixture(t, rules(withoutHoldPeriod, func(r *affiliate.Rules) {
+	f := newFixture(t, pgtest.Rules(withoutHoldPeriod, func(r *affiliate.Rules) {
 		r.Type, r.RateBps, r.FlatCents = affiliate.Flat, nil, new(int64(500))
 		r.Events = []affiliate.EventRate{{EventType: affiliate.Lead}, {EventType: affiliate.Purchase}}
 	}))

@@ -72,9 +72,9 @@ func TestReport_PurchaseAfterClickEarns(t *testing.T) {
 func TestReport_ReturnsEachReasonCode(t *testing.T) {
 	f := newFixture(t)
 	now := f.clock.Now()
-	elsewhere := f.NewShop(affiliate.ModeTest, rules())
+	elsewhere := f.NewShop(affiliate.ModeTest, pgtest.Rules())
 	inProgram := func(status affiliate.ProgramStatus) affiliate.ClickID {
-		program := f.NewProgram(f.Scope, rules(), pgtest.Row{"status": status})
+		program := f.NewProgram(f.Scope, pgtest.Rules(), pgtest.Row{"status": status})
 		return f.NewClick(f.NewParticipant(f.Scope, program, f.NewPartner("Pam"))).ID
 	}
 	clickOf := func(changes pgtest.Row) affiliate.ClickID { return f.NewClick(f.Join("Pip", changes)).ID }
@@ -159,7 +159,7 @@ func TestReport_ReturnsMostImportantError(t *testing.T) {
 	click := f.NewClick(f.pat)
 	f.mustReport(purchase("order-1", click.ID))
 
-	live := f.InOtherMode(rules())
+	live := f.InOtherMode(pgtest.Rules())
 	lia := live.Join("Lia")
 	stored, unstored := f.NewClick(lia), f.UnstoredClick(lia)
 	f.stream.tail = append(f.stream.tail, unstored)
@@ -240,7 +240,7 @@ func TestReport_CommissionKeepsItsRules(t *testing.T) {
 }
 
 func TestReport_FlagsCurrencyWithoutRate(t *testing.T) {
-	f := newFixture(t, rules(withoutHoldPeriod))
+	f := newFixture(t, pgtest.Rules(withoutHoldPeriod))
 	req := purchase("order-1", f.NewClick(f.pat).ID)
 	req.Currency = new("usd")
 	servertest.WantFields(t, "commission", f.mustReport(req).GetCommission(), &affiliatev1.ConversionCommission{

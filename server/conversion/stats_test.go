@@ -9,7 +9,7 @@ import (
 )
 
 func TestStats_AreExact(t *testing.T) {
-	f := newFixture(t, rules(func(r *affiliate.Rules) {
+	f := newFixture(t, pgtest.Rules(func(r *affiliate.Rules) {
 		r.Type, r.RateBps, r.FlatCents = affiliate.Flat, nil, new(int64(500))
 		r.Events = []affiliate.EventRate{{EventType: affiliate.Purchase}, {EventType: affiliate.Signup}}
 	}))
@@ -53,7 +53,7 @@ func (f *fixture) wantCommission(external string, click affiliate.ClickID, want 
 // participant's group replaces the rate of the tier, and the participant's own rate
 // (override) replaces both. The external ids say what each purchase tests.
 func TestReport_RateFollowsTierGroupAndOverride(t *testing.T) {
-	f := newFixture(t, rules(func(r *affiliate.Rules) { r.Tiers = []affiliate.Tier{{MinConversions: new(int64(2)), RateBps: 4000}} }))
+	f := newFixture(t, pgtest.Rules(func(r *affiliate.Rules) { r.Tiers = []affiliate.Tier{{MinConversions: new(int64(2)), RateBps: 4000}} }))
 	click := f.NewClick(f.pat).ID
 	f.wantCommission("first", click, 3_000)
 	f.wantCommission("second", click, 3_000)
@@ -89,7 +89,7 @@ func TestReport_RateFollowsTierGroupAndOverride(t *testing.T) {
 // Tiers do not count conversions that were refunded in full. Of partially refunded
 // conversions, they count the revenue that is not refunded.
 func TestTiers_CountAmountsThatAreNotRefunded(t *testing.T) {
-	f := newFixture(t, rules(func(r *affiliate.Rules) { r.Tiers = []affiliate.Tier{{MinConversions: new(int64(2)), RateBps: 4000}} }))
+	f := newFixture(t, pgtest.Rules(func(r *affiliate.Rules) { r.Tiers = []affiliate.Tier{{MinConversions: new(int64(2)), RateBps: 4000}} }))
 	click := f.NewClick(f.pat).ID
 	f.wantCommission("order-1", click, 3_000)
 	f.wantCommission("order-2", click, 3_000)

@@ -50,7 +50,7 @@ type fixture struct {
 func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	t.Helper()
 	clock := pgtest.NewRunningClock()
-	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest, append([]pgtest.Row{rules()}, program...)...), clock: clock}
+	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest, append([]pgtest.Row{pgtest.Rules(), {"fraud_policy": "off"}}, program...)...), clock: clock}
 	f.ada = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ada"))
 	var err error
 	if f.stripe, err = stripeserver.New(); err != nil {
@@ -71,21 +71,6 @@ func (f *fixture) newService(stripeURL string) *processor.Service {
 			affiliate.Stripe: stripe.New(stripe.Config{APIURL: stripeURL, MaxEvents: 200, HTTPClient: &http.Client{Timeout: 2 * time.Second}}),
 		},
 	})
-}
-
-// rules returns the columns for the rules of a programme that pays 30 percent. change
-// changes the rules.
-func rules(change ...func(*affiliate.Rules)) pgtest.Row {
-	r := affiliate.DefaultRules()
-	r.RateBps = new(int64(3000))
-	for _, c := range change {
-		c(&r)
-	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic(err)
-	}
-	return pgtest.Row{"rules": string(text), "fraud_policy": "off"}
 }
 
 // asOwner returns the context of a call of the shop's owner.

@@ -218,7 +218,7 @@ func (f *fixture) endAbandoned() {
 
 // An error of a sale that waits is shown.
 func TestApply_ParkedEventAfterError(t *testing.T) {
-	f := newFixture(t, pgtest.Row{"currency": "USD"}, rules(func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTaxShippingAndFee }))
+	f := newFixture(t, pgtest.Row{"currency": "USD"}, pgtest.Rules(func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTaxShippingAndFee }))
 	f.connect()
 	f.putSale("a", nil)
 	f.put(stripeserver.NewPaymentIntent("pi_a", nil))
@@ -631,7 +631,7 @@ func TestApply_Concurrently(t *testing.T) {
 }
 
 func TestApply_Fees(t *testing.T) {
-	f := newFixture(t, pgtest.Row{"currency": "USD"}, rules(func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTaxShippingAndFee }))
+	f := newFixture(t, pgtest.Row{"currency": "USD"}, pgtest.Rules(func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTaxShippingAndFee }))
 	f.connect()
 	f.putSale("a", nil)
 	f.put(stripeserver.NewPaymentIntent("pi_a", nil), stripeserver.NewBalanceTransaction("txn_a", object{"amount": 10_000, "currency": "usd", "fee": 320}))

@@ -28,7 +28,7 @@ type ledgerFixture struct {
 func newLedgerFixture(t *testing.T, change ...func(*affiliate.Rules)) *ledgerFixture {
 	t.Helper()
 	atOnce := func(r *affiliate.Rules) { r.HoldDays = 0 }
-	f := newFixture(t, pgtest.Row{"currency": "USD"}, rules(append([]func(*affiliate.Rules){atOnce}, change...)...))
+	f := newFixture(t, pgtest.Row{"currency": "USD"}, pgtest.Rules(append([]func(*affiliate.Rules){atOnce}, change...)...))
 	f.connect()
 	f.Insert("payout_methods", pgtest.Row{"user_id": f.ada.Partner, "method": affiliate.PayoutManual, "updated_at": f.clock.Now()})
 	service := payout.New(payout.Config{Store: stores.Payout(f.Store), Seal: servertest.Seal(t), Now: f.clock.Now})

@@ -104,7 +104,7 @@ type player struct {
 func newPlayer(database *pgtest.Fixture, clock *pgtest.Clock, h history, seed uint64) *player {
 	database.Helper()
 	clock.Set(historyStart)
-	shop := database.NewShop(affiliate.ModeTest, pgtest.Row{"currency": "USD", "attribution_model": h.model}, rules(func(r *affiliate.Rules) {
+	shop := database.NewShop(affiliate.ModeTest, pgtest.Row{"currency": "USD", "attribution_model": h.model}, pgtest.Rules(func(r *affiliate.Rules) {
 		r.LaterRateBps, r.Recurring.MaxPayments = new(int64(1000)), new(4)
 		r.HoldDays, r.AutoApproval = 0, h.autoApproval
 	}))

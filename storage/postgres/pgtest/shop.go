@@ -72,6 +72,21 @@ func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.Pr
 	return id
 }
 
+// Rules returns the columns for the rules of a programme that pays 30 percent. Their version
+// is 4. change changes the rules.
+func Rules(change ...func(*affiliate.Rules)) Row {
+	r := affiliate.DefaultRules()
+	r.RateBps = new(int64(3000))
+	for _, c := range change {
+		c(&r)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	return Row{"rules": string(text), "rules_version": 4}
+}
+
 // NewEndpoint inserts an active webhook endpoint that receives all events. The values in
 // changes replace default values of the endpoint's columns.
 func (f *Fixture) NewEndpoint(scope affiliate.Scope, changes ...Row) affiliate.EndpointID {
