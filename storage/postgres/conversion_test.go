@@ -190,7 +190,7 @@ func (f *fixture) executedPlans(sql, args string) map[string]string {
 		if _, err := conn.Exec(f.Context(), `set plan_cache_mode = `+mode); err != nil {
 			f.Fatal(err)
 		}
-		rows, _ := conn.Query(f.Context(), `explain (analyze, costs off, timing off, summary off) execute statement(`+args+`)`)
+		rows, _ := conn.Query(f.Context(), `explain (analyze, buffers, costs off, timing off, summary off) execute statement(`+args+`)`)
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			f.Fatal(err)

@@ -24,7 +24,12 @@ import (
 // For the rule conversion_velocity, another conversion counts only if it was reported in
 // the hour before this conversion was reported, and also occurred in the hour before this
 // conversion occurred. Otherwise a merchant who reports all sales of a day at once would
-// seem to have a burst of sales.
+// seem to have a burst of sales. The rule examines only the latest of the conversions that
+// were reported in the hour.
+//
+// For the rule duplicate_customer, the participants before and after the candidate are
+// searched separately. So a customer with many conversions of one participant, such as an
+// address that the merchant reports for all guests, costs no more than any other.
 const findFraudFacts = `
 	select t.n, t.participant_id, hour.conversions, recent.conversions as recent, recent.refunded,
 		exists (
@@ -40,11 +45,19 @@ const findFraudFacts = `
 		exists (
 			select from conversions c
 			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.customer_ref = t.customer_ref and c.program_id = t.program_id
-				and c.participant_id <> t.participant_id and c.created_at <= t.reported_at
+				and c.participant_id < t.participant_id and c.created_at <= t.reported_at
+		) or exists (
+			select from conversions c
+			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.customer_ref = t.customer_ref and c.program_id = t.program_id
+				and c.participant_id > t.participant_id and c.created_at <= t.reported_at
 		) or exists (
 			select from conversions c
 			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.customer_email_hash = t.email_hash and c.program_id = t.program_id
-				and c.participant_id <> t.participant_id and c.created_at <= t.reported_at
+				and c.participant_id < t.participant_id and c.created_at <= t.reported_at
+		) or exists (
+			select from conversions c
+			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.customer_email_hash = t.email_hash and c.program_id = t.program_id
+				and c.participant_id > t.participant_id and c.created_at <= t.reported_at
 		) as duplicate_customer
 	from unnest(
 		@n::integer[], @workspaces::uuid[], @modes::text[], @participants::uuid[], @programs::uuid[], @partners::uuid[],
@@ -53,12 +66,13 @@ const findFraudFacts = `
 	cross join lateral (
 		select count(*) as conversions
 		from (
-			select from conversions c
+			select c.occurred_at from conversions c
 			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.participant_id = t.participant_id
 				and c.created_at > t.reported_at - interval '1 hour' and c.created_at <= t.reported_at
-				and c.occurred_at > t.occurred_at - interval '1 hour' and c.occurred_at <= t.occurred_at
-			limit @max_in_hour
+			order by c.created_at desc, c.id desc
+			limit @max_examined
 		) as c
+		where c.occurred_at > t.occurred_at - interval '1 hour' and c.occurred_at <= t.occurred_at
 	) as hour
 	cross join lateral (
 		select count(*) as conversions, count(*) filter (where c.refunded_amount_cents > 0) as refunded
@@ -126,7 +140,7 @@ func (q *fraudQuery) args() pgx.NamedArgs {
 		"reported_at": q.reportedAt, "occurred_at": q.occurredAt, "customer_refs": q.customerRefs, "email_hashes": q.emailHashes,
 		"network_n": q.networks.n, "network_prefixes": q.networks.prefixes, "network_window": fraud.NetworkWindow,
 		"device_n": q.devices.n, "device_prefixes": q.devices.prefixes, "device_agents": q.devices.agents, "device_window": fraud.DeviceWindow,
-		"max_in_hour": fraud.MaxConversionsInHour, "max_recent": fraud.RecentConversions,
+		"max_examined": fraud.ExaminedInHour, "max_recent": fraud.RecentConversions,
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +54,7 @@ func TestFraudFacts_AreReadByIndex(t *testing.T) {
 	at := noon.Format(time.RFC3339Nano)
 	facts := fmt.Sprintf(
 		`'{0}', '{10.1.0.0/24}', '24 hours', '{0}', '{10.1.0.0/24}', array['\xab'::bytea], '720 hours',
-			'{0}', '{%s}', '{live}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}', '{many-1}', array['\xab'::bytea], 11, 20`,
+			'{0}', '{%s}', '{live}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}', '{many-1}', array['\xab'::bytea], 200, 20`,
 		s.Scope.Workspace, s.participant.ID, s.Program, s.participant.ID, at, at)
 	for mode, plan := range s.executedPlans(postgres.FindFraudFactsSQL(t), facts) {
 		checkPlan(t, mode, plan,
@@ -62,6 +64,28 @@ func TestFraudFacts_AreReadByIndex(t *testing.T) {
 		[]byte("0123456789abcdef"), at, noon.Add(-time.Hour).Format(time.RFC3339Nano), at)
 	for mode, plan := range s.executedPlans(postgres.CountFromAddressSQL, clicks) {
 		checkReadsOnePartition(t, mode, plan, "clicks_20260310_workspace_id_ip_hash")
+	}
+}
+
+// The facts cost a limited number of pages, even if one participant has thousands of
+// conversions of one customer that were all reported within an hour and occurred before it.
+func TestFraudFacts_CostDoesNotGrow(t *testing.T) {
+	t.Parallel()
+	s := newSales(t)
+	s.manyFacts()
+	s.Exec(`
+		update conversions set customer_ref = 'guest', customer_email_hash = '\xab', created_at = $1::timestamptz - (numbered.n % 3600) * interval '1 second'
+		from (select id, row_number() over () as n from conversions where external_transaction_id like 'many-%') as numbered
+		where conversions.id = numbered.id`, noon)
+	s.VacuumAnalyze()
+	args := fmt.Sprintf(`'{}', '{}', '24 hours', '{}', '{}', '{}', '720 hours',
+		'{0}', '{%s}', '{live}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}', '{guest}', array['\xab'::bytea], 200, 20`,
+		s.Scope.Workspace, s.participant.ID, s.Program, s.participant.ID, noon.Format(time.RFC3339Nano), noon.AddDate(1, 0, 0).Format(time.RFC3339Nano))
+	for mode, plan := range s.executedPlans(postgres.FindFraudFactsSQL(t), args) {
+		pages := regexp.MustCompile(`Buffers: shared hit=(\d+)`).FindStringSubmatch(plan)
+		if n, err := strconv.Atoi(pages[1]); err != nil || n > 400 {
+			t.Errorf("%s: the statement reads %d pages (%v), want at most 400\n%s", mode, n, err, plan)
+		}
 	}
 }
 
