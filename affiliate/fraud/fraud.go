@@ -48,7 +48,7 @@ type Facts struct {
 	// was reported.
 	PromoCodeOnly bool
 	// ConversionsInHour is the number of the partner's conversions in the last hour,
-	// including this one. Counting may stop at MaxConversionsInHour + 1.
+	// including this one. At most ExaminedInHour earlier conversions are examined.
 	ConversionsInHour int
 	// DuplicateCustomer says that the customer has converted for another partner of the
 	// programme before.

@@ -363,8 +363,8 @@ func TestConfirmPayoutBatch_InParallelWithCancelIsCanceled(t *testing.T) {
 
 // A payout is exported, marked as paid and marked as failed in parallel. After that,
 // RetryPayout runs in parallel with the creation of another batch from the same
-// commissions. The two calls take turns in beginning later, so that each succeeds in some
-// rounds.
+// commissions. In each round one of the two calls begins later, so that each of them
+// succeeds in some rounds.
 func TestMovePayout_InParallel(t *testing.T) {
 	f := newFixture(t)
 	calls := newOutcomes("export", "paid", "failed", "retry", "create")

@@ -451,7 +451,7 @@ func (f *fixture) setEndpointStatus(status string) {
 	f.put(changed)
 }
 
-// takeResync removes the oldest job of a resync. ok is false if there is none.
+// takeResync deletes the oldest job of a resync and returns it. If there is none, ok is false.
 func (f *fixture) takeResync() (job affiliate.ResyncProcessor, ok bool) {
 	f.Helper()
 	jobs := f.Texts(`delete from river.river_job where id = (select min(id) from river.river_job where kind = 'resync_processor') returning args::text`)
