@@ -13,8 +13,9 @@
 // Not guaranteed: that an object that a test stores has a state that Stripe allows. All
 // keys use the same objects; accounts and modes do not separate them. Nothing happens by
 // itself: no event is created when an object changes, no webhook is sent, and a promotion
-// code does not expire. Resources that are not in the table of resources.go get
-// stripe-mock's examples. stripe-mock prints each request to the standard output.
+// code does not expire. Resources that are not in the table of resources.go do not exist,
+// except for the account. Operations of a resource that this package does not implement
+// get stripe-mock's examples. stripe-mock prints each request to the standard output.
 package stripeserver
 
 import (

@@ -225,18 +225,19 @@ func TestServer_RejectsWhatStripesDocumentForbids(t *testing.T) {
 		status       int
 		want         string // part of the message
 	}{
-		"unknown path":               {http.MethodGet, "/v1/nothing", nil, 404, "Unrecognized request URL"},
-		"unknown query parameter":    {http.MethodGet, "/v1/charges?nothing=1", nil, 400, "additional properties"},
-		"limit is not a number":      {http.MethodGet, "/v1/charges?limit=x", nil, 400, "limit"},
-		"limit is too large":         {http.MethodGet, "/v1/charges?limit=101", nil, 400, "less than or equal to 100"},
-		"limit is too small":         {http.MethodGet, "/v1/charges?limit=0", nil, 400, "greater than or equal to 1"},
-		"parameter is not supported": {http.MethodGet, "/v1/events?delivery_success=true", nil, 400, "tools/stripeserver does not implement the parameter delivery_success"},
-		"required parameter missing": {http.MethodPost, "/v1/webhook_endpoints", url.Values{"url": {"https://shop.example"}}, 400, "'enabled_events' is required"},
-		"unknown event":              {http.MethodPost, "/v1/webhook_endpoints", with("enabled_events[0]", "nothing"), 400, "enabled_events"},
-		"unknown version of the API": {http.MethodPost, "/v1/webhook_endpoints", with("api_version", "1999"), 400, "api_version"},
-		"URL without a scheme":       {http.MethodPost, "/v1/webhook_endpoints", with("url", "shop.example"), 400, "An explicit scheme"},
-		"parameter of Connect":       {http.MethodPost, "/v1/webhook_endpoints", with("connect", "true"), 400, "does not implement the parameter connect"},
-		"no form":                    {http.MethodPost, "/v1/coupons", nil, 400, "Content-Type"},
+		"unknown path":                {http.MethodGet, "/v1/nothing", nil, 404, "Unrecognized request URL"},
+		"resource that is not stored": {http.MethodGet, "/v1/customers/cus_7", nil, 404, "Unrecognized request URL"},
+		"unknown query parameter":     {http.MethodGet, "/v1/charges?nothing=1", nil, 400, "additional properties"},
+		"limit is not a number":       {http.MethodGet, "/v1/charges?limit=x", nil, 400, "limit"},
+		"limit is too large":          {http.MethodGet, "/v1/charges?limit=101", nil, 400, "less than or equal to 100"},
+		"limit is too small":          {http.MethodGet, "/v1/charges?limit=0", nil, 400, "greater than or equal to 1"},
+		"parameter is not supported":  {http.MethodGet, "/v1/events?delivery_success=true", nil, 400, "tools/stripeserver does not implement the parameter delivery_success"},
+		"required parameter missing":  {http.MethodPost, "/v1/webhook_endpoints", url.Values{"url": {"https://shop.example"}}, 400, "'enabled_events' is required"},
+		"unknown event":               {http.MethodPost, "/v1/webhook_endpoints", with("enabled_events[0]", "nothing"), 400, "enabled_events"},
+		"unknown version of the API":  {http.MethodPost, "/v1/webhook_endpoints", with("api_version", "1999"), 400, "api_version"},
+		"URL without a scheme":        {http.MethodPost, "/v1/webhook_endpoints", with("url", "shop.example"), 400, "An explicit scheme"},
+		"parameter of Connect":        {http.MethodPost, "/v1/webhook_endpoints", with("connect", "true"), 400, "does not implement the parameter connect"},
+		"no form":                     {http.MethodPost, "/v1/coupons", nil, 400, "Content-Type"},
 	} {
 		got := s.do(t, test.method, test.path, test.form)
 		if got.status != test.status || got.errorField("type") != "invalid_request_error" || !strings.Contains(got.errorField("message"), test.want) {
@@ -248,12 +249,12 @@ func TestServer_RejectsWhatStripesDocumentForbids(t *testing.T) {
 	}
 }
 
-func TestServer_OtherResourcesAreStripeMocksExamples(t *testing.T) {
+func TestServer_OtherOperationsReturnStripeMocksExamples(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	customer, err := s.client(testKey, 0).V1Customers.Retrieve(t.Context(), "cus_7", nil)
-	if err != nil || customer.ID != "cus_7" {
-		t.Errorf("the customer is %v and the error is %v, want cus_7", customer, err)
+	charge, err := s.client(testKey, 0).V1Charges.Capture(t.Context(), "ch_7", nil)
+	if err != nil || charge.ID != "ch_7" {
+		t.Errorf("the captured charge is %v and the error is %v, want ch_7", charge, err)
 	}
 }
 
