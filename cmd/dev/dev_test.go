@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 	"github.com/tributary-hq/tributary/tools/servers"
+	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
 // asCommand is an environment variable. If it is set, the test binary runs as the command
@@ -373,7 +375,8 @@ func TestRun_RestoresDemoOnExternalServers(t *testing.T) {
 	t.Parallel()
 	dir := makeTempDir(t)
 	redisURL := redistest.New(t)
-	env := testEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL)
+	stripe := stripeURLName + "=" + startStripe(t)
+	env := testEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL, stripe)
 	r := start(t, dir, env)
 	first := variables(t, dir)
 
@@ -422,7 +425,7 @@ func TestRun_RestoresDemoOnExternalServers(t *testing.T) {
 
 	// Use an empty database and keep the passwords. Redis still has the keys and referral
 	// codes of the old database.
-	env = testEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL)
+	env = testEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL, stripe)
 	r = start(t, dir, env)
 	r.runWalkthrough(t, "bash")
 	r.stop(t)
@@ -435,6 +438,18 @@ func TestRun_RestoresDemoOnExternalServers(t *testing.T) {
 			t.Errorf("os.Stat(%s) returned %v, want that the run has created no private server", name, err)
 		}
 	}
+}
+
+// startStripe starts a stand-in for Stripe and returns its URL.
+func startStripe(t *testing.T) string {
+	t.Helper()
+	stripe, err := stripeserver.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(stripe)
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func onlyParticipant(t *testing.T, merchant apiClient, base string) participant {
