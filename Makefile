@@ -48,7 +48,7 @@ reset: ## delete the data of make run
 
 .PHONY: test
 test: compiler browser node commands ## run every test, with the race detector, on private servers
-	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -race -p 3 $(NO_RACE_ARGON2) $(NO_DEBUGGER) -shuffle=on ./test/e2e ./storage/postgres ./... # the slowest packages start first
+	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -race -p 4 $(NO_RACE_ARGON2) $(NO_DEBUGGER) -shuffle=on ./test/e2e ./storage/postgres ./... # the slowest packages start first
 
 .PHONY: bench
 bench: ## measure the speed relative to the machine's limits; BASE=commit compares the CPU time with that commit

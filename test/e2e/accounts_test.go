@@ -9,7 +9,6 @@ import (
 )
 
 func testAccounts(t *testing.T, sys *system) {
-	t.Helper()
 	register := func(t *testing.T, kind string, body object) response {
 		t.Helper()
 		return sys.client().post(t, "/api/v1/auth/"+kind+"/register", body)
@@ -136,7 +135,6 @@ func testLogout(sys *system) func(*testing.T) {
 }
 
 func testKeys(t *testing.T, sys *system) {
-	t.Helper()
 	merchant := sys.newMerchant(t)
 
 	t.Run("each mode has its public key from the start", func(t *testing.T) {

@@ -59,11 +59,9 @@ func TestIdempotentReports(t *testing.T) {
 	})
 }
 
-// TestConversionBatches checks that each conversion of a batch succeeds or fails
+// testConversionBatches checks that each conversion of a batch succeeds or fails
 // independently of the others.
-func TestConversionBatches(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testConversionBatches(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	click := f.click(t)
 	key := sys.client().withCredential(f.secretKey)
@@ -143,10 +141,8 @@ func TestConversionBatches(t *testing.T) {
 	})
 }
 
-// TestConversionReads checks that servers and merchants can read reported conversions.
-func TestConversionReads(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testConversionReads checks that servers and merchants can read reported conversions.
+func testConversionReads(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	sale := f.reportSale(t, f.click(t), object{"customer_id": "c-1", "metadata": object{"plan": "pro"}, "line_items": []object{{"product_id": "p", "amount_cents": 10000}}})
 	unattributed := f.reportSale(t, affiliate.NewID[affiliate.Click](sys.clock.now().Add(-time.Hour)).String(), object{"event_type": "renewal"})
@@ -178,11 +174,9 @@ func TestConversionReads(t *testing.T) {
 	}
 }
 
-// TestAttributionAudit reads the attribution decision of a conversion, and simulates the
+// testAttributionAudit reads the attribution decision of a conversion, and simulates the
 // attribution of another conversion.
-func TestAttributionAudit(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testAttributionAudit(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(nil))
 	click := f.click(t)
 	sale := f.reportSale(t, click, object{"customer_id": "c-1"})
@@ -276,10 +270,8 @@ func TestAttributionAudit(t *testing.T) {
 	})
 }
 
-// TestFraud checks the effect of each fraud policy on a conversion with a fraud signal.
-func TestFraud(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testFraud checks the effect of each fraud policy on a conversion with a fraud signal.
+func testFraud(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
 	policyPath := f.programPath() + "/fraud-policy"
 	setPolicy := func(t *testing.T, body object) response {

@@ -19,7 +19,6 @@ import (
 const directoryLag = time.Second
 
 func testClicks(t *testing.T, sys *system) {
-	t.Helper()
 	f := sys.newFixture(t, "test", object{"attributionWindowDays": 7})
 	url := sys.edge + "/v1/clicks"
 	body := object{"referral_code": f.code}
@@ -165,7 +164,6 @@ func testRejectedClicks(t *testing.T, sys *system, f fixture) {
 // valid. As soon as such a call has returned, 200 concurrent requests with the key, code
 // or link must all succeed. Before the call, requests with the code must fail.
 func testClicksWorkImmediately(t *testing.T, sys *system) {
-	t.Helper()
 	f := sys.newFixture(t, "live", nil)
 	f.click(t)
 	wantAll := func(description string, request func() response, status int) {
@@ -223,7 +221,6 @@ func testClicksWorkImmediately(t *testing.T, sys *system) {
 }
 
 func testClicksFollowChanges(t *testing.T, sys *system) {
-	t.Helper()
 	f := sys.newFixture(t, "live", nil)
 	wantSoon := func(description, key, code string, status int) {
 		t.Helper()
@@ -275,7 +272,6 @@ func testClicksFollowChanges(t *testing.T, sys *system) {
 
 // testIngestion checks that every acknowledged click is stored in Postgres exactly once.
 func testIngestion(t *testing.T, sys *system) {
-	t.Helper()
 	f := sys.newFixture(t, "test", nil)
 	f.click(t)
 	responses := concurrently(100, func(int) response {

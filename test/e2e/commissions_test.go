@@ -10,7 +10,6 @@ import (
 )
 
 func testCommissions(t *testing.T, sys *system) {
-	t.Helper()
 	withHold := sys.newFixture(t, "test", rules(nil))
 	withoutHold := sys.newFixtureFor(t, withHold.merchant, withHold.partner, rules(object{"holdPeriodDays": 0, "autoApproval": false}))
 	changeStatus := func(t *testing.T, f fixture, id, name string, body any) response {
@@ -100,7 +99,6 @@ func testCommissions(t *testing.T, sys *system) {
 }
 
 func testCommissionLists(t *testing.T, sys *system) {
-	t.Helper()
 	a := sys.newFixture(t, "live", rules(object{"holdPeriodDays": 0, "autoApproval": false}))
 	b := sys.newFixtureFor(t, a.merchant, sys.newPartner(t).inMode("live"), rules(object{"commissionType": "flat", "percentage": nil, "flatAmountCents": 50}))
 	today, tomorrow := sys.clock.now().UTC().Format(time.DateOnly), sys.clock.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
@@ -187,7 +185,6 @@ func testCommissionLists(t *testing.T, sys *system) {
 // ended. A commission stays pending if it is flagged for review, or if its programme does
 // not approve commissions automatically.
 func testAutomaticApproval(t *testing.T, sys *system) {
-	t.Helper()
 	f := sys.newFixture(t, "test", rules(nil))
 	manual := sys.newFixtureFor(t, f.merchant, f.partner, rules(object{"autoApproval": false}))
 	id, manualID := f.earnCommission(t), manual.earnCommission(t)

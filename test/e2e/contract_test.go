@@ -11,10 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// TestJSON checks which JSON the API accepts.
-func TestJSON(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testJSON checks which JSON the API accepts.
+func testJSON(t *testing.T, sys *system) {
 	merchant := sys.newMerchant(t)
 	key := merchant.createSecretKey(t)
 	program := func(t *testing.T, body string) response {
@@ -91,10 +89,8 @@ func TestJSON(t *testing.T) {
 	})
 }
 
-// TestQueries checks the query parameters of lists.
-func TestQueries(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testQueries checks the query parameters of lists.
+func testQueries(t *testing.T, sys *system) {
 	merchant := sys.newMerchant(t)
 	for range 3 {
 		merchant.post(t, "/api/v1/programs", object{"name": "P"}).wantStatus(http.StatusCreated)
@@ -230,7 +226,6 @@ func TestHTTP(t *testing.T) {
 }
 
 func testRequestIDs(t *testing.T, sys *system) {
-	t.Helper()
 	isNewID := func(id string) bool {
 		parsed, valid := affiliate.ParseID[affiliate.Event](id)
 		return valid && parsed.Version() == 7
@@ -259,10 +254,8 @@ func testRequestIDs(t *testing.T, sys *system) {
 	}
 }
 
-// TestResponses checks the JSON of responses.
-func TestResponses(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testResponses checks the JSON of responses.
+func testResponses(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	conversion := f.report(t, purchase("00000000-0000-4000-8000-000000000000")).wantStatus(http.StatusCreated)
 	responses := []response{

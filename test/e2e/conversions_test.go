@@ -10,7 +10,6 @@ import (
 )
 
 func testConversions(t *testing.T, sys *system) {
-	t.Helper()
 	f := sys.newFixture(t, "test", rules(nil))
 
 	t.Run("a purchase after a click earns a commission", func(t *testing.T) {
@@ -85,7 +84,6 @@ func testConversions(t *testing.T, sys *system) {
 }
 
 func testAmountsByRule(t *testing.T, sys *system) {
-	t.Helper()
 	merchant, partner := sys.newMerchant(t).inMode("test"), sys.newPartner(t).inMode("test")
 	for name, c := range map[string]struct {
 		rules object
@@ -192,7 +190,6 @@ func testRejectedConversions(t *testing.T, sys *system, f fixture) {
 // testRaces sends equal reports concurrently, and sends a click after its purchase was
 // reported.
 func testRaces(t *testing.T, sys *system) {
-	t.Helper()
 	f := sys.newFixture(t, "test", nil)
 
 	t.Run("only one of a hundred concurrent equal reports is stored", func(t *testing.T) {
@@ -241,7 +238,6 @@ func testRaces(t *testing.T, sys *system) {
 // testWindows checks that an attribution window of n days ends exactly n × 24 hours after
 // the click, to the millisecond.
 func testWindows(t *testing.T, sys *system) {
-	t.Helper()
 	f := sys.newFixture(t, "test", object{"attributionWindowDays": 1})
 	var windowEnd time.Time
 	var click string

@@ -16,10 +16,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// TestFilters checks the filters of several lists.
-func TestFilters(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testFilters checks the filters of several lists.
+func testFilters(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
 	other := sys.newFixtureFor(t, f.merchant, sys.newPartner(t).inMode("test"), rules(object{"holdPeriodDays": 0}))
 	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
@@ -62,11 +60,9 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// TestProgramCurrency checks that a programme's currency can change until the programme
+// testProgramCurrency checks that a programme's currency can change until the programme
 // has a commission.
-func TestProgramCurrency(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testProgramCurrency(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(nil))
 	f.merchant.patch(t, f.programPath(), object{"currency": "eur"}).wantStatus(http.StatusOK).wantFields(object{"currency": "EUR"})
 	f.merchant.patch(t, f.programPath(), object{"currency": "XXX"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "currency")

@@ -37,8 +37,9 @@ const (
 	// may be busy.
 	startTimeout = 30 * time.Second
 	waitTimeout  = 20 * time.Second
-	// pollInterval is the pause between two checks of a condition.
-	pollInterval = 10 * time.Millisecond
+	// pollInterval is the pause between two checks of a condition. Most checks are requests,
+	// which take time from the other tests.
+	pollInterval = 25 * time.Millisecond
 )
 
 // signingKeyID is the id of the key that signs access tokens, and signingSeed is the seed

@@ -13,7 +13,7 @@ import (
 
 const (
 	// timingAddresses is the number of addresses, half of which have an account.
-	timingAddresses = 200
+	timingAddresses = 100
 	// A client that compares the durations of responses should not find a difference. The
 	// ratio of two medians of equal durations is outside of these bounds only if the
 	// machine is very busy. A lookup of the account, the creation of a token or a hash of

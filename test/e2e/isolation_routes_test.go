@@ -40,14 +40,12 @@ func readEverything(t *testing.T, reader account, kind string, ids map[string]st
 	return all.String()
 }
 
-// TestIsolation_AllRoutes creates four fixtures: two workspaces with two modes each. For
+// testIsolationAllRoutes creates four fixtures: two workspaces with two modes each. For
 // each pair of fixtures, the merchant of one fixture calls every merchant route with the
 // ids of the other fixture. Routes with several ids are also called with a mixture: the
 // merchant's own programme and the other ids of the other fixture. The merchant also
 // searches for data of the other fixture. No call may read, count or change this data.
-func TestIsolation_AllRoutes(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testIsolationAllRoutes(t *testing.T, sys *system) {
 	partner := sys.newPartner(t)
 	var fixtures []populatedFixture
 	for _, merchant := range []account{sys.newMerchant(t), sys.newMerchant(t)} {
@@ -122,11 +120,9 @@ func TestIsolation_AllRoutes(t *testing.T) {
 	}
 }
 
-// TestIsolation_Partners calls the routes of a partner with the ids of another partner,
+// testIsolationPartners calls the routes of a partner with the ids of another partner,
 // and in the other mode.
-func TestIsolation_Partners(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testIsolationPartners(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	f.earnCommission(t)
 	ids := f.createAll(t)

@@ -7,11 +7,9 @@ import (
 	"testing"
 )
 
-// TestIsolation creates four fixtures: two workspaces with two modes each. A client of
+// testIsolation creates four fixtures: two workspaces with two modes each. A client of
 // one fixture must not be able to read, count or change the data of another fixture.
-func TestIsolation(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testIsolation(t *testing.T, sys *system) {
 	partner := sys.newPartner(t)
 	var fixtures []fixtureWithSale
 	for _, merchant := range []account{sys.newMerchant(t), sys.newMerchant(t)} {

@@ -41,9 +41,7 @@ func (sys *system) awaitLink(t *testing.T, short string) {
 	})
 }
 
-func TestLinks(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testLinks(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", object{"landingUrl": "https://shop.example/welcome", "allowedDomains": []string{"shop.example", "*.shop.example"}, "linkParam": "ref"})
 	links := f.programPath() + "/links"
 	f.merchant.get(t, links).wantStatus(http.StatusOK).wantFields(object{
@@ -94,9 +92,7 @@ func TestLinks(t *testing.T) {
 	f.merchant.do(t, http.MethodDelete, links+"/"+defaultLink, nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 }
 
-func TestLinks_LimitPerParticipant(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testLinksLimitPerParticipant(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	create := func(int) response {
 		return f.partner.post(t, "/api/v1/partner/links", object{"programId": f.program, "destinationUrl": "https://shop.example"})

@@ -225,9 +225,7 @@ func TestProviderWebhook_SuppressesAddresses(t *testing.T) {
 	})
 }
 
-func TestNotificationLog_ShowsAccountMailInTestModeOnly(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testNotificationLogShowsAccountMailInTestModeOnly(t *testing.T, sys *system) {
 	merchant, stranger := sys.newMerchant(t), sys.newMerchant(t)
 	mail := merchant.accountMail(t, affiliate.MailPasswordReset)
 	sys.sendMail(t, mail)

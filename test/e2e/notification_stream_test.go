@@ -166,9 +166,7 @@ func (f fixture) applyAsNewPartner(t *testing.T) account {
 	return partner
 }
 
-func TestNotificationStream_SendsWhatTheFeedContains(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testNotificationStreamSendsWhatTheFeedContains(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "live", object{})
 	stream := f.merchant.openStream(t, merchantStream)
 	unread := f.merchant.get(t, "/api/v1/notifications/unread-count").wantStatus(http.StatusOK).number("count")
@@ -201,9 +199,7 @@ func TestNotificationStream_SendsWhatTheFeedContains(t *testing.T) {
 	}
 }
 
-func TestNotificationStream_OfPartner(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testNotificationStreamOfPartner(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "live", object{})
 	stream := f.partner.openStream(t, partnerStream)
 	stream.next(t, "ready")
@@ -213,9 +209,7 @@ func TestNotificationStream_OfPartner(t *testing.T) {
 	}
 }
 
-func TestNotificationStream_ContinuesAfterLastEvent(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testNotificationStreamContinuesAfterLastEvent(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "live", object{})
 	stream := f.merchant.openStream(t, merchantStream)
 	ready := stream.next(t, "ready")

@@ -29,11 +29,9 @@ func (a account) wantEmpty(t *testing.T, feed, category string) {
 	a.get(t, feed+"?category="+category).wantStatus(http.StatusOK).wantFields(object{"total": 0, "data": []any{}})
 }
 
-// TestNotifications follows a partner from the application to the payout, and checks the
+// testNotifications follows a partner from the application to the payout, and checks the
 // notifications that the merchant and the partner get at each step.
-func TestNotifications(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testNotifications(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "live", rules(object{"holdPeriodDays": 0, "autoApproval": false}))
 	name := f.merchant.get(t, f.programPath()).text("name")
 	partnerName := f.merchant.get(t, f.participantPath()).text("partnerName")
@@ -106,11 +104,9 @@ func TestNotifications(t *testing.T) {
 	f.partner.inMode("test").wantEmpty(t, partnerFeed, "commissions")
 }
 
-// TestNotifications_ReadAndDismiss shows that each member has an own read state, and that
+// testNotificationsReadAndDismiss shows that each member has an own read state, and that
 // a notification that one member dismisses disappears for all.
-func TestNotifications_ReadAndDismiss(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testNotificationsReadAndDismiss(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	manager := f.merchant.addMember(t, "manager").inMode("test")
 	f.earnCommission(t)
@@ -141,10 +137,8 @@ func TestNotifications_ReadAndDismiss(t *testing.T) {
 	manager.get(t, merchantFeed+"?category=bogus&unread=maybe&pageSize=0").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "category", "pageSize", "unread")
 }
 
-// TestNotifications_Preferences shows which categories a user can disable.
-func TestNotifications_Preferences(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testNotificationsPreferences shows which categories a user can disable.
+func testNotificationsPreferences(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	f.earnCommission(t)
 	preferences := merchantFeed + "/preferences"
@@ -168,10 +162,8 @@ func TestNotifications_Preferences(t *testing.T) {
 	})
 }
 
-// TestNotifications_Announcement sends news to the partners of a programme.
-func TestNotifications_Announcement(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testNotificationsAnnouncement sends news to the partners of a programme.
+func testNotificationsAnnouncement(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "live", nil)
 	applicant := sys.newPartner(t).inMode("live")
 	applicant.post(t, f.applyPath(), nil).wantStatus(http.StatusCreated)
@@ -196,10 +188,8 @@ func TestNotifications_Announcement(t *testing.T) {
 	f.merchant.post(t, path, news).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
 }
 
-// TestUnsubscribe sends the requests of mail programs (RFC 8058).
-func TestUnsubscribe(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testUnsubscribe sends the requests of mail programs (RFC 8058).
+func testUnsubscribe(t *testing.T, sys *system) {
 	merchant, partner := sys.newMerchant(t), sys.newPartner(t)
 	program := sys.client().withHeader("Content-Type", "application/x-www-form-urlencoded")
 	for _, tc := range []struct {

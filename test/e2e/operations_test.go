@@ -20,7 +20,6 @@ import (
 )
 
 func testOperations(t *testing.T, sys *system) {
-	t.Helper()
 	anonymous := sys.client()
 
 	t.Run("health checks need no credential", func(t *testing.T) {
@@ -107,7 +106,6 @@ func integersAsStrings(value any, path string) (found []string) {
 // testGRPC checks that the gRPC port accepts the same credentials as REST and returns the
 // same error codes.
 func testGRPC(t *testing.T, sys *system) {
-	t.Helper()
 	conn := sys.dial(t)
 	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0, "autoApproval": false}))
 	withMetadata := func(pairs ...string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), pairs...) }
@@ -239,7 +237,6 @@ func wantGRPCError(t *testing.T, err error, code codes.Code, reason string) []*e
 // testLogs checks the log of all previous steps of the main use case: each line is JSON,
 // and there are no secrets, personal data or errors.
 func testLogs(t *testing.T, sys *system) {
-	t.Helper()
 	merchant := sys.newMerchant(t)
 	secret, email := merchant.createSecretKey(t), merchant.email
 	sys.client().withCredential(secret).withHeader("X-Request-Id", "find-me-in-the-log").fromAddress("203.0.113.77").

@@ -35,9 +35,7 @@ func partnerNames(a response) []string {
 	return names
 }
 
-func TestParticipantList(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testParticipantList(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	people := f.createApplicants(t, "Zoe", "anna", "Ben", "Annika")
 	partners := f.programPath() + "/partners"
@@ -90,9 +88,7 @@ func TestParticipantList(t *testing.T) {
 		wantError(http.StatusConflict, "PARTICIPANT_STATE_INVALID")
 }
 
-func TestParticipant_Update(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testParticipantUpdate(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	other := f.createApplicants(t, "Ben")[0]
 	f.merchant.patch(t, f.participantPath(), object{"note": " Met at the fair. ", "tags": []string{"press", "vip", "press"}}).wantStatus(http.StatusOK).wantFields(object{
@@ -131,9 +127,7 @@ func TestParticipant_Update(t *testing.T) {
 	}
 }
 
-func TestParticipants_BulkActions(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testParticipantsBulkActions(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	people := f.createApplicants(t, "Ada", "Bo", "Cem")
 	stranger := sys.newFixture(t, "test", nil)
@@ -168,9 +162,7 @@ func TestParticipants_BulkActions(t *testing.T) {
 	f.merchant.get(t, f.programPath()+"/partners/"+people[2].participant).wantFields(object{"status": "pending"})
 }
 
-func TestParticipants_Invitations(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testParticipantsInvitations(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	f.merchant.patch(t, f.programPath(), object{"termsUrl": "https://shop.example/terms"}).wantStatus(http.StatusOK)
 	group := f.merchant.post(t, f.programPath()+"/groups", object{"name": "Invited", "percentage": 33}).wantStatus(http.StatusCreated).text("id")

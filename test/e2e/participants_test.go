@@ -7,7 +7,6 @@ import (
 )
 
 func testParticipants(t *testing.T, sys *system) {
-	t.Helper()
 	merchant, partner := sys.newMerchant(t).inMode("test"), sys.newPartner(t).inMode("test")
 	program := merchant.createProgram(t, nil)
 	apply := func(t *testing.T, partner account, program string, body any) response {

@@ -23,11 +23,9 @@ func (f fixture) balance(t *testing.T) int64 {
 	return got.number("balances.0.balanceCents")
 }
 
-// TestPayouts tests the payout of a balance: preview, batch, export, failure, retry and
+// testPayouts tests the payout of a balance: preview, batch, export, failure, retry and
 // payment. It also tests a refund after the payment.
-func TestPayouts(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testPayouts(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "live", rules(object{"holdPeriodDays": 0}))
 	click := f.click(t)
 	first := f.reportSale(t, click, nil)
@@ -183,12 +181,10 @@ func TestPayouts(t *testing.T) {
 	sys.wantPermissionDenied(t, "set role tributary_app; delete from ledger_entries")
 }
 
-// TestPayouts_AreReducedWithTheirCommissions checks that a payout with the status draft
+// testPayoutsAreReducedWithTheirCommissions checks that a payout with the status draft
 // or pending is reduced when one of its commissions is rejected, refunded or
 // reattributed.
-func TestPayouts_AreReducedWithTheirCommissions(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testPayoutsAreReducedWithTheirCommissions(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
 	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
 	click := f.click(t)

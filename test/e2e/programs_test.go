@@ -6,7 +6,6 @@ import (
 )
 
 func testPrograms(t *testing.T, sys *system) {
-	t.Helper()
 	merchant := sys.newMerchant(t)
 	var id string
 
@@ -93,7 +92,6 @@ func testPrograms(t *testing.T, sys *system) {
 // testProgramChanges tests PATCH. A field that is missing in the body is not changed. The
 // value null sets a field to its default. Objects are merged. Arrays are replaced.
 func testProgramChanges(t *testing.T, sys *system) {
-	t.Helper()
 	merchant := sys.newMerchant(t)
 	before := merchant.post(t, "/api/v1/programs", object{
 		"name": "Before", "description": "Words", "websiteUrl": "https://shop.example", "allowedDomains": []string{"a.example", "b.example"},

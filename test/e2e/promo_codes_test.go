@@ -29,9 +29,7 @@ func promoCodeSale(code string) object {
 	return sale
 }
 
-func TestPromoCodes(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testPromoCodes(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	created := f.createPromoCode(t, " Summer-25 ", object{"discountValue": 12.5}).wantStatus(http.StatusCreated).wantFields(object{
 		"code": "summer-25", "discountType": "percentage", "discountValue": 12.5, "currency": nil, "maxRedemptions": nil, "redemptions": 0,
@@ -73,9 +71,7 @@ func TestPromoCodes(t *testing.T) {
 	f.createPromoCode(t, "summer-25", nil).wantStatus(http.StatusCreated)
 }
 
-func TestPromoCode_RedemptionLimitHoldsUnderConcurrency(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testPromoCodeRedemptionLimitHoldsUnderConcurrency(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	created := f.createPromoCode(t, "first-ten", object{"maxRedemptions": 10}).wantStatus(http.StatusCreated)
 	reasons := map[string]int{}
@@ -171,13 +167,11 @@ func TestCustomerBinding(t *testing.T) {
 	reportFor("c-1", purchase(click), "renewal").wantFields(object{"attribution.method": "customer", "attribution.participant_id": other})
 }
 
-// TestReattribution_CanBeUndone moves the first payment of a customer to a partner in
+// testReattributionCanBeUndone moves the first payment of a customer to a partner in
 // another programme and back. After that the payment must count as the customer's first
 // payment again. The test also moves a sale between two partners to whom the customer is
 // not bound. This must not change the customer's binding.
-func TestReattribution_CanBeUndone(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testReattributionCanBeUndone(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"percentage": 30, "recurring": object{"enabled": false}}))
 	otherProgram := sys.newFixtureFor(t, f.merchant, sys.newPartner(t).inMode("test"), nil)
 	third := f.createApplicants(t, "Third")[0]

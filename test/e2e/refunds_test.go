@@ -17,11 +17,9 @@ func (f fixture) refund(t testing.TB, transactionID string, fields object) respo
 	return f.sys.client().withCredential(f.secretKey).post(t, "/api/v1/conversions/refunds", body)
 }
 
-// TestRefunds checks that each refund of a sale reduces the commission, even if the
+// testRefunds checks that each refund of a sale reduces the commission, even if the
 // refund is reported before the sale.
-func TestRefunds(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testRefunds(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
 	click := f.click(t)
 	ledger := func(t *testing.T) response {

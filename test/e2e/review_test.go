@@ -25,10 +25,8 @@ func (f fixture) reportSale(t testing.TB, click string, changes object) response
 	return f.report(t, sale).wantStatus(http.StatusCreated)
 }
 
-// TestReviewOfCommissions tests the actions with which a merchant reviews commissions.
-func TestReviewOfCommissions(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testReviewOfCommissions tests the actions with which a merchant reviews commissions.
+func testReviewOfCommissions(t *testing.T, sys *system) {
 	withHold := sys.newFixture(t, "test", rules(nil))
 	withoutHold := sys.newFixtureFor(t, withHold.merchant, withHold.partner, manualApprovalRules())
 	earnFlaggedCommission := func(t *testing.T, f fixture) string {
@@ -131,11 +129,9 @@ func TestReviewOfCommissions(t *testing.T) {
 	})
 }
 
-// TestCommissionStats checks that the statistics match the list of commissions for every
+// testCommissionStats checks that the statistics match the list of commissions for every
 // filter.
-func TestCommissionStats(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testCommissionStats(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "live", manualApprovalRules())
 	other := sys.newFixtureFor(t, f.merchant, sys.newPartner(t).inMode("live"), manualApprovalRules())
 	empty := object{"count": 0, "amountCents": 0}
@@ -180,11 +176,9 @@ func TestCommissionStats(t *testing.T) {
 	sys.newMerchant(t).get(t, "/api/v1/commissions/export?programId="+f.program).wantOutcome(forbidden)
 }
 
-// TestCommissionExport checks that the CSV file has the same data and order as the list.
+// testCommissionExport checks that the CSV file has the same data and order as the list.
 // It also checks that a spreadsheet program does not read any cell as a formula.
-func TestCommissionExport(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testCommissionExport(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", manualApprovalRules())
 	click := f.click(t)
 	for _, id := range []string{"=HYPERLINK(\"http://evil\")", " +1", "\"@x", "a,\"b\"\nc"} {

@@ -188,10 +188,8 @@ func (f fixture) sendPayouts(t *testing.T) (batch string) {
 	return batch
 }
 
-// TestRoutes calls every route of the API with every kind of credential.
-func TestRoutes(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+// testRoutes calls every route of the API with every kind of credential.
+func testRoutes(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	ids := f.createAll(t)
 	stranger := sys.newMerchant(t).inMode("test")
@@ -430,11 +428,9 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// TestViewer_SeesMaskedAddresses checks that responses to a viewer contain e-mail
+// testViewerSeesMaskedAddresses checks that responses to a viewer contain e-mail
 // addresses only in a masked form, and that a viewer cannot search for an address.
-func TestViewer_SeesMaskedAddresses(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testViewerSeesMaskedAddresses(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	commission := f.earnCommission(t)
 	paths := map[string]string{

@@ -6,11 +6,9 @@ import (
 	"testing"
 )
 
-// TestCommissionRules checks that the API returns all fields of the rules unchanged, and
+// testCommissionRules checks that the API returns all fields of the rules unchanged, and
 // that each change creates a new version of the rules.
-func TestCommissionRules(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testCommissionRules(t *testing.T, sys *system) {
 	m := sys.newMerchant(t).inMode("test")
 	full := object{
 		"commissionType": "percentage", "percentage": 12.34, "flatAmountCents": nil, "holdPeriodDays": 7, "autoApproval": false,
@@ -60,9 +58,7 @@ func TestCommissionRules(t *testing.T) {
 	}
 }
 
-func TestGroups(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testGroups(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	groups := f.programPath() + "/groups"
 	gold := f.merchant.post(t, groups, object{"name": "Gold", "percentage": 40}).wantStatus(http.StatusCreated).wantFields(object{
@@ -81,13 +77,11 @@ func TestGroups(t *testing.T) {
 	f.merchant.get(t, groups).wantStatus(http.StatusOK).wantFields(object{"total": 0})
 }
 
-// TestRates_MostSpecificWins checks which rate applies if several rates are set. The rate
+// testRatesMostSpecificWins checks which rate applies if several rates are set. The rate
 // of a tier replaces the rate of the programme. The rate of the participant's group
 // replaces both, the rate of a product replaces the rate of the group, and the rate of
 // the participant replaces all others. Each commission contains the source of its rate.
-func TestRates_MostSpecificWins(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testRatesMostSpecificWins(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"percentage": 10}))
 	click := f.click(t)
 	sale := func(changes object) response {
@@ -134,9 +128,7 @@ func TestRates_MostSpecificWins(t *testing.T) {
 	f.merchant.get(t, f.commissionPath(first.text("id"))).wantStatus(http.StatusOK).wantFields(object{"amountCents": 1000, "ruleSnapshot.version": 1})
 }
 
-func TestCommissionRules_Limits(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testCommissionRulesLimits(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{
 		"percentage": 10, "laterPercentage": 5, "minOrderCents": 1000, "recurring": object{"maxPayments": 3},
 		"events": []object{{"eventType": "purchase"}, {"eventType": "renewal"}, {"eventType": "signup", "flatAmountCents": 50}},
@@ -166,11 +158,9 @@ func TestCommissionRules_Limits(t *testing.T) {
 	sale(object{"customer_id": "customer-2"}).wantFields(object{"commission.amount_cents": 1000})
 }
 
-// TestProgramStatus checks the effect of the programme's status on clicks, links and
+// testProgramStatus checks the effect of the programme's status on clicks, links and
 // conversions.
-func TestProgramStatus(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testProgramStatus(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	click := f.click(t)
 	short := f.merchant.get(t, f.programPath()+"/links").wantStatus(http.StatusOK).text("data.0.shortUrl")

@@ -37,9 +37,7 @@ func (f fixture) createDelivery(t *testing.T) (endpoint, delivery string) {
 	return h.id, h.awaitDelivery(t, f.merchant, "delivered").text("data.0.id")
 }
 
-func TestDeliveries(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testDeliveries(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	h := f.merchant.startEndpoint(t, nil)
 	others := []webhookEndpoint{f.merchant.inMode("live").startEndpoint(t, nil), f.merchant.startEndpoint(t, object{"subscriptions": []string{"link.*"}}), sys.newMerchant(t).inMode("test").startEndpoint(t, nil)}

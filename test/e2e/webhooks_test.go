@@ -124,11 +124,9 @@ func TestWebhooks(t *testing.T) {
 	})
 }
 
-// TestWebhookLimit checks that a mode has at most ten endpoints, even if they are created
+// testWebhookLimit checks that a mode has at most ten endpoints, even if they are created
 // concurrently.
-func TestWebhookLimit(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testWebhookLimit(t *testing.T, sys *system) {
 	merchant := sys.newMerchant(t).inMode("test")
 	create := func(mode, url string) response { return merchant.inMode(mode).createEndpoint(t, url, nil) }
 	got := countStatuses(concurrently(20, func(int) response { return create("test", "https://127.0.0.1/") }))
@@ -147,9 +145,7 @@ func TestWebhookLimit(t *testing.T) {
 	create("test", "https://127.0.0.1/").wantStatus(http.StatusCreated)
 }
 
-func TestEventTypes(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testEventTypes(t *testing.T, sys *system) {
 	merchant := sys.newMerchant(t).inMode("test")
 	list := merchant.get(t, webhooksPath+"/event-types").wantStatus(http.StatusOK).wantFields(object{"total": 31, "page": 1})
 	names := []string{}

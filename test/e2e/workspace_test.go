@@ -58,9 +58,7 @@ func TestWorkspaceSettings(t *testing.T) {
 	}
 }
 
-func TestMembers(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testMembers(t *testing.T, sys *system) {
 	owner := sys.newMerchant(t)
 	admin, viewer := owner.addMember(t, "admin"), owner.addMember(t, "viewer")
 	owner.get(t, workspacePath+"/members").wantStatus(http.StatusOK).wantFields(object{
@@ -100,9 +98,7 @@ func TestMembers(t *testing.T) {
 	admin.get(t, workspacePath+"/members").wantStatus(http.StatusOK).wantFields(object{"total": 1})
 }
 
-func TestMembers_LastOwnerStaysUnderConcurrency(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testMembersLastOwnerStaysUnderConcurrency(t *testing.T, sys *system) {
 	owners := []account{sys.newMerchant(t)}
 	for range 3 {
 		owners = append(owners, owners[0].addMember(t, "owner"))
@@ -156,9 +152,7 @@ func TestInvites(t *testing.T) {
 	accept(token).wantStatus(http.StatusCreated).wantFields(object{"user.id": rejoined.id, "user.role": "developer", "workspace.id": owner.workspace})
 }
 
-func TestAuditLog(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testAuditLog(t *testing.T, sys *system) {
 	owner := sys.newMerchant(t).inMode("test")
 	client := owner.withHeader("X-Forwarded-For", "203.0.113.77").withHeader("X-Request-Id", "request-of-the-test")
 	program := client.post(t, "/api/v1/programs", object{"name": "=Audited"}).wantStatus(http.StatusCreated).text("id")

@@ -7,7 +7,7 @@ import (
 
 const (
 	waitTimeout  = 30 * time.Second
-	pollInterval = 5 * time.Millisecond
+	pollInterval = 20 * time.Millisecond
 )
 
 // Eventually waits until condition returns true. It ends the test if this takes longer
