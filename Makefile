@@ -46,6 +46,7 @@ run: ## start the whole system on private servers, with demo data; Ctrl-C stops 
 reset: ## delete the data of make run
 	@go build -o bin/ ./cmd/dev && exec bin/dev reset
 
+# Four packages run at the same time on two cores, because some packages mostly wait.
 .PHONY: test
 test: compiler browser node commands ## run every test, with the race detector, on private servers
 	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -race -p 4 $(NO_RACE_ARGON2) $(NO_DEBUGGER) -shuffle=on ./test/e2e ./storage/postgres ./... # the slowest packages start first

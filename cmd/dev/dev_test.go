@@ -375,7 +375,9 @@ func TestRun_RestoresDemoOnExternalServers(t *testing.T) {
 	t.Parallel()
 	dir := makeTempDir(t)
 	redisURL := redistest.New(t)
-	stripe := stripeURLName + "=" + startStripe(t)
+	stripeServer := httptest.NewServer(newStripe(t))
+	t.Cleanup(stripeServer.Close)
+	stripe := stripeURLName + "=" + stripeServer.URL
 	env := testEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL, stripe)
 	r := start(t, dir, env)
 	first := variables(t, dir)
@@ -440,16 +442,13 @@ func TestRun_RestoresDemoOnExternalServers(t *testing.T) {
 	}
 }
 
-// startStripe starts a stand-in for Stripe and returns its URL.
-func startStripe(t *testing.T) string {
+func newStripe(t *testing.T) *stripeserver.Server {
 	t.Helper()
 	stripe, err := stripeserver.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(stripe)
-	t.Cleanup(server.Close)
-	return server.URL
+	return stripe
 }
 
 func onlyParticipant(t *testing.T, merchant apiClient, base string) participant {

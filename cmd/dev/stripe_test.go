@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
 // triggerStripe sends events to the running demo with dev stripe, and checks what the
@@ -115,10 +114,7 @@ func TestStripeCommand_Refuses(t *testing.T) {
 // Websites cannot make a browser send events or read the secret.
 func TestStripeHandler_RefusesRequestsOfWebsites(t *testing.T) {
 	t.Parallel()
-	stripe, err := stripeserver.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stripe := newStripe(t)
 	const host, body = "127.0.0.1:12345", `{"url":"https://api.example/webhooks/stripe/1"}`
 	handler := &stripeHandler{server: stripe, host: host}
 	for name, test := range map[string]struct {
@@ -153,10 +149,7 @@ func TestStripeHandler_RefusesRequestsOfWebsites(t *testing.T) {
 
 func TestMakeEvent_RefusesImpossibleChanges(t *testing.T) {
 	t.Parallel()
-	stripe, err := stripeserver.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stripe := newStripe(t)
 	sold, err := stripeTrigger{Type: "checkout.session.completed", Click: "x", Amount: 1000, Currency: "usd"}.makeEvent(stripe)
 	if err != nil {
 		t.Fatal(err)

@@ -451,7 +451,8 @@ func (f *fixture) setEndpointStatus(status string) {
 	f.put(changed)
 }
 
-// takeResync deletes the oldest job of a resync and returns it. If there is none, ok is false.
+// takeResync deletes the oldest job of the kind resync_processor and returns it. ok is false
+// if there is no such job.
 func (f *fixture) takeResync() (job affiliate.ResyncProcessor, ok bool) {
 	f.Helper()
 	jobs := f.Texts(`delete from river.river_job where id = (select min(id) from river.river_job where kind = 'resync_processor') returning args::text`)

@@ -63,12 +63,12 @@ func parseSpec(encoded []byte) (*spec.Spec, error) {
 		return nil, err
 	}
 	served := map[spec.Path]map[spec.HTTPVerb]*spec.Operation{}
-	for path, encoded := range all.Paths {
+	for path, value := range all.Paths {
 		if !isServed(path) {
 			continue
 		}
 		var operations map[spec.HTTPVerb]*spec.Operation
-		if err := json.Unmarshal(encoded, &operations); err != nil {
+		if err := json.Unmarshal(value, &operations); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		served[spec.Path(path)] = operations

@@ -2,9 +2,9 @@ package e2e_test
 
 import "testing"
 
-// TestWorkspaces runs the tests that only change their own workspaces. They share a system
+// TestSharedSystem runs the tests that only change their own workspaces. They share a system
 // with the default settings, because its start takes longer than most of them.
-func TestWorkspaces(t *testing.T) {
+func TestSharedSystem(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	for name, test := range map[string]func(*testing.T, *system){
