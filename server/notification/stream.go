@@ -272,8 +272,22 @@ func (s *streamSession) countUnread(ctx context.Context) error {
 // sendNew sends what has changed since the last call. changed is closed when there is
 // more to send.
 func (s *streamSession) sendNew(ctx context.Context) (changed <-chan struct{}, err error) {
-	view := s.subscriber.feed.after(s.seq)
-	for !view.complete {
+	for {
+		view := s.subscriber.feed.after(s.seq)
+		// The preferences may have changed before the new notifications were created.
+		if view.version != s.version {
+			s.version = view.version
+			if err := s.refresh(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if view.complete {
+			if err := s.sendPositions(ctx, view.positions); err != nil {
+				return nil, err
+			}
+			s.seq = max(s.seq, view.last)
+			return view.changed, nil
+		}
 		// The feed holds only the newest notifications. Read the others once more.
 		positions, complete, err := s.service.hub.store.Positions(ctx, s.reader.Feed, s.seq, affiliate.MaxReplay)
 		switch {
@@ -288,19 +302,7 @@ func (s *streamSession) sendNew(ctx context.Context) (changed <-chan struct{}, e
 		if err != nil {
 			return nil, err
 		}
-		view = s.subscriber.feed.after(s.seq)
 	}
-	if err := s.sendPositions(ctx, view.positions); err != nil {
-		return nil, err
-	}
-	s.seq = max(s.seq, view.last)
-	if view.version != s.version {
-		s.version = view.version
-		if err := s.refresh(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return view.changed, nil
 }
 
 // resync makes the client load the feed, because it has received so slowly that some of

@@ -210,6 +210,23 @@ func TestStream_SendsOnlyVisibleNotifications(t *testing.T) {
 	partner.wantNotifications(partnerReady.seq(), n.notifyPartner(jane, "payout.paid"))
 }
 
+// A stream that sends new notifications late does not send those of a category that the
+// user had disabled before they were created.
+func TestStream_LateStreamAppliesNewPreferences(t *testing.T) {
+	t.Parallel()
+	n := newFixture(t).newNode(redistest.New(t))
+	late, lateReady := n.openReady(n.inSession(n.asOwner()), "")
+	other, ready := n.openReady(n.inSession(n.newReader(affiliate.RoleAdmin)), "")
+	first := n.notify("payout.paid")
+	other.wantNotifications(ready.seq(), first)
+	if _, err := n.service.UpdateNotificationPreferences(late.ctx, commissionsInFeed(false)); err != nil {
+		t.Fatal(err)
+	}
+	hidden, last := n.notify("commission.created"), n.notify("payout.paid")
+	other.wantNotifications(ready.seq()+1, hidden, last)
+	late.wantNotifications(lateReady.seq(), first, last)
+}
+
 // A client that does not read delays no other stream. Later it gets all notifications, or
 // resync if there are too many.
 func TestStream_OfSlowClientDelaysNoOther(t *testing.T) {
