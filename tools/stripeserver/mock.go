@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/stripe/stripe-mock/embedded"
@@ -51,37 +49,6 @@ var loadDocument = sync.OnceValues(func() (*document, error) {
 	}
 	return d, nil
 })
-
-// parseSpec parses an OpenAPI document. It skips the paths that the server does not serve,
-// which are two thirds of the document. With the race detector this saves some seconds.
-func parseSpec(encoded []byte) (*spec.Spec, error) {
-	var all struct {
-		Components spec.Components
-		Paths      map[string]json.RawMessage
-	}
-	if err := json.Unmarshal(encoded, &all); err != nil {
-		return nil, err
-	}
-	served := map[spec.Path]map[spec.HTTPVerb]*spec.Operation{}
-	for path, value := range all.Paths {
-		if !isServed(path) {
-			continue
-		}
-		var operations map[spec.HTTPVerb]*spec.Operation
-		if err := json.Unmarshal(value, &operations); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		served[spec.Path(path)] = operations
-	}
-	return &spec.Spec{Components: all.Components, Paths: served}, nil
-}
-
-// isServed reports whether the server serves a path, which can contain names of parameters.
-func isServed(path string) bool {
-	return path == accountPath || slices.ContainsFunc(resources, func(r *resource) bool {
-		return path == r.path() || strings.HasPrefix(path, r.path()+"/")
-	})
-}
 
 // mustLoad returns the document. It panics if the document cannot be parsed.
 func mustLoad() *document {
