@@ -56,7 +56,7 @@ func testEnv(extra ...string) []string {
 
 func makeTempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := servers.TempDir()
+	dir, err := servers.MemoryDir()
 	if err != nil {
 		t.Fatal(err)
 	}

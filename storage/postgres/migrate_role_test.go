@@ -16,7 +16,7 @@ import (
 // on which no other test has created the role of the service.
 func TestMigrate_WithoutCreateRole(t *testing.T) {
 	t.Parallel()
-	dir, err := servers.TempDir()
+	dir, err := servers.MemoryDir()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func runOwner(dir string) {
 
 func tempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := TempDir()
+	dir, err := MemoryDir()
 	if err != nil {
 		t.Fatal(err)
 	}
