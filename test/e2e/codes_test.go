@@ -42,9 +42,7 @@ func TestInternalError_RevealsNoDetails(t *testing.T) {
 
 // The status of an erased participant cannot change. The test erases the participant in
 // the database, because the API has no call that erases a participant.
-func TestErasedParticipant_CannotChangeStatus(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testErasedParticipantCannotChangeStatus(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	sys.exec(t, `update participants set erased_at = now() where id = $1`, f.participant)
 	for _, action := range []string{"approve", "reject", "suspend", "reinstate"} {

@@ -37,11 +37,9 @@ func idFilters(t *testing.T) []idFilter {
 	return all
 }
 
-// TestIDFilters checks that every list returns 404 if the workspace has no resource with
+// testIDFilters checks that every list returns 404 if the workspace has no resource with
 // the id of the filter in the client's mode.
-func TestIDFilters(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testIDFilters(t *testing.T, sys *system) {
 	f, foreign := sys.newFixture(t, "test", nil), sys.newFixture(t, "test", nil)
 	ownIDs, foreignIDs := f.createAll(t), foreign.createAll(t)
 	live := f.merchant.inMode("live").createProgram(t, nil)

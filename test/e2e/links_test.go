@@ -108,11 +108,9 @@ func testLinksLimitPerParticipant(t *testing.T, sys *system) {
 	f.merchant.get(t, f.programPath()+"/links").wantStatus(http.StatusOK).wantFields(object{"total": 51})
 }
 
-// TestRedirect checks that a visit to a short link has the same effect as a click of the
+// testRedirect checks that a visit to a short link has the same effect as a click of the
 // browser script: the stored clicks are equal, and both can earn a commission.
-func TestRedirect(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testRedirect(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	link := f.merchant.post(t, f.programPath()+"/links", object{
 		"participantId": f.participant, "destinationUrl": "https://shop.example/beans?size=1", "code": "beans", "subId": "s1", "utm": object{"source": "pia"},

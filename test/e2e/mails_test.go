@@ -169,9 +169,7 @@ func TestProviderWebhook_ChecksSignatureAndPath(t *testing.T) {
 	})
 }
 
-func TestProviderWebhook_DoesNotExistWithoutSecret(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testProviderWebhookDoesNotExistWithoutSecret(t *testing.T, sys *system) {
 	sys.provider(t, object{"type": "email.complained"}, message{}).deliver(t, "/webhooks/resend").wantOutcome(notFound)
 }
 

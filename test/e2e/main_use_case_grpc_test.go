@@ -14,12 +14,10 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// TestMainUseCase_OverGRPC runs the main use case over gRPC, from the registration of the
+// testMainUseCaseOverGRPC runs the main use case over gRPC, from the registration of the
 // merchant to the approved commission. The credentials are the same as for REST. The
 // click is sent to the collector over HTTP, because the collector has no gRPC.
-func TestMainUseCase_OverGRPC(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testMainUseCaseOverGRPC(t *testing.T, sys *system) {
 	conn := sys.dial(t)
 	accounts, workspaces := affiliatev1.NewAccountServiceClient(conn), affiliatev1.NewWorkspaceServiceClient(conn)
 	programs, participants := affiliatev1.NewProgramServiceClient(conn), affiliatev1.NewParticipantServiceClient(conn)

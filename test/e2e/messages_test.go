@@ -123,13 +123,12 @@ func TestFieldError_FindsWrongMessages(t *testing.T) {
 	}
 }
 
-// TestFieldErrors_ContainPathInBody checks that a field error contains the path of the
+// testFieldErrorsContainPathInBody checks that a field error contains the path of the
 // wrong value in the request body. For each kind of path, it sends a body that the
 // gateway cannot decode, and a body that the core rejects. There is no case for a
 // protobuf oneof, because the API has none, and no case for a map in snake_case.
-func TestFieldErrors_ContainPathInBody(t *testing.T) {
-	t.Parallel()
-	f := start(t, setup{}).newFixture(t, "test", nil)
+func testFieldErrorsContainPathInBody(t *testing.T, sys *system) {
+	f := sys.newFixture(t, "test", nil)
 	partner, key := f.sys.newPartner(t).inMode("test"), f.sys.client().withCredential(f.secretKey)
 	program := func(body string) response { return f.merchant.patch(t, f.programPath(), body) }
 	application := func(body string) response { return partner.post(t, f.applyPath(), body) }

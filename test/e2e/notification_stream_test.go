@@ -272,9 +272,7 @@ func TestNotificationStream_OpensWithTicket(t *testing.T) {
 	browser.get(t, path).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
 }
 
-func TestNotificationStream_TicketOpensOnlyStreamOfItsSession(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testNotificationStreamTicketOpensOnlyItsStream(t *testing.T, sys *system) {
 	merchant, partner, browser := sys.newMerchant(t), sys.newPartner(t), sys.client()
 	ticket := func(a account, path string) string {
 		return a.post(t, path+"-ticket", nil).wantStatus(http.StatusCreated).text("ticket")

@@ -85,8 +85,8 @@ func checkDocumented(t testing.TB, request *http.Request, status int) {
 
 // The OpenAPI description of POST /v1/clicks is written by hand. Therefore this test
 // compares the description with a response.
-func TestClick_MatchesOpenAPI(t *testing.T) {
-	f := start(t, setup{}).newFixture(t, "test", nil)
+func testClickMatchesOpenAPI(t *testing.T, sys *system) {
+	f := sys.newFixture(t, "test", nil)
 	f.click(t)
 	var document struct {
 		Components struct {

@@ -191,9 +191,7 @@ func testParticipantsInvitations(t *testing.T, sys *system) {
 	sys.newPartner(t).inMode("test").post(t, "/api/v1/partner/invites/accept", object{"token": revoked.text("token"), "acceptTerms": true}).wantOutcome(notFound)
 }
 
-func TestErasedParticipant_RejectsAllWrites(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testErasedParticipantRejectsAllWrites(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	promo := f.createPromoCode(t, "kept", nil).wantStatus(http.StatusCreated).text("id")
 	link := f.merchant.post(t, f.programPath()+"/links", object{"participantId": f.participant, "destinationUrl": "https://shop.example"}).wantStatus(http.StatusCreated).text("id")

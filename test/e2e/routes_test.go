@@ -399,11 +399,9 @@ func mistyped(key string) string {
 	return key[:len(key)-1] + "A"
 }
 
-// TestRoles checks that each role can call exactly the routes for which it has the
+// testRoles checks that each role can call exactly the routes for which it has the
 // permission.
-func TestRoles(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testRoles(t *testing.T, sys *system) {
 	owner := sys.newMerchant(t)
 	for _, role := range allRoles {
 		owner.setRole(t, role)

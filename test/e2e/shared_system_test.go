@@ -57,6 +57,19 @@ func TestSharedSystem(t *testing.T) {
 		"Members":                                       testMembers,
 		"MembersLastOwnerStaysUnderConcurrency":         testMembersLastOwnerStaysUnderConcurrency,
 		"AuditLog":                                      testAuditLog,
+		"ErasedParticipantCannotChangeStatus":           testErasedParticipantCannotChangeStatus,
+		"IDFilters":                                     testIDFilters,
+		"Redirect":                                      testRedirect,
+		"ProviderWebhookDoesNotExistWithoutSecret":      testProviderWebhookDoesNotExistWithoutSecret,
+		"MainUseCaseOverGRPC":                           testMainUseCaseOverGRPC,
+		"FieldErrorsContainPathInBody":                  testFieldErrorsContainPathInBody,
+		"NotificationStreamTicketOpensOnlyItsStream":    testNotificationStreamTicketOpensOnlyItsStream,
+		"ClickMatchesOpenAPI":                           testClickMatchesOpenAPI,
+		"ErasedParticipantRejectsAllWrites":             testErasedParticipantRejectsAllWrites,
+		"Roles":                                         testRoles,
+		"StripeConnectRefusals":                         testStripeConnectRefusals,
+		"WebhookURLs":                                   testWebhookURLs,
+		"WorkspaceSettings":                             testWorkspaceSettings,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -224,9 +224,7 @@ func TestStripe_EndpointRejected(t *testing.T) {
 	f.merchant.get(t, stripePath).wantStatus(http.StatusOK).wantFields(object{"connected": false})
 }
 
-func TestStripe_ConnectRefusals(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testStripeConnectRefusals(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	key := "rk_test_" + strings.ReplaceAll(f.program, "-", "")
 	connect := func(key string) response { return f.merchant.post(t, stripePath, object{"restrictedKey": key}) }

@@ -6,12 +6,10 @@ import (
 	"testing"
 )
 
-// TestWebhookURLs checks which URLs an endpoint may have. If fields are invalid, the
+// testWebhookURLs checks which URLs an endpoint may have. If fields are invalid, the
 // response lists all of them. The service resolves and checks the address of the URL only
 // if all fields are valid.
-func TestWebhookURLs(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testWebhookURLs(t *testing.T, sys *system) {
 	merchant := sys.newMerchant(t).inMode("test")
 	create := func(body any) response { return merchant.post(t, webhooksPath, body) }
 

@@ -24,9 +24,7 @@ func (a account) addMember(t *testing.T, role string) account {
 
 func (a account) memberPath() string { return workspacePath + "/members/" + a.id }
 
-func TestWorkspaceSettings(t *testing.T) {
-	t.Parallel()
-	sys := start(t, setup{})
+func testWorkspaceSettings(t *testing.T, sys *system) {
 	owner := sys.newMerchant(t)
 	owner.get(t, workspacePath).wantStatus(http.StatusOK).wantFields(object{
 		"id": owner.workspace, "allowedOrigins": []string{}, "originPolicy": "observe", "testMailRedirect": nil,
