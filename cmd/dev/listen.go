@@ -72,7 +72,7 @@ func listenForWebhooks(ctx context.Context, path string, args []string, out io.W
 			return err
 		}
 	}
-	server, err := l.serve(ctx, authority)
+	server, err := l.serve(authority)
 	if err != nil {
 		return err
 	}
@@ -134,20 +134,16 @@ type listener struct {
 }
 
 // serve starts the HTTPS server of the listener on a free port on loopback.
-func (l *listener) serve(ctx context.Context, authority tls.Certificate) (*http.Server, error) {
+func (l *listener) serve(authority tls.Certificate) (*http.Server, error) {
 	certificate, err := certify(authority, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	free, err := servers.FreeAddresses(1)
+	port, err := servers.Listen()
 	if err != nil {
 		return nil, err
 	}
-	port, err := (&net.ListenConfig{}).Listen(ctx, "tcp", free[0])
-	if err != nil {
-		return nil, err
-	}
-	l.url = "https://" + free[0] + "/"
+	l.url = "https://" + port.Addr().String() + "/"
 	l.failed = make(chan error, 1)
 	server := &http.Server{
 		Handler:      l,

@@ -40,17 +40,9 @@ func listenForStripe(values map[string]string, lastURL string) (*stripeProcess, 
 	if !isMissing(values, stripeURLName) {
 		return nil, nil //nolint:nilnil // the methods accept nil
 	}
-	free, err := servers.FreeAddresses(1)
-	if err != nil {
-		return nil, err
-	}
-	at := free[0]
-	if last, err := url.Parse(lastURL); err == nil && last.Port() != "" {
-		at = net.JoinHostPort("127.0.0.1", last.Port())
-	}
-	listener, err := net.Listen("tcp", at) //nolint:noctx // binds and returns at once
+	listener, err := listenAgain(lastURL)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		listener, err = net.Listen("tcp", free[0]) //nolint:noctx // as above
+		listener, err = servers.Listen()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stand-in for Stripe: %w", err)
@@ -58,6 +50,15 @@ func listenForStripe(values map[string]string, lastURL string) (*stripeProcess, 
 	p := &stripeProcess{url: "http://" + address(listener), listener: listener.(*net.TCPListener), ended: make(chan struct{})}
 	values[stripeURLName] = p.url
 	return p, nil
+}
+
+// listenAgain listens on the port of lastURL, or on a free port if lastURL has none.
+func listenAgain(lastURL string) (net.Listener, error) {
+	last, err := url.Parse(lastURL)
+	if err != nil || last.Port() == "" {
+		return servers.Listen()
+	}
+	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", last.Port())) //nolint:noctx // binds and returns at once
 }
 
 // start starts the process. It does not wait until the process accepts requests, but

@@ -29,8 +29,23 @@ func PortTaken(err error) bool {
 	return err != nil && (errors.Is(err, errPortTaken) || strings.Contains(err.Error(), "Address already in use"))
 }
 
+// Listen listens on a free port of 127.0.0.1.
+func Listen() (net.Listener, error) {
+	var lastErr error
+	for range 100 {
+		listener, err := listen(lowestPort + rand.IntN(portCount)) // #nosec G404 -- not for security
+		if err == nil {
+			return listener, nil
+		}
+		lastErr = err
+	}
+	return nil, fmt.Errorf("no free port: %w", lastErr)
+}
+
 // FreeAddresses returns n addresses of 127.0.0.1 with different free ports. The ports
-// are not reserved, so another program may take one before the caller listens on it.
+// are not reserved, so another program may take one before the caller listens on it. A
+// process that is being started by this one may have a copy of the listener for a moment,
+// so listening on a port can fail even if no program uses it.
 func FreeAddresses(n int) (free []string, err error) {
 	var listeners []net.Listener
 	defer func() {
@@ -38,19 +53,15 @@ func FreeAddresses(n int) (free []string, err error) {
 			err = errors.Join(err, listener.Close())
 		}
 	}()
-	var lastErr error
-	for range 100 * n {
-		listener, err := listen(lowestPort + rand.IntN(portCount)) // #nosec G404 -- not for security
+	for range n {
+		listener, err := Listen()
 		if err != nil {
-			lastErr = err
-			continue
+			return nil, err
 		}
 		listeners = append(listeners, listener)
-		if free = append(free, listener.Addr().String()); len(free) == n {
-			return free, nil
-		}
+		free = append(free, listener.Addr().String())
 	}
-	return nil, fmt.Errorf("no free port: %w", lastErr)
+	return free, nil
 }
 
 // choosePort returns the port on which a server listens. If requested is 0, choosePort
