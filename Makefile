@@ -48,10 +48,10 @@ run: ## start the whole system on private servers, with demo data; Ctrl-C stops 
 reset: ## delete the data of make run
 	@go build -o bin/ ./cmd/dev && exec bin/dev reset
 
-# Five packages run at the same time on two cores, because some packages mostly wait.
+# Four packages run at the same time on two cores, because some packages mostly wait.
 .PHONY: test
 test: compiler browser node commands ## run every test, with the race detector, on private servers
-	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -p 5 $(TEST_BUILD) -shuffle=on ./test/e2e ./storage/postgres ./... # the slowest packages start first
+	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -p 3 $(TEST_BUILD) -shuffle=on ./test/e2e ./storage/postgres ./... # the slowest packages start first
 
 .PHONY: bench
 bench: ## measure the speed relative to the machine's limits; BASE=commit compares the CPU time with that commit
@@ -67,7 +67,7 @@ schema: ## check that the binaries from before the newest migration work on the 
 
 .PHONY: fault
 fault: ## check that random faults lose no click, conversion, webhook or notification; SEED=n repeats a run, FOR=10m sets its length
-	@$(WITHSERVERS) -- env LONG_STORMS=yes go test -race -count=1 -timeout 20m -run "^(TestStream_StormOfReconnections|TestApply_OrderAndRepetitionDoNotMatter)$$" \
+	@$(WITHSERVERS) -- env LONG_STORMS=yes go test $(TEST_BUILD) -count=1 -timeout 20m -run "^(TestStream_StormOfReconnections|TestApply_OrderAndRepetitionDoNotMatter)$$" \
 		./server/notification ./server/processor
 	@go build -o bin/ ./cmd/collector ./cmd/core ./test/fault && exec bin/fault
 

@@ -2,4 +2,4 @@
 
 package main
 
-var raceFlag []string
+var buildFlags []string

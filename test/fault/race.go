@@ -2,6 +2,7 @@
 
 package main
 
-// raceFlag makes build use the race detector if this program uses it too. A data race in
-// the tested programs is then a violation.
-var raceFlag = []string{"-race"}
+// buildFlags makes build use the race detector if this program uses it too. A data race in
+// the tested programs is then a violation. The other flags are those of TEST_BUILD in the
+// Makefile, so that build can use packages that were compiled for the tests.
+var buildFlags = []string{"-race", "-gcflags=all=-dwarf=false", "-gcflags=golang.org/x/crypto/argon2=-dwarf=false -race=false", "-ldflags=-w"}

@@ -311,7 +311,7 @@ func (s *system) binary(name string) string { return filepath.Join(s.binaries, n
 // build compiles the collector and the core into dir.
 func build(ctx context.Context, dir string) error {
 	const module = "github.com/tributary-hq/tributary/cmd/"
-	argv := append(append([]string{"go", "build"}, raceFlag...), "-o", dir+"/", module+"collector", module+"core")
+	argv := append(append([]string{"go", "build"}, buildFlags...), "-o", dir+"/", module+"collector", module+"core")
 	return run(ctx, os.Stderr, os.Environ(), argv...)
 }
 
