@@ -48,10 +48,14 @@ run: ## start the whole system on private servers, with demo data; Ctrl-C stops 
 reset: ## delete the data of make run
 	@go build -o bin/ ./cmd/dev && exec bin/dev reset
 
+# The tests of these packages mostly wait for time-outs. They start early, while others use
+# the processor.
+WAITING := ./storage/clickstream ./server/processor/stripe ./server/webhook
+
 # Four packages run at the same time on two cores, because some packages mostly wait.
 .PHONY: test
 test: compiler browser node commands ## run every test, with the race detector, on private servers
-	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -p 3 $(TEST_BUILD) -shuffle=on ./test/e2e ./storage/postgres ./... # the slowest packages start first
+	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -p 4 $(TEST_BUILD) -shuffle=on ./test/e2e ./storage/postgres $(WAITING) ./... # the slowest packages start first
 
 .PHONY: bench
 bench: ## measure the speed relative to the machine's limits; BASE=commit compares the CPU time with that commit
