@@ -118,27 +118,26 @@ func TestReceivers_AcceptOnlyValidSignatures(t *testing.T) {
 	secret, other := webhook.NewSecret(), webhook.NewSecret()
 	id, body := event(t)
 	tooLong := bytes.Repeat([]byte(" "), 65<<10)
-	now := time.Now()
 	tests := map[string]struct {
 		secrets []webhook.Secret
-		at      time.Time
-		signed  []byte // body that is signed; the body of an event if nil
-		body    []byte // body that is sent; the signed body if nil
-		id      string // id that is sent; the signed id if empty
+		age     time.Duration // of the signature; negative if it is from the future
+		signed  []byte        // body that is signed; the body of an event if nil
+		body    []byte        // body that is sent; the signed body if nil
+		id      string        // id that is sent; the signed id if empty
 		want    int
 	}{
-		"signed":                               {secrets: []webhook.Secret{secret}, at: now, want: http.StatusNoContent},
-		"rotated, receiver has the new secret": {secrets: []webhook.Secret{secret, other}, at: now, want: http.StatusNoContent},
-		"rotated, receiver has the old secret": {secrets: []webhook.Secret{other, secret}, at: now, want: http.StatusNoContent},
-		"four minutes old":                     {secrets: []webhook.Secret{secret}, at: now.Add(-4 * time.Minute), want: http.StatusNoContent},
-		"six minutes old":                      {secrets: []webhook.Secret{secret}, at: now.Add(-6 * time.Minute), want: http.StatusBadRequest},
-		"six minutes in the future":            {secrets: []webhook.Secret{secret}, at: now.Add(6 * time.Minute), want: http.StatusBadRequest},
-		"another secret":                       {secrets: []webhook.Secret{other}, at: now, want: http.StatusBadRequest},
-		"no signature":                         {at: now, want: http.StatusBadRequest},
-		"another body":                         {secrets: []webhook.Secret{secret}, at: now, body: bytes.Replace(body, []byte("approved"), []byte("rejected"), 1), want: http.StatusBadRequest},
-		"same JSON with other white space":     {secrets: []webhook.Secret{secret}, at: now, body: append([]byte(" "), body...), want: http.StatusBadRequest},
-		"too long":                             {secrets: []webhook.Secret{secret}, at: now, signed: tooLong, want: http.StatusBadRequest},
-		"another id":                           {secrets: []webhook.Secret{secret}, at: now, id: "evt_0", want: http.StatusBadRequest},
+		"signed":                               {secrets: []webhook.Secret{secret}, want: http.StatusNoContent},
+		"rotated, receiver has the new secret": {secrets: []webhook.Secret{secret, other}, want: http.StatusNoContent},
+		"rotated, receiver has the old secret": {secrets: []webhook.Secret{other, secret}, want: http.StatusNoContent},
+		"four minutes old":                     {secrets: []webhook.Secret{secret}, age: 4 * time.Minute, want: http.StatusNoContent},
+		"six minutes old":                      {secrets: []webhook.Secret{secret}, age: 6 * time.Minute, want: http.StatusBadRequest},
+		"six minutes in the future":            {secrets: []webhook.Secret{secret}, age: -6 * time.Minute, want: http.StatusBadRequest},
+		"another secret":                       {secrets: []webhook.Secret{other}, want: http.StatusBadRequest},
+		"no signature":                         {want: http.StatusBadRequest},
+		"another body":                         {secrets: []webhook.Secret{secret}, body: bytes.Replace(body, []byte("approved"), []byte("rejected"), 1), want: http.StatusBadRequest},
+		"same JSON with other white space":     {secrets: []webhook.Secret{secret}, body: append([]byte(" "), body...), want: http.StatusBadRequest},
+		"too long":                             {secrets: []webhook.Secret{secret}, signed: tooLong, want: http.StatusBadRequest},
+		"another id":                           {secrets: []webhook.Secret{secret}, id: "evt_0", want: http.StatusBadRequest},
 	}
 	for name, start := range receivers {
 		t.Run(name, func(t *testing.T) {
@@ -153,8 +152,9 @@ func TestReceivers_AcceptOnlyValidSignatures(t *testing.T) {
 				if test.body != nil {
 					sent = test.body
 				}
-				signature := webhook.Sign(test.secrets, id, test.at, signed)
-				if got := post(t, url, cmp.Or(test.id, id), signature, test.at, sent); got != test.want {
+				at := time.Now().Add(-test.age)
+				signature := webhook.Sign(test.secrets, id, at, signed)
+				if got := post(t, url, cmp.Or(test.id, id), signature, at, sent); got != test.want {
 					t.Errorf("%s: status %d, want %d", name, got, test.want)
 				}
 			}
