@@ -31,6 +31,14 @@ TEST_BUILD := -race -gcflags=all=-dwarf=false -gcflags='golang.org/x/crypto/argo
 # test starts.
 RACE_EXIT := GORACE="$${GORACE:-} atexit_sleep_ms=100"
 
+# Variant of the race detector. The variant v3 needs a processor of the level x86-64-v3.
+# Unlike v1 it needs no function of libgcc. To find such functions, the linker reads all
+# relocations several times, so v3 links a test binary in two thirds of the time. The
+# loader of glibc reports the level of the processor.
+RACE_VARIANT := GOAMD64=$(if $(shell /lib64/ld-linux-x86-64.so.2 --help 2>/dev/null | grep 'x86-64-v3 .supported'),v3,v1)
+
+TEST_ENV := env $(RACE_EXIT) $(RACE_VARIANT)
+
 # withservers runs a command with a private Postgres and Redis. It is built first,
 # because `go run` would print its own lines after those of a failed command.
 WITHSERVERS := go build -o bin/ ./tools/withservers && bin/withservers
@@ -55,7 +63,7 @@ WAITING := ./storage/clickstream ./server/processor/stripe ./server/webhook
 # Four packages run at the same time on two cores, because some packages mostly wait.
 .PHONY: test
 test: compiler browser node commands ## run every test, with the race detector, on private servers
-	@$(WITHSERVERS) -- env $(RACE_EXIT) go test -p 4 $(TEST_BUILD) -shuffle=on ./test/e2e ./storage/postgres $(WAITING) ./... # the slowest packages start first
+	@$(WITHSERVERS) -- $(TEST_ENV) go test -p 4 $(TEST_BUILD) -shuffle=on ./test/e2e ./storage/postgres $(WAITING) ./... # the slowest packages start first
 
 .PHONY: bench
 bench: ## measure the speed relative to the machine's limits; BASE=commit compares the CPU time with that commit
@@ -71,7 +79,7 @@ schema: ## check that the binaries from before the newest migration work on the 
 
 .PHONY: fault
 fault: ## check that random faults lose no click, conversion, webhook or notification; SEED=n repeats a run, FOR=10m sets its length
-	@$(WITHSERVERS) -- env LONG_STORMS=yes go test $(TEST_BUILD) -count=1 -timeout 20m -run "^(TestStream_StormOfReconnections|TestApply_OrderAndRepetitionDoNotMatter)$$" \
+	@$(WITHSERVERS) -- $(TEST_ENV) LONG_STORMS=yes go test $(TEST_BUILD) -count=1 -timeout 20m -run "^(TestStream_StormOfReconnections|TestApply_OrderAndRepetitionDoNotMatter)$$" \
 		./server/notification ./server/processor
 	@go build -o bin/ ./cmd/collector ./cmd/core ./test/fault && exec bin/fault
 
