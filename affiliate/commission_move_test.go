@@ -180,7 +180,10 @@ func TestCommissionMove_From(t *testing.T) {
 		legal := []affiliate.CommissionStatus{}
 		for _, c := range commissions() {
 			for _, transition := range transitions() {
-				if _, refusal := transition.Apply(c); transition.Move == move && refusal == nil && !slices.Contains(legal, c.Status) {
+				if transition.Move != move || slices.Contains(legal, c.Status) {
+					continue
+				}
+				if _, refusal := transition.Apply(c); refusal == nil {
 					legal = append(legal, c.Status)
 				}
 			}
