@@ -41,7 +41,7 @@ func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversio
 		if shop == f.Shop {
 			count, f.programs, f.participants = rows, programs, participants
 		}
-		f.Exec(`
+		f.ExecWithoutForeignKeys(`
 			insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents, fee_cents,
 				discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, program_id, participant_id, product_ids,
 				is_recurring, fraud_score, fraud_signals, version)
@@ -52,19 +52,19 @@ func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversio
 				'{}', false, 0, '[]', 1
 			from generate_series(0, $6::integer - 1) n`, shop.Scope.Workspace, shop.Scope.Mode, programs, participants, noon, count, step)
 	}
-	f.Exec(`
+	f.ExecWithoutForeignKeys(`
 		insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
 			program_id, participant_id, trace, decided_at)
 		select workspace_id, decision_id, id, mode, attributed, case when attributed then 'click' end, reason_code, 'Because.', '1',
 			program_id, participant_id, '{}', created_at from conversions`)
-	f.Exec(`
+	f.ExecWithoutForeignKeys(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id, external_transaction_id, status,
 			commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency, base_amount_cents, sale_amount_cents, sale_currency,
 			needs_review, review_reasons, dispute_status, rule_snapshot, version, created_at, updated_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, participant_id, id, decision_id, external_transaction_id, 'pending',
 			'percentage', 'purchase', 1000, amount_cents, amount_cents, 'EUR', 100, 100, 'EUR', false, '{}', 'none', '{}', 1, created_at, created_at
 		from conversions where attributed`)
-	f.Exec(`
+	f.ExecWithoutForeignKeys(`
 		insert into fraud_events (workspace_id, id, mode, program_id, participant_id, conversion_id, score, signals, action, status, created_at)
 		select workspace_id, decision_id, mode, program_id, participant_id, id, 60, '[]', 'observed', 'open', created_at
 		from conversions where attributed`)

@@ -32,10 +32,10 @@ func newPartnerPlanFixture(t *testing.T) (f *statsFixture, partner pgtest.Partic
 		partner.Partner, partner.ID)
 	f.Exec(`delete from participants where partner_id = $1 and id <> $2 and workspace_id > '0a000000-0000-0000-0000-000000000000'`,
 		partner.Partner, partner.ID)
-	f.Exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
-	f.Exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
+	f.ExecWithoutForeignKeys(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
+	f.ExecWithoutForeignKeys(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
 		select workspace_id, gen_random_uuid(), mode, program_id, id, null, $1, 'EUR' from participants, generate_series(1, 3)`, f.Now())
-	f.Exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
+	f.ExecWithoutForeignKeys(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', slot, 1 from participants, generate_series(0, 3) slot`)
 	f.Exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
 	// Each participant gets four commissions. The participant that the tests query gets

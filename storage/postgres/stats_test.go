@@ -39,11 +39,11 @@ func newStatsFixture(t *testing.T, workspaces, participants int) *statsFixture {
 		where w.id <> p.workspace_id`)
 	f.Exec(`insert into users (id, kind, email, password_hash, name, created_at)
 		select gen_random_uuid(), 'partner', n || '@example.com', 'x', 'Partner ' || n, $1 from generate_series(1, $2) n`, f.Now(), participants)
-	f.Exec(`insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+	f.ExecWithoutForeignKeys(`insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
 			application_answers, applied_at, created_at, updated_at)
 		select p.workspace_id, gen_random_uuid(), p.id, p.mode, u.id, u.name, u.email, 'approved', u.id::text, '{}', $1, $1, $1
 		from programs p, users u where u.kind = 'partner'`, f.Now())
-	f.Exec(`insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
+	f.ExecWithoutForeignKeys(`insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
 		select workspace_id, gen_random_uuid(), program_id, id, mode, referral_code, left(md5(id::text), 10), true, $1, $1
 		from participants`, f.Now())
 	rows, _ := f.SQL.Query(t.Context(), `
