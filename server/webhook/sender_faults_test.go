@@ -92,8 +92,8 @@ func TestSender_LockedEndpointDoesNotDelayOthers(t *testing.T) {
 	locked.awaitDelivered(32)
 }
 
-// blockingQueue is a queue that can block one read until the next claim. Its method
-// Unclaimed, which searches for endpoints without a sender, returns none.
+// blockingQueue is a queue that can block one read until the next claim: the first read
+// that does not return all of its endpoints. Its method Unclaimed, which searches for endpoints without a sender, returns none.
 type blockingQueue struct {
 	webhook.Queue
 	block   atomic.Bool
@@ -102,9 +102,8 @@ type blockingQueue struct {
 }
 
 func (q *blockingQueue) Due(ctx context.Context, sender affiliate.SenderID, reads []domain.DueQuery, now time.Time) ([]domain.Target, []domain.DueDelivery, error) {
-	mustBlock := q.block.CompareAndSwap(true, false)
 	targets, due, err := q.Queue.Due(ctx, sender, reads, now)
-	if mustBlock {
+	if err == nil && len(targets) < len(reads) && q.block.CompareAndSwap(true, false) {
 		q.blocked <- struct{}{}
 		select {
 		case <-q.release:
@@ -137,8 +136,8 @@ func TestSender_ServesEndpointThatIsWokenWhileItIsDropped(t *testing.T) {
 	queue := &blockingQueue{Queue: f.queue, blocked: make(chan struct{}), release: make(chan struct{})}
 	sender := f.startSenderWith(queue, 1000)
 	f.deliverFirst(sender, r)
-	r.setActive(false)
 	queue.block.Store(true)
+	r.setActive(false)
 	<-queue.blocked
 	r.setActive(true)
 	f.publish(1)
