@@ -203,15 +203,17 @@ func (p *faultyProxy) cause(t *testing.T, kind string) {
 	useUpConversionLimit(t, p.fixture, p.limit)
 }
 
-// useUpConversionLimit uses up the rate limit of the secret key and then advances the
-// clock, so that the next request is possible in about two seconds.
+// useUpConversionLimit uses up the rate limit of the secret key and then sets the clock to
+// 58 seconds after the first request, however long the requests took. The next request is
+// possible in about two seconds.
 func useUpConversionLimit(t *testing.T, f fixture, limit int) {
 	t.Helper()
 	f.sys.clock.advance(2 * time.Minute)
+	begin := f.sys.clock.now()
 	for range limit {
 		f.sys.client().withCredential(f.secretKey).post(t, "/api/v1/conversions", object{})
 	}
-	f.sys.clock.advance(58 * time.Second)
+	f.sys.clock.advance(begin.Add(58 * time.Second).Sub(f.sys.clock.now()))
 }
 
 func (p *faultyProxy) forward(rw http.ResponseWriter, r *http.Request) {
