@@ -93,7 +93,8 @@ func TestSender_LockedEndpointDoesNotDelayOthers(t *testing.T) {
 }
 
 // blockingQueue is a queue that can block one read until the next claim: the first read
-// that does not return all of its endpoints. Its method Unclaimed, which searches for endpoints without a sender, returns none.
+// that does not return all of its endpoints. Its method Unclaimed, which searches for
+// endpoints without a sender, returns none.
 type blockingQueue struct {
 	webhook.Queue
 	block   atomic.Bool
