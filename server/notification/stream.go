@@ -372,9 +372,6 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 		return nil
 	}
 	before := s.unread
-	if s.uncertain {
-		s.settled.Reset(freshTime)
-	}
 	if s.service.now().Before(s.freshUntil) {
 		if err := s.countUnread(ctx); err != nil {
 			return err
@@ -400,6 +397,9 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 		if err := s.send(frame); err != nil {
 			return err
 		}
+	}
+	if s.uncertain {
+		s.settled.Reset(freshTime) // after the sends, which a slow client delays
 	}
 	now := s.service.now()
 	for _, p := range visible {

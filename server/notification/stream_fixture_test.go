@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -190,43 +191,32 @@ func (n *node) openReady(ctx context.Context, lastEventID string) (*stream, even
 	return s, s.next("ready")
 }
 
-// next returns the next event, which must have the given name.
-func (s *stream) next(name string) event {
+// next returns the next event, which must have the given name. It skips events that have
+// one of the other names.
+func (s *stream) next(name string, skipped ...string) event {
 	s.Helper()
-	select {
-	case got := <-s.events:
-		if got.name != name {
-			s.Fatalf("the stream sent\n%s\nwant the event %s", got.text, name)
+	for {
+		select {
+		case got := <-s.events:
+			if got.name == name {
+				return got
+			}
+			if !slices.Contains(skipped, got.name) {
+				s.Fatalf("the stream sent\n%s\nwant the event %s", got.text, name)
+			}
+		case err := <-s.ended:
+			s.Fatalf("the stream has ended with the error %v, want the event %s", err, name)
+		case <-time.After(waitTimeout):
+			s.Fatalf("no event %s", name)
 		}
-		return got
-	case err := <-s.ended:
-		s.Fatalf("the stream has ended with the error %v, want the event %s", err, name)
-	case <-time.After(waitTimeout):
-		s.Fatalf("no event %s", name)
 	}
-	return event{}
 }
 
 // nextNotification returns the next notification. It skips unread counts, because a stream
 // may count a notification shortly before it sends it.
 func (s *stream) nextNotification() event {
 	s.Helper()
-	for {
-		select {
-		case got := <-s.events:
-			switch got.name {
-			case "notification":
-				return got
-			case "unread_count":
-			default:
-				s.Fatalf("the stream sent\n%s\nwant a notification", got.text)
-			}
-		case err := <-s.ended:
-			s.Fatalf("the stream has ended with the error %v, want a notification", err)
-		case <-time.After(waitTimeout):
-			s.Fatal("no notification")
-		}
-	}
+	return s.next("notification", "unread_count")
 }
 
 // wantNotifications receives notifications and checks their ids. The sequence numbers must

@@ -249,7 +249,7 @@ func TestStream_OfSlowClientDelaysNoOther(t *testing.T) {
 		if tc.resync {
 			// The first part was written before the client stopped.
 			slow.wantNotifications(slowReady.seq(), ids[:300]...)
-			if got := slow.next("resync"); got.id != last.id {
+			if got := slow.next("resync", "unread_count"); got.id != last.id {
 				t.Errorf("%s: resync has the id %s, want %s", name, got.id, last.id)
 			}
 		} else {
