@@ -29,6 +29,11 @@ const (
 	// ZoneResend is the zone of the calls that send a verification again. Its limit is per
 	// account and hour.
 	ZoneResend Zone = "resend"
+	// ZoneErasure, ZoneBuyerErasure and ZoneExport are the zones of the calls that erase or
+	// export personal data. Their limits are per account and hour.
+	ZoneErasure      Zone = "erasure"
+	ZoneBuyerErasure Zone = "buyer_erasure"
+	ZoneExport       Zone = "export"
 )
 
 // Action is a row of the role matrix (DECISIONS.md section 11): a group of methods that
@@ -123,9 +128,10 @@ func (p Policy) inAuthZone() Policy {
 	return p
 }
 
-// resend returns the policy with the limit for sending a verification again.
-func (p Policy) resend() Policy {
-	p.AccountZone = ZoneResend
+// limitedPerAccount returns the policy with a second zone, in which calls count for their
+// user.
+func (p Policy) limitedPerAccount(zone Zone) Policy {
+	p.AccountZone = zone
 	return p
 }
 
@@ -173,8 +179,8 @@ var policies = map[string]Policy{
 	affiliatev1.AccountService_AcceptInvite_FullMethodName:           unauthenticated(ZoneAuth),
 
 	affiliatev1.AccountService_VerifyEmail_FullMethodName:                unauthenticated(ZoneAuth),
-	affiliatev1.AccountService_ResendMerchantVerification_FullMethodName: merchant(readDashboards).inAuthZone().resend(),
-	affiliatev1.AccountService_ResendPartnerVerification_FullMethodName:  partner().inAuthZone().resend(),
+	affiliatev1.AccountService_ResendMerchantVerification_FullMethodName: merchant(readDashboards).inAuthZone().limitedPerAccount(ZoneResend),
+	affiliatev1.AccountService_ResendPartnerVerification_FullMethodName:  partner().inAuthZone().limitedPerAccount(ZoneResend),
 	affiliatev1.AccountService_ForgotMerchantPassword_FullMethodName:     unauthenticated(ZoneAuth),
 	affiliatev1.AccountService_ForgotPartnerPassword_FullMethodName:      unauthenticated(ZoneAuth),
 	affiliatev1.AccountService_ResetMerchantPassword_FullMethodName:      unauthenticated(ZoneAuth),

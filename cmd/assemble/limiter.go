@@ -28,6 +28,9 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 	zone := func(name server.Zone, limit, local int) ratelimit.Zone {
 		return ratelimit.Zone{Name: string(name), Limit: int64(limit), LocalLimit: int64(local), Window: time.Minute}
 	}
+	hourly := func(name server.Zone, limit int) ratelimit.Zone {
+		return ratelimit.Zone{Name: string(name), Limit: int64(limit), Window: time.Hour}
+	}
 	return &limiter{
 		windows: ratelimit.NewLimiter(cache, ratelimit.Options{
 			HashKey:  hashKey,
@@ -44,8 +47,11 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 			// Without Redis, each process allows only half of the limit, because each
 			// process then counts only its own requests, so several processes together
 			// allow more guesses of a password than the limit.
-			server.ZoneAuth:   zone(server.ZoneAuth, limits.Auth, max(1, limits.Auth/2)),
-			server.ZoneResend: {Name: string(server.ZoneResend), Limit: int64(limits.Resend), Window: time.Hour},
+			server.ZoneAuth:         zone(server.ZoneAuth, limits.Auth, max(1, limits.Auth/2)),
+			server.ZoneResend:       hourly(server.ZoneResend, limits.Resend),
+			server.ZoneErasure:      hourly(server.ZoneErasure, limits.Erasure),
+			server.ZoneBuyerErasure: hourly(server.ZoneBuyerErasure, limits.BuyerErasure),
+			server.ZoneExport:       hourly(server.ZoneExport, limits.Export),
 		},
 	}
 }

@@ -176,7 +176,7 @@ type Mail struct {
 	RequireVerifiedEmail bool `env:"TRIBUTARY_REQUIRE_VERIFIED_EMAIL" envDefault:"false"`
 }
 
-// Limits holds the rate limits, in requests in any 60 seconds (SPEC.md section 8).
+// Limits holds the rate limits, in requests in any 60 seconds unless a field says otherwise (SPEC.md section 8).
 type Limits struct {
 	Conversions int `env:"TRIBUTARY_LIMIT_CONVERSIONS" envDefault:"120"`
 	Auth        int `env:"TRIBUTARY_LIMIT_AUTH" envDefault:"10"`
@@ -187,6 +187,11 @@ type Limits struct {
 	Unsubscribe int `env:"TRIBUTARY_LIMIT_UNSUBSCRIBE" envDefault:"60"`
 	// Resend is the number of verifications that an account can request in any hour.
 	Resend int `env:"TRIBUTARY_LIMIT_RESEND" envDefault:"3"`
+	// Erasure, BuyerErasure and Export are the numbers of requests of these kinds that an
+	// account can send in any hour.
+	Erasure      int `env:"TRIBUTARY_LIMIT_ERASURE" envDefault:"5"`
+	BuyerErasure int `env:"TRIBUTARY_LIMIT_BUYER_ERASURE" envDefault:"60"`
+	Export       int `env:"TRIBUTARY_LIMIT_EXPORT" envDefault:"10"`
 }
 
 // CORS holds the origins of the pages that may call the API from a browser.
@@ -388,6 +393,9 @@ func (c *Core) check() []error {
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_CONVERSIONS", c.Conversions)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_AUTH", c.Auth)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_RESEND", c.Resend)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_ERASURE", c.Erasure)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_BUYER_ERASURE", c.BuyerErasure)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_EXPORT", c.Export)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_GENERAL", c.General)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_MAIL_PROVIDER", c.Limits.MailProvider)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_UNSUBSCRIBE", c.Unsubscribe)...)

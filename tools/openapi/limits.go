@@ -18,7 +18,7 @@ func limitText(r contract.Route, policy server.Policy) string {
 	} else {
 		sentences = append(sentences, zoneText(string(policy.Zone)))
 	}
-	if policy.AccountZone == server.ZoneResend {
+	if policy.AccountZone != server.ZoneNone {
 		sentences = append(sentences, zoneText(string(policy.AccountZone)))
 	}
 	if r.HasBody {
@@ -31,6 +31,7 @@ func limitText(r contract.Route, policy server.Policy) string {
 var limitSubjects = map[string]string{
 	"mail_provider": "per client address", "unsubscribe": "per client address",
 	"conversions": "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key", "resend": "per account",
+	"erasure": "per account", "buyer_erasure": "per account", "export": "per account",
 }
 
 // zoneText describes the rate limit of a zone. The default is read from the tags of the
@@ -43,7 +44,8 @@ func zoneText(zone string) string {
 	}
 	field, _ := limits.FieldByName(name)
 	period := "60 seconds"
-	if zone == string(server.ZoneResend) {
+	switch server.Zone(zone) {
+	case server.ZoneResend, server.ZoneErasure, server.ZoneBuyerErasure, server.ZoneExport:
 		period = "an hour"
 	}
 	return fmt.Sprintf("Rate limit: `%s`, by default %s requests in %s %s.", zone, field.Tag.Get("envDefault"), period, limitSubjects[zone])
