@@ -76,6 +76,14 @@ const (
 	ReasonProcessorPermissionMissing Reason = "PROCESSOR_PERMISSION_MISSING"
 	ReasonProcessorAlreadyConnected  Reason = "PROCESSOR_ALREADY_CONNECTED"
 	ReasonProcessorEndpointRejected  Reason = "PROCESSOR_ENDPOINT_REJECTED"
+	ReasonConfirmationInvalid        Reason = "CONFIRMATION_INVALID"
+	ReasonAlreadyErased              Reason = "ALREADY_ERASED"
+	ReasonErasureBlockedPayout       Reason = "ERASURE_BLOCKED_PAYOUT"
+	ReasonBillingSubscriptionActive  Reason = "BILLING_SUBSCRIPTION_ACTIVE"
+	ReasonPartnerNotFound            Reason = "PARTNER_NOT_FOUND"
+	ReasonMerchantNotFound           Reason = "MERCHANT_NOT_FOUND"
+	ReasonParticipantNotFound        Reason = "PARTICIPANT_NOT_FOUND"
+	ReasonAccessDenied               Reason = "ACCESS_DENIED"
 )
 
 // Error is an error that the caller may see. Any other error that a function returns is

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/httpedge"
 )
@@ -73,6 +74,9 @@ type fieldPlan struct {
 	mapValue *fieldPlan
 	// nullable is true if an absent value is encoded as null.
 	nullable bool
+	// anyType is true if the text field has the option any_type: the JSON text of a value
+	// that is no string is its value.
+	anyType bool
 	// oneof is the oneof that contains the field. It is nil for all other fields.
 	// protobuf also creates a oneof for each optional field; these do not count.
 	oneof   protoreflect.OneofDescriptor
@@ -154,6 +158,7 @@ func (f *fieldPlan) fill(fd protoreflect.FieldDescriptor, built map[protoreflect
 	f.key = string(appendString(nil, f.name)) + ":"
 	f.isList, f.isMap = fd.IsList(), fd.IsMap()
 	f.nullable = fd.HasPresence()
+	f.anyType, _ = proto.GetExtension(fd.Options(), affiliatev1.E_AnyType).(bool)
 	if oneof := fd.ContainingOneof(); oneof != nil && !oneof.IsSynthetic() {
 		f.oneof = oneof
 	}

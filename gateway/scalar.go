@@ -131,7 +131,12 @@ func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok boo
 	var fault string
 	switch {
 	case f.kind == protoreflect.StringKind || f.kind == protoreflect.EnumKind:
-		if c != '"' {
+		switch {
+		case c != '"' && f.anyType:
+			start := d.Pos
+			ok := d.skip()
+			return protoreflect.ValueOfString(d.Data[start:d.Pos]), ok, ok
+		case c != '"':
 			return value, false, d.rejectValue(mustBeString)
 		}
 		text, usable, ok := d.plainText()

@@ -184,6 +184,23 @@ const (
 	// The payment processor does not create the webhook endpoint. Stripe allows 16 endpoints in
 	// an account and needs a public URL.
 	ErrorReason_ERROR_REASON_PROCESSOR_ENDPOINT_REJECTED ErrorReason = 67
+	// The confirmation phrase of an erasure is missing or is not `DELETE`.
+	ErrorReason_ERROR_REASON_CONFIRMATION_INVALID ErrorReason = 68
+	// The participant or the account was erased before.
+	ErrorReason_ERROR_REASON_ALREADY_ERASED ErrorReason = 69
+	// A payout to the participant, to the partner or of the workspace is pending or processing. The
+	// erasure is possible when the payout is paid, has failed or is canceled.
+	ErrorReason_ERROR_REASON_ERASURE_BLOCKED_PAYOUT ErrorReason = 70
+	// The operator of the service has marked the subscription of the workspace as active.
+	ErrorReason_ERROR_REASON_BILLING_SUBSCRIPTION_ACTIVE ErrorReason = 71
+	// The account of the partner does not exist.
+	ErrorReason_ERROR_REASON_PARTNER_NOT_FOUND ErrorReason = 72
+	// The workspace does not exist.
+	ErrorReason_ERROR_REASON_MERCHANT_NOT_FOUND ErrorReason = 73
+	// The programme has no such participant.
+	ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND ErrorReason = 74
+	// The programme of the participant belongs to another workspace, or does not exist.
+	ErrorReason_ERROR_REASON_ACCESS_DENIED ErrorReason = 75
 )
 
 // Enum value maps for ErrorReason.
@@ -252,6 +269,14 @@ var (
 		65: "ERROR_REASON_PROCESSOR_PERMISSION_MISSING",
 		66: "ERROR_REASON_PROCESSOR_ALREADY_CONNECTED",
 		67: "ERROR_REASON_PROCESSOR_ENDPOINT_REJECTED",
+		68: "ERROR_REASON_CONFIRMATION_INVALID",
+		69: "ERROR_REASON_ALREADY_ERASED",
+		70: "ERROR_REASON_ERASURE_BLOCKED_PAYOUT",
+		71: "ERROR_REASON_BILLING_SUBSCRIPTION_ACTIVE",
+		72: "ERROR_REASON_PARTNER_NOT_FOUND",
+		73: "ERROR_REASON_MERCHANT_NOT_FOUND",
+		74: "ERROR_REASON_PARTICIPANT_NOT_FOUND",
+		75: "ERROR_REASON_ACCESS_DENIED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                     0,
@@ -317,6 +342,14 @@ var (
 		"ERROR_REASON_PROCESSOR_PERMISSION_MISSING":    65,
 		"ERROR_REASON_PROCESSOR_ALREADY_CONNECTED":     66,
 		"ERROR_REASON_PROCESSOR_ENDPOINT_REJECTED":     67,
+		"ERROR_REASON_CONFIRMATION_INVALID":            68,
+		"ERROR_REASON_ALREADY_ERASED":                  69,
+		"ERROR_REASON_ERASURE_BLOCKED_PAYOUT":          70,
+		"ERROR_REASON_BILLING_SUBSCRIPTION_ACTIVE":     71,
+		"ERROR_REASON_PARTNER_NOT_FOUND":               72,
+		"ERROR_REASON_MERCHANT_NOT_FOUND":              73,
+		"ERROR_REASON_PARTICIPANT_NOT_FOUND":           74,
+		"ERROR_REASON_ACCESS_DENIED":                   75,
 	}
 )
 
@@ -351,7 +384,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xc8,\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x952\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -418,7 +451,15 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\"ERROR_REASON_PROCESSOR_KEY_INVALID\x10@\x1aO\xa2\xbb\x18K\b\xa6\x03\x10\t\x1aDThe payment processor does not accept the key. Use a restricted key.\x12_\n" +
 	")ERROR_REASON_PROCESSOR_PERMISSION_MISSING\x10A\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The restricted key lacks permissions.\x12k\n" +
 	"(ERROR_REASON_PROCESSOR_ALREADY_CONNECTED\x10B\x1a=\xa2\xbb\x189\b\x99\x03\x10\t\x1a2Another account is connected. Disconnect it first.\x12\xca\x01\n" +
-	"(ERROR_REASON_PROCESSOR_ENDPOINT_REJECTED\x10C\x1a\x9b\x01\xa2\xbb\x18\x96\x01\b\xa6\x03\x10\t\x1a\x8e\x01The payment processor does not create the webhook endpoint. The account may have too many endpoints, or the URL of this service is not public.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"(ERROR_REASON_PROCESSOR_ENDPOINT_REJECTED\x10C\x1a\x9b\x01\xa2\xbb\x18\x96\x01\b\xa6\x03\x10\t\x1a\x8e\x01The payment processor does not create the webhook endpoint. The account may have too many endpoints, or the URL of this service is not public.\x12N\n" +
+	"!ERROR_REASON_CONFIRMATION_INVALID\x10D\x1a'\xa2\xbb\x18#\b\x90\x03\x10\x03\x1a\x1cconfirmation must be DELETE.\x12G\n" +
+	"\x1bERROR_REASON_ALREADY_ERASED\x10E\x1a&\xa2\xbb\x18\"\b\x99\x03\x10\t\x1a\x1bThe data was erased before.\x12s\n" +
+	"#ERROR_REASON_ERASURE_BLOCKED_PAYOUT\x10F\x1aJ\xa2\xbb\x18F\b\x99\x03\x10\t\x1a?A payout is pending or processing. Complete or cancel it first.\x12s\n" +
+	"(ERROR_REASON_BILLING_SUBSCRIPTION_ACTIVE\x10G\x1aE\xa2\xbb\x18A\b\x99\x03\x10\t\x1a:The subscription of the workspace is active. End it first.\x12H\n" +
+	"\x1eERROR_REASON_PARTNER_NOT_FOUND\x10H\x1a$\xa2\xbb\x18 \b\x94\x03\x10\x05\x1a\x19There is no such partner.\x12K\n" +
+	"\x1fERROR_REASON_MERCHANT_NOT_FOUND\x10I\x1a&\xa2\xbb\x18\"\b\x94\x03\x10\x05\x1a\x1bThere is no such workspace.\x12Y\n" +
+	"\"ERROR_REASON_PARTICIPANT_NOT_FOUND\x10J\x1a1\xa2\xbb\x18-\b\x94\x03\x10\x05\x1a&The programme has no such participant.\x12V\n" +
+	"\x1aERROR_REASON_ACCESS_DENIED\x10K\x1a6\xa2\xbb\x182\b\x93\x03\x10\a\x1a+The programme belongs to another workspace.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

@@ -5,7 +5,7 @@
 // source: affiliate/v1/options.proto
 
 // This file adds options to the protos of the API. The options define the status and
-// message of each error reason, and which string fields are trimmed before validation.
+// message of each error reason, and how some fields are read.
 
 package affiliatev1
 
@@ -114,6 +114,14 @@ var file_affiliate_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,50102,opt,name=set_by_gateway",
 		Filename:      "affiliate/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         50103,
+		Name:          "affiliate.v1.any_type",
+		Tag:           "varint,50103,opt,name=any_type",
+		Filename:      "affiliate/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.EnumValueOptions.
@@ -135,6 +143,11 @@ var (
 	//
 	// optional bool set_by_gateway = 50102;
 	E_SetByGateway = &file_affiliate_v1_options_proto_extTypes[2]
+	// A JSON value that is no string is read as its JSON text, so that the service can return
+	// its own error code for the value.
+	//
+	// optional bool any_type = 50103;
+	E_AnyType = &file_affiliate_v1_options_proto_extTypes[3]
 )
 
 var File_affiliate_v1_options_proto protoreflect.FileDescriptor
@@ -149,7 +162,8 @@ const file_affiliate_v1_options_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage:R\n" +
 	"\x05error\x12!.google.protobuf.EnumValueOptions\x18\xb4\x87\x03 \x01(\v2\x17.affiliate.v1.ErrorSpecR\x05error:3\n" +
 	"\x04trim\x12\x1d.google.protobuf.FieldOptions\x18\xb5\x87\x03 \x01(\bR\x04trim:E\n" +
-	"\x0eset_by_gateway\x12\x1d.google.protobuf.FieldOptions\x18\xb6\x87\x03 \x01(\bR\fsetByGatewayB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x0eset_by_gateway\x12\x1d.google.protobuf.FieldOptions\x18\xb6\x87\x03 \x01(\bR\fsetByGateway::\n" +
+	"\bany_type\x12\x1d.google.protobuf.FieldOptions\x18\xb7\x87\x03 \x01(\bR\aanyTypeB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_options_proto_rawDescOnce sync.Once
@@ -173,11 +187,12 @@ var file_affiliate_v1_options_proto_depIdxs = []int32{
 	1, // 0: affiliate.v1.error:extendee -> google.protobuf.EnumValueOptions
 	2, // 1: affiliate.v1.trim:extendee -> google.protobuf.FieldOptions
 	2, // 2: affiliate.v1.set_by_gateway:extendee -> google.protobuf.FieldOptions
-	0, // 3: affiliate.v1.error:type_name -> affiliate.v1.ErrorSpec
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	3, // [3:4] is the sub-list for extension type_name
-	0, // [0:3] is the sub-list for extension extendee
+	2, // 3: affiliate.v1.any_type:extendee -> google.protobuf.FieldOptions
+	0, // 4: affiliate.v1.error:type_name -> affiliate.v1.ErrorSpec
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	4, // [4:5] is the sub-list for extension type_name
+	0, // [0:4] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -193,7 +208,7 @@ func file_affiliate_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_options_proto_rawDesc), len(file_affiliate_v1_options_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   1,
-			NumExtensions: 3,
+			NumExtensions: 4,
 			NumServices:   0,
 		},
 		GoTypes:           file_affiliate_v1_options_proto_goTypes,
