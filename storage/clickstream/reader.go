@@ -218,8 +218,9 @@ func (r *Reader) Ack(ctx context.Context, shard int, ids ...string) error {
 }
 
 // Trim removes entries that every consumer group has acknowledged and returns their
-// number. It may leave some of these entries, because Redis removes only whole blocks of
-// about a hundred entries. It first reads the last delivered id of each group and then
+// number. One call removes at most about 10,000 entries in whole blocks, so that it does
+// not block Redis for long. If no further block can be removed, it also removes single
+// entries, so that no acknowledged click stays in Redis. It first reads the last delivered id of each group and then
 // the oldest pending id of each group. An entry that is delivered between the two reads
 // is newer than the last delivered id, so Trim does not remove this entry either.
 func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
@@ -237,6 +238,7 @@ func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 			minID = group.LastDeliveredID
 		}
 	}
+	delivered := minID
 	for _, group := range groups {
 		pending, err := r.client.XPending(ctx, key, group.Name).Result()
 		if err != nil {
@@ -253,7 +255,23 @@ func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("trim %s: %w", key, err)
 	}
+	if trimmed > 0 {
+		return trimmed, nil
+	}
+	if minID == delivered { // nothing is pending, so the last delivered entry is acknowledged too
+		minID = nextID(minID)
+	}
+	if trimmed, err = r.client.XTrimMinID(ctx, key, minID).Result(); err != nil {
+		return 0, fmt.Errorf("trim %s: %w", key, err)
+	}
 	return trimmed, nil
+}
+
+// nextID returns the smallest id that is greater than the id of an entry.
+func nextID(id string) string {
+	ms, sequence, _ := strings.Cut(id, "-")
+	n, _ := strconv.ParseUint(sequence, 10, 64)
+	return ms + "-" + strconv.FormatUint(n+1, 10)
 }
 
 // OldestPending returns the id of the oldest entry that was delivered but not
