@@ -4,6 +4,10 @@ import (
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/google/uuid"
 )
 
 // ErasedKind is the kind of a value that an erasure has replaced and whose digest is kept,
@@ -46,4 +50,157 @@ func (k ErasureKey) Digest(scope Scope, kind ErasedKind, value string) []byte {
 	mac.Write([]byte{0})
 	mac.Write([]byte(value))
 	return mac.Sum(nil)
+}
+
+// ErasureSubject is what an erasure is about.
+type ErasureSubject string
+
+// The subjects. A buyer is erased by a separate operation.
+const (
+	EraseParticipant ErasureSubject = "participant"
+	ErasePartner     ErasureSubject = "partner"
+	EraseWorkspace   ErasureSubject = "workspace"
+)
+
+// ErasureID identifies an erasure.
+type ErasureID = ID[Erasure]
+
+// Erasure is the erasure of a participant, of a partner's account, or of a workspace.
+type Erasure struct {
+	ID      ErasureID
+	Subject ErasureSubject
+	// SubjectID is the id of the participant, of the user or of the workspace.
+	SubjectID uuid.UUID
+	// Workspace is nil for the account of a partner. Mode is the mode of a participant.
+	Workspace *WorkspaceID
+	Mode      *Mode
+	At        time.Time
+}
+
+// NewErasure returns an erasure at the given time.
+func NewErasure(subject ErasureSubject, id uuid.UUID, at time.Time) Erasure {
+	return Erasure{ID: NewID[Erasure](at), Subject: subject, SubjectID: id, At: at}
+}
+
+// ErasureLogEntry is an entry of the erasure log, a file outside the database. After a restore
+// of an older backup, the entries say what has to be erased again.
+type ErasureLogEntry struct {
+	At time.Time `json:"at"`
+	// Kind is an ErasureSubject, or buyer.
+	Kind string `json:"kind"`
+	// Workspace is nil for the account of a partner.
+	Workspace *WorkspaceID `json:"workspace,omitempty"`
+	// Subject is the id of the participant, user or workspace, or the digest of a buyer.
+	Subject string `json:"subject"`
+}
+
+// Valid reports whether the entry has the fields that its kind needs.
+func (e ErasureLogEntry) Valid() bool {
+	return !e.At.IsZero() && e.Kind != "" && e.Subject != "" && (e.Workspace != nil || e.Kind == string(ErasePartner))
+}
+
+// TombstoneLife is how long the sessions of an erased account are kept, revoked and without
+// personal data, so that the account's access tokens get ALREADY_ERASED. It is longer than
+// the life of an access token.
+const TombstoneLife = 20 * time.Minute
+
+// pseudonymDigits is the number of hexadecimal digits in a pseudonym.
+const pseudonymDigits = 8
+
+// Pseudonym returns the text that replaces names, addresses and codes of an erased subject:
+// erased- and the last eight digits of its id.
+func Pseudonym(id uuid.UUID) string {
+	text := hex.EncodeToString(id[:])
+	return "erased-" + text[len(text)-pseudonymDigits:]
+}
+
+// ErasedEvent returns the webhook event of the erasure of a participant.
+func (p Participant) ErasedEvent(at time.Time) Event {
+	return NewEvent(p.Scope, EventParticipantErased, at, ErasedObject{ID: p.ID, Program: p.Program, ErasedAt: FormatTime(at)}, nil)
+}
+
+// ErasedObject is the object of participant.erased events. Its keys, their order and their
+// meaning are public.
+type ErasedObject struct {
+	ID       ParticipantID `json:"id"` // the participant
+	Program  ProgramID     `json:"program_id"`
+	ErasedAt string        `json:"erased_at"` // when the data was erased
+}
+
+// ErasureReceipt is what the audit log keeps of the erasure of a participant: the amounts
+// that were not paid.
+type ErasureReceipt struct {
+	PendingCents map[string]int64 `json:"pending_cents"` // of commissions that are not approved, by currency
+	BalanceCents map[string]int64 `json:"balance_cents"` // sum of the ledger, by currency
+}
+
+// EraseData is the job that replaces or deletes the data that an erasure has left. It does
+// its work in steps, so it can be repeated at any time.
+type EraseData struct {
+	Erasure ErasureID `json:"erasure"`
+}
+
+// Kind returns the name of the job.
+func (EraseData) Kind() string { return "erase_data" }
+
+// ResumeErasures is the job that enqueues EraseData for erasures that have not finished.
+type ResumeErasures struct{}
+
+// Kind returns the name of the job.
+func (ResumeErasures) Kind() string { return "resume_erasures" }
+
+// ErasableAccount is an account that is about to be erased. ErasedAt is set if it was erased
+// before.
+type ErasableAccount struct {
+	ID       UserID
+	Kind     AccountKind
+	Email    string // lower case
+	Name     string
+	ErasedAt *time.Time
+}
+
+// ErasableWorkspace is a workspace that is about to be erased. ErasedAt is set if it was
+// erased before.
+type ErasableWorkspace struct {
+	Name string
+	// BillingActive says that the operator has marked the subscription as active.
+	BillingActive bool
+	ErasedAt      *time.Time
+}
+
+// CheckErasure returns the reason why a workspace cannot be erased. Errors: ALREADY_ERASED,
+// BILLING_SUBSCRIPTION_ACTIVE.
+func (w ErasableWorkspace) CheckErasure() error {
+	switch {
+	case w.ErasedAt != nil:
+		return Refuse(ReasonAlreadyErased)
+	case w.BillingActive:
+		return Refuse(ReasonBillingSubscriptionActive)
+	}
+	return nil
+}
+
+// AddressDigests are the keyed digests of an account's e-mail address that are stored without
+// the account.
+type AddressDigests struct {
+	Login []byte // see LoginSubject
+	Mail  []byte // see MailDigest
+}
+
+// ErasedCodes is a list of codes and short links that the edge directory has to forget.
+type ErasedCodes struct {
+	Scope Scope
+	Codes []string // case-folded
+	Links []string // keys of short links
+}
+
+// ErasurePage is the result of processing one page of an erasure.
+type ErasurePage struct {
+	// Forget are codes that the edge directory must forget before their texts are replaced.
+	// It is nil if there are none.
+	Forget []ErasedCodes
+	// Wait is the time until the next page; 0 means now.
+	Wait time.Duration
+	// Finished is true if no page is left.
+	Finished bool
 }

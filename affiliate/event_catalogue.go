@@ -88,7 +88,7 @@ var catalogue = []EventKind{
 	{Name: EventParticipantRejected, Description: "A partner's application was rejected."},
 	{Name: EventParticipantSuspended, Description: "A participant was suspended."},
 	{Name: EventParticipantReinstated, Description: "A suspended participant was reinstated."},
-	{Name: EventParticipantErased, Description: "The personal data of a participant was erased.", Upcoming: true},
+	{Name: EventParticipantErased, Description: "The personal data of a participant was erased."},
 	{Name: EventPayoutCreated, Description: "A payout was created as part of a batch."},
 	{Name: EventPayoutProcessing, Description: "A payout was exported, so that it can be sent to the partner."},
 	{Name: EventPayoutPaid, Description: "A payout was paid."},

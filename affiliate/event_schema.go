@@ -43,6 +43,7 @@ func EventObjects() map[EventName]any {
 		EventParticipantRejected:       participant,
 		EventParticipantSuspended:      participant,
 		EventParticipantReinstated:     participant,
+		EventParticipantErased:         ErasedObject{},
 		EventLinkCreated:               link,
 		EventLinkUpdated:               link,
 		EventPromoCodeCreated:          promoCode,

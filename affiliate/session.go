@@ -1,6 +1,10 @@
 package affiliate
 
-import "time"
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"time"
+)
 
 // Lifetimes of credentials (DECISIONS.md section 11).
 const (
@@ -56,6 +60,14 @@ type LoginAttempt struct {
 	// Subject is a digest of the account's kind and e-mail address.
 	Subject []byte
 	At      time.Time
+}
+
+// LoginSubject returns the keyed digest of an account's kind and e-mail address. Stored login
+// attempts contain it instead of the address. email must be in lower case.
+func LoginSubject(hashKey []byte, kind AccountKind, email string) []byte {
+	mac := hmac.New(sha256.New, hashKey)
+	mac.Write([]byte("login:" + string(kind) + ":" + email))
+	return mac.Sum(nil)
 }
 
 // Limits on failed logins to one account (DECISIONS.md section 11). After

@@ -33,7 +33,7 @@ func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailR
 		return nil, affiliate.Invalid("new_email", "must not be the current address")
 	}
 	attempt := affiliate.LoginAttempt{
-		ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: s.subject(account.User.Kind, account.User.Email), At: at,
+		ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKey, account.User.Kind, account.User.Email), At: at,
 	}
 	// As in a login, throttle stores the attempt as failed, and the transaction below
 	// deletes all failed attempts.

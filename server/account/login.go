@@ -2,8 +2,6 @@ package account
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +22,7 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
 	email, at := strings.ToLower(req.GetEmail()), s.currentTime()
-	attempt := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: s.subject(kind, email), At: at}
+	attempt := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKey, kind, email), At: at}
 	// throttle stores the attempt as failed. If the login succeeds, the transaction below
 	// deletes all failed attempts for this e-mail address.
 	if err := s.throttle(ctx, attempt); err != nil {
@@ -126,12 +124,4 @@ func (s *Service) throttle(ctx context.Context, attempt affiliate.LoginAttempt) 
 	seconds := int((wait + time.Second - 1) / time.Second)
 	refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(seconds)}
 	return refusal
-}
-
-// subject returns the keyed digest of an e-mail address and account kind. Stored login
-// attempts contain this digest instead of the address.
-func (s *Service) subject(kind affiliate.AccountKind, email string) []byte {
-	mac := hmac.New(sha256.New, s.hashKey)
-	mac.Write([]byte("login:" + string(kind) + ":" + email))
-	return mac.Sum(nil)
 }

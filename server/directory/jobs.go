@@ -67,6 +67,16 @@ func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
 	}
 }
 
+// Forget deletes codes and short links whose texts must not stay in the directory. The
+// database must already say that they do not work.
+func (k *Keeper[R, B]) Forget(ctx context.Context, codes affiliate.ErasedCodes) error {
+	version, err := k.source.DirectoryVersion(ctx)
+	if err != nil {
+		return err
+	}
+	return k.sink.Forget(ctx, version, codes)
+}
+
 // Sync writes the current state of the entries to which change refers.
 func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory) error {
 	switch {

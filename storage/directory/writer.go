@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/proto"
@@ -33,6 +34,28 @@ if ARGV[3] ~= '' then
 end
 return 1
 `)
+
+// forget stores under KEYS[1] that the entry does not exist, with the version ARGV[1] and the
+// value ARGV[2], unless the stored version is equal or newer. The key expires after ARGV[4]
+// seconds. The script publishes the change on the channel ARGV[3].
+var forget = redis.NewScript(`
+local stored = redis.call('GET', KEYS[1])
+if stored then
+  local newHigh, newLow = tonumber(string.sub(ARGV[1], 1, 9)), tonumber(string.sub(ARGV[1], 10, 19))
+  local oldHigh, oldLow = tonumber(string.sub(stored, 1, 9)), tonumber(string.sub(stored, 10, 19))
+  if oldHigh and oldLow and (newHigh < oldHigh or newHigh == oldHigh and newLow <= oldLow) then
+    return 0
+  end
+end
+redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[4])
+redis.call('PUBLISH', ARGV[3], KEYS[1])
+return 1
+`)
+
+// forgetAfter is the time after which a forgotten entry leaves no trace in Redis. Until then,
+// its version prevents that a writer stores an older state that it has read before. A writer
+// flushes what it has read within seconds.
+const forgetAfter = time.Minute
 
 // markComplete sets the marker KEYS[1] if KEYS[2] still contains the rebuild token
 // ARGV[1]. It then publishes dropAllMessage on the channel ARGV[2], so that Readers drop
@@ -80,6 +103,32 @@ func (w *Writer) PutLink(ctx context.Context, version int64, key string, entry *
 // DeleteLink writes that a short link does not exist.
 func (w *Writer) DeleteLink(ctx context.Context, version int64, key string) error {
 	return w.put(ctx, version, linkKey(key), nil)
+}
+
+// Forget writes that referral codes and short links do not exist. After forgetAfter, Redis
+// contains neither their texts nor that they have existed.
+func (w *Writer) Forget(ctx context.Context, version int64, codes affiliate.ErasedCodes) error {
+	digits, value, err := encode(version, nil)
+	if err != nil {
+		return err
+	}
+	var keys []string
+	for _, code := range codes.Codes {
+		keys = append(keys, referralCodeKey(codes.Scope, code))
+	}
+	for _, link := range codes.Links {
+		keys = append(keys, linkKey(link))
+	}
+	_, err = w.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, key := range keys {
+			forget.Eval(ctx, pipe, []string{key}, digits, value, changeChannel, int(forgetAfter/time.Second))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("directory: %w", err)
+	}
+	return nil
 }
 
 // PutSigningKeys writes the public keys that verify access tokens.
