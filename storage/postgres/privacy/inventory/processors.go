@@ -1,0 +1,85 @@
+package inventory
+
+var processors = Area{
+	Title:   "Payment processors",
+	Data:    "Ids of sales, charges and disputes at the payment processor; its messages, encrypted; the account and key of the merchant",
+	Purpose: "Sales, refunds and disputes that a payment processor reports",
+	Kept:    "No time limit. Messages: until they are applied, at most 90 days",
+	Tables: []Table{
+		{
+			Name:    "processor_connections",
+			Row:     "The connected account of a merchant at a payment processor.",
+			Kept:    "Until the merchant disconnects it and its endpoint at the payment processor is removed.",
+			Deleted: []Erasure{WorkspaceErasure},
+			Columns: []Columns{
+				pseudonymous(member, "account_id", "id of the merchant's account at the payment processor", Effects{}).
+					because("The key and the secrets are destroyed at once. The row is deleted when the endpoint at the payment processor is removed."),
+				business("workspace_id id mode processor key endpoint_id secret previous_secret previous_secret_until create_conversions include_out_of_band"),
+				business("connected_at failure_notified_on updated_at deleted_at endpoint_failing resync_number resync_since resync_from"),
+			},
+		},
+		{
+			Name: "processor_events",
+			Row:  "A message of a payment processor about a sale, refund or dispute.",
+			Kept: "90 days. The encrypted content is removed as soon as it is applied or ignored.",
+			Columns: []Columns{
+				personal(buyer, "body", "encrypted content of the message, which can contain the name and address of the buyer", sale(Null)),
+				ids(buyer, "id", "id of the message at the payment processor"),
+				pseudonymous(buyer, "charge_id", "id of the charge at the payment processor", sale(Null)),
+				ids(member, "account_id", "id of the merchant's account at the payment processor"),
+				business("workspace_id connection_id mode type resync since status reason conversion_id happened_at received_at processed_at"),
+			},
+		},
+		{
+			Name: "conversion_aliases",
+			Row:  "An id by which the payment processor names the sale of a conversion.",
+			Kept: unlimited,
+			Columns: []Columns{
+				pseudonymous(buyer, "id", "id of the sale at the payment processor", sale(Pseudonym)).
+					because("A text made of the keyed digest replaces the id, so that later messages about the sale are applied."),
+				business("workspace_id mode conversion_id"),
+			},
+		},
+		{
+			Name: "processor_charges",
+			Row:  "The refunds of a charge.",
+			Kept: unlimited,
+			Columns: []Columns{
+				pseudonymous(buyer, "id", "id of the charge at the payment processor", sale(Pseudonym)).because("As in conversion_aliases."),
+				business("workspace_id mode currency amount_cents refunded_cents conversion_id read_number applied_number updated_at"),
+			},
+		},
+		{
+			Name: "processor_charge_aliases",
+			Row:  "An id of the sale of a charge.",
+			Kept: unlimited,
+			Columns: []Columns{
+				pseudonymous(buyer, "id charge_id", "ids of the sale and the charge at the payment processor", sale(Pseudonym)).because("As in conversion_aliases."),
+				business("workspace_id mode"),
+			},
+		},
+		{
+			Name: "processor_disputes",
+			Row:  "A dispute about a charge.",
+			Kept: unlimited,
+			Columns: []Columns{
+				pseudonymous(buyer, "id charge_id", "ids of the dispute and the charge at the payment processor", sale(Pseudonym)).because("As in conversion_aliases."),
+				business("workspace_id mode status amount_cents updated_at"),
+			},
+		},
+		{
+			Name: "processor_promo_codes",
+			Row:  "A promo code that was created at the payment processor.",
+			Kept: unlimited,
+			Columns: []Columns{
+				personal(partner, "code", "promo code", participation(Pseudonym)),
+				ids(member, "account_id", "id of the merchant's account at the payment processor"),
+				business("workspace_id mode promotion_code_id coupon_id promo_code_id terms active created_at"),
+			},
+		},
+		{
+			Name: "processor_signature_failures", Row: "The number of messages with an invalid signature in an hour.", Kept: "48 hours.",
+			Columns: []Columns{business("workspace_id connection_id hour failures")},
+		},
+	},
+}

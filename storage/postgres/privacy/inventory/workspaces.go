@@ -1,0 +1,138 @@
+package inventory
+
+var workspaces = Area{
+	Title:   "Workspaces",
+	Data:    "Name of the merchant, roles of members, e-mail addresses of invited members",
+	Purpose: "The access of members to the data of their merchant",
+	Kept:    "No time limit",
+	Tables: []Table{
+		{
+			Name: "workspaces",
+			Row:  "The workspace of a merchant.",
+			Kept: unlimited,
+			Columns: []Columns{
+				personal(member, "name", "name of the merchant, which may be the name of a person", workspace(Pseudonym)),
+				personal(member, "test_mail_redirect", "e-mail address that gets the mail of test mode", workspace(Null)),
+				merchantText("allowed_origins", "web sites from which clicks are accepted", Emptied),
+				business("id currency timezone created_at origin_policy version updated_at erased_at billing_active"),
+			},
+		},
+		{
+			Name: "members",
+			Row:  "The membership of a user in a workspace.",
+			Kept: "Until the member is removed.",
+			Columns: []Columns{
+				ids(member, "user_id", "id of the member"),
+				business("workspace_id role created_at"),
+			},
+		},
+		{
+			Name:    "member_invites",
+			Row:     "An invitation of a member.",
+			Kept:    "No time limit. An invitation is valid for 7 days.",
+			Deleted: []Erasure{WorkspaceErasure},
+			Columns: []Columns{
+				personal(member, "email", "e-mail address of the invited person", Effects{}),
+				pseudonymous(member, "digest invited_by", "digest of the token, id of the member who invited", Effects{}),
+				business("workspace_id id role created_at expires_at ended_at"),
+			},
+		},
+		{
+			Name: "api_keys",
+			Row:  "A secret or public key of a workspace.",
+			Kept: "No time limit. An erasure of the workspace revokes its keys.",
+			Columns: []Columns{
+				personal(member, "name", "name that a member gave the key", workspace(Pseudonym)),
+				business("workspace_id id mode kind digest public_text prefix last4 created_at last_used_at expires_at revoked_at rolled_at"),
+			},
+		},
+	},
+}
+
+var auditLogs = Area{
+	Title:   "Audit log",
+	Data:    "The person who made a change in a workspace, from which network, and the values before and after it",
+	Purpose: "Proof of changes, investigation of incidents",
+	Kept:    "No time limit",
+	Tables: []Table{
+		{
+			Name: "audit_log",
+			Row:  "A change that somebody made in a workspace. Rows are only added.",
+			Kept: unlimited,
+			Columns: []Columns{
+				ids(partnerOrMember, "actor resource_id", "ids of the person or key that made the change, and of the changed record"),
+				personal(
+					[]Subject{Partner, Member, Buyer}, "before after", "changed values before and after the change",
+					Effects{Participant: Emptied, Account: Emptied, Workspace: Emptied, Buyer: Redacted},
+				).because("The erasure of a participant empties the entries about the participant and its links, codes, commissions, ledger entries and payouts. The erasure of a buyer removes the ids of the buyer's sales."),
+				personal(partnerOrMember, "ip_prefix", "network (/24 or /48) of the IP address from which the change was made", participation(Null)).
+					because("The erasure of a participant concerns the entries of changes that the partner made."),
+				business("workspace_id id mode at action resource_type request_id"),
+			},
+		},
+	},
+}
+
+var system = Area{
+	Title:   "System",
+	Data:    "Keyed digests of erased codes and transaction ids; responses that are stored for repeated requests",
+	Purpose: "Erased codes stay taken, and refunds of erased sales stay possible; repeated requests have no second effect",
+	Kept:    "Digests: no time limit. Responses: 24 hours",
+	Tables: []Table{
+		{
+			Name: "erasures",
+			Row:  "The erasure of a participant, of a partner's account, or of a workspace.",
+			Kept: "No time limit. The texts are removed when the erasure has finished, a few minutes after it was requested.",
+			Columns: []Columns{
+				personal([]Subject{Partner, Member}, "texts", "names, addresses and codes that the erasure searches for", Effects{Participant: Emptied, Account: Emptied, Workspace: Emptied}),
+				ids([]Subject{Partner, Member}, "subject_id", "id of the participant, partner or workspace"),
+				business("id subject workspace_id mode erased_at logged_at step cursor finished_at"),
+			},
+		},
+		{
+			Name:    "erasure_participants",
+			Row:     "A participation of an erased partner.",
+			Kept:    "Until the erasure has finished.",
+			Deleted: []Erasure{ParticipantErasure, AccountErasure, WorkspaceErasure},
+			Columns: []Columns{
+				pseudonymous(partner, "participant_id", "id of the participation", Effects{}),
+				business("erasure_id workspace_id"),
+			},
+		},
+		{
+			Name: "erased_values",
+			Row:  "The digest of a code or transaction id that an erasure has replaced, under a key that is used for nothing else.",
+			Kept: unlimited,
+			Columns: []Columns{
+				pseudonymous(partnerOrBuyer, "digest", "keyed digest of the erased value", everyone(Kept)).
+					because("An erased code stays taken, and a repeated report or a refund of an erased sale is recognised."),
+				ids(partnerOrBuyer, "subject_id", "id of the participant or the conversion"),
+				business("workspace_id mode kind"),
+			},
+		},
+		{
+			Name:    "idempotency_keys",
+			Row:     "The response to a request with an Idempotency-Key, so that a repetition gets the same response.",
+			Kept:    "24 hours.",
+			Deleted: Erasures(),
+			Columns: []Columns{
+				personal(partnerOrBuyer, "response", "response, which may contain a code or the ids of a sale", Effects{}).
+					because("An erasure deletes the responses that contain data of the erased person or workspace."),
+				pseudonymous(partnerOrBuyer, "key fingerprint", "key that the merchant chose, keyed hash of the request", Effects{}),
+				business("workspace_id mode method created_at expires_at"),
+			},
+		},
+		{
+			Name:     "river.*",
+			Row:      "The tables of the job queue River.",
+			Kept:     "A finished or cancelled job for 24 hours, a job that has failed for good for 7 days.",
+			Unlisted: "The arguments of jobs are ids, times and states. A job reads everything else when it runs.",
+		},
+		{
+			Name:     "goose_db_version",
+			Row:      "The numbers of the applied migrations of the schema.",
+			Kept:     unlimited,
+			Unlisted: "It has no data of the service.",
+		},
+	},
+}
