@@ -87,9 +87,14 @@ func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []af
 	const anyAwaited = `select exists (select from awaited_clicks)`
 	batch := &pgx.Batch{}
 	queueClickCounts(batch, stored)
+	erased := map[participantKey]bool{}
+	queueErased(batch, clicks, erased)
 	var anyWaiting bool
 	batch.Queue(anyAwaited).QueryRow(func(row pgx.Row) error { return row.Scan(&anyWaiting) })
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil || !anyWaiting {
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return err
+	}
+	if err := eraseClicks(ctx, tx, clicks, erased); err != nil || !anyWaiting {
 		return err
 	}
 	return s.enqueueAwaited(ctx, tx, clicks)

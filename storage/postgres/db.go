@@ -57,6 +57,8 @@ type Config struct {
 	// MaxConns is the maximum number of connections that calls and jobs share; 0 means
 	// 20. Grouped calls, the job queue and the webhook sender use sixteen more.
 	MaxConns int32
+	// ErasureKey is the key of the digests of erased codes, which stay taken.
+	ErasureKey affiliate.ErasureKey
 }
 
 // DB is a set of connection pools to one database. Its methods are safe for
@@ -76,6 +78,7 @@ type DB struct {
 	// jobs is the client that inserts jobs.
 	jobs *river.Client[pgx.Tx]
 
+	erasureKey        affiliate.ErasureKey
 	exports           exports
 	onDeliveries      func([]affiliate.EndpointKey)
 	onDirectoryChange func(affiliate.SyncDirectory)
@@ -105,6 +108,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	maps.Copy(senderSettings, queueSettings)
 
 	db := &DB{
+		erasureKey:   cfg.ErasureKey,
 		onDeliveries: func([]affiliate.EndpointKey) {}, onDirectoryChange: func(affiliate.SyncDirectory) {}, onNotifications: func() {},
 	}
 	for _, open := range []struct {

@@ -35,7 +35,7 @@ const redactionBatch = 200
 // these events contain only the pseudonym. Deliveries, event ids and times stay the
 // same. The signature of a delivery is valid for the new body, because it is computed
 // when the body is sent.
-func (s *Store) RedactEvents(
+func (tx *Tx) RedactEvents(
 	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string,
 ) (int, error) {
 	// A transaction that creates an event about a participant has locked either the
@@ -50,18 +50,12 @@ func (s *Store) RedactEvents(
 		where workspace_id = $1 and mode = $2 and participant_id = $3
 		order by code collate "C"
 		for no key update`
-	var redacted int
-	err := s.InTx(ctx, func(tx *Tx) error {
-		for _, statement := range []string{lockParticipant, lockPromoCodes} {
-			if _, err := tx.Exec(ctx, statement, scope.Workspace, scope.Mode, participant); err != nil {
-				return err
-			}
+	for _, statement := range []string{lockParticipant, lockPromoCodes} {
+		if _, err := tx.Exec(ctx, statement, scope.Workspace, scope.Mode, participant); err != nil {
+			return 0, err
 		}
-		var err error
-		redacted, err = redactEvents(ctx, tx, scope, participant, pseudonym)
-		return err
-	})
-	return redacted, err
+	}
+	return redactEvents(ctx, tx, scope, participant, pseudonym)
 }
 
 // redactEvents does the work of RedactEvents within a transaction that has locked the

@@ -25,3 +25,12 @@ func (s *Store) RedactEventsThen(
 		return beforeCommit()
 	})
 }
+
+// RedactEvents redacts events in a transaction of its own.
+func (s *Store) RedactEvents(ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string) (n int, err error) {
+	err = s.InTx(ctx, func(tx *Tx) error {
+		n, err = tx.RedactEvents(ctx, scope, participant, pseudonym)
+		return err
+	})
+	return n, err
+}

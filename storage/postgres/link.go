@@ -164,10 +164,12 @@ func checkLinkLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, particip
 func reserveLinkCode(ctx context.Context, tx *Tx, l affiliate.Link, participantCode string) (string, error) {
 	const insert = `
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
-		values ($1, $2, $3, $4, $5, $6, $7)
+		select $1, $2, $3, $4, $5, $6, $7
+		where not exists (` + selectErasedCode + ` and v.digest = $8)
 		on conflict (workspace_id, mode, code) do nothing`
 	reserve := func(code string) (reserved bool, err error) {
-		tag, err := tx.Exec(ctx, insert, l.Scope.Workspace, l.Scope.Mode, code, l.Program, l.Participant, l.ID, l.CreatedAt)
+		tag, err := tx.Exec(ctx, insert, l.Scope.Workspace, l.Scope.Mode, code, l.Program, l.Participant, l.ID, l.CreatedAt,
+			tx.db.erasureKey.Digest(l.Scope, affiliate.ErasedReferralCode, code))
 		return tag.RowsAffected() != 0, err
 	}
 	if l.Code != "" {

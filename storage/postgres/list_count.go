@@ -68,3 +68,8 @@ func listCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID,
 	}
 	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
 }
+
+// CountLinks adds n to the number of links of a programme. id selects the slot.
+func (tx *Tx) CountLinks(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, id uuid.UUID, n int64) error {
+	return changeCounts(ctx, tx, workspace, program, countChange{What: linkCount, ID: id, N: n})
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -57,6 +58,11 @@ func (r promoCodeRow) promoCode() affiliate.PromoCode {
 	}
 }
 
+// errConcurrentErasure means that an erasure has replaced the requested promo code while the
+// transaction was running. It is a serialization failure, so InTx starts this transaction
+// again.
+var errConcurrentErasure = &pgconn.PgError{Code: codeSerializationFailure, Message: "the promo code was erased"}
+
 // CreatePromoCode stores a promo code of a participant. If a fixed discount has no
 // currency, it gets the programme's currency. A unique index makes sure that no two promo
 // codes have the same code. Errors: NOT_FOUND if the programme does not exist,
@@ -66,8 +72,11 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 	const insert = `
 		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, currency,
 			max_redemptions, expires_at, active, sync_to_processor, sync_status, version, created_at, updated_at)
-		values (@workspace, @id, @program, @participant, @mode, @code, @discount_type, @discount_value, @currency,
-			@max_redemptions, @expires_at, @active, @sync, @sync_status, @version, @created_at, @updated_at)`
+		select @workspace, @id, @program, @participant, @mode, @code, @discount_type, @discount_value, @currency,
+			@max_redemptions, @expires_at, @active, @sync, @sync_status, @version, @created_at, @updated_at
+		where not exists (
+			select from erased_values v
+			where v.workspace_id = @workspace and v.mode = @mode and v.kind = 'promo_code' and v.digest = @digest)`
 	var created affiliate.PromoCode
 	err := s.InTx(ctx, func(tx *Tx) error {
 		created = c
@@ -82,8 +91,24 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 		if c.DiscountType == affiliate.DiscountFixed && c.Currency == nil {
 			created.Currency = &program.Currency
 		}
-		if _, err := tx.Exec(ctx, insert, promoCodeArgs(created)); err != nil {
+		args := promoCodeArgs(created)
+		args["digest"] = tx.db.erasureKey.Digest(c.Scope, affiliate.ErasedPromoCode, c.Code)
+		tag, err := tx.Exec(ctx, insert, args)
+		if err := refuseIfNone(tag, err, affiliate.ReasonPromoCodeTaken); err != nil {
 			return Refusal(err)
+		}
+		// The insert may have waited for an erasure that has replaced this code. Its digest was
+		// not visible to the insert.
+		const erased = `
+			select exists (
+				select from erased_values v
+				where v.workspace_id = @workspace and v.mode = @mode and v.kind = 'promo_code' and v.digest = @digest)`
+		var replaced bool
+		if err := tx.QueryRow(ctx, erased, args).Scan(&replaced); err != nil {
+			return err
+		}
+		if replaced {
+			return errConcurrentErasure
 		}
 		change := countChange{What: promoCodeCount, ID: c.ID.UUID, N: 1}
 		if err := changeCounts(ctx, tx, c.Scope.Workspace, c.Program, change); err != nil {

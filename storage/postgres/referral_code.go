@@ -25,19 +25,25 @@ func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affi
 	panic("postgres: affiliate.ReferralCodes must not end")
 }
 
+// selectErasedCode selects the row of an erased referral code of the workspace $1 and the mode
+// $2. The caller adds a condition on the digest.
+const selectErasedCode = `select from erased_values v where v.workspace_id = $1 and v.mode = $2 and v.kind = 'referral_code'`
+
 // reserveAndSetCode reserves a free code and makes it the participant's code. The
 // previous code stays reserved and still leads to the default link. The primary key of
-// referral_codes makes sure that no two participants have the same code. Errors:
-// REFERRAL_CODE_TAKEN.
+// referral_codes makes sure that no two participants have the same code. A code of an
+// erased participant is not free. Errors: REFERRAL_CODE_TAKEN.
 func reserveAndSetCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, code string) error {
 	const (
 		reserve = `
 			insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
-			values ($1, $2, $3, $4, $5, $6, $7)
+			select $1, $2, $3, $4, $5, $6, $7
+			where not exists (` + selectErasedCode + ` and v.digest = $8)
 			on conflict (workspace_id, mode, code) do nothing`
 		setCode = `update participants set referral_code = $4 where workspace_id = $1 and mode = $2 and id = $3`
 	)
-	tag, err := tx.Exec(ctx, reserve, p.Scope.Workspace, p.Scope.Mode, code, p.Program, p.ID, link, p.UpdatedAt)
+	tag, err := tx.Exec(ctx, reserve, p.Scope.Workspace, p.Scope.Mode, code, p.Program, p.ID, link, p.UpdatedAt,
+		tx.db.erasureKey.Digest(p.Scope, affiliate.ErasedReferralCode, code))
 	if err := refuseIfNone(tag, err, affiliate.ReasonReferralCodeTaken); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ var scopedTables = map[string]bool{
 	"idempotency_keys": true, "fraud_events": true, "events": true, "webhook_endpoints": true, "webhook_deliveries": true, "stats_deltas": true, "stats_hours": true,
 	"mails": false, "members": false, "member_invites": false, "program_rules": false, "groups": false, "commission_history": false, "audit_log": false,
 	"ledger_balances": false, "payout_commissions": false, "participant_totals": false, "link_totals": false, "list_counts": false,
-	"announcements": true,
+	"announcements": true, "erased_values": true, "erasure_participants": false,
 }
 
 // ownedTables contains the tables whose rows belong to a feed, to a user or to a session.
@@ -403,6 +403,9 @@ func (s source) resultText(fn *ast.FuncDecl, call *ast.CallExpr, local map[strin
 // unscoped contains the statements that need not mention workspace and mode, with the
 // reasons.
 var unscoped = map[string]string{
+	"package.selectErased":                        "the keys of the participants come from clicks, and a participant has one mode",
+	"privacy/package.mailPage":                    "the pages of an erasure contain the mails of all workspaces; only mails of the subject change",
+	"privacy/package.argument":                    "a partner's account gets mails from several workspaces",
 	"notification/package.partnersWithout":        "a partner takes part in programmes of several workspaces",
 	"notification/package.sumMonth":               "a partner earns in programmes of several workspaces",
 	"webhook/package.claim":                       "the sender serves endpoints of all workspaces, named by workspace and id",

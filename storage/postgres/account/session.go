@@ -124,6 +124,17 @@ func (s *Store) ActiveSession(
 	return account.User, account.Member, found, err
 }
 
+// ErasedSession returns the user of a session whose account was erased. found is false after
+// the session has expired.
+func (s *Store) ErasedSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, found bool, err error) {
+	const query = `
+		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
+		where s.id = $1 and s.expires_at > $2 and u.erased_at is not null`
+	rows, err := s.db.Pool().Query(ctx, query, id, now)
+	account, found, err := optional(rows, err, accountRow.account)
+	return account.User, found, err
+}
+
 // DeleteEndedSessions deletes at most limit sessions that expired before the given time,
 // together with their refresh tokens. It also deletes all login failures before this
 // time. It returns the number of deleted sessions.

@@ -1,0 +1,132 @@
+package privacy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// InsertErasure stores an erasure. texts are the names, addresses and codes that the steps
+// search for; they are deleted when the erasure has finished. participants are the
+// participations that the steps process; it is empty for a workspace.
+func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.Erasure, texts []string, participants []affiliate.Participant) error {
+	const insert = `
+		insert into erasures (id, subject, subject_id, workspace_id, mode, erased_at, texts, step, cursor)
+		values (@id, @subject, @subject_id, @workspace, @mode, @at, @texts, 0, @cursor)`
+	const insertParticipants = `
+		insert into erasure_participants (erasure_id, workspace_id, participant_id)
+		select $1, * from unnest($2::uuid[], $3::uuid[])`
+	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		"id": e.ID, "subject": e.Subject, "subject_id": e.SubjectID, "workspace": e.Workspace, "mode": e.Mode,
+		"at": e.At, "texts": texts, "cursor": uuid.UUID{},
+	})
+	if err != nil {
+		return fmt.Errorf("store an erasure: %w", err)
+	}
+	workspaces, ids := make([]affiliate.WorkspaceID, len(participants)), make([]affiliate.ParticipantID, len(participants))
+	for i, p := range participants {
+		workspaces[i], ids[i] = p.Scope.Workspace, p.ID
+	}
+	if _, err := tx.Exec(ctx, insertParticipants, e.ID, workspaces, ids); err != nil {
+		return fmt.Errorf("store the participants of an erasure: %w", err)
+	}
+	return tx.Enqueue(ctx, affiliate.EraseData{Erasure: e.ID})
+}
+
+// Progress is the position of an erasure in its steps.
+type Progress struct {
+	ID        affiliate.ErasureID
+	Subject   affiliate.ErasureSubject
+	SubjectID uuid.UUID
+	Workspace *affiliate.WorkspaceID
+	Mode      *affiliate.Mode
+	ErasedAt  time.Time
+	LoggedAt  *time.Time
+	Texts     []string
+	Step      int
+	Cursor    uuid.UUID
+	// Finished is true if no step is left.
+	Finished bool
+}
+
+func (p Progress) erasure() affiliate.Erasure {
+	return affiliate.Erasure{
+		ID: p.ID, Subject: p.Subject, SubjectID: p.SubjectID, Workspace: p.Workspace, Mode: p.Mode, At: p.ErasedAt.UTC(),
+	}
+}
+
+// selectErasure has no condition on a workspace, because the jobs of erasures name only the
+// erasure.
+const selectErasure = `
+	select e.id, e.subject, e.subject_id, e.workspace_id as workspace, e.mode, e.erased_at, e.logged_at, e.texts, e.step, e.cursor,
+		e.finished_at is not null as finished
+	from erasures e
+	where e.id = $1`
+
+// Erasure returns an erasure, and whether it is in the erasure log. Errors: NOT_FOUND.
+func (s *Store) Erasure(ctx context.Context, id affiliate.ErasureID) (e affiliate.Erasure, logged bool, err error) {
+	p, err := postgres.OneRow[Progress](s.db.Pool().Query(ctx, selectErasure, id))
+	return p.erasure(), p.LoggedAt != nil, err
+}
+
+// MarkLogged stores that the erasure log contains an erasure.
+func (s *Store) MarkLogged(ctx context.Context, id affiliate.ErasureID, at time.Time) error {
+	const update = `update erasures set logged_at = $2 where id = $1 and logged_at is null`
+	_, err := s.db.Pool().Exec(ctx, update, id, at)
+	return err
+}
+
+// Erased reports whether a subject was erased.
+func (s *Store) Erased(ctx context.Context, subject affiliate.ErasureSubject, id uuid.UUID) (erased bool, err error) {
+	const query = `select exists (select from erasures where subject = $1 and subject_id = $2)`
+	err = s.db.Pool().QueryRow(ctx, query, subject, id).Scan(&erased)
+	return erased, err
+}
+
+// UnfinishedErasures returns at most limit erasures that were inserted before the given time
+// and have not finished, the oldest first.
+func (s *Store) UnfinishedErasures(ctx context.Context, before time.Time, limit int) ([]affiliate.ErasureID, error) {
+	const query = `select id from erasures where finished_at is null and erased_at < $1 order by erased_at limit $2`
+	rows, err := s.db.Pool().Query(ctx, query, before, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[affiliate.ErasureID])
+}
+
+// Enqueue inserts jobs in a transaction of their own.
+func (s *Store) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
+	return s.db.InTx(ctx, func(tx *postgres.Tx) error { return tx.Enqueue(ctx, jobs...) })
+}
+
+// lockErasure returns an erasure and locks it, so that two jobs of one erasure process its
+// pages one after the other.
+func (tx *Tx) lockErasure(ctx context.Context, id affiliate.ErasureID) (Progress, error) {
+	return postgres.OneRow[Progress](tx.Query(ctx, selectErasure+` for no key update`, id))
+}
+
+// setProgress stores the position of an erasure.
+func (tx *Tx) setProgress(ctx context.Context, id affiliate.ErasureID, step int, cursor uuid.UUID) error {
+	const update = `update erasures set step = $2, cursor = $3 where id = $1`
+	_, err := tx.Exec(ctx, update, id, step, cursor)
+	return err
+}
+
+// finish stores that no step of an erasure is left, and deletes the texts.
+func (tx *Tx) finish(ctx context.Context, id affiliate.ErasureID, at time.Time) error {
+	const (
+		update = `update erasures set finished_at = $2, texts = '{}' where id = $1`
+		remove = `delete from erasure_participants where erasure_id = $1`
+	)
+	if _, err := tx.Exec(ctx, update, id, at); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, remove, id)
+	return err
+}

@@ -1,0 +1,176 @@
+package privacy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// EraseParticipant replaces a locked participant's personal data that members, partners and
+// receivers of webhooks can see. The codes of its links no longer lead anywhere; a step
+// replaces their texts after the edge directory has forgotten them. It returns the texts that
+// the steps search for.
+func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at time.Time) (texts []string, err error) {
+	const (
+		codes = `select code from referral_codes where workspace_id = @workspace and mode = @mode and participant_id = @id`
+		erase = `
+			update participants set
+				partner_name = @pseudonym, partner_email = @pseudonym, referral_code = @pseudonym, application_answers = '{}', tags = '{}',
+				note = null, rejection_reason = null, suspension_reason = null, erased_at = @at, version = version + 1, updated_at = @at
+			where workspace_id = @workspace and mode = @mode and id = @id`
+		endInvites = `
+			update participant_invites set email = @pseudonym, referral_code = null, ended_at = coalesce(ended_at, @at)
+			where workspace_id = @workspace and mode = @mode and program_id = @program and email = @email`
+		deleteLinks = `
+			update links set deleted_at = @at, updated_at = @at, version = version + 1
+			where workspace_id = @workspace and mode = @mode and participant_id = @id and deleted_at is null`
+		eraseLinks = `
+			update links set destination_url = case when is_default then null else @pseudonym end, sub_id = null,
+				utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null
+			where workspace_id = @workspace and mode = @mode and participant_id = @id`
+	)
+	args := pgx.NamedArgs{
+		"workspace": p.Scope.Workspace, "mode": p.Scope.Mode, "program": p.Program, "id": p.ID, "email": p.PartnerEmail,
+		"pseudonym": affiliate.Pseudonym(p.ID.UUID), "at": at,
+	}
+	if _, err := tx.RedactEvents(ctx, p.Scope, p.ID, affiliate.Pseudonym(p.ID.UUID)); err != nil {
+		return nil, fmt.Errorf("redact events: %w", err)
+	}
+	rows, err := tx.Query(ctx, codes, args)
+	if err != nil {
+		return nil, err
+	}
+	if texts, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+		return nil, err
+	}
+	// The digests are stored before a step deletes the codes. So each transaction that
+	// requests a code sees the code or its digest.
+	if err := tx.keepDigests(ctx, p, affiliate.ErasedReferralCode, texts); err != nil {
+		return nil, err
+	}
+	for _, statement := range []string{erase, endInvites, eraseLinks} {
+		if _, err := tx.Exec(ctx, statement, args); err != nil {
+			return nil, fmt.Errorf("erase a participant: %w", err)
+		}
+	}
+	tag, err := tx.Exec(ctx, deleteLinks, args)
+	if err != nil {
+		return nil, fmt.Errorf("delete the links of a participant: %w", err)
+	}
+	if err := tx.CountLinks(ctx, p.Scope.Workspace, p.Program, p.ID.UUID, -tag.RowsAffected()); err != nil {
+		return nil, err
+	}
+	promoCodes, err := tx.erasePromoCodes(ctx, p, args)
+	if err != nil {
+		return nil, err
+	}
+	texts = append(append(texts, promoCodes...), p.PartnerName, p.PartnerEmail)
+	return texts, tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: p.Scope.Workspace, Participant: &p.ID})
+}
+
+// erasePromoCodes replaces the promo codes of a participant by texts that contain their ids,
+// because promo codes are unique. The codes stay taken. It returns the codes.
+func (tx *Tx) erasePromoCodes(ctx context.Context, p affiliate.Participant, args pgx.NamedArgs) (codes []string, err error) {
+	const (
+		read = `
+			select id, code, sync_to_processor as sync from promo_codes
+			where workspace_id = @workspace and mode = @mode and participant_id = @id`
+		erase = `
+			update promo_codes set code = 'erased-' || replace(id::text, '-', ''), active = false, version = version + 1, updated_at = @at
+			where workspace_id = @workspace and mode = @mode and participant_id = @id`
+	)
+	type row struct {
+		ID   affiliate.PromoCodeID
+		Code string
+		Sync bool
+	}
+	rows, err := tx.Query(ctx, read, args)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	if err != nil {
+		return nil, err
+	}
+	var jobs []affiliate.Job
+	for _, code := range found {
+		codes = append(codes, code.Code)
+		if code.Sync {
+			jobs = append(jobs, affiliate.SyncPromoCode{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, PromoCode: code.ID})
+		}
+	}
+	if err := tx.keepDigests(ctx, p, affiliate.ErasedPromoCode, codes); err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, erase, args); err != nil {
+		return nil, fmt.Errorf("erase the promo codes of a participant: %w", err)
+	}
+	return codes, tx.Enqueue(ctx, jobs...)
+}
+
+// keepDigests stores the digests of erased codes of a participant.
+func (tx *Tx) keepDigests(ctx context.Context, p affiliate.Participant, kind affiliate.ErasedKind, values []string) error {
+	const insert = `
+		insert into erased_values (workspace_id, mode, kind, digest, subject_id)
+		select $1, $2, $3, digest, $5 from unnest($4::bytea[]) as d (digest)
+		on conflict (workspace_id, mode, kind, digest) do nothing`
+	digests := make([][]byte, len(values))
+	for i, value := range values {
+		digests[i] = tx.key.Digest(p.Scope, kind, value)
+	}
+	if _, err := tx.Exec(ctx, insert, p.Scope.Workspace, p.Scope.Mode, kind, digests, p.ID); err != nil {
+		return fmt.Errorf("store the digests of erased codes: %w", err)
+	}
+	return nil
+}
+
+// codesToForget returns codes of erased participants that still have their texts: at most
+// limit codes of a participant, or of all erased participants of a workspace.
+func (tx *Tx) codesToForget(ctx context.Context, t target, limit int) ([]affiliate.ErasedCodes, error) {
+	const query = `
+		select r.mode, r.code, l.short_key
+		from referral_codes r join links l on l.workspace_id = r.workspace_id and l.id = r.link_id
+		where r.workspace_id = @workspace and r.mode in ('test', 'live') and l.deleted_at is not null
+			and (@participant::uuid is null or r.participant_id = @participant)
+		order by r.mode, r.code
+		limit @limit`
+	rows, err := tx.Query(ctx, query, planForArgs, pgx.NamedArgs{"workspace": t.Workspace, "participant": t.Participant, "limit": limit})
+	if err != nil {
+		return nil, err
+	}
+	var (
+		found      []affiliate.ErasedCodes
+		mode       affiliate.Mode
+		code, link string
+	)
+	_, err = pgx.ForEachRow(rows, []any{&mode, &code, &link}, func() error {
+		if len(found) == 0 || found[len(found)-1].Scope.Mode != mode {
+			found = append(found, affiliate.ErasedCodes{Scope: affiliate.Scope{Workspace: t.Workspace, Mode: mode}})
+		}
+		last := &found[len(found)-1]
+		last.Codes, last.Links = append(last.Codes, code), append(last.Links, link)
+		return nil
+	})
+	return found, err
+}
+
+// replaceCodes deletes codes that the edge directory has forgotten and replaces the texts of
+// their links.
+func (tx *Tx) replaceCodes(ctx context.Context, codes affiliate.ErasedCodes) error {
+	const replace = `
+		with removed as (
+			delete from referral_codes
+			where workspace_id = $1 and mode = $2 and code = any($3)
+			returning link_id
+		)
+		update links set code = 'erased-' || right(participant_id::text, 8), short_key = 'erased-' || replace(id::text, '-', '')
+		where workspace_id = $1 and mode = $2 and id in (select link_id from removed)`
+	if _, err := tx.Exec(ctx, replace, codes.Scope.Workspace, codes.Scope.Mode, codes.Codes); err != nil {
+		return fmt.Errorf("replace erased codes: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package privacy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// The steps of an erasure run twice. A request that was running when the erasure was
+// committed can still store data of the subject. All such requests have ended secondPass
+// after the erasure, and then the steps look for their data.
+const (
+	passes     = 2
+	secondPass = time.Minute
+)
+
+// pageSize is the number of rows that a page of a step reads at most. pageSize rows of any
+// table are changed in much less than a second.
+const pageSize = 2000
+
+// target is what a step erases: the data of a participant, of a workspace, or of a partner's
+// account without its participations.
+type target struct {
+	Workspace   affiliate.WorkspaceID    // the zero value: a partner's account
+	Participant *affiliate.ParticipantID // nil: the workspace, or the account
+	Partner     *affiliate.UserID        // the account, or the participant's partner; nil: the workspace
+	Pseudonym   string
+	// Texts are the names, addresses and codes of the subject.
+	Texts []string
+	At    time.Time // of the erasure
+}
+
+func (t target) args() pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": t.Workspace, "participant": t.Participant, "partner": t.Partner, "pseudonym": t.Pseudonym, "texts": t.Texts,
+		"at": t.At,
+	}
+}
+
+// step processes one page of rows, which follow the cursor. It returns the cursor of the next
+// page, or done if there is none.
+type step struct {
+	name string
+	run  func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (next uuid.UUID, done bool, err error)
+}
+
+// Advance processes the next page of an erasure in one transaction. forgotten are the codes
+// that the previous page has returned in Forget; nil if there were none. Errors: NOT_FOUND.
+func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, forgotten []affiliate.ErasedCodes, now time.Time) (page affiliate.ErasurePage, err error) {
+	err = s.InTx(ctx, func(tx *Tx) error {
+		page = affiliate.ErasurePage{}
+		for _, codes := range forgotten {
+			if err := tx.replaceCodes(ctx, codes); err != nil {
+				return err
+			}
+		}
+		p, err := tx.lockErasure(ctx, id)
+		if err != nil {
+			return err
+		}
+		if p.Finished {
+			page.Finished = true
+			return nil
+		}
+		page, err = tx.advance(ctx, p, now)
+		return err
+	})
+	return page, err
+}
+
+// advance does the work of Advance for a locked erasure.
+func (tx *Tx) advance(ctx context.Context, p Progress, now time.Time) (affiliate.ErasurePage, error) {
+	plan, err := tx.plan(ctx, p)
+	if err != nil {
+		return affiliate.ErasurePage{}, err
+	}
+	switch {
+	case p.Step >= passes*len(plan):
+		return affiliate.ErasurePage{Finished: true}, tx.finish(ctx, p.ID, now)
+	case p.Step == len(plan) && now.Before(p.ErasedAt.Add(secondPass)):
+		return affiliate.ErasurePage{Wait: p.ErasedAt.Add(secondPass).Sub(now)}, nil
+	}
+	current := plan[p.Step%len(plan)]
+	t := current.target
+	codes, err := tx.codesToForget(ctx, t, pageSize)
+	if err != nil {
+		return affiliate.ErasurePage{}, err
+	}
+	if len(codes) > 0 {
+		return affiliate.ErasurePage{Forget: codes}, nil
+	}
+	next, done, err := current.step.run(ctx, tx, t, p.Cursor)
+	if err != nil {
+		return affiliate.ErasurePage{}, fmt.Errorf("erase %s: %w", current.step.name, err)
+	}
+	number := p.Step
+	if done {
+		number, next = number+1, uuid.UUID{}
+	}
+	return affiliate.ErasurePage{}, tx.setProgress(ctx, p.ID, number, next)
+}
+
+// planned is a step with its target.
+type planned struct {
+	target target
+	step   step
+}
+
+// plan returns the steps of one pass of an erasure, in a fixed order.
+func (tx *Tx) plan(ctx context.Context, p Progress) ([]planned, error) {
+	const query = `
+		select t.workspace_id as workspace, t.id as participant, t.partner_id as partner
+		from erasure_participants e
+		join participants t on t.workspace_id = e.workspace_id and t.id = e.participant_id
+		where e.erasure_id = $1 and t.mode in ('test', 'live')
+		order by t.workspace_id, t.id`
+	type row struct {
+		Workspace   affiliate.WorkspaceID
+		Participant affiliate.ParticipantID
+		Partner     affiliate.UserID
+	}
+	var plan []planned
+	add := func(t target, steps []step) {
+		t.Texts, t.At = p.Texts, p.ErasedAt.UTC()
+		for _, s := range steps {
+			plan = append(plan, planned{t, s})
+		}
+	}
+	pseudonym := affiliate.Pseudonym(p.SubjectID)
+	switch p.Subject {
+	case affiliate.EraseWorkspace:
+		add(target{Workspace: affiliate.WorkspaceID{UUID: p.SubjectID}, Pseudonym: pseudonym}, workspaceSteps)
+		return plan, nil
+	case affiliate.ErasePartner:
+		add(target{Partner: &affiliate.UserID{UUID: p.SubjectID}, Pseudonym: pseudonym}, accountSteps)
+	case affiliate.EraseParticipant:
+	}
+	rows, err := tx.Query(ctx, query, p.ID)
+	if err != nil {
+		return nil, err
+	}
+	participants, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	for _, r := range participants {
+		add(target{
+			Workspace: r.Workspace, Participant: &r.Participant, Partner: &r.Partner, Pseudonym: affiliate.Pseudonym(r.Participant.UUID),
+		}, participantSteps)
+	}
+	return plan, err
+}
+
+// walk returns a step that reads the ids of a page with the statement page, and then runs the
+// other statements on these ids. The statements get the ids as @ids.
+func walk(name, page string, statements ...string) step {
+	return step{name, func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+		args := t.args()
+		args["after"], args["limit"] = cursor, pageSize
+		found, err := ids(tx.Query(ctx, page, planForArgs, args))
+		if err != nil || len(found) == 0 {
+			return cursor, true, err
+		}
+		args["ids"] = found
+		for _, statement := range statements {
+			if _, err := tx.Exec(ctx, statement, planForArgs, args); err != nil {
+				return cursor, false, err
+			}
+		}
+		return found[len(found)-1], len(found) < pageSize, nil
+	}}
+}
+
+// repeat returns a step that runs a statement until it changes no row. The statement changes
+// at most @limit rows.
+func repeat(name, statement string) step {
+	return step{name, func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+		args := t.args()
+		args["limit"] = pageSize
+		tag, err := tx.Exec(ctx, statement, planForArgs, args)
+		return cursor, tag.RowsAffected() == 0, err
+	}}
+}
+
+// weeks returns a step that runs a statement for each week in which a feed can have
+// notifications, from @from to @until. The cursor is the time of the first day.
+func weeks(name, statement string) step {
+	const kept = 27 * 7 * 24 * time.Hour // notifications are kept for 180 days, in whole weeks
+	return step{name, func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+		from := t.At.Add(-kept)
+		if at, ok := (affiliate.NotificationID{UUID: cursor}).Time(); ok {
+			from = at
+		}
+		until := from.Add(7 * 24 * time.Hour)
+		args := t.args()
+		args["from"], args["until"] = from, until
+		_, err := tx.Exec(ctx, statement, planForArgs, args)
+		return affiliate.FirstID[affiliate.Notification](until).UUID, until.After(t.At.Add(7 * 24 * time.Hour)), err
+	}}
+}

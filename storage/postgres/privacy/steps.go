@@ -1,0 +1,206 @@
+package privacy
+
+// The pages of these tables have the conditions of a participant or a workspace: a parameter
+// @participant that is null selects all rows of the workspace.
+const (
+	conversionPage = `
+		select id from conversions
+		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
+		order by id limit @limit`
+	commissionPage = `
+		select id from commissions
+		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
+		order by id limit @limit`
+	ledgerPage = `
+		select id from ledger_entries
+		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
+		order by id limit @limit`
+	payoutPage = `
+		select id from payouts
+		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
+		order by id limit @limit`
+	fraudEventPage = `
+		select id from fraud_events
+		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
+		order by id limit @limit`
+	auditPage = `select id from audit_log where workspace_id = @workspace and id > @after order by id limit @limit`
+	mailPage  = `select id from mails where id > @after order by id limit @limit`
+)
+
+const (
+	eraseHistory = `select erase_texts('commission_history', @workspace, @ids, @pseudonym)`
+	eraseLedger  = `select erase_texts('ledger_entries', @workspace, @ids, @pseudonym)`
+	erasePayouts = `
+		update payouts set reference = null, failure_reason = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and num_nonnulls(reference, failure_reason) > 0`
+	eraseFraudNotes = `
+		update fraud_events set note = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and note is not null`
+)
+
+// participantSteps erase what the transaction of the erasure has left of a participant.
+var participantSteps = []step{
+	clicks(`
+		update clicks set referral_code = @pseudonym, landing_url = null, referrer_domain = null,
+			utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,
+			sub_id = null, language = null, screen = null, ip_hash = null, ip_prefix = null, ua_hash = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
+			and clicked_at >= @from and clicked_at <= @until and participant_id = @participant and referral_code <> @pseudonym`),
+	repeat("daily sums of clicks", `select from generate_series(1, erase_click_days(@workspace, @participant, @limit))`),
+	walk("conversions", conversionPage, `
+		update conversions set promo_code = case when promo_code is null then null else @pseudonym end, sub_id = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
+			and (sub_id is not null or promo_code <> @pseudonym)`,
+		`select erase_texts('attribution_decisions', @workspace, @ids, @pseudonym)`),
+	walk("commissions", commissionPage, `
+		update commissions set promo_code = case when promo_code is null then null else @pseudonym end,
+			override_reason = null, rejection_reason = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
+			and (num_nonnulls(override_reason, rejection_reason) > 0 or promo_code <> @pseudonym)`,
+		eraseHistory),
+	walk("ledger", ledgerPage, eraseLedger),
+	walk("payouts", payoutPage, erasePayouts),
+	walk("fraud events", fraudEventPage, eraseFraudNotes),
+	walk("promo codes at processors", `
+		select id from promo_codes
+		where workspace_id = @workspace and mode in ('test', 'live') and participant_id = @participant and id > @after
+		order by id limit @limit`, `
+		update processor_promo_codes set code = @pseudonym
+		where workspace_id = @workspace and mode in ('test', 'live') and promo_code_id = any(@ids) and code <> @pseudonym`),
+	weeks("notifications", `
+		update notifications set facts = (facts::jsonb - 'reason' - 'reasons')::json
+		where feed_id in (@workspace, @partner) and day >= @from::date and day < @until::date and participant_id = @participant
+			and facts::jsonb ?| array['reason', 'reasons']`),
+	walk("mails", mailPage, `
+		delete from mails
+		where id = any(@ids) and workspace_id = @workspace and (
+			user_id = @partner or recipient = any(@texts)
+			or exists (
+				select from unnest(@texts::text[]) as t (word)
+				where length(word) > 3 and strpos(concat(recipient_name, facts::text, subject, html, text), word) > 0
+			))`),
+	walk("audit log", auditPage, `
+		select erase_texts('audit_log', @workspace, array(
+			select l.id from audit_log l
+			where l.workspace_id = @workspace and l.id = any(@ids) and l.action not in ('participant.erase', 'workspace.erase') and (
+				l.resource_id = @participant
+				or l.before ->> 'participant_id' = @participant::text or l.after ->> 'participant_id' = @participant::text
+				or exists (select from links r where r.workspace_id = l.workspace_id and r.mode in ('test', 'live') and r.id = l.resource_id and r.participant_id = @participant)
+				or exists (select from promo_codes r where r.workspace_id = l.workspace_id and r.mode in ('test', 'live') and r.id = l.resource_id and r.participant_id = @participant)
+				or exists (select from commissions r where r.workspace_id = l.workspace_id and r.mode in ('test', 'live') and r.id = l.resource_id and r.participant_id = @participant)
+				or exists (select from ledger_entries r where r.workspace_id = l.workspace_id and r.mode in ('test', 'live') and r.id = l.resource_id and r.participant_id = @participant)
+				or exists (select from payouts r where r.workspace_id = l.workspace_id and r.mode in ('test', 'live') and r.id = l.resource_id and r.participant_id = @participant)
+				or exists (select from fraud_events r where r.workspace_id = l.workspace_id and r.mode in ('test', 'live') and r.id = l.resource_id and r.participant_id = @participant)
+				or exists (select from participant_invites r where r.workspace_id = l.workspace_id and r.mode in ('test', 'live') and r.id = l.resource_id and r.email = @pseudonym)
+			)), @pseudonym)`),
+	storedResponses(),
+	eventBodies(),
+	deadLetters(),
+}
+
+// accountSteps erase what the transaction of the erasure has left of a partner's account.
+var accountSteps = []step{
+	weeks("notifications of the partner", `
+		delete from notifications where feed_id = @partner and day >= @from::date and day < @until::date`),
+	walk("mails", mailPage, `
+		delete from mails where id = any(@ids) and (user_id = @partner or account_kind = 'partner' and recipient = any(@texts))`),
+}
+
+// workspaceSteps erase what the transaction of the erasure has left of a workspace.
+var workspaceSteps = []step{
+	walk("participants", `
+		select id from participants
+		where workspace_id = @workspace and mode in ('test', 'live') and id > @after
+		order by id limit @limit`, `
+		update participants set partner_name = 'erased-' || right(id::text, 8), partner_email = 'erased-' || right(id::text, 8),
+			referral_code = 'erased-' || right(id::text, 8), application_answers = '{}', tags = '{}', note = null,
+			rejection_reason = null, suspension_reason = null, erased_at = @at, version = version + 1, updated_at = @at
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and erased_at is null`, `
+		update promo_codes set code = 'erased-' || replace(id::text, '-', ''), active = false, sync_to_processor = false
+		where workspace_id = @workspace and mode in ('test', 'live') and participant_id = any(@ids) and code <> 'erased-' || replace(id::text, '-', '')`, `
+		update links set deleted_at = coalesce(deleted_at, @at), destination_url = case when is_default then null else @pseudonym end, sub_id = null,
+			utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null
+		where workspace_id = @workspace and mode in ('test', 'live') and participant_id = any(@ids)
+			and (deleted_at is null or destination_url is distinct from case when is_default then null else @pseudonym end
+				or num_nonnulls(sub_id, utm_source, utm_medium, utm_campaign, utm_term, utm_content) > 0)`),
+	repeat("link counts", `
+		delete from list_counts
+		where (workspace_id, program_id, what, slot) in (
+			select workspace_id, program_id, what, slot from list_counts where workspace_id = @workspace and what = 'links' limit @limit)`),
+	repeat("invitations", `
+		delete from participant_invites where (workspace_id, id) in (
+			select workspace_id, id from participant_invites where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	clicks(`
+		update clicks set referral_code = 'erased-' || right(participant_id::text, 8), landing_url = null, referrer_domain = null,
+			utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,
+			sub_id = null, language = null, screen = null, ip_hash = null, ip_prefix = null, ua_hash = null,
+			country = null, region = null, device = null, browser = null, os = null, paid_platform = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
+			and clicked_at >= @from and clicked_at <= @until and referral_code <> 'erased-' || right(participant_id::text, 8)`),
+	repeat("daily sums of clicks", `select from generate_series(1, erase_click_days(@workspace, null, @limit))`),
+	walk("conversions", conversionPage, `
+		update conversions set external_transaction_id = 'erased-' || replace(id::text, '-', ''),
+			promo_code = case when promo_code is null then null else @pseudonym end, sub_id = null,
+			customer_ref = null, customer_email_hash = null, customer_email_domain = null, subscription_id = null, product_ids = '{}',
+			line_items = null, metadata = null, customer_ip_hash = null, customer_ua_hash = null, processor = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
+			and external_transaction_id <> 'erased-' || replace(id::text, '-', '')`,
+		`select erase_texts('explanations', @workspace, @ids, @pseudonym)`),
+	walk("commissions", commissionPage, `
+		update commissions set external_transaction_id = 'erased-' || replace(conversion_id::text, '-', ''),
+			promo_code = case when promo_code is null then null else @pseudonym end, customer_ref = null,
+			override_reason = null, rejection_reason = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
+			and external_transaction_id <> 'erased-' || replace(conversion_id::text, '-', '')`,
+		eraseHistory),
+	walk("ledger", ledgerPage, eraseLedger),
+	walk("payouts", payoutPage, erasePayouts),
+	walk("fraud events", fraudEventPage, eraseFraudNotes),
+	walk("refunds", `
+		select id from refunds where workspace_id = @workspace and mode in ('test', 'live') and id > @after order by id limit @limit`,
+		`delete from refunds where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and conversion_id is null`, `
+		update refunds set external_refund_id = 'erased-' || replace(id::text, '-', ''),
+			external_transaction_id = 'erased-' || replace(conversion_id::text, '-', ''), reason = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and external_refund_id <> 'erased-' || replace(id::text, '-', '')`),
+	repeat("customers", `
+		delete from customers where (workspace_id, mode, ref) in (
+			select workspace_id, mode, ref from customers where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("payments of customers", `
+		delete from customer_payments where (workspace_id, mode, ref, program_id) in (
+			select workspace_id, mode, ref, program_id from customer_payments where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("awaited clicks", `
+		delete from awaited_clicks where (workspace_id, click_id, conversion_id) in (
+			select workspace_id, click_id, conversion_id from awaited_clicks where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("stored responses", `
+		delete from idempotency_keys where (workspace_id, mode, method, key) in (
+			select workspace_id, mode, method, key from idempotency_keys where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("events of processors", `
+		delete from processor_events where (workspace_id, connection_id, id) in (
+			select workspace_id, connection_id, id from processor_events where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("aliases of sales", `
+		delete from conversion_aliases where (workspace_id, mode, id) in (
+			select workspace_id, mode, id from conversion_aliases where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("charges of processors", `
+		delete from processor_charges where (workspace_id, mode, id) in (
+			select workspace_id, mode, id from processor_charges where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("aliases of charges", `
+		delete from processor_charge_aliases where (workspace_id, mode, id, charge_id) in (
+			select workspace_id, mode, id, charge_id from processor_charge_aliases where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("disputes at processors", `
+		delete from processor_disputes where (workspace_id, mode, id) in (
+			select workspace_id, mode, id from processor_disputes where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("promo codes at processors", `
+		delete from processor_promo_codes where (workspace_id, mode, promotion_code_id) in (
+			select workspace_id, mode, promotion_code_id from processor_promo_codes where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	weeks("notifications of the workspace", `
+		delete from notifications where feed_id = @workspace and day >= @from::date and day < @until::date`),
+	walk("mails", mailPage, `delete from mails where id = any(@ids) and (workspace_id = @workspace or account_kind = 'merchant' and recipient = any(@texts))`),
+	walk("audit log", auditPage, `
+		select erase_texts('audit_log', @workspace, array(
+			select l.id from audit_log l where l.workspace_id = @workspace and l.id = any(@ids) and l.action <> 'workspace.erase'), @pseudonym)`),
+	walk("events", `
+		select id from events where workspace_id = @workspace and mode in ('test', 'live') and id > @after order by id limit @limit`, `
+		update events set body = convert_to('{}', 'UTF8')
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and body <> convert_to('{}', 'UTF8')`),
+	deadLetters(),
+}

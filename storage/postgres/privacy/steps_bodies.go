@@ -1,0 +1,129 @@
+package privacy
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// clicks returns a step that walks through all clicks of the workspace in the order of their
+// ids, because there is no index of the clicks of a participant. It runs the statement update
+// for each page: the clicks with an id after @after and up to @last, whose clicked_at is from
+// @from to @until.
+func clicks(update string) step {
+	const last = `
+		select max(id::text)::uuid, count(*) from (
+			select id from clicks
+			where workspace_id = @workspace and mode in ('test', 'live') and id > @after and clicked_at >= @from
+			order by id limit @limit
+		) page`
+	return step{"clicks", func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+		args := t.args()
+		// The time in the id of a click is its clicked_at, so partitions of earlier days are
+		// not read.
+		from, _ := affiliate.ClickID{UUID: cursor}.Time()
+		args["after"], args["from"], args["limit"] = cursor, from, pageSize
+		var next *uuid.UUID
+		var count int
+		if err := tx.QueryRow(ctx, last, planForArgs, args).Scan(&next, &count); err != nil || next == nil {
+			return cursor, true, err
+		}
+		until, _ := affiliate.ClickID{UUID: *next}.Time()
+		args["last"], args["until"] = *next, until.Add(time.Millisecond)
+		_, err := tx.Exec(ctx, update, planForArgs, args)
+		return *next, count < pageSize, err
+	}}
+}
+
+// storedResponses returns a step that deletes the stored responses of a workspace that
+// contain one of the texts. A request with the key of such a response is processed as a new
+// request. Responses are kept for 24 hours.
+func storedResponses() step {
+	const remove = `
+		delete from idempotency_keys k
+		where k.workspace_id = @workspace and k.mode in ('test', 'live') and exists (
+			select from unnest(@texts::text[]) as t (word)
+			where length(word) > 3 and position(convert_to(word, 'UTF8') in k.response) > 0)`
+	return step{"stored responses", func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+		_, err := tx.Exec(ctx, remove, planForArgs, t.args())
+		return cursor, true, err
+	}}
+}
+
+// eventBodies returns a step that replaces promo codes of a participant in the bodies of
+// events about conversions. RedactEvents has redacted the events about the participant, its
+// links and its promo codes.
+func eventBodies() step {
+	const (
+		read = `
+			select id, day, body from events
+			where workspace_id = @workspace and mode in ('test', 'live') and id > @after
+			order by id limit @limit
+			for no key update`
+		rewrite = `
+			update events e set body = n.body
+			from unnest(@ids::uuid[], @days::date[], @bodies::bytea[]) as n (id, day, body)
+			where e.workspace_id = @workspace and e.mode in ('test', 'live') and e.id = n.id and e.day = n.day`
+		// bodyPage is the number of bodies that are in memory at the same time. A body has at
+		// most affiliate.MaxBody bytes.
+		bodyPage = 500
+	)
+	type event struct {
+		ID   uuid.UUID
+		Day  time.Time
+		Body []byte
+	}
+	return step{"events", func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+		args := t.args()
+		args["after"], args["limit"] = cursor, bodyPage
+		rows, err := tx.Query(ctx, read, planForArgs, args)
+		if err != nil {
+			return cursor, false, err
+		}
+		events, err := pgx.CollectRows(rows, pgx.RowToStructByName[event])
+		if err != nil || len(events) == 0 {
+			return cursor, true, err
+		}
+		var (
+			changed []uuid.UUID
+			days    []time.Time
+			bodies  [][]byte
+		)
+		for _, e := range events {
+			body := e.Body
+			for _, text := range t.Texts {
+				body = bytes.ReplaceAll(body, []byte(`"promo_code":"`+text+`"`), []byte(`"promo_code":"`+t.Pseudonym+`"`))
+				body = bytes.ReplaceAll(body, []byte(`promo code \"`+text+`\"`), []byte(`promo code \"`+t.Pseudonym+`\"`))
+			}
+			if !bytes.Equal(body, e.Body) {
+				changed, days, bodies = append(changed, e.ID), append(days, e.Day), append(bodies, body)
+			}
+		}
+		if len(changed) > 0 {
+			args["ids"], args["days"], args["bodies"] = changed, days, bodies
+			if _, err := tx.Exec(ctx, rewrite, args); err != nil {
+				return cursor, false, err
+			}
+		}
+		return events[len(events)-1].ID, len(events) < bodyPage, nil
+	}}
+}
+
+// deadLetters returns a step that deletes records of clicks that could not be stored, if they
+// contain the workspace's id or one of its public keys, and one of the texts.
+func deadLetters() step {
+	return walk("dead letters",
+		`select id from click_dead_letters where id > @after order by id limit @limit`, `
+		delete from click_dead_letters d
+		where d.id = any(@ids)
+			and (position(uuid_send(@workspace::uuid) in d.record) > 0 or exists (
+				select from api_keys k
+				where k.workspace_id = @workspace and k.mode in ('test', 'live') and k.kind = 'public' and position(k.digest in d.record) > 0))
+			and (@participant::uuid is null or exists (
+				select from unnest(@texts::text[]) as t (word) where position(convert_to(word, 'UTF8') in d.record) > 0))`)
+}
