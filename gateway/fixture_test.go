@@ -145,6 +145,7 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterMailServiceServer(server, affiliatev1.UnimplementedMailServiceServer{})
 	affiliatev1.RegisterNotificationLogServiceServer(server, affiliatev1.UnimplementedNotificationLogServiceServer{})
 	affiliatev1.RegisterProcessorServiceServer(server, affiliatev1.UnimplementedProcessorServiceServer{})
+	affiliatev1.RegisterErasureServiceServer(server, affiliatev1.UnimplementedErasureServiceServer{})
 	affiliatev1.RegisterWebhookServiceServer(server, affiliatev1.UnimplementedWebhookServiceServer{})
 	affiliatev1.RegisterNotificationServiceServer(server, affiliatev1.UnimplementedNotificationServiceServer{})
 	affiliatev1.RegisterGateServiceServer(server, affiliatev1.UnimplementedGateServiceServer{})

@@ -101,6 +101,7 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 	registrar(affiliatev1.NewMailServiceClient, affiliatev1.RegisterMailServiceHandlerClient),
 	registrar(affiliatev1.NewNotificationLogServiceClient, affiliatev1.RegisterNotificationLogServiceHandlerClient),
 	registrar(affiliatev1.NewProcessorServiceClient, affiliatev1.RegisterProcessorServiceHandlerClient),
+	registrar(affiliatev1.NewErasureServiceClient, affiliatev1.RegisterErasureServiceHandlerClient),
 	registrar(affiliatev1.NewWebhookServiceClient, affiliatev1.RegisterWebhookServiceHandlerClient),
 	registrar(affiliatev1.NewNotificationServiceClient, affiliatev1.RegisterNotificationServiceHandlerClient),
 	registrar(affiliatev1.NewFraudServiceClient, affiliatev1.RegisterFraudServiceHandlerClient),

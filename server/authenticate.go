@@ -21,6 +21,9 @@ type CredentialStore interface {
 	// workspace, member has the workspace and the role. Otherwise member is nil. ok is
 	// false if the session does not exist, has ended or was revoked.
 	ActiveSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, member *affiliate.Member, ok bool, err error)
+	// ErasedSession returns the kind and the user of a session whose account was erased in the
+	// last affiliate.TombstoneLife. ok is false if there is none.
+	ErasedSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, ok bool, err error)
 	// ActiveKey returns the API key with the digest. ok is false if the key does not
 	// exist, was revoked or has expired. ActiveKey also stores the time at which the key
 	// was used, at most once a minute.
@@ -40,6 +43,9 @@ const (
 	faultInvalid
 	// faultExpired means that the access token has a correct signature but has expired.
 	faultExpired
+	// faultErased means that the account of the access token was erased. It is a fault for
+	// all methods but those whose policy has Erased.
+	faultErased
 )
 
 // identity is the result of authentication.
@@ -149,7 +155,7 @@ func (a *authenticator) identifySession(ctx context.Context, id identity, sessio
 		return id, fmt.Errorf("look up session: %w", err)
 	}
 	if !ok {
-		return id, nil
+		return a.identifyErased(ctx, id, session)
 	}
 	id.principal.Kind = PartnerToken
 	if user.Kind == affiliate.Merchant {
@@ -165,5 +171,23 @@ func (a *authenticator) identifySession(ctx context.Context, id identity, sessio
 	id.principal.Session = session
 	id.emailVerified = user.EmailVerified
 	id.fault = noFault
+	return id, nil
+}
+
+// identifyErased identifies the erased account of a session.
+func (a *authenticator) identifyErased(ctx context.Context, id identity, session affiliate.SessionID) (identity, error) {
+	user, ok, err := a.store.ErasedSession(ctx, session, a.now())
+	if err != nil {
+		return id, fmt.Errorf("look up session of an erased account: %w", err)
+	}
+	if !ok {
+		return id, nil
+	}
+	id.principal.Kind = PartnerToken
+	if user.Kind == affiliate.Merchant {
+		id.principal.Kind = MerchantToken
+	}
+	id.principal.User, id.principal.Session, id.principal.Erased = user.ID, session, true
+	id.fault = faultErased
 	return id, nil
 }

@@ -199,6 +199,9 @@ func (p *pipeline) authenticate(ctx context.Context, req any, info *grpc.UnarySe
 			}
 		}
 	}
+	if id.fault == faultErased && policy.Erased && policy.Accept&id.principal.Kind != 0 {
+		id.fault = noFault
+	}
 	ctx = context.WithValue(ctx, admissionKey{}, admission{policy, id})
 	return next(WithPrincipal(ctx, id.principal), req)
 }

@@ -92,6 +92,9 @@ type Policy struct {
 	Refusal affiliate.Reason
 	// Lasting means that a call may last until the access token expires.
 	Lasting bool
+	// Erased means that the token of an erased account may call the method, which returns
+	// ALREADY_ERASED.
+	Erased bool
 }
 
 // lasting returns the policy of a method whose calls may last until the access token
@@ -132,6 +135,12 @@ func (p Policy) inAuthZone() Policy {
 // user.
 func (p Policy) limitedPerAccount(zone Zone) Policy {
 	p.AccountZone = zone
+	return p
+}
+
+// forErased returns the policy of a method that the tokens of erased accounts may call.
+func (p Policy) forErased() Policy {
+	p.Erased = true
 	return p
 }
 
@@ -347,6 +356,10 @@ var policies = map[string]Policy{
 	affiliatev1.NotificationLogService_ListNotificationLog_FullMethodName:     merchant(readMailLog),
 	affiliatev1.NotificationLogService_GetNotificationLogEntry_FullMethodName: merchant(readMailLog),
 
+	affiliatev1.ErasureService_EraseParticipant_FullMethodName:     merchant(exportPersonal).limitedPerAccount(ZoneErasure),
+	affiliatev1.ErasureService_ErasePartnerAccount_FullMethodName:  partner().limitedPerAccount(ZoneErasure).forErased(),
+	affiliatev1.ErasureService_EraseMerchantAccount_FullMethodName: merchant(ownWorkspace).limitedPerAccount(ZoneErasure).forErased(),
+
 	affiliatev1.WebhookService_ListWebhooks_FullMethodName:        merchant(readDashboards),
 	affiliatev1.WebhookService_CreateWebhook_FullMethodName:       merchant(manageKeys),
 	affiliatev1.WebhookService_GetWebhook_FullMethodName:          merchant(readDashboards),
@@ -399,12 +412,15 @@ func (p Policy) authorise(id identity, requireVerified bool) error {
 	switch id.fault {
 	case faultExpired:
 		return affiliate.Refuse(affiliate.ReasonUnauthorized)
-	case faultMissing, faultInvalid:
+	case faultMissing, faultInvalid, faultErased:
 		return affiliate.Refuse(p.Refusal)
 	case noFault:
 	}
 	if p.Accept&id.principal.Kind == 0 {
 		return affiliate.Refuse(affiliate.ReasonForbidden)
+	}
+	if id.principal.Erased {
+		return nil // the account has no role any more
 	}
 	if id.principal.Kind == MerchantToken && !slices.Contains(roles[p.Action], id.principal.Role) {
 		return affiliate.Refuse(affiliate.ReasonForbidden)

@@ -42,6 +42,9 @@ type Principal struct {
 	// Mode is the mode of the API key. For an access token it is the value of the X-Mode
 	// header, or live if the header is absent.
 	Mode affiliate.Mode
+	// Erased means that the account of an access token was erased. Only the methods whose
+	// policy says so accept the token.
+	Erased bool
 }
 
 // Scope returns the principal's workspace and mode.

@@ -46,6 +46,7 @@ import (
 	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/payout"
+	"github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/processor/stripe"
 	"github.com/tributary-hq/tributary/server/program"
@@ -117,6 +118,7 @@ type Core struct {
 	sender        *webhook.Sender
 	distributor   *notification.Distributor
 	hub           *notification.Hub
+	erasureLog    *privacy.FileLog // nil: no log
 }
 
 // NewCore connects to the database and to Redis and creates all parts. Run starts them.
@@ -144,7 +146,9 @@ func (c *Core) connect(ctx context.Context) error {
 		c.log.LogAttrs(ctx, slog.LevelWarn, "the schema is newer than this core: upgrade the core",
 			slog.Int64("schema", schema.Database), slog.Int64("known", schema.Known))
 	}
-	if c.store, err = postgres.Open(ctx, postgres.Config{URL: c.cfg.DatabaseURL, MaxConns: connections}); err != nil {
+	if c.store, err = postgres.Open(ctx, postgres.Config{
+		URL: c.cfg.DatabaseURL, MaxConns: connections, ErasureKey: affiliate.NewErasureKey(c.cfg.HashKey),
+	}); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
 	c.webhooks = webhookpg.NewStore(c.store.DB)
@@ -196,6 +200,14 @@ func (c *Core) build() error {
 			affiliate.Stripe: stripe.New(stripe.Config{APIURL: c.cfg.StripeAPIURL}),
 		},
 	})
+	c.keeper = directory.New(c.store, edge.NewWriter(c.cache), directory.Config{
+		SigningKeys: signingKeys(tokens), Now: c.now, Log: c.log,
+	})
+	c.store.OnDirectoryChange(c.keeper.SyncNow)
+	erasures, err := c.newPrivacyService()
+	if err != nil {
+		return err
+	}
 	accounts := account.New(account.Config{Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now})
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
@@ -238,6 +250,7 @@ func (c *Core) build() error {
 		})},
 		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},
 		server.Service{Desc: &affiliatev1.ProcessorService_ServiceDesc, Impl: processors},
+		server.Service{Desc: &affiliatev1.ErasureService_ServiceDesc, Impl: erasures},
 		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(stores.Mail(c.store.DB))},
 	)
 	if err != nil {
@@ -252,7 +265,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
-	return c.buildWork(conversions, processors, accounts, tokens, mails)
+	return c.buildWork(conversions, processors, accounts, erasures, mails)
 }
 
 // newWebhookClient returns the client that sends webhooks. It logs a warning if the
@@ -269,19 +282,15 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 	return webhook.NewClient(webhook.ClientConfig{Allowed: c.cfg.WebhookAllowCIDRs, Roots: roots, Version: version.Release()}), nil
 }
 
-// buildWork creates the parts that do not serve requests: the jobs, the consumer of the
-// click stream, and the keeper, which updates the edge directory.
+// buildWork creates the parts that do not serve requests: the jobs and the consumer of the
+// click stream.
 func (c *Core) buildWork(
-	conversions *conversion.Service, processors *processor.Service, accounts *account.Service, tokens *server.TokenKeys, mails *servermail.Worker,
+	conversions *conversion.Service, processors *processor.Service, accounts *account.Service, erasures *privacy.Service, mails *servermail.Worker,
 ) error {
 	var err error
 	if c.ingester, err = c.newIngester(); err != nil {
 		return err
 	}
-	c.keeper = directory.New(c.store, edge.NewWriter(c.cache), directory.Config{
-		SigningKeys: signingKeys(tokens), Now: c.now, Log: c.log,
-	})
-	c.store.OnDirectoryChange(c.keeper.SyncNow)
 	c.upkeep = upkeep.NewWorker(stores.Upkeep(c.store), c.log, c.now)
 
 	registered := river.NewWorkers()
@@ -296,12 +305,14 @@ func (c *Core) buildWork(
 	river.AddWorker(registered, mails)
 	accounts.AddWorkers(registered)
 	processors.AddWorkers(registered)
+	erasures.AddWorkers(registered)
 	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
 	river.AddWorker(registered, notification.NewPeriodWorker(stores.NotificationPeriods(c.store), c.now))
 	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
 
 	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notification.DigestJob(), notification.PeriodJob()}
 	periodic = append(periodic, processor.PeriodicJobs()...)
+	periodic = append(periodic, privacy.PeriodicJobs()...)
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
 	c.jobs, err = c.store.WorkerClient(&river.Config{
@@ -404,5 +415,8 @@ func (c *Core) Close() {
 	}
 	if c.store != nil {
 		c.store.Close()
+	}
+	if c.erasureLog != nil {
+		_ = c.erasureLog.Close()
 	}
 }

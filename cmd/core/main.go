@@ -7,6 +7,12 @@
 //	core fx load FILE…       load exchange rates; nothing is stored if a file is invalid
 //	core announce TITLE FILE send a text to all workspaces as a notification; the file -
 //	                         is the standard input
+//	core erasures replay FILE…
+//	                         erase again what the erasure logs name, after a restore of an
+//	                         older backup
+//	core workspace billing --id ID --active=true|false
+//	                         mark the subscription of a workspace as active; an active
+//	                         subscription blocks the erasure of the workspace
 //	core version             print version and commit
 //
 // The settings are read from the environment; docs/operations/settings.md lists them.
@@ -33,7 +39,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | announce TITLE FILE | version`
+const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace billing --id ID --active=true|false | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -74,6 +80,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return errors.New(usage)
 		}
 		return announce(ctx, os.Stdin, out, args[1], args[2])
+	case "erasures":
+		if len(args) < 3 || args[1] != "replay" {
+			return errors.New(usage)
+		}
+		return replayErasures(ctx, out, args[2:])
+	case "workspace":
+		if len(args) < 2 || args[1] != "billing" {
+			return errors.New(usage)
+		}
+		return setBilling(ctx, out, args[2:])
 	case "version":
 		_, err := fmt.Fprintln(out, version.String())
 		return err

@@ -101,6 +101,13 @@ type Database struct {
 	DatabaseURL string `env:"TRIBUTARY_DATABASE_URL,required,notEmpty"`
 }
 
+// Erasures holds the settings of `core erasures`.
+type Erasures struct {
+	Database
+	// HashKey is Core.HashKey.
+	HashKey Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
+}
+
 // Core holds the settings of `core serve`.
 type Core struct {
 	Database
@@ -127,6 +134,9 @@ type Core struct {
 	// HashKey is the key for the stored hashes of IP addresses, e-mail addresses and
 	// customers.
 	HashKey Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
+	// ErasureLog is the path of a file in which each erasure of personal data is recorded. If
+	// it is empty, erasures cannot be repeated after a restore of an older backup.
+	ErasureLog string `env:"TRIBUTARY_ERASURE_LOG"`
 	// EncryptionKeys is a list `kid:base64,…` of keys of 32 bytes. The first key encrypts
 	// the secrets that are stored in the database. All keys decrypt them.
 	EncryptionKeys string `env:"TRIBUTARY_ENCRYPTION_KEYS,required,notEmpty"`

@@ -84,6 +84,18 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.ProcessorService_ReceiveProcessorEvent_FullMethodName:         {affiliate.ReasonInvalidSignature},
 	affiliatev1.NotificationLogService_GetNotificationLogEntry_FullMethodName: {affiliate.ReasonNotificationLogNotFound},
 
+	affiliatev1.ErasureService_EraseParticipant_FullMethodName: {
+		affiliate.ReasonConfirmationInvalid, affiliate.ReasonAccessDenied, affiliate.ReasonParticipantNotFound,
+		affiliate.ReasonAlreadyErased, affiliate.ReasonErasureBlockedPayout,
+	},
+	affiliatev1.ErasureService_ErasePartnerAccount_FullMethodName: {
+		affiliate.ReasonConfirmationInvalid, affiliate.ReasonPartnerNotFound, affiliate.ReasonAlreadyErased, affiliate.ReasonErasureBlockedPayout,
+	},
+	affiliatev1.ErasureService_EraseMerchantAccount_FullMethodName: {
+		affiliate.ReasonConfirmationInvalid, affiliate.ReasonMerchantNotFound, affiliate.ReasonAlreadyErased,
+		affiliate.ReasonBillingSubscriptionActive, affiliate.ReasonErasureBlockedPayout,
+	},
+
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_CancelPayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},

@@ -48,6 +48,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.mails(t)
 	c.lastCalls()
 	c.identity(t)
+	c.erasures(t)
 
 	for _, list := range operations() {
 		for _, operation := range list {
@@ -500,6 +501,15 @@ func (c *referenceCalls) notifications() {
 		c.call(side.client, "GET", side.feed+"/preferences", nil)
 		c.call(side.client, "PATCH", side.feed+"/preferences", object{"categories": []object{{"category": "payouts", "email": false}}})
 	}
+}
+
+// erasures erases a participant, and the accounts of a partner and a merchant.
+func (c *referenceCalls) erasures(t *testing.T) {
+	t.Helper()
+	f := c.sys.newFixture(t, "test", nil)
+	c.call(f.merchant.apiClient, "POST", f.participantPath()+"/erase", confirmed)
+	c.call(f.partner.apiClient, "POST", "/api/v1/partner/account/erase", confirmed)
+	c.call(f.merchant.apiClient, "POST", "/api/v1/merchant/account/erase", confirmed)
 }
 
 // lastCalls archives the programme, reads the audit log, and removes a member.

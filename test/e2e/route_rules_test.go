@@ -33,6 +33,9 @@ var (
 	notFound     = outcome{http.StatusNotFound, "NOT_FOUND"}
 	noWebhook    = outcome{http.StatusNotFound, "WEBHOOK_NOT_FOUND"}
 	noLogEntry   = outcome{http.StatusNotFound, "NOTIFICATION_LOG_NOT_FOUND"}
+	unconfirmed  = outcome{http.StatusBadRequest, "CONFIRMATION_INVALID"}
+	accessDenied = outcome{http.StatusForbidden, "ACCESS_DENIED"}
+	noPartner    = outcome{http.StatusNotFound, "PARTICIPANT_NOT_FOUND"}
 	allFailed    = outcome{http.StatusUnprocessableEntity, "BULK_ALL_FAILED"}
 )
 
@@ -275,6 +278,10 @@ var routeRules = map[string]rule{
 	"ReceiveProviderEvent":    {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
 	"ListNotificationLog":     {accepts: merchants, permission: readMailLog, allowedOutcome: ok},
 	"GetNotificationLogEntry": {accepts: merchants, permission: readMailLog, allowedOutcome: noLogEntry, sharedByModes: true},
+
+	"EraseParticipant":     {accepts: merchants, permission: exportPersonal, allowedOutcome: unconfirmed, foreignOutcome: accessDenied, body: confirmed},
+	"ErasePartnerAccount":  {accepts: partners, allowedOutcome: unconfirmed},
+	"EraseMerchantAccount": {accepts: merchants, permission: ownWorkspace, allowedOutcome: unconfirmed},
 
 	"ConnectProcessor":       {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
 	"GetProcessorConnection": {accepts: merchants, permission: readDashboards, allowedOutcome: ok},

@@ -96,6 +96,8 @@ func (r route) unknownOutcome() outcome {
 		return noWebhook
 	case strings.Contains(r.template, "{entry_id}"):
 		return noLogEntry
+	case r.rpc == "EraseParticipant":
+		return noPartner
 	}
 	return notFound
 }
@@ -270,6 +272,8 @@ func (r route) zone(c credential, rule rule) string {
 	case strings.HasSuffix(r.template, "/resend-verification") && c.validKind == rule.accepts:
 		// The request also counts in the zone "auth". The header shows only the last zone.
 		return `"resend"`
+	case strings.HasSuffix(r.template, "/erase") && rule.allows(c.validKind):
+		return `"erasure"`
 	case strings.Contains(r.template, "/auth/"):
 		return `"auth"`
 	case r.rpc == "ReceiveProcessorEvent":

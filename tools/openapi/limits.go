@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/tributary-hq/tributary/cmd/settings"
@@ -44,8 +45,7 @@ func zoneText(zone string) string {
 	}
 	field, _ := limits.FieldByName(name)
 	period := "60 seconds"
-	switch server.Zone(zone) {
-	case server.ZoneResend, server.ZoneErasure, server.ZoneBuyerErasure, server.ZoneExport:
+	if slices.Contains([]server.Zone{server.ZoneResend, server.ZoneErasure, server.ZoneBuyerErasure, server.ZoneExport}, server.Zone(zone)) {
 		period = "an hour"
 	}
 	return fmt.Sprintf("Rate limit: `%s`, by default %s requests in %s %s.", zone, field.Tag.Get("envDefault"), period, limitSubjects[zone])

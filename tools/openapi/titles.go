@@ -8,6 +8,9 @@ import (
 // titles maps operation ids to summaries, for ids from which title cannot make a good
 // summary.
 var titles = map[string]string{
+	"eraseParticipant":                     "Erase a participant",
+	"erasePartnerAccount":                  "Erase the account of a partner",
+	"eraseMerchantAccount":                 "Erase the workspace",
 	"getOpenAPI":                           "Get the OpenAPI document",
 	"registerMerchant":                     "Register a merchant",
 	"registerPartner":                      "Register a partner",
@@ -132,6 +135,7 @@ type tagGroup struct {
 var tagGroups = []tagGroup{
 	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
 	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Processor", "Notification", "NotificationLog", "Workspace"}},
+	{"Personal data", []string{"Erasure"}},
 	{"Partners", []string{"Partner"}},
 	{"Accounts and system", []string{"Account", "Mail", "Health", "Document"}},
 }
@@ -139,7 +143,7 @@ var tagGroups = []tagGroup{
 // tagNames maps tags to the names that the reference shows.
 var tagNames = map[string]string{
 	"Account": "Accounts and sessions", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
-	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
+	"Erasure": "Erasure", "Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
 	"NotificationLog": "Notification log", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
 	"Processor": "Payment processor", "Program": "Programmes", "PromoCode": "Promo codes", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
 }

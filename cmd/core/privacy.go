@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	"github.com/tributary-hq/tributary/server/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	privacypg "github.com/tributary-hq/tributary/storage/postgres/privacy"
+)
+
+// replayErasures erases the subjects that erasure logs name and that are not erased in the
+// database. The jobs that it enqueues run when the core runs.
+func replayErasures(ctx context.Context, out io.Writer, paths []string) error {
+	cfg, err := settings.Read[settings.Erasures]()
+	if err != nil {
+		return err
+	}
+	if _, err := postgres.CheckSchema(ctx, cfg.DatabaseURL); err != nil {
+		return err
+	}
+	key := affiliate.NewErasureKey(cfg.HashKey)
+	store, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: 2, ErasureKey: key})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	service := privacy.New(privacy.Config{Store: stores.Privacy(store.DB, key), Log: privacy.NoLog{}, HashKey: cfg.HashKey, Now: time.Now})
+	for _, path := range paths {
+		if err := replayFile(ctx, out, service, path); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func replayFile(ctx context.Context, out io.Writer, service *privacy.Service, path string) error {
+	file, err := os.Open(path) //nolint:gosec // the operator names the file
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	entries, invalid, err := privacy.ReadLog(file)
+	if err != nil {
+		return err
+	}
+	replayed := 0
+	for _, entry := range entries {
+		_, done, err := service.Replay(ctx, entry)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", entry.Kind, entry.Subject, err)
+		}
+		if done {
+			replayed++
+		}
+	}
+	_, err = fmt.Fprintf(out, "%s: %d entries, %d erased again, %d invalid lines\n", path, len(entries), replayed, invalid)
+	return err
+}
+
+// setBilling marks the subscription of a workspace as active or not active.
+func setBilling(ctx context.Context, out io.Writer, args []string) error {
+	flags := flag.NewFlagSet("workspace billing", flag.ContinueOnError)
+	text := flags.String("id", "", "id of the workspace")
+	active := flags.Bool("active", false, "whether the subscription is active")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	id, ok := affiliate.ParseID[affiliate.Workspace](*text)
+	if !ok {
+		return errors.New("--id must be the id of a workspace")
+	}
+	store, err := openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	found, err := privacypg.NewStore(store.DB, nil).SetBilling(ctx, id, *active)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("there is no workspace %s", id)
+	}
+	_, err = fmt.Fprintf(out, "workspace %s: subscription active: %t\n", id, *active)
+	return err
+}

@@ -1,0 +1,450 @@
+package privacy_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/privacy"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+var (
+	hashKey    = []byte("a key of 32 bytes for the tests.")
+	erasureKey = affiliate.NewErasureKey(hashKey)
+	errCrash   = errors.New("the process crashed")
+)
+
+const confirmation = "DELETE"
+
+// fixture is a shop with the participants Ada and Ben, who have clicks and commissions, and the
+// service under test.
+type fixture struct {
+	*pgtest.Shop
+
+	clock     *pgtest.Clock
+	service   *privacy.Service
+	directory *directory
+	log       *log
+	ada, ben  pgtest.Participant
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	clock := pgtest.NewRunningClock()
+	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive), clock: clock, directory: &directory{}, log: &log{}}
+	f.ada = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ada"), pgtest.Row{"referral_code": "quokka-ada", "note": "quokka-note"})
+	f.ben = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ben"), pgtest.Row{"referral_code": "wombat-ben", "note": "wombat-note"})
+	for _, p := range []pgtest.Participant{f.ada, f.ben} {
+		for range 3 {
+			f.NewClick(p, func(c *affiliate.Click) { c.SubID, c.ReferrerDomain = p.Code+"-sub", p.Code+".example" })
+			f.NewCommission(p, func(c *affiliate.Commission) { code := p.Code + "-promo"; c.PromoCode = &code })
+		}
+		f.NewPromoCode(p, p.Code+"-promo")
+		f.NewLedgerEntry(p, 500, func(e *affiliate.ManualEntry) { e.Reason = p.Code + "-reason" })
+	}
+	f.service = f.serviceWith(stores.Privacy(f.Store.DB, erasureKey))
+	return f
+}
+
+func (f *fixture) serviceWith(store privacy.Store) *privacy.Service {
+	return privacy.New(privacy.Config{Store: store, Directory: f.directory, Log: f.log, HashKey: hashKey, Now: f.clock.Now})
+}
+
+// directory records the codes that it has to forget.
+type directory struct {
+	mu        sync.Mutex
+	forgotten []string
+	fails     int // number of calls that fail
+}
+
+func (d *directory) Forget(_ context.Context, codes affiliate.ErasedCodes) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fails > 0 {
+		d.fails--
+		return errCrash
+	}
+	d.forgotten = append(d.forgotten, codes.Codes...)
+	return nil
+}
+
+// log is an erasure log in memory.
+type log struct {
+	entries []affiliate.ErasureLogEntry
+	err     error
+}
+
+func (l *log) Append(entry affiliate.ErasureLogEntry) error {
+	if l.err == nil {
+		l.entries = append(l.entries, entry)
+	}
+	return l.err
+}
+
+func (f *fixture) eraseParticipant(p pgtest.Participant) error {
+	f.Helper()
+	ctx := servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleOwner)
+	text := confirmation
+	_, err := f.service.EraseParticipant(ctx, &affiliatev1.EraseParticipantRequest{
+		ProgramId: f.Program.String(), ParticipantId: p.ID.String(), Confirmation: &text,
+	})
+	return err
+}
+
+// erasure returns the id of the only erasure.
+func (f *fixture) erasure() affiliate.ErasureID {
+	f.Helper()
+	var id affiliate.ErasureID
+	if err := f.SQL.QueryRow(f.Context(), `select id from erasures`).Scan(&id); err != nil {
+		f.Fatal(err)
+	}
+	return id
+}
+
+// finish runs both passes of the erasure.
+func (f *fixture) finish(id affiliate.ErasureID) {
+	f.Helper()
+	wait, err := f.service.Erase(f.Context(), id)
+	if err != nil || wait == 0 {
+		f.Fatalf("the first pass returns %v, %v, want a wait", wait, err)
+	}
+	f.clock.Advance(wait)
+	if wait, err = f.service.Erase(f.Context(), id); err != nil || wait != 0 {
+		f.Fatalf("the second pass returns %v, %v, want 0", wait, err)
+	}
+}
+
+// wantTraces checks in how many tables rows contain a text.
+func (f *fixture) wantTraces(text string, want ...string) {
+	f.Helper()
+	tables := f.Texts(`
+		select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		where c.relkind in ('r', 'p') and not c.relispartition and n.nspname = 'public' order by 1`)
+	var found []string
+	for _, table := range tables {
+		if f.Count(`select count(*) from `+table+` r where strpos(lower(r::text), $1) > 0 or strpos(r::text, encode($1::text::bytea, 'hex')) > 0`, text) > 0 {
+			found = append(found, table)
+		}
+	}
+	if strings.Join(found, " ") != strings.Join(want, " ") {
+		f.Errorf("%s is in the tables %v, want %v", text, found, want)
+	}
+}
+
+// crashingStore crashes in each call of Advance twice: before the transaction and after it.
+type crashingStore struct {
+	privacy.Store
+
+	calls int
+}
+
+func (s *crashingStore) Advance(
+	ctx context.Context, id affiliate.ErasureID, forgotten []affiliate.ErasedCodes, now time.Time,
+) (affiliate.ErasurePage, error) {
+	s.calls++
+	if s.calls%2 == 1 && forgotten == nil {
+		canceled, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err := s.Store.Advance(canceled, id, forgotten, now)
+		return affiliate.ErasurePage{}, errors.Join(err, errCrash)
+	}
+	page, err := s.Store.Advance(ctx, id, forgotten, now)
+	if page.Finished || page.Wait > 0 || page.Forget != nil {
+		return page, err // otherwise the erasure would make no progress
+	}
+	return page, errors.Join(err, errCrash)
+}
+
+func TestErase_FinishesAfterCrashesAtEveryPage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if err := f.eraseParticipant(f.ada); err != nil {
+		t.Fatal(err)
+	}
+	store := &crashingStore{Store: stores.Privacy(f.Store.DB, erasureKey)}
+	f.service, f.directory.fails = f.serviceWith(store), 1
+	crashes := 0
+	for {
+		wait, err := f.service.Erase(t.Context(), f.erasure())
+		if err == nil && wait == 0 {
+			break
+		}
+		f.clock.Advance(wait)
+		if err != nil {
+			crashes++
+		}
+		if crashes > 1000 {
+			t.Fatalf("the erasure has not finished after %d crashes: %v", crashes, err)
+		}
+	}
+	if crashes < 20 {
+		t.Errorf("there were %d crashes, want one at each page", crashes)
+	}
+	f.wantTraces("quokka")
+	f.WantCount(0, "texts of finished erasures", `select count(*) from erasures where texts <> '{}' or finished_at is null`)
+	f.WantCount(0, "participants of finished erasures", `select count(*) from erasure_participants`)
+	if got := strings.Join(f.directory.forgotten, " "); got != "quokka-ada" {
+		t.Errorf("the directory has forgotten %q, want the code of Ada", got)
+	}
+}
+
+func TestErase_ChangesNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const others = `
+		select r from (
+			select t::text as r from participants t where id = $1 union all select t::text from links t where participant_id = $1
+			union all select t::text from referral_codes t where participant_id = $1 union all select t::text from promo_codes t where participant_id = $1
+			union all select t::text from clicks t where participant_id = $1 union all select t::text from conversions t where participant_id = $1
+			union all select t::text from commissions t where participant_id = $1 union all select t::text from ledger_entries t where participant_id = $1
+			union all select t::text from ledger_balances t union all select t::text from commission_counts t
+			union all select convert_from(body, 'UTF8') from events where subject_id = $1
+		) as rows order by 1`
+	before := f.Texts(others, f.ben.ID)
+	if err := f.eraseParticipant(f.ada); err != nil {
+		t.Fatal(err)
+	}
+	f.finish(f.erasure())
+	if after := f.Texts(others, f.ben.ID); strings.Join(after, "\n") != strings.Join(before, "\n") {
+		t.Errorf("the erasure of Ada has changed the rows of Ben:\nbefore\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+	f.WantCount(3, "commissions of Ada under the pseudonym", `select count(*) from commissions where participant_id = $1 and amount_cents = 200`, f.ada.ID)
+	checks, err := f.Store.CheckAccounts(t.Context(), f.clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range checks {
+		if check.Violated > 0 && !strings.Contains(check.Name, "clock") {
+			t.Errorf("%s: %v", check.Name, check.Violations)
+		}
+	}
+}
+
+// A request that was running during the erasure stores a click after the first pass.
+func TestErase_SecondPassErasesWhatRunningRequestsHaveStored(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if err := f.eraseParticipant(f.ada); err != nil {
+		t.Fatal(err)
+	}
+	id := f.erasure()
+	wait, err := f.service.Erase(t.Context(), id)
+	if err != nil || wait == 0 {
+		t.Fatalf("the first pass returns %v, %v, want a wait", wait, err)
+	}
+	f.wantTraces("quokka", "erasures")
+	f.Exec(`update clicks set referral_code = 'quokka-late', sub_id = 'quokka-late' where participant_id = $1`, f.ada.ID)
+	f.clock.Advance(wait)
+	if wait, err := f.service.Erase(t.Context(), id); err != nil || wait != 0 {
+		t.Fatalf("the second pass returns %v, %v, want 0", wait, err)
+	}
+	f.wantTraces("quokka")
+}
+
+func TestStoreClicks_OfErasedParticipantKeepsNoPersonalData(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if err := f.eraseParticipant(f.ada); err != nil {
+		t.Fatal(err)
+	}
+	f.finish(f.erasure())
+	late := func(p pgtest.Participant) affiliate.Click {
+		return f.UnstoredClick(p, func(c *affiliate.Click) { c.SubID, c.IPHash, c.IPPrefix = p.Code+"-sub", []byte(p.Code), "192.0.2.0/24" })
+	}
+	ada, ben := late(f.ada), late(f.ben)
+	for range 2 { // the second time, the clicks exist
+		if err := f.Store.StoreClicks(t.Context(), []affiliate.Click{ada, ben}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.wantTraces("quokka")
+	f.WantCount(1, "late clicks of Ben", `select count(*) from clicks where id = $1 and sub_id = 'wombat-ben-sub' and ip_hash is not null`, ben.ID)
+	f.WantCount(1, "late clicks of Ada without a network", `select count(*) from clicks where id = $1 and ip_prefix is null`, ada.ID)
+}
+
+func TestErase_NobodyCanUseErasedCodes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	store, err := reopen(t, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.eraseParticipant(f.ada); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []string{"after the response", "after the job"} {
+		link := affiliate.Link{
+			ID: affiliate.NewID[affiliate.Link](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
+			Destination: ptr("https://shop.example/"), CreatedAt: f.Now(),
+		}
+		if _, err := store.CreateLink(t.Context(), link, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonReferralCodeTaken {
+			t.Errorf("%s, a link with the code returns %v", state, err)
+		}
+		code := affiliate.PromoCode{
+			ID: affiliate.NewID[affiliate.PromoCode](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
+			DiscountType: affiliate.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
+		}
+		if _, err := store.CreatePromoCode(t.Context(), code, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonPromoCodeTaken {
+			t.Errorf("%s, a promo code with the code returns %v", state, err)
+		}
+		if state == "after the response" {
+			f.finish(f.erasure())
+		}
+	}
+}
+
+func ptr[T any](value T) *T { return &value }
+
+func TestErase_LogsWhatTheCallCouldNotLog(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.log.err = errors.New("no space left on device")
+	if err := f.eraseParticipant(f.ada); !errors.Is(err, f.log.err) {
+		t.Fatalf("the call returns %v, want the error of the log", err)
+	}
+	if err := f.eraseParticipant(f.ada); pgtest.ReasonOf(t, err) != affiliate.ReasonAlreadyErased {
+		t.Fatalf("the repeated call returns %v, want ALREADY_ERASED", err)
+	}
+	if _, err := f.service.Erase(t.Context(), f.erasure()); !errors.Is(err, f.log.err) {
+		t.Fatalf("the job returns %v, want the error of the log", err)
+	}
+	f.log.err = nil
+	f.finish(f.erasure())
+	if len(f.log.entries) != 1 || f.log.entries[0].Subject != f.ada.ID.String() || f.log.entries[0].Kind != "participant" {
+		t.Errorf("the log contains %v, want one entry about Ada", f.log.entries)
+	}
+}
+
+func TestResume_EnqueuesErasuresWhoseJobIsLost(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if err := f.eraseParticipant(f.ada); err != nil {
+		t.Fatal(err)
+	}
+	f.Exec(`delete from river.river_job`)
+	if err := f.service.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.CountJobs("erase_data"); n != 0 {
+		t.Fatalf("%d jobs are enqueued at once, want 0", n)
+	}
+	f.clock.Advance(2 * time.Hour)
+	if err := f.service.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.CountJobs("erase_data"); n != 1 {
+		t.Errorf("%d jobs are enqueued after two hours, want 1", n)
+	}
+}
+
+// A backup is older than the erasures of a participant, a partner and the workspace. After its
+// restore, the log is replayed.
+func TestReplay_ErasesAgainAfterRestore(t *testing.T) {
+	t.Parallel()
+	for name, erase := range map[string]func(t *testing.T, f *fixture) error{
+		"participant": func(_ *testing.T, f *fixture) error { return f.eraseParticipant(f.ada) },
+		"partner": func(t *testing.T, f *fixture) error {
+			_, err := f.service.ErasePartnerAccount(servertest.AsPartner(t, f.ada.Partner, affiliate.ModeLive), &affiliatev1.ErasePartnerAccountRequest{})
+			return err
+		},
+		"workspace": func(t *testing.T, f *fixture) error {
+			_, err := f.service.EraseMerchantAccount(servertest.AsMember(t, f.Scope, f.Owner, affiliate.RoleOwner), &affiliatev1.EraseMerchantAccountRequest{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			backup := filepath.Join(t.TempDir(), "backup")
+			run(t, "pg_dump", "--format=custom", "--file="+backup, f.URL)
+			if err := erase(t, f); err != nil {
+				t.Fatal(err)
+			}
+			restored := restore(t, backup, f.clock.Now)
+			after := &fixture{Shop: &pgtest.Shop{Fixture: restored, Scope: f.Scope, Program: f.Program, Owner: f.Owner}, clock: f.clock, directory: &directory{}, log: &log{}}
+			after.service = after.serviceWith(stores.Privacy(restored.Store.DB, erasureKey))
+			after.WantCount(1, "participants in the backup", `select count(*) from participants where note = 'quokka-note'`)
+			for _, want := range []bool{true, false} { // the second time, nothing is left to do
+				_, replayed, err := after.service.Replay(t.Context(), f.log.entries[0])
+				if err != nil || replayed != want {
+					t.Fatalf("the replay returns %t, %v, want %t", replayed, err, want)
+				}
+			}
+			after.finish(after.erasure())
+			after.wantTraces("quokka")
+			if len(after.log.entries) != 0 {
+				t.Errorf("the replay has logged %v, want nothing", after.log.entries)
+			}
+		})
+	}
+}
+
+func run(t *testing.T, command string, args ...string) {
+	t.Helper()
+	if output, err := exec.CommandContext(t.Context(), command, args...).CombinedOutput(); err != nil { //nolint:gosec // the arguments are of this test
+		t.Fatalf("%s: %v\n%s", command, err, output)
+	}
+}
+
+func TestFileLog_KeepsEntriesAfterTornLine(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "erasures")
+	entry := func(subject string) affiliate.ErasureLogEntry {
+		return affiliate.ErasureLogEntry{At: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Kind: "partner", Subject: subject}
+	}
+	var wait sync.WaitGroup
+	for range 4 { // several processes append to the file
+		file, err := privacy.OpenLog(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait.Go(func() {
+			for range 25 {
+				if err := file.Append(entry("019ca954-0400-7000-8000-000000000001")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		defer func() { _ = file.Close() }()
+	}
+	wait.Wait()
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString(`{"at":"2026-03-01T12:00:00Z","kind":"par`); err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close()
+	last, err := privacy.OpenLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = last.Close() }()
+	if err := last.Append(entry("019ca954-0400-7000-8000-000000000002")); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = content.Close() }()
+	entries, invalid, err := privacy.ReadLog(content)
+	if err != nil || len(entries) != 101 || invalid != 1 || entries[100] != entry("019ca954-0400-7000-8000-000000000002") {
+		t.Errorf("ReadLog returns %d entries, %d invalid lines, %v, want 101 entries and 1 invalid line", len(entries), invalid, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the mode of the file is %v, want 0600", info.Mode())
+	}
+}

@@ -1,0 +1,105 @@
+package privacy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
+)
+
+const (
+	// jobTimeout is the longest time of one job. It is shorter than the time after which
+	// River treats a running job as lost.
+	jobTimeout = 5 * time.Minute
+	// workTime is the time after which a job ends and continues later, so that other jobs
+	// of the queue can run.
+	workTime = 2 * time.Minute
+	// resumeInterval is the time between two searches for erasures that have not finished.
+	resumeInterval = time.Hour
+	// resumeBatch is the number of erasures that one search continues at most.
+	resumeBatch = 100
+)
+
+// AddWorkers registers the workers of this package's jobs.
+func (s *Service) AddWorkers(workers *river.Workers) {
+	river.AddWorker(workers, &eraseWorker{service: s})
+	river.AddWorker(workers, &resumeWorker{service: s})
+}
+
+// PeriodicJobs returns the job that continues erasures whose job has failed in all attempts.
+func PeriodicJobs() []*river.PeriodicJob {
+	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(resumeInterval), affiliate.ResumeErasures{}, true)}
+}
+
+type eraseWorker struct {
+	river.WorkerDefaults[affiliate.EraseData]
+	service *Service
+}
+
+func (*eraseWorker) Timeout(*river.Job[affiliate.EraseData]) time.Duration { return jobTimeout }
+
+func (w *eraseWorker) Work(ctx context.Context, job *river.Job[affiliate.EraseData]) error {
+	wait, err := w.service.Erase(ctx, job.Args.Erasure)
+	if err == nil && wait > 0 {
+		return river.JobSnooze(wait)
+	}
+	return err
+}
+
+// Erase processes the pages of an erasure until it has finished, must wait, or has taken
+// workTime. wait is the time until the next call; 0 means that the erasure has finished.
+func (s *Service) Erase(ctx context.Context, id affiliate.ErasureID) (wait time.Duration, err error) {
+	erasure, logged, err := s.Store.Erasure(ctx, id)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if !logged { // the process crashed after the commit, or the log could not be written
+		if err := s.log(ctx, erasure); err != nil {
+			return 0, err
+		}
+	}
+	var forgotten []affiliate.ErasedCodes
+	for began := time.Now(); time.Since(began) < workTime; {
+		page, err := s.Store.Advance(ctx, id, forgotten, s.Now())
+		if err != nil || page.Finished || page.Wait > 0 {
+			return page.Wait, err
+		}
+		for _, codes := range page.Forget {
+			if err := s.Directory.Forget(ctx, codes); err != nil {
+				return 0, err
+			}
+		}
+		forgotten = page.Forget
+	}
+	return time.Second, nil
+}
+
+type resumeWorker struct {
+	river.WorkerDefaults[affiliate.ResumeErasures]
+	service *Service
+}
+
+func (w *resumeWorker) Work(ctx context.Context, _ *river.Job[affiliate.ResumeErasures]) error {
+	return w.service.Resume(ctx)
+}
+
+// Resume enqueues the jobs of erasures that should have finished. If a job is still running,
+// two jobs process the pages of an erasure in turn, which does no harm.
+func (s *Service) Resume(ctx context.Context) error {
+	unfinished, err := s.Store.UnfinishedErasures(ctx, s.Now().Add(-resumeInterval), resumeBatch)
+	if err != nil {
+		return err
+	}
+	jobs := make([]affiliate.Job, len(unfinished))
+	for i, id := range unfinished {
+		jobs[i] = affiliate.EraseData{Erasure: id}
+	}
+	return s.Store.Enqueue(ctx, jobs...)
+}

@@ -1,0 +1,75 @@
+package privacy
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// FileLog is an erasure log in a file: one JSON object per line. Several processes can append
+// to the same file of one machine.
+type FileLog struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+// OpenLog opens the erasure log at path, or creates it. Only the user of the process can read
+// the file.
+func OpenLog(path string) (*FileLog, error) {
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the path is a setting
+	if err != nil {
+		return nil, fmt.Errorf("erasure log: %w", err)
+	}
+	return &FileLog{file: file}, nil
+}
+
+// Append writes an entry and waits until it is on disk.
+func (l *FileLog) Append(entry affiliate.ErasureLogEntry) error {
+	line, err := json.Marshal(entry)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// A crash can leave a line without its end. Then the next line starts in the same line,
+	// so each entry starts with a line break of its own.
+	if _, err := l.file.Write(append(append([]byte{'\n'}, line...), '\n')); err != nil {
+		return fmt.Errorf("erasure log: %w", err)
+	}
+	if err := l.file.Sync(); err != nil {
+		return fmt.Errorf("erasure log: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (l *FileLog) Close() error { return l.file.Close() }
+
+// NoLog is the erasure log of a deployment that has none.
+type NoLog struct{}
+
+// Append does nothing.
+func (NoLog) Append(affiliate.ErasureLogEntry) error { return nil }
+
+// ReadLog returns the entries of an erasure log, and the number of lines that are not valid,
+// for example because a crash has cut them off.
+func ReadLog(r io.Reader) (entries []affiliate.ErasureLogEntry, invalid int, err error) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		var entry affiliate.ErasureLogEntry
+		if json.Unmarshal(lines.Bytes(), &entry) != nil || !entry.Valid() {
+			invalid++
+			continue
+		}
+		entries = append(entries, entry)
+	}
+	return entries, invalid, lines.Err()
+}

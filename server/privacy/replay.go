@@ -1,0 +1,58 @@
+package privacy
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Replay erases the subject of an entry of the erasure log again, after a restore of a backup
+// that is older than the erasure. Nothing blocks a replay: the subject was erased before. It
+// returns the erasure whose job the caller must run, or false if the database has no such
+// subject or the subject is erased.
+func (s *Service) Replay(ctx context.Context, entry affiliate.ErasureLogEntry) (id affiliate.ErasureID, replayed bool, err error) {
+	subject, err := uuid.Parse(entry.Subject)
+	if err != nil {
+		return id, false, fmt.Errorf("subject: %w", err)
+	}
+	erasure := affiliate.NewErasure(affiliate.ErasureSubject(entry.Kind), subject, entry.At.UTC())
+	erasure.Workspace = entry.Workspace
+	err = s.Store.InTx(ctx, func(tx Tx) error {
+		replayed = false
+		switch erasure.Subject {
+		case affiliate.EraseParticipant:
+			p, found, err := tx.ParticipantByID(ctx, *entry.Workspace, affiliate.ParticipantID{UUID: subject})
+			if err != nil || !found || p.ErasedAt != nil {
+				return err
+			}
+			replayed, erasure.Mode = true, &p.Scope.Mode
+			return s.eraseParticipant(ctx, tx, erasure, p, affiliate.System)
+		case affiliate.ErasePartner:
+			account, found, err := tx.LockAccount(ctx, affiliate.UserID{UUID: subject})
+			if err != nil || !found || account.ErasedAt != nil {
+				return err
+			}
+			participations, err := tx.LockParticipations(ctx, account.ID)
+			if err != nil {
+				return err
+			}
+			replayed = true
+			return s.erasePartner(ctx, tx, erasure, account, participations)
+		case affiliate.EraseWorkspace:
+			workspace, found, err := tx.LockWorkspaceForErasure(ctx, affiliate.WorkspaceID{UUID: subject})
+			if err != nil || !found || workspace.ErasedAt != nil {
+				return err
+			}
+			replayed = true
+			return s.eraseWorkspace(ctx, tx, erasure, workspace, affiliate.System)
+		}
+		return fmt.Errorf("unknown kind %q", entry.Kind)
+	})
+	if err != nil || !replayed {
+		return id, false, err
+	}
+	return erasure.ID, true, s.Store.MarkLogged(ctx, erasure.ID, s.Now())
+}

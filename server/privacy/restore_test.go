@@ -1,0 +1,41 @@
+package privacy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// reopen returns a store that knows the key of erased codes.
+func reopen(t *testing.T, f *fixture) (*postgres.Store, error) {
+	t.Helper()
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKey: erasureKey})
+	if err == nil {
+		t.Cleanup(store.Close)
+	}
+	return store, err
+}
+
+// restore returns a new database with the contents of a backup.
+func restore(t *testing.T, backup string, now func() time.Time) *pgtest.Fixture {
+	t.Helper()
+	f := &pgtest.Fixture{TB: t, URL: pgtest.New(t), Now: now}
+	var err error
+	if f.SQL, err = pgxpool.New(t.Context(), f.URL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.SQL.Close)
+	f.Exec(`drop schema public cascade`)
+	f.Exec(`drop schema river cascade`)
+	f.Exec(`create schema public`)
+	run(t, "pg_restore", "--dbname="+f.URL, backup)
+	if f.Store, err = postgres.Open(t.Context(), postgres.Config{URL: f.URL}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Store.Close)
+	return f
+}

@@ -1,0 +1,271 @@
+// Package privacy erases personal data: of a participant, of a partner's account, and of a
+// workspace (SPEC.md section 4, "GDPR erasure"; DECISIONS.md section 23).
+//
+// An erasure has two parts:
+//
+//	call ─▶ transaction: ends every access, replaces what people and receivers see ─▶ log ─▶ response
+//	             │
+//	             └─▶ job EraseData: replaces the rest, page by page, twice
+//
+// The package guarantees that the response is sent only after the erasure is committed and
+// in the erasure log. It guarantees that the job finishes after a crash at any point: each
+// page is one transaction with its position. The job runs its steps again a minute later,
+// because a request that was running during the erasure may have stored data of the subject.
+//
+// Amounts, commissions, payouts and the ledger stay under a pseudonym. The digests of erased
+// codes stay, so that nobody else can use the codes.
+//
+// The package does not erase backups. After a restore of an older backup, Replay erases
+// again what the erasure log names.
+package privacy
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// Config configures a Service. All fields are required.
+type Config struct {
+	Store     Store
+	Directory Directory
+	// Log is the erasure log.
+	Log Log
+	// HashKey is the key of the digests of e-mail addresses.
+	HashKey []byte
+	Now     func() time.Time
+}
+
+// Service implements affiliate.v1.ErasureService.
+type Service struct {
+	affiliatev1.UnimplementedErasureServiceServer
+
+	Config
+}
+
+// New returns a Service.
+func New(cfg Config) *Service { return &Service{Config: cfg} }
+
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
+
+// EraseParticipant erases a participant of a programme of the caller's workspace.
+func (s *Service) EraseParticipant(ctx context.Context, req *affiliatev1.EraseParticipantRequest) (*affiliatev1.EraseParticipantResponse, error) {
+	program, okProgram := affiliate.ParseID[affiliate.Program](req.GetProgramId())
+	id, okParticipant := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
+	if !okProgram || !okParticipant {
+		return nil, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
+	}
+	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
+	var erasure affiliate.Erasure
+	err := s.Store.InTx(ctx, func(tx Tx) error {
+		owns, err := tx.OwnsProgram(ctx, scope.Workspace, program)
+		if err != nil {
+			return err
+		}
+		if !owns {
+			return affiliate.Refuse(affiliate.ReasonAccessDenied)
+		}
+		p, found, err := tx.LockParticipant(ctx, scope, program, id)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return affiliate.Refuse(affiliate.ReasonParticipantNotFound)
+		case p.ErasedAt != nil:
+			return affiliate.Refuse(affiliate.ReasonAlreadyErased)
+		}
+		if err := refuseOpenPayout(tx.HasOpenPayout(ctx, []affiliate.Participant{p})); err != nil {
+			return err
+		}
+		erasure = affiliate.NewErasure(affiliate.EraseParticipant, p.ID.UUID, at)
+		erasure.Workspace, erasure.Mode = &p.Scope.Workspace, &p.Scope.Mode
+		return s.eraseParticipant(ctx, tx, erasure, p, by)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.log(ctx, erasure); err != nil {
+		return nil, err
+	}
+	return &affiliatev1.EraseParticipantResponse{ErasedAt: timestamppb.New(at)}, nil
+}
+
+// ErasePartnerAccount erases the account of the calling partner and its participations.
+func (s *Service) ErasePartnerAccount(ctx context.Context, _ *affiliatev1.ErasePartnerAccountRequest) (*affiliatev1.ErasePartnerAccountResponse, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	erasure := affiliate.NewErasure(affiliate.ErasePartner, caller.User.UUID, at)
+	err := s.Store.InTx(ctx, func(tx Tx) error {
+		account, found, err := tx.LockAccount(ctx, caller.User)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return affiliate.Refuse(affiliate.ReasonPartnerNotFound)
+		case account.ErasedAt != nil:
+			return affiliate.Refuse(affiliate.ReasonAlreadyErased)
+		}
+		participations, err := tx.LockParticipations(ctx, account.ID)
+		if err != nil {
+			return err
+		}
+		if err := refuseOpenPayout(tx.HasOpenPayout(ctx, participations)); err != nil {
+			return err
+		}
+		return s.erasePartner(ctx, tx, erasure, account, participations)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.log(ctx, erasure); err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ErasePartnerAccountResponse{ErasedAt: timestamppb.New(at)}, nil
+}
+
+// EraseMerchantAccount erases the workspace of the caller.
+func (s *Service) EraseMerchantAccount(ctx context.Context, _ *affiliatev1.EraseMerchantAccountRequest) (*affiliatev1.EraseMerchantAccountResponse, error) {
+	caller, by, at := server.PrincipalFrom(ctx), server.ActorFrom(ctx), s.currentTime()
+	if caller.Erased { // an erased member does not belong to a workspace any more
+		return nil, affiliate.Refuse(affiliate.ReasonAlreadyErased)
+	}
+	erasure := affiliate.NewErasure(affiliate.EraseWorkspace, caller.Workspace.UUID, at)
+	erasure.Workspace = &caller.Workspace
+	err := s.Store.InTx(ctx, func(tx Tx) error {
+		workspace, found, err := tx.LockWorkspaceForErasure(ctx, caller.Workspace)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return affiliate.Refuse(affiliate.ReasonMerchantNotFound)
+		}
+		if err := workspace.CheckErasure(); err != nil {
+			return err
+		}
+		if err := refuseOpenPayout(tx.WorkspaceHasOpenPayout(ctx, caller.Workspace)); err != nil {
+			return err
+		}
+		return s.eraseWorkspace(ctx, tx, erasure, workspace, by)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.log(ctx, erasure); err != nil {
+		return nil, err
+	}
+	return &affiliatev1.EraseMerchantAccountResponse{ErasedAt: timestamppb.New(at)}, nil
+}
+
+// refuseOpenPayout returns ERASURE_BLOCKED_PAYOUT if a payout is open.
+func refuseOpenPayout(open bool, err error) error {
+	if err == nil && open {
+		err = affiliate.Refuse(affiliate.ReasonErasureBlockedPayout)
+	}
+	return err
+}
+
+// eraseParticipant erases a locked participant that no payout blocks.
+func (s *Service) eraseParticipant(ctx context.Context, tx Tx, e affiliate.Erasure, p affiliate.Participant, by affiliate.Actor) error {
+	texts, err := s.anonymise(ctx, tx, p, e.At, by)
+	if err != nil {
+		return err
+	}
+	return tx.InsertErasure(ctx, e, texts, []affiliate.Participant{p})
+}
+
+// anonymise replaces the personal data of a locked participant, publishes the event, and
+// writes the receipt. It returns the texts that the job searches for.
+func (s *Service) anonymise(ctx context.Context, tx Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) ([]string, error) {
+	receipt, err := tx.Receipt(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := tx.EraseParticipant(ctx, p, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.Publish(ctx, p.ErasedEvent(at)); err != nil {
+		return nil, err
+	}
+	return texts, tx.Audit(ctx, affiliate.AuditLine{
+		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at, Action: "participant.erase",
+		ResourceType: "participant", ResourceID: p.ID, After: receipt,
+	})
+}
+
+// erasePartner erases a locked partner's account with its locked participations.
+func (s *Service) erasePartner(
+	ctx context.Context, tx Tx, e affiliate.Erasure, account affiliate.ErasableAccount, participations []affiliate.Participant,
+) error {
+	texts := []string{account.Email, account.Name}
+	for _, p := range participations {
+		// The audit logs of workspaces name the service, because the partner's id and network
+		// would say more about the erased person than the workspace needs.
+		found, err := s.anonymise(ctx, tx, p, e.At, affiliate.System)
+		if err != nil {
+			return err
+		}
+		texts = append(texts, found...)
+	}
+	if err := tx.EraseAccountTraces(ctx, account, e.At); err != nil {
+		return err
+	}
+	if err := tx.EraseAccount(ctx, account, s.digests(account), e.At); err != nil {
+		return err
+	}
+	if err := tx.EndFeed(ctx, affiliate.PartnerFeed(account.ID)); err != nil {
+		return err
+	}
+	return tx.InsertErasure(ctx, e, texts, participations)
+}
+
+// eraseWorkspace erases a locked workspace with the accounts of its members.
+func (s *Service) eraseWorkspace(ctx context.Context, tx Tx, e affiliate.Erasure, workspace affiliate.ErasableWorkspace, by affiliate.Actor) error {
+	texts := []string{workspace.Name}
+	members, err := tx.LockMembers(ctx, *e.Workspace)
+	if err != nil {
+		return err
+	}
+	for _, member := range members {
+		texts = append(texts, member.Email, member.Name)
+		if err := tx.EraseAccount(ctx, member, s.digests(member), e.At); err != nil {
+			return err
+		}
+	}
+	if err := tx.EndConnections(ctx, *e.Workspace, e.At); err != nil {
+		return err
+	}
+	if err := tx.EraseWorkspace(ctx, *e.Workspace, e.At); err != nil {
+		return err
+	}
+	if err := tx.EndFeed(ctx, affiliate.WorkspaceFeed(*e.Workspace)); err != nil {
+		return err
+	}
+	by.AddressPrefix = "" // the network of the owner is personal data
+	if err := tx.Audit(ctx, affiliate.AuditLine{
+		Workspace: *e.Workspace, Actor: by, At: e.At, Action: "workspace.erase", ResourceType: "workspace", ResourceID: *e.Workspace,
+	}); err != nil {
+		return err
+	}
+	return tx.InsertErasure(ctx, e, texts, nil)
+}
+
+func (s *Service) digests(account affiliate.ErasableAccount) affiliate.AddressDigests {
+	return affiliate.AddressDigests{
+		Login: affiliate.LoginSubject(s.HashKey, account.Kind, account.Email),
+		Mail:  affiliate.MailDigest(s.HashKey, account.Email),
+	}
+}
+
+// log appends an erasure to the erasure log and stores that it is there.
+func (s *Service) log(ctx context.Context, e affiliate.Erasure) error {
+	if err := s.Log.Append(affiliate.ErasureLogEntry{At: e.At, Kind: string(e.Subject), Workspace: e.Workspace, Subject: e.SubjectID.String()}); err != nil {
+		return err
+	}
+	return s.Store.MarkLogged(ctx, e.ID, s.Now())
+}

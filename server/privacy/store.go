@@ -1,0 +1,87 @@
+package privacy
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Store runs transactions and reads erasures.
+type Store interface {
+	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn more
+	// than once.
+	InTx(ctx context.Context, fn func(tx Tx) error) error
+	// Erasure returns an erasure, and whether the erasure log contains it. Errors: NOT_FOUND.
+	Erasure(ctx context.Context, id affiliate.ErasureID) (e affiliate.Erasure, logged bool, err error)
+	// Erased reports whether a subject was erased.
+	Erased(ctx context.Context, subject affiliate.ErasureSubject, id uuid.UUID) (bool, error)
+	// MarkLogged stores that the erasure log contains an erasure.
+	MarkLogged(ctx context.Context, id affiliate.ErasureID, at time.Time) error
+	// Advance processes the next page of an erasure in one transaction. forgotten are the
+	// codes that the previous page has returned in Forget. Errors: NOT_FOUND.
+	Advance(ctx context.Context, id affiliate.ErasureID, forgotten []affiliate.ErasedCodes, now time.Time) (affiliate.ErasurePage, error)
+	// UnfinishedErasures returns at most limit erasures that were inserted before the given
+	// time and have not finished.
+	UnfinishedErasures(ctx context.Context, before time.Time, limit int) ([]affiliate.ErasureID, error)
+	// Enqueue inserts jobs.
+	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
+}
+
+// Tx is a transaction of the store.
+type Tx interface {
+	// OwnsProgram reports whether a programme belongs to a workspace, in either mode.
+	OwnsProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) (bool, error)
+	// LockParticipant locks a participant. found is false if the programme has no such
+	// participant in the mode. ParticipantByID does the same without a programme.
+	LockParticipant(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (p affiliate.Participant, found bool, err error)
+	ParticipantByID(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (p affiliate.Participant, found bool, err error)
+	// LockParticipations locks the participations of a partner that were not erased before.
+	LockParticipations(ctx context.Context, partner affiliate.UserID) ([]affiliate.Participant, error)
+	// LockAccount and LockWorkspaceForErasure lock an account or a workspace, even if it is
+	// erased. LockMembers locks the accounts of a workspace's members.
+	LockAccount(ctx context.Context, id affiliate.UserID) (a affiliate.ErasableAccount, found bool, err error)
+	LockWorkspaceForErasure(ctx context.Context, id affiliate.WorkspaceID) (w affiliate.ErasableWorkspace, found bool, err error)
+	LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.ErasableAccount, error)
+	// HasOpenPayout and WorkspaceHasOpenPayout report whether a payout is pending or
+	// processing.
+	HasOpenPayout(ctx context.Context, participants []affiliate.Participant) (bool, error)
+	WorkspaceHasOpenPayout(ctx context.Context, workspace affiliate.WorkspaceID) (bool, error)
+	// Receipt returns the amounts of a participant that were not paid.
+	Receipt(ctx context.Context, p affiliate.Participant) (affiliate.ErasureReceipt, error)
+
+	// EraseParticipant replaces what people can see of a locked participant. It returns the
+	// texts that the job searches for.
+	EraseParticipant(ctx context.Context, p affiliate.Participant, at time.Time) (texts []string, err error)
+	// EraseAccount replaces the personal data of a locked account and ends its access.
+	EraseAccount(ctx context.Context, a affiliate.ErasableAccount, digests affiliate.AddressDigests, at time.Time) error
+	// EraseAccountTraces removes the data of a partner's account from the audit logs and the
+	// invitations of workspaces.
+	EraseAccountTraces(ctx context.Context, a affiliate.ErasableAccount, at time.Time) error
+	// EraseWorkspace ends every access to a workspace and replaces its settings and
+	// programmes. EndConnections disconnects its payment processors.
+	EraseWorkspace(ctx context.Context, id affiliate.WorkspaceID, at time.Time) error
+	EndConnections(ctx context.Context, workspace affiliate.WorkspaceID, at time.Time) error
+	// EndFeed deletes the state of a feed of notifications.
+	EndFeed(ctx context.Context, feed affiliate.FeedID) error
+	// InsertErasure stores an erasure and its job.
+	InsertErasure(ctx context.Context, e affiliate.Erasure, texts []string, participants []affiliate.Participant) error
+
+	// Publish stores webhook events. Audit appends a line to the audit log of a workspace.
+	Publish(ctx context.Context, events ...affiliate.Event) error
+	Audit(ctx context.Context, line affiliate.AuditLine) error
+}
+
+// Directory is the edge directory.
+type Directory interface {
+	// Forget deletes codes and short links from the directory.
+	Forget(ctx context.Context, codes affiliate.ErasedCodes) error
+}
+
+// Log is the erasure log: a file outside the database.
+type Log interface {
+	// Append writes an entry. When it returns nil, the entry is on disk.
+	Append(entry affiliate.ErasureLogEntry) error
+}
