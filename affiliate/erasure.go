@@ -187,7 +187,7 @@ type AddressDigests struct {
 	Mail  []byte // see MailDigest
 }
 
-// ErasedCodes is a list of codes and short links that the edge directory has to forget.
+// ErasedCodes is a list of codes and short links that must be deleted from the edge directory.
 type ErasedCodes struct {
 	Scope Scope
 	Codes []string // case-folded
@@ -196,9 +196,10 @@ type ErasedCodes struct {
 
 // ErasurePage is the result of processing one page of an erasure.
 type ErasurePage struct {
-	// Forget are codes that the edge directory must forget before their texts are replaced.
+	// Delete are codes that must be deleted from the edge directory before their texts are
+	// replaced.
 	// It is nil if there are none.
-	Forget []ErasedCodes
+	Delete []ErasedCodes
 	// Wait is the time until the next page; 0 means now.
 	Wait time.Duration
 	// Finished is true if no page is left.

@@ -43,8 +43,8 @@ const (
 	faultInvalid
 	// faultExpired means that the access token has a correct signature but has expired.
 	faultExpired
-	// faultErased means that the account of the access token was erased. It is a fault for
-	// all methods but those whose policy has Erased.
+	// faultErased means that the account of the access token was erased. Only methods
+	// whose policy has Erased accept such a token.
 	faultErased
 )
 

@@ -67,14 +67,14 @@ func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
 	}
 }
 
-// Forget deletes codes and short links whose texts must not stay in the directory. The
+// DeleteCodes deletes codes and short links whose texts must not stay in the directory. The
 // database must already say that they do not work.
-func (k *Keeper[R, B]) Forget(ctx context.Context, codes affiliate.ErasedCodes) error {
+func (k *Keeper[R, B]) DeleteCodes(ctx context.Context, codes affiliate.ErasedCodes) error {
 	version, err := k.source.DirectoryVersion(ctx)
 	if err != nil {
 		return err
 	}
-	return k.sink.Forget(ctx, version, codes)
+	return k.sink.DeleteCodes(ctx, version, codes)
 }
 
 // Sync writes the current state of the entries to which change refers.

@@ -52,9 +52,9 @@ type Sink[R any, B Batch] interface {
 	// MarkComplete ends a rebuild and sets the marker. It returns false if the directory
 	// has lost data since BeginRebuild, or if another rebuild has begun.
 	MarkComplete(ctx context.Context, rebuild R) (bool, error)
-	// Forget writes that codes and short links do not exist, and leaves no trace of them in
-	// the directory soon after.
-	Forget(ctx context.Context, version int64, codes affiliate.ErasedCodes) error
+	// DeleteCodes writes that codes and short links do not exist. Soon after, nothing is left
+	// of them in the directory.
+	DeleteCodes(ctx context.Context, version int64, codes affiliate.ErasedCodes) error
 }
 
 // Batch collects writes. Flush sends all collected writes to the edge directory.

@@ -61,21 +61,21 @@ func (f *fixture) serviceWith(store privacy.Store) *privacy.Service {
 	return privacy.New(privacy.Config{Store: store, Directory: f.directory, Log: f.log, HashKey: hashKey, Now: f.clock.Now})
 }
 
-// directory records the codes that it has to forget.
+// directory records the codes that it has to delete.
 type directory struct {
-	mu        sync.Mutex
-	forgotten []string
-	fails     int // number of calls that fail
+	mu      sync.Mutex
+	deleted []string
+	fails   int // number of calls that fail
 }
 
-func (d *directory) Forget(_ context.Context, codes affiliate.ErasedCodes) error {
+func (d *directory) DeleteCodes(_ context.Context, codes affiliate.ErasedCodes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fails > 0 {
 		d.fails--
 		return errCrash
 	}
-	d.forgotten = append(d.forgotten, codes.Codes...)
+	d.deleted = append(d.deleted, codes.Codes...)
 	return nil
 }
 
@@ -150,17 +150,17 @@ type crashingStore struct {
 }
 
 func (s *crashingStore) Advance(
-	ctx context.Context, id affiliate.ErasureID, forgotten []affiliate.ErasedCodes, now time.Time,
+	ctx context.Context, id affiliate.ErasureID, deleted []affiliate.ErasedCodes, now time.Time,
 ) (affiliate.ErasurePage, error) {
 	s.calls++
-	if s.calls%2 == 1 && forgotten == nil {
+	if s.calls%2 == 1 && deleted == nil {
 		canceled, cancel := context.WithCancel(ctx)
 		cancel()
-		_, err := s.Store.Advance(canceled, id, forgotten, now)
+		_, err := s.Store.Advance(canceled, id, deleted, now)
 		return affiliate.ErasurePage{}, errors.Join(err, errCrash)
 	}
-	page, err := s.Store.Advance(ctx, id, forgotten, now)
-	if page.Finished || page.Wait > 0 || page.Forget != nil {
+	page, err := s.Store.Advance(ctx, id, deleted, now)
+	if page.Finished || page.Wait > 0 || page.Delete != nil {
 		return page, err // otherwise the erasure would make no progress
 	}
 	return page, errors.Join(err, errCrash)
@@ -194,8 +194,8 @@ func TestErase_FinishesAfterCrashesAtEveryPage(t *testing.T) {
 	f.wantTraces("quokka")
 	f.WantCount(0, "texts of finished erasures", `select count(*) from erasures where texts <> '{}' or finished_at is null`)
 	f.WantCount(0, "participants of finished erasures", `select count(*) from erasure_participants`)
-	if got := strings.Join(f.directory.forgotten, " "); got != "quokka-ada" {
-		t.Errorf("the directory has forgotten %q, want the code of Ada", got)
+	if got := strings.Join(f.directory.deleted, " "); got != "quokka-ada" {
+		t.Errorf("the directory has deleted %q, want the code of Ada", got)
 	}
 }
 
@@ -260,7 +260,9 @@ func TestStoreClicks_OfErasedParticipantKeepsNoPersonalData(t *testing.T) {
 	}
 	f.finish(f.erasure())
 	late := func(p pgtest.Participant) affiliate.Click {
-		return f.UnstoredClick(p, func(c *affiliate.Click) { c.SubID, c.IPHash, c.IPPrefix = p.Code+"-sub", []byte(p.Code), "192.0.2.0/24" })
+		return f.UnstoredClick(p, func(c *affiliate.Click) {
+			c.SubID, c.IPHash, c.IPPrefix = p.Code+"-sub", []byte(p.Code), "192.0.2.0/24"
+		})
 	}
 	ada, ben := late(f.ada), late(f.ben)
 	for range 2 { // the second time, the clicks exist

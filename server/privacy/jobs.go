@@ -65,18 +65,18 @@ func (s *Service) Erase(ctx context.Context, id affiliate.ErasureID) (wait time.
 			return 0, err
 		}
 	}
-	var forgotten []affiliate.ErasedCodes
+	var deleted []affiliate.ErasedCodes
 	for began := time.Now(); time.Since(began) < workTime; {
-		page, err := s.Store.Advance(ctx, id, forgotten, s.Now())
+		page, err := s.Store.Advance(ctx, id, deleted, s.Now())
 		if err != nil || page.Finished || page.Wait > 0 {
 			return page.Wait, err
 		}
-		for _, codes := range page.Forget {
-			if err := s.Directory.Forget(ctx, codes); err != nil {
+		for _, codes := range page.Delete {
+			if err := s.Directory.DeleteCodes(ctx, codes); err != nil {
 				return 0, err
 			}
 		}
-		forgotten = page.Forget
+		deleted = page.Delete
 	}
 	return time.Second, nil
 }

@@ -20,9 +20,9 @@ type Store interface {
 	Erased(ctx context.Context, subject affiliate.ErasureSubject, id uuid.UUID) (bool, error)
 	// MarkLogged stores that the erasure log contains an erasure.
 	MarkLogged(ctx context.Context, id affiliate.ErasureID, at time.Time) error
-	// Advance processes the next page of an erasure in one transaction. forgotten are the
-	// codes that the previous page has returned in Forget. Errors: NOT_FOUND.
-	Advance(ctx context.Context, id affiliate.ErasureID, forgotten []affiliate.ErasedCodes, now time.Time) (affiliate.ErasurePage, error)
+	// Advance processes the next page of an erasure in one transaction. deleted are the
+	// codes that the previous page has returned in Delete. Errors: NOT_FOUND.
+	Advance(ctx context.Context, id affiliate.ErasureID, deleted []affiliate.ErasedCodes, now time.Time) (affiliate.ErasurePage, error)
 	// UnfinishedErasures returns at most limit erasures that were inserted before the given
 	// time and have not finished.
 	UnfinishedErasures(ctx context.Context, before time.Time, limit int) ([]affiliate.ErasureID, error)
@@ -76,8 +76,8 @@ type Tx interface {
 
 // Directory is the edge directory.
 type Directory interface {
-	// Forget deletes codes and short links from the directory.
-	Forget(ctx context.Context, codes affiliate.ErasedCodes) error
+	// DeleteCodes deletes codes and short links from the directory.
+	DeleteCodes(ctx context.Context, codes affiliate.ErasedCodes) error
 }
 
 // Log is the erasure log: a file outside the database.

@@ -35,10 +35,10 @@ end
 return 1
 `)
 
-// forget stores under KEYS[1] that the entry does not exist, with the version ARGV[1] and the
+// deleteForGood stores under KEYS[1] that the entry does not exist, with the version ARGV[1] and the
 // value ARGV[2], unless the stored version is equal or newer. The key expires after ARGV[4]
 // seconds. The script publishes the change on the channel ARGV[3].
-var forget = redis.NewScript(`
+var deleteForGood = redis.NewScript(`
 local stored = redis.call('GET', KEYS[1])
 if stored then
   local newHigh, newLow = tonumber(string.sub(ARGV[1], 1, 9)), tonumber(string.sub(ARGV[1], 10, 19))
@@ -52,10 +52,11 @@ redis.call('PUBLISH', ARGV[3], KEYS[1])
 return 1
 `)
 
-// forgetAfter is the time after which a forgotten entry leaves no trace in Redis. Until then,
+// traceLife is the time after which nothing is left of an entry in Redis that was deleted for
+// good. Until then,
 // its version prevents that a writer stores an older state that it has read before. A writer
 // flushes what it has read within seconds.
-const forgetAfter = time.Minute
+const traceLife = time.Minute
 
 // markComplete sets the marker KEYS[1] if KEYS[2] still contains the rebuild token
 // ARGV[1]. It then publishes dropAllMessage on the channel ARGV[2], so that Readers drop
@@ -105,9 +106,9 @@ func (w *Writer) DeleteLink(ctx context.Context, version int64, key string) erro
 	return w.put(ctx, version, linkKey(key), nil)
 }
 
-// Forget writes that referral codes and short links do not exist. After forgetAfter, Redis
+// DeleteCodes writes that referral codes and short links do not exist. After traceLife, Redis
 // contains neither their texts nor that they have existed.
-func (w *Writer) Forget(ctx context.Context, version int64, codes affiliate.ErasedCodes) error {
+func (w *Writer) DeleteCodes(ctx context.Context, version int64, codes affiliate.ErasedCodes) error {
 	digits, value, err := encode(version, nil)
 	if err != nil {
 		return err
@@ -121,7 +122,7 @@ func (w *Writer) Forget(ctx context.Context, version int64, codes affiliate.Eras
 	}
 	_, err = w.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, key := range keys {
-			forget.Eval(ctx, pipe, []string{key}, digits, value, changeChannel, int(forgetAfter/time.Second))
+			deleteForGood.Eval(ctx, pipe, []string{key}, digits, value, changeChannel, int(traceLife/time.Second))
 		}
 		return nil
 	})

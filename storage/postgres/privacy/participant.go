@@ -12,7 +12,7 @@ import (
 
 // EraseParticipant replaces a locked participant's personal data that members, partners and
 // receivers of webhooks can see. The codes of its links no longer lead anywhere; a step
-// replaces their texts after the edge directory has forgotten them. It returns the texts that
+// replaces their texts after the edge directory has deleted them. It returns the texts that
 // the steps search for.
 func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at time.Time) (texts []string, err error) {
 	const (
@@ -128,9 +128,9 @@ func (tx *Tx) keepDigests(ctx context.Context, p affiliate.Participant, kind aff
 	return nil
 }
 
-// codesToForget returns codes of erased participants that still have their texts: at most
+// codesToDelete returns codes of erased participants that still have their texts: at most
 // limit codes of a participant, or of all erased participants of a workspace.
-func (tx *Tx) codesToForget(ctx context.Context, t target, limit int) ([]affiliate.ErasedCodes, error) {
+func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]affiliate.ErasedCodes, error) {
 	const query = `
 		select r.mode, r.code, l.short_key
 		from referral_codes r join links l on l.workspace_id = r.workspace_id and l.id = r.link_id
@@ -158,7 +158,7 @@ func (tx *Tx) codesToForget(ctx context.Context, t target, limit int) ([]affilia
 	return found, err
 }
 
-// replaceCodes deletes codes that the edge directory has forgotten and replaces the texts of
+// replaceCodes deletes codes that the edge directory has deleted and replaces the texts of
 // their links.
 func (tx *Tx) replaceCodes(ctx context.Context, codes affiliate.ErasedCodes) error {
 	const replace = `

@@ -49,12 +49,12 @@ type step struct {
 	run  func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (next uuid.UUID, done bool, err error)
 }
 
-// Advance processes the next page of an erasure in one transaction. forgotten are the codes
-// that the previous page has returned in Forget; nil if there were none. Errors: NOT_FOUND.
-func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, forgotten []affiliate.ErasedCodes, now time.Time) (page affiliate.ErasurePage, err error) {
+// Advance processes the next page of an erasure in one transaction. deleted are the codes
+// that the previous page has returned in Delete; nil if there were none. Errors: NOT_FOUND.
+func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, deleted []affiliate.ErasedCodes, now time.Time) (page affiliate.ErasurePage, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		page = affiliate.ErasurePage{}
-		for _, codes := range forgotten {
+		for _, codes := range deleted {
 			if err := tx.replaceCodes(ctx, codes); err != nil {
 				return err
 			}
@@ -87,12 +87,12 @@ func (tx *Tx) advance(ctx context.Context, p Progress, now time.Time) (affiliate
 	}
 	current := plan[p.Step%len(plan)]
 	t := current.target
-	codes, err := tx.codesToForget(ctx, t, pageSize)
+	codes, err := tx.codesToDelete(ctx, t, pageSize)
 	if err != nil {
 		return affiliate.ErasurePage{}, err
 	}
 	if len(codes) > 0 {
-		return affiliate.ErasurePage{Forget: codes}, nil
+		return affiliate.ErasurePage{Delete: codes}, nil
 	}
 	next, done, err := current.step.run(ctx, tx, t, p.Cursor)
 	if err != nil {
