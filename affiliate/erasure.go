@@ -187,8 +187,8 @@ type AddressDigests struct {
 	Mail  []byte // see MailDigest
 }
 
-// ErasedCodes is a list of codes and short links that must be deleted from the edge directory.
-type ErasedCodes struct {
+// DirectoryCodes is a list of codes and short links in the edge directory.
+type DirectoryCodes struct {
 	Scope Scope
 	Codes []string // case-folded
 	Links []string // keys of short links
@@ -199,7 +199,7 @@ type ErasurePage struct {
 	// Delete are codes that must be deleted from the edge directory before their texts are
 	// replaced.
 	// It is nil if there are none.
-	Delete []ErasedCodes
+	Delete []DirectoryCodes
 	// Wait is the time until the next page; 0 means now.
 	Wait time.Duration
 	// Finished is true if no page is left.

@@ -84,6 +84,7 @@ const (
 	ReasonMerchantNotFound           Reason = "MERCHANT_NOT_FOUND"
 	ReasonParticipantNotFound        Reason = "PARTICIPANT_NOT_FOUND"
 	ReasonAccessDenied               Reason = "ACCESS_DENIED"
+	ReasonResetInProgress            Reason = "RESET_IN_PROGRESS"
 )
 
 // Error is an error that the caller may see. Any other error that a function returns is

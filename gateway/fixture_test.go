@@ -144,6 +144,7 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterFraudServiceServer(server, affiliatev1.UnimplementedFraudServiceServer{})
 	affiliatev1.RegisterMailServiceServer(server, affiliatev1.UnimplementedMailServiceServer{})
 	affiliatev1.RegisterNotificationLogServiceServer(server, affiliatev1.UnimplementedNotificationLogServiceServer{})
+	affiliatev1.RegisterTestModeServiceServer(server, affiliatev1.UnimplementedTestModeServiceServer{})
 	affiliatev1.RegisterProcessorServiceServer(server, affiliatev1.UnimplementedProcessorServiceServer{})
 	affiliatev1.RegisterErasureServiceServer(server, affiliatev1.UnimplementedErasureServiceServer{})
 	affiliatev1.RegisterWebhookServiceServer(server, affiliatev1.UnimplementedWebhookServiceServer{})

@@ -100,6 +100,7 @@ type gateway struct {
 var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error{
 	registrar(affiliatev1.NewMailServiceClient, affiliatev1.RegisterMailServiceHandlerClient),
 	registrar(affiliatev1.NewNotificationLogServiceClient, affiliatev1.RegisterNotificationLogServiceHandlerClient),
+	registrar(affiliatev1.NewTestModeServiceClient, affiliatev1.RegisterTestModeServiceHandlerClient),
 	registrar(affiliatev1.NewProcessorServiceClient, affiliatev1.RegisterProcessorServiceHandlerClient),
 	registrar(affiliatev1.NewErasureServiceClient, affiliatev1.RegisterErasureServiceHandlerClient),
 	registrar(affiliatev1.NewWebhookServiceClient, affiliatev1.RegisterWebhookServiceHandlerClient),

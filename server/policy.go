@@ -360,6 +360,8 @@ var policies = map[string]Policy{
 	affiliatev1.ErasureService_ErasePartnerAccount_FullMethodName:  partner().limitedPerAccount(ZoneErasure).forErased(),
 	affiliatev1.ErasureService_EraseMerchantAccount_FullMethodName: merchant(ownWorkspace).limitedPerAccount(ZoneErasure).forErased(),
 
+	affiliatev1.TestModeService_DeleteTestData_FullMethodName: merchant(manageWorkspace),
+
 	affiliatev1.WebhookService_ListWebhooks_FullMethodName:        merchant(readDashboards),
 	affiliatev1.WebhookService_CreateWebhook_FullMethodName:       merchant(manageKeys),
 	affiliatev1.WebhookService_GetWebhook_FullMethodName:          merchant(readDashboards),

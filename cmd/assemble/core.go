@@ -53,6 +53,7 @@ import (
 	"github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/stats"
+	"github.com/tributary-hq/tributary/server/testmode"
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/server/workspace"
@@ -61,6 +62,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/feedsignal"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	"github.com/tributary-hq/tributary/storage/visitors"
 )
 
 const (
@@ -209,6 +211,9 @@ func (c *Core) build() error {
 		return err
 	}
 	accounts := account.New(account.Config{Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now})
+	testData := testmode.New(testmode.Config{
+		Store: stores.TestMode(c.store.DB), Edge: c.keeper, Visitors: visitors.New(c.cache), Log: c.log, Now: c.now,
+	})
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
 		health.Probe{Name: "cache", Ping: func(ctx context.Context) error { return c.cache.Ping(ctx).Err() }},
@@ -252,6 +257,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.ProcessorService_ServiceDesc, Impl: processors},
 		server.Service{Desc: &affiliatev1.ErasureService_ServiceDesc, Impl: erasures},
 		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(stores.Mail(c.store.DB))},
+		server.Service{Desc: &affiliatev1.TestModeService_ServiceDesc, Impl: testData},
 	)
 	if err != nil {
 		return err
@@ -265,7 +271,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
-	return c.buildWork(conversions, processors, accounts, erasures, mails)
+	return c.buildWork(mails, conversions, processors, accounts, erasures, testData)
 }
 
 // newWebhookClient returns the client that sends webhooks. It logs a warning if the
@@ -285,7 +291,8 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 // buildWork creates the parts that do not serve requests: the jobs and the consumer of the
 // click stream.
 func (c *Core) buildWork(
-	conversions *conversion.Service, processors *processor.Service, accounts *account.Service, erasures *privacy.Service, mails *servermail.Worker,
+	mails *servermail.Worker, conversions *conversion.Service, processors *processor.Service, accounts *account.Service,
+	erasures *privacy.Service, testData *testmode.Service,
 ) error {
 	var err error
 	if c.ingester, err = c.newIngester(); err != nil {
@@ -306,6 +313,7 @@ func (c *Core) buildWork(
 	accounts.AddWorkers(registered)
 	processors.AddWorkers(registered)
 	erasures.AddWorkers(registered)
+	testData.AddWorkers(registered)
 	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
 	river.AddWorker(registered, notification.NewPeriodWorker(stores.NotificationPeriods(c.store), c.now))
 	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))

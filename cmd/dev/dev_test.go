@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 	"github.com/tributary-hq/tributary/tools/servers"
@@ -401,12 +402,28 @@ func TestRun_RestoresDemoOnExternalServers(t *testing.T) {
 	r.stop(t)
 	r = start(t, dir, env)
 	r.runWalkthrough(t, "bash")
+	var reset struct {
+		Deleted affiliate.DeletedTestData `json:"deleted"`
+	}
+	err := login(t, variables(t, dir)).call(t.Context(), http.MethodDelete, "/api/v1/workspace/test-data", nil, &reset)
+	if err != nil || reset.Deleted.Programs != 2 || reset.Deleted.Commissions == 0 {
+		t.Fatalf("the deletion of the test data returned %+v, %v, want two programmes and commissions", reset, err)
+	}
 	r.stop(t)
 	for _, want := range []string{"programme was paused", "partner was suspended"} {
 		if !strings.Contains(r.output(), want) {
 			t.Errorf("the output does not contain %q:\n%s", want, r.output())
 		}
 	}
+
+	// The next start creates the deleted programmes again, with the same accounts and keys.
+	r = start(t, dir, env)
+	r.runWalkthrough(t, "bash")
+	second := variables(t, dir)
+	if second[programIDName] == first[programIDName] || second[merchantEmailName] != first[merchantEmailName] || second[secretKeyName("test")] != first[secretKeyName("test")] {
+		t.Errorf("after the deletion of the test data, the variables are %v, want a new programme of the same merchant", second)
+	}
+	r.stop(t)
 
 	// Delete the passwords and keep the database.
 	if err := os.Remove(filepath.Join(dir, folderName, "env")); err != nil {

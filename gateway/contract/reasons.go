@@ -83,6 +83,7 @@ var specificReasons = map[string][]affiliate.Reason{
 	},
 	affiliatev1.ProcessorService_ReceiveProcessorEvent_FullMethodName:         {affiliate.ReasonInvalidSignature},
 	affiliatev1.NotificationLogService_GetNotificationLogEntry_FullMethodName: {affiliate.ReasonNotificationLogNotFound},
+	affiliatev1.TestModeService_DeleteTestData_FullMethodName:                 {affiliate.ReasonResetInProgress},
 
 	affiliatev1.ErasureService_EraseParticipant_FullMethodName: {
 		affiliate.ReasonConfirmationInvalid, affiliate.ReasonAccessDenied, affiliate.ReasonParticipantNotFound,

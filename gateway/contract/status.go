@@ -101,6 +101,7 @@ func SometimesReplaces(fullMethod string) bool { return sometimesReplacingRPCs[f
 // 202.
 var sometimesQueuedRPCs = map[string]bool{
 	affiliatev1.ConversionService_RefundConversion_FullMethodName: true,
+	affiliatev1.TestModeService_DeleteTestData_FullMethodName:     true,
 }
 
 // SometimesQueued reports whether an RPC responds with 202 to some requests, and with the

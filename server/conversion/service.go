@@ -55,6 +55,7 @@ package conversion
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -170,6 +171,9 @@ func (s *Service) report(
 		Key:     key,
 		Aliases: processorAliases(c),
 	})
+	if errors.Is(err, affiliate.ErrParticipantDeleted) {
+		return s.report(ctx, req, key, find) // a new look-up does not find the participant
+	}
 	if err != nil || recorded.Replay != nil {
 		return replayedResponse(recorded.Replay, err)
 	}

@@ -69,7 +69,7 @@ func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
 
 // DeleteCodes deletes codes and short links whose texts must not stay in the directory. The
 // database must already say that they do not work.
-func (k *Keeper[R, B]) DeleteCodes(ctx context.Context, codes affiliate.ErasedCodes) error {
+func (k *Keeper[R, B]) DeleteCodes(ctx context.Context, codes affiliate.DirectoryCodes) error {
 	version, err := k.source.DirectoryVersion(ctx)
 	if err != nil {
 		return err

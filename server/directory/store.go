@@ -54,7 +54,7 @@ type Sink[R any, B Batch] interface {
 	MarkComplete(ctx context.Context, rebuild R) (bool, error)
 	// DeleteCodes writes that codes and short links do not exist. Soon after, nothing is left
 	// of them in the directory.
-	DeleteCodes(ctx context.Context, version int64, codes affiliate.ErasedCodes) error
+	DeleteCodes(ctx context.Context, version int64, codes affiliate.DirectoryCodes) error
 }
 
 // Batch collects writes. Flush sends all collected writes to the edge directory.

@@ -68,7 +68,7 @@ type directory struct {
 	fails   int // number of calls that fail
 }
 
-func (d *directory) DeleteCodes(_ context.Context, codes affiliate.ErasedCodes) error {
+func (d *directory) DeleteCodes(_ context.Context, codes affiliate.DirectoryCodes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fails > 0 {
@@ -150,7 +150,7 @@ type crashingStore struct {
 }
 
 func (s *crashingStore) Advance(
-	ctx context.Context, id affiliate.ErasureID, deleted []affiliate.ErasedCodes, now time.Time,
+	ctx context.Context, id affiliate.ErasureID, deleted []affiliate.DirectoryCodes, now time.Time,
 ) (affiliate.ErasurePage, error) {
 	s.calls++
 	if s.calls%2 == 1 && deleted == nil {
@@ -275,7 +275,7 @@ func TestStoreClicks_OfErasedParticipantKeepsNoPersonalData(t *testing.T) {
 	f.WantCount(1, "late clicks of Ada without a network", `select count(*) from clicks where id = $1 and ip_prefix is null`, ada.ID)
 }
 
-func TestErase_NobodyCanUseErasedCodes(t *testing.T) {
+func TestErase_NobodyCanUseDirectoryCodes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	store, err := reopen(t, f)

@@ -65,7 +65,7 @@ func (s *Service) Erase(ctx context.Context, id affiliate.ErasureID) (wait time.
 			return 0, err
 		}
 	}
-	var deleted []affiliate.ErasedCodes
+	var deleted []affiliate.DirectoryCodes
 	for began := time.Now(); time.Since(began) < workTime; {
 		page, err := s.Store.Advance(ctx, id, deleted, s.Now())
 		if err != nil || page.Finished || page.Wait > 0 {

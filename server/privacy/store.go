@@ -22,7 +22,7 @@ type Store interface {
 	MarkLogged(ctx context.Context, id affiliate.ErasureID, at time.Time) error
 	// Advance processes the next page of an erasure in one transaction. deleted are the
 	// codes that the previous page has returned in Delete. Errors: NOT_FOUND.
-	Advance(ctx context.Context, id affiliate.ErasureID, deleted []affiliate.ErasedCodes, now time.Time) (affiliate.ErasurePage, error)
+	Advance(ctx context.Context, id affiliate.ErasureID, deleted []affiliate.DirectoryCodes, now time.Time) (affiliate.ErasurePage, error)
 	// UnfinishedErasures returns at most limit erasures that were inserted before the given
 	// time and have not finished.
 	UnfinishedErasures(ctx context.Context, before time.Time, limit int) ([]affiliate.ErasureID, error)
@@ -77,7 +77,7 @@ type Tx interface {
 // Directory is the edge directory.
 type Directory interface {
 	// DeleteCodes deletes codes and short links from the directory.
-	DeleteCodes(ctx context.Context, codes affiliate.ErasedCodes) error
+	DeleteCodes(ctx context.Context, codes affiliate.DirectoryCodes) error
 }
 
 // Log is the erasure log: a file outside the database.

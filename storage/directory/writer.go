@@ -108,7 +108,7 @@ func (w *Writer) DeleteLink(ctx context.Context, version int64, key string) erro
 
 // DeleteCodes writes that referral codes and short links do not exist. After traceLife, Redis
 // contains neither their texts nor that they have existed.
-func (w *Writer) DeleteCodes(ctx context.Context, version int64, codes affiliate.ErasedCodes) error {
+func (w *Writer) DeleteCodes(ctx context.Context, version int64, codes affiliate.DirectoryCodes) error {
 	digits, value, err := encode(version, nil)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,15 +50,27 @@ func dataError(err error) error {
 
 // StoreClicks stores either all clicks or none. A click that is already stored stays
 // unchanged. In the same transaction StoreClicks updates the click counts and enqueues
-// a job for each click that a conversion waits for.
+// a job for each click that a conversion waits for. It drops clicks of test mode that were
+// received before the last deletion of the workspace's test data.
 //
 // First it copies all clicks straight into the table, which is the fastest way. If a
 // click already exists, the copy fails, and StoreClicks starts again with the slower
-// mergeClicks.
+// mergeClicks. If there are clicks to drop, StoreClicks starts again without them.
 func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error {
-	if len(clicks) == 0 {
-		return nil
+	for len(clicks) > 0 {
+		err := s.storeClicks(ctx, clicks)
+		var reset *testDataReset
+		if !errors.As(err, &reset) {
+			return err
+		}
+		clicks = slices.DeleteFunc(slices.Clone(clicks), reset.includes)
 	}
+	return nil
+}
+
+// storeClicks does the work of StoreClicks. It returns a *testDataReset, and stores nothing,
+// if clicks must be dropped.
+func (s *Store) storeClicks(ctx context.Context, clicks []affiliate.Click) error {
 	err := s.InTx(ctx, func(tx *Tx) error {
 		if err := copyClicks(ctx, tx, "clicks", clicks); err != nil {
 			return err
@@ -80,12 +93,78 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 	return nil
 }
 
+// testDataReset rolls a transaction back that has stored clicks of deleted test data. It
+// contains the time of the last deletion for each workspace with such clicks.
+type testDataReset struct {
+	at map[affiliate.WorkspaceID]time.Time
+}
+
+// Error implements error.
+func (*testDataReset) Error() string { return "some clicks belong to deleted test data" }
+
+// includes reports whether a click was received before a deletion of test data.
+func (r *testDataReset) includes(c affiliate.Click) bool {
+	at, ok := r.at[c.Scope.Workspace]
+	return ok && c.Scope.Mode == affiliate.ModeTest && !c.ReceivedAt.After(at)
+}
+
+// selectResets searches the primary key. Its result is empty unless a click must be dropped.
+const selectResets = `
+	select w.id, w.test_data_reset_at
+	from unnest($1::uuid[], $2::timestamptz[]) as c (workspace_id, received_at)
+	join workspaces w on w.id = c.workspace_id and w.test_data_reset_at >= c.received_at`
+
+// queueResets queues a statement that finds clicks of deleted test data. It queues nothing if
+// no click belongs to test mode.
+//
+// The statement must run after the clicks were inserted, in the same transaction. No click is
+// then missed, whatever the order of this transaction and the deletion:
+//
+//   - If the deletion has committed its time before the statement begins, the statement sees
+//     the time.
+//   - Otherwise this transaction has locked the table of clicks before the deletion commits
+//     its time. After that commit, the deletion waits until all transactions have ended that
+//     have locked the table, and only then deletes clicks. It sees the clicks of this
+//     transaction.
+func queueResets(batch *pgx.Batch, clicks []affiliate.Click, found *testDataReset) {
+	oldest := map[affiliate.WorkspaceID]time.Time{}
+	for n := range clicks {
+		c := &clicks[n]
+		if c.Scope.Mode != affiliate.ModeTest {
+			continue
+		}
+		if at, ok := oldest[c.Scope.Workspace]; !ok || c.ReceivedAt.Before(at) {
+			oldest[c.Scope.Workspace] = c.ReceivedAt
+		}
+	}
+	if len(oldest) == 0 {
+		return
+	}
+	workspaces, times := make([]pgtype.UUID, 0, len(oldest)), make([]time.Time, 0, len(oldest))
+	for workspace, at := range oldest {
+		workspaces, times = append(workspaces, pgUUID(workspace.UUID)), append(times, at)
+	}
+	batch.Queue(selectResets, workspaces, times).Query(func(rows pgx.Rows) error {
+		found.at = map[affiliate.WorkspaceID]time.Time{}
+		var workspace uuid.UUID
+		var at time.Time
+		_, err := pgx.ForEachRow(rows, []any{&workspace, &at}, func() error {
+			found.at[affiliate.WorkspaceID{UUID: workspace}] = at
+			return nil
+		})
+		return err
+	})
+}
+
 // countAndEnqueue adds the clicks in stored, which were not in the table before, to the
 // counts. It enqueues a job for each click in clicks that a conversion waits for. If no
-// conversion waits for any click, it needs one round trip.
+// conversion waits for any click, it needs one round trip. It returns a *testDataReset if
+// clicks must be dropped.
 func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []affiliate.Click) error {
 	const anyAwaited = `select exists (select from awaited_clicks)`
 	batch := &pgx.Batch{}
+	var reset testDataReset
+	queueResets(batch, clicks, &reset)
 	queueClickCounts(batch, stored)
 	erased := map[participantKey]bool{}
 	queueErased(batch, clicks, erased)
@@ -93,6 +172,9 @@ func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []af
 	batch.Queue(anyAwaited).QueryRow(func(row pgx.Row) error { return row.Scan(&anyWaiting) })
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return err
+	}
+	if len(reset.at) > 0 {
+		return &reset
 	}
 	if err := eraseClicks(ctx, tx, clicks, erased); err != nil || !anyWaiting {
 		return err

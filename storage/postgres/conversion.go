@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -336,6 +337,9 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 	queueDeltas(batch, deltas...)
 	for _, o := range all {
 		c, d := o.conversion, o.decision
+		if d.Attributed {
+			queueTestParticipant(batch, c.Scope, *d.Participant)
+		}
 		if err := queueFraudEvent(batch, c, d, o.commission); err != nil {
 			return err
 		}
@@ -347,6 +351,25 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 		}
 	}
 	return nil
+}
+
+// lockTestParticipant keeps a participant from being deleted until the transaction ends.
+const lockTestParticipant = `
+	select from participants where workspace_id = $1 and mode = $2 and id = $3 for key share`
+
+// queueTestParticipant queues a statement that makes the transaction fail with
+// affiliate.ErrParticipantDeleted if a deletion of test data has deleted the participant
+// after the decision. Participants of live mode are never deleted.
+func queueTestParticipant(batch *pgx.Batch, scope affiliate.Scope, id affiliate.ParticipantID) {
+	if scope.Mode != affiliate.ModeTest {
+		return
+	}
+	batch.Queue(lockTestParticipant, scope.Workspace, scope.Mode, id).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() == 0 {
+			return affiliate.ErrParticipantDeleted
+		}
+		return nil
+	})
 }
 
 // queueBindingAndPayment binds the customer of an attributed conversion to the

@@ -10,6 +10,7 @@ import (
 
 // SQLSTATE codes that the service handles (PostgreSQL documentation, appendix A).
 const (
+	codeForeignKeyViolation  = "23503"
 	codeUniqueViolation      = "23505"
 	codeCheckViolation       = "23514"
 	codeSerializationFailure = "40001"

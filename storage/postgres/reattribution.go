@@ -127,6 +127,9 @@ func (tx *Tx) ApplyReattribution(ctx context.Context, r affiliate.Reattribution)
 	if r.NewCommission != nil {
 		queueCommissions(batch, *r.NewCommission)
 	}
+	if r.Decision.Participant != nil {
+		queueTestParticipant(batch, c.Scope, *r.Decision.Participant)
+	}
 	if r.Binding != nil {
 		queueBinding(batch, c, *r.Binding)
 	}

@@ -41,7 +41,7 @@ var scopedTables = map[string]bool{
 	"idempotency_keys": true, "fraud_events": true, "events": true, "webhook_endpoints": true, "webhook_deliveries": true, "stats_deltas": true, "stats_hours": true,
 	"mails": false, "members": false, "member_invites": false, "program_rules": false, "groups": false, "commission_history": false, "audit_log": false,
 	"ledger_balances": false, "payout_commissions": false, "participant_totals": false, "link_totals": false, "list_counts": false,
-	"announcements": true, "erased_values": true, "erasure_participants": false,
+	"announcements": true, "erased_values": true, "erasure_participants": false, "test_data_resets": false,
 }
 
 // ownedTables contains the tables whose rows belong to a feed, to a user or to a session.

@@ -68,17 +68,26 @@ func (db *DB) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) erro
 }
 
 // isRetryable reports whether err means that Postgres has rolled the transaction back and
-// that a new attempt can succeed. Besides serialization failures and deadlocks, this is
-// the case if a row violates the constraint of a partition: the row was inserted into a
-// default partition while another transaction created the partition of its day or week.
-// The error then has no constraint name. The error of a CHECK constraint has one.
+// that a new attempt can succeed. Besides serialization failures and deadlocks, there are
+// two cases:
+//
+//   - A row violates the constraint of a partition: the row was inserted into a default
+//     partition while another transaction created the partition of its day or week. The
+//     error then has no constraint name. The error of a CHECK constraint has one.
+//   - A row refers to a row that does not exist: a deletion of test data has deleted it after
+//     this transaction had read it. The new attempt does not find the row, so it returns
+//     NOT_FOUND or whatever follows from that. The error affiliate.ErrParticipantDeleted has
+//     the same meaning.
 func isRetryable(err error) bool {
+	if errors.Is(err, affiliate.ErrParticipantDeleted) {
+		return true
+	}
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
 		return false
 	}
 	switch pgErr.Code {
-	case codeSerializationFailure, codeDeadlock:
+	case codeSerializationFailure, codeDeadlock, codeForeignKeyViolation:
 		return true
 	case codeCheckViolation:
 		return pgErr.ConstraintName == ""
@@ -133,6 +142,8 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 			options.Queue = affiliate.ProcessorQueue
 		case affiliate.SendMail:
 			options.Queue, options.MaxAttempts = affiliate.MailQueue, affiliate.MailAttempts
+		case affiliate.DeleteTestData:
+			options.MaxAttempts, options.ScheduledAt = affiliate.DeleteTestDataAttempts, job.NotBefore
 		}
 		inserted[i] = river.InsertManyParams{Args: job, InsertOpts: options}
 	}

@@ -19,6 +19,8 @@
 // bucket. After the call, a click is unique if the value of its visitor contains the
 // token of the click.
 //
+// Delete deletes visitors when the test data of their workspace is deleted.
+//
 // The package guarantees:
 //
 //   - Within 24 hours, at most one click of a visitor becomes unique, however many
@@ -47,6 +49,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -135,6 +138,33 @@ func newCalls(clicks []*affiliate.Click) (calls []*call, pending []pendingClick)
 		pending = append(pending, pendingClick{click, query})
 	}
 	return calls, pending
+}
+
+// Delete deletes the visitors of the given clicks, whose test data was deleted. The next
+// click of each visitor is unique.
+func (v *Visitors) Delete(ctx context.Context, clicks []affiliate.Click) error {
+	pointers := make([]*affiliate.Click, len(clicks))
+	for i := range clicks {
+		pointers[i] = &clicks[i]
+	}
+	calls, _ := newCalls(pointers)
+	pipeline := v.client.Pipeline()
+	for _, c := range calls {
+		fields := make([]string, len(c.clicks))
+		for n := range fields {
+			fields[n] = string(c.queries[n*querySize:][:fieldSize])
+		}
+		for _, key := range c.keys {
+			pipeline.HDel(ctx, key, fields...)
+		}
+	}
+	if pipeline.Len() == 0 {
+		return nil
+	}
+	if _, err := pipeline.Exec(ctx); err != nil {
+		return fmt.Errorf("delete visitors: %w", err)
+	}
+	return nil
 }
 
 // appendVisitor appends the values that identify the visitor of a click. Each part of

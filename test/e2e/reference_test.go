@@ -48,6 +48,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.mails(t)
 	c.lastCalls()
 	c.identity(t)
+	c.testData(t)
 	c.erasures(t)
 
 	for _, list := range operations() {
@@ -144,6 +145,14 @@ func (c *referenceCalls) identity(t *testing.T) {
 		token := c.sys.takeToken(t, affiliate.MailPasswordReset, email)
 		c.call(c.anonymous, "POST", path+"/reset-password", object{"token": token, "password": "another long password"})
 	}
+}
+
+// testData deletes the test data of a workspace with one programme and its partner.
+func (c *referenceCalls) testData(t *testing.T) {
+	t.Helper()
+	f := c.sys.newFixture(t, "test", nil)
+	c.sys.settle(t, f.merchant.workspace)
+	c.call(c.anonymous.withCredential(f.merchant.access), "DELETE", testDataPath, nil)
 }
 
 // workspace changes settings, members and keys.

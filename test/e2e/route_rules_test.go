@@ -290,6 +290,8 @@ var routeRules = map[string]rule{
 	"ListProcessorEvents":    {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"ReceiveProcessorEvent":  {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
 
+	"DeleteTestData": {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok, sharedByModes: true},
+
 	"ListWebhooks":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"CreateWebhook":       {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
 	"GetWebhook":          {accepts: merchants, permission: readDashboards, allowedOutcome: noWebhook},

@@ -3963,6 +3963,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workspace/test-data": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete the test data
+         * @description Deletes everything that the workspace has in test mode: programmes with
+         *     their partners, links, promo codes and announcements, clicks, conversions with their
+         *     customers, decisions and refunds, commissions, the ledger, payouts, fraud events,
+         *     notifications, events and deliveries of webhooks, events of the payment processor, and
+         *     the notification log with all its entries. The ids, referral codes, slugs and external
+         *     ids that were used are free again. Collectors no longer know the deleted codes and
+         *     links.
+         *
+         *     Live data, API keys, webhook endpoints, members, settings, the connection to the payment
+         *     processor and the audit log stay. The audit log gets the entry `test_data.delete` with
+         *     the numbers of deleted records. The header `X-Mode` makes no difference.
+         *
+         *     If there are at most 5,000 records, the status is 200 and everything is deleted.
+         *     Otherwise the status is 202, and a job deletes the data within minutes. The status can
+         *     also be 202 if the workspace has more than 100,000 clicks in both modes, or if the
+         *     database is busy.
+         *
+         *     Programmes of test mode are archived when the deletion starts. Test data that is created
+         *     before the deletion ends may be deleted too. A click of test mode that a collector
+         *     received before the deletion is never stored after it.
+         *
+         *     Errors:
+         *       - RESET_IN_PROGRESS: the test data of the workspace is being deleted.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        delete: operations["deleteTestData"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workspace/transfer-ownership": {
         parameters: {
             query?: never;
@@ -6081,6 +6125,47 @@ export interface components {
             /** @description The values that were compared. */
             detail: string;
         };
+        DeleteTestDataResponse: {
+            /** @description The numbers of deleted records. Null if the status of the response is 202. */
+            deleted: components["schemas"]["DeletedTestData"] | null;
+            /**
+             * @description Null if everything is deleted.
+             * @enum {string|null}
+             */
+            status: "processing" | null;
+        };
+        /** @description DeletedTestData contains the numbers of deleted records. */
+        DeletedTestData: {
+            /** Format: int64 */
+            programs: number;
+            /**
+             * Format: int64
+             * @description Partners in the programmes. Their accounts are not deleted.
+             */
+            participants: number;
+            /**
+             * Format: int64
+             * @description Referral links, including each participant's default link.
+             */
+            links: number;
+            /** Format: int64 */
+            clicks: number;
+            /** Format: int64 */
+            conversions: number;
+            /** Format: int64 */
+            commissions: number;
+            /** Format: int64 */
+            webhookDeliveries: number;
+            /**
+             * Format: int64
+             * @description Entries of the notification log.
+             */
+            notificationLogs: number;
+            /** Format: int64 */
+            promoCodes: number;
+            /** Format: int64 */
+            payouts: number;
+        };
         /** @description Delivery is an event that is sent to an endpoint. */
         Delivery: {
             id: string;
@@ -6211,7 +6296,7 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "RESET_IN_PROGRESS";
             /** @description The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING. */
             missingPermissions?: string[];
             /** @description All faults of the request. Only with VALIDATION_ERROR. */
@@ -10371,6 +10456,25 @@ export interface components {
                  *       "message": "The refund exceeds the remaining amount of the sale.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "REFUND_EXCEEDS_AMOUNT"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description - `RESET_IN_PROGRESS`: The test data is already being deleted. */
+        RESET_IN_PROGRESS: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The test data is already being deleted.",
+                 *       "error": "Conflict",
+                 *       "code": "RESET_IN_PROGRESS"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -23777,6 +23881,81 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOTIFICATION_LOG_NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    deleteTestData: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "deleted": {
+                     *         "programs": 1,
+                     *         "participants": 1,
+                     *         "links": 1,
+                     *         "clicks": 0,
+                     *         "conversions": 0,
+                     *         "commissions": 0,
+                     *         "webhookDeliveries": 0,
+                     *         "notificationLogs": 4,
+                     *         "promoCodes": 0,
+                     *         "payouts": 0
+                     *       },
+                     *       "status": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DeleteTestDataResponse"];
+                };
+            };
+            /** @description Accepted. The request takes effect later. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "deleted": {
+                     *         "programs": 1,
+                     *         "participants": 1,
+                     *         "links": 1,
+                     *         "clicks": 0,
+                     *         "conversions": 0,
+                     *         "commissions": 0,
+                     *         "webhookDeliveries": 0,
+                     *         "notificationLogs": 4,
+                     *         "promoCodes": 0,
+                     *         "payouts": 0
+                     *       },
+                     *       "status": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DeleteTestDataResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["RESET_IN_PROGRESS"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];

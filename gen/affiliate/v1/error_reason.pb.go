@@ -201,6 +201,8 @@ const (
 	ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND ErrorReason = 74
 	// The programme of the participant belongs to another workspace, or does not exist.
 	ErrorReason_ERROR_REASON_ACCESS_DENIED ErrorReason = 75
+	// The test data of the workspace is being deleted.
+	ErrorReason_ERROR_REASON_RESET_IN_PROGRESS ErrorReason = 82
 )
 
 // Enum value maps for ErrorReason.
@@ -277,6 +279,7 @@ var (
 		73: "ERROR_REASON_MERCHANT_NOT_FOUND",
 		74: "ERROR_REASON_PARTICIPANT_NOT_FOUND",
 		75: "ERROR_REASON_ACCESS_DENIED",
+		82: "ERROR_REASON_RESET_IN_PROGRESS",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                     0,
@@ -350,6 +353,7 @@ var (
 		"ERROR_REASON_MERCHANT_NOT_FOUND":              73,
 		"ERROR_REASON_PARTICIPANT_NOT_FOUND":           74,
 		"ERROR_REASON_ACCESS_DENIED":                   75,
+		"ERROR_REASON_RESET_IN_PROGRESS":               82,
 	}
 )
 
@@ -384,7 +388,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x952\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xed2\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -459,7 +463,8 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1eERROR_REASON_PARTNER_NOT_FOUND\x10H\x1a$\xa2\xbb\x18 \b\x94\x03\x10\x05\x1a\x19There is no such partner.\x12K\n" +
 	"\x1fERROR_REASON_MERCHANT_NOT_FOUND\x10I\x1a&\xa2\xbb\x18\"\b\x94\x03\x10\x05\x1a\x1bThere is no such workspace.\x12Y\n" +
 	"\"ERROR_REASON_PARTICIPANT_NOT_FOUND\x10J\x1a1\xa2\xbb\x18-\b\x94\x03\x10\x05\x1a&The programme has no such participant.\x12V\n" +
-	"\x1aERROR_REASON_ACCESS_DENIED\x10K\x1a6\xa2\xbb\x182\b\x93\x03\x10\a\x1a+The programme belongs to another workspace.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x1aERROR_REASON_ACCESS_DENIED\x10K\x1a6\xa2\xbb\x182\b\x93\x03\x10\a\x1a+The programme belongs to another workspace.\x12V\n" +
+	"\x1eERROR_REASON_RESET_IN_PROGRESS\x10R\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The test data is already being deleted.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

@@ -130,7 +130,7 @@ func (tx *Tx) keepDigests(ctx context.Context, p affiliate.Participant, kind aff
 
 // codesToDelete returns codes of erased participants that still have their texts: at most
 // limit codes of a participant, or of all erased participants of a workspace.
-func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]affiliate.ErasedCodes, error) {
+func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]affiliate.DirectoryCodes, error) {
 	const query = `
 		select r.mode, r.code, l.short_key
 		from referral_codes r join links l on l.workspace_id = r.workspace_id and l.id = r.link_id
@@ -143,13 +143,13 @@ func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]affilia
 		return nil, err
 	}
 	var (
-		found      []affiliate.ErasedCodes
+		found      []affiliate.DirectoryCodes
 		mode       affiliate.Mode
 		code, link string
 	)
 	_, err = pgx.ForEachRow(rows, []any{&mode, &code, &link}, func() error {
 		if len(found) == 0 || found[len(found)-1].Scope.Mode != mode {
-			found = append(found, affiliate.ErasedCodes{Scope: affiliate.Scope{Workspace: t.Workspace, Mode: mode}})
+			found = append(found, affiliate.DirectoryCodes{Scope: affiliate.Scope{Workspace: t.Workspace, Mode: mode}})
 		}
 		last := &found[len(found)-1]
 		last.Codes, last.Links = append(last.Codes, code), append(last.Links, link)
@@ -160,7 +160,7 @@ func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]affilia
 
 // replaceCodes deletes codes that the edge directory has deleted and replaces the texts of
 // their links.
-func (tx *Tx) replaceCodes(ctx context.Context, codes affiliate.ErasedCodes) error {
+func (tx *Tx) replaceCodes(ctx context.Context, codes affiliate.DirectoryCodes) error {
 	const replace = `
 		with removed as (
 			delete from referral_codes

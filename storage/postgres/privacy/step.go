@@ -51,7 +51,7 @@ type step struct {
 
 // Advance processes the next page of an erasure in one transaction. deleted are the codes
 // that the previous page has returned in Delete; nil if there were none. Errors: NOT_FOUND.
-func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, deleted []affiliate.ErasedCodes, now time.Time) (page affiliate.ErasurePage, err error) {
+func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, deleted []affiliate.DirectoryCodes, now time.Time) (page affiliate.ErasurePage, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		page = affiliate.ErasurePage{}
 		for _, codes := range deleted {

@@ -1,0 +1,145 @@
+package testmode_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	"github.com/tributary-hq/tributary/server/testmode"
+)
+
+var errKilled = errors.New("the process was killed")
+
+// killedStore is a store whose process ends at a transaction: before the commit of the
+// transaction with the number kill, or after it if committed is true. All later calls fail.
+type killedStore struct {
+	testmode.Store
+	kill      int
+	committed bool
+	calls     int
+}
+
+func (s *killedStore) InTx(ctx context.Context, fn func(tx testmode.Tx) error) error {
+	return s.run(fn, func(fn func(tx testmode.Tx) error) error { return s.Store.InTx(ctx, fn) })
+}
+
+func (s *killedStore) InSnapshot(ctx context.Context, fn func(tx testmode.Tx) error) error {
+	return s.run(fn, func(fn func(tx testmode.Tx) error) error { return s.Store.InSnapshot(ctx, fn) })
+}
+
+func (s *killedStore) run(fn func(tx testmode.Tx) error, inTx func(func(tx testmode.Tx) error) error) error {
+	s.calls++
+	if s.calls > s.kill {
+		return errKilled
+	}
+	err := inTx(func(tx testmode.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		if s.calls == s.kill && !s.committed {
+			return errKilled
+		}
+		return nil
+	})
+	if err == nil && s.calls == s.kill {
+		return errKilled
+	}
+	return err
+}
+
+// If the process of the request ends at any point, the job does the rest. The counts in the
+// audit log include what the request has deleted.
+func TestDeleteTestData_IsFinishedByTheJobAfterACrash(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	populate(f.Fixture, f.InOtherMode(), "live")
+	f.Exec(`delete from programs where id = $1`, f.Program)
+	before := f.dump()
+	f.runJobs(f.service) // the worker runs all the time; the jobs of requests are not due
+	for kill, ended := 2, false; !ended; kill++ {
+		for _, committed := range []bool{false, true} {
+			f.Program = f.NewProgram(f.Scope)
+			populate(f.Fixture, f.Shop, fmt.Sprintf("test-%d-%t", kill, committed))
+			store := &killedStore{Store: stores.TestMode(f.Store.DB), kill: kill, committed: committed}
+			response, err := f.reset(f.newService(store))
+			if err != nil {
+				t.Fatalf("crash at transaction %d: DeleteTestData returned %v, want the status processing", kill, err)
+			}
+			ended = response.GetDeleted() != nil // the deletion has fewer transactions
+			f.makeJobsDue()
+			f.waitUntilFinished()
+			f.wantDump(before)
+			if _, after := f.audited(); after.Programs != 1 || after.Conversions != 1 || after.Clicks != 1 {
+				t.Errorf("crash at transaction %d (committed: %t): the audit log says that %+v was deleted", kill, committed, after)
+			}
+		}
+		if kill > 50 {
+			t.Fatal("the deletion does not end")
+		}
+	}
+}
+
+// A crash in the deletion of many rows, which has many transactions, is continued too.
+func TestDelete_ContinuesAfterACrashBetweenParts(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(`delete from programs where id = $1`, f.Program)
+	before := f.dump()
+	const refunds = 5_500
+	for _, kill := range []int{7, 8, 20, 30} {
+		f.Program = f.NewProgram(f.Scope)
+		populate(f.Fixture, f.Shop, fmt.Sprintf("test-%d", kill))
+		f.Exec(`
+			insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, created_at, expires_at)
+			select $1, gen_random_uuid(), 'test', n::text, 'unknown', now(), now() from generate_series(1, $2::int) n`, f.Scope.Workspace, refunds)
+		store := &killedStore{Store: stores.TestMode(f.Store.DB), kill: kill}
+		if response, err := f.reset(f.newService(store)); err != nil || response.GetDeleted() != nil {
+			t.Fatalf("crash at transaction %d: DeleteTestData returned %v, %v, want the status processing", kill, response, err)
+		}
+		id := affiliate.TestDataReset{Workspace: f.Scope.Workspace}
+		if err := f.SQL.QueryRow(t.Context(), `select id from test_data_resets where finished_at is null`).Scan(&id.ID.UUID); err != nil {
+			t.Fatal(err)
+		}
+		if _, done, err := f.service.Delete(t.Context(), id, f.clock.Now().AddDate(0, 0, 1)); err != nil || !done {
+			t.Fatalf("Delete returned done %t, %v", done, err)
+		}
+		f.wantDump(before)
+	}
+}
+
+// A call that runs out of time keeps its progress, and the next call continues.
+func TestDelete_StopsWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(`delete from programs where id = $1`, f.Program)
+	before := f.dump()
+	f.Program = f.NewProgram(f.Scope)
+	populate(f.Fixture, f.Shop, "test")
+	store := &killedStore{Store: stores.TestMode(f.Store.DB), kill: 1}
+	if _, err := f.reset(f.newService(store)); !errors.Is(err, errKilled) {
+		t.Fatalf("DeleteTestData returned %v, want that the process was killed", err)
+	}
+	f.WantCount(0, "deletions, because the first transaction did not commit", `select count(*) from test_data_resets`)
+	store.kill, store.calls, store.committed = 2, 0, true
+	if _, err := f.reset(f.newService(store)); err != nil {
+		t.Fatal(err)
+	}
+	id := affiliate.TestDataReset{Workspace: f.Scope.Workspace}
+	if err := f.SQL.QueryRow(t.Context(), `select id from test_data_resets`).Scan(&id.ID.UUID); err != nil {
+		t.Fatal(err)
+	}
+	if _, done, err := f.service.Delete(t.Context(), id, f.clock.Now()); err != nil || done {
+		t.Errorf("Delete without time returned done %t, %v", done, err)
+	}
+	f.WantCount(1, "conversions", `select count(*) from conversions where workspace_id = $1`, f.Scope.Workspace)
+	if _, done, err := f.service.Delete(t.Context(), id, f.clock.Now().AddDate(0, 0, 1)); err != nil || !done {
+		t.Errorf("Delete returned done %t, %v", done, err)
+	}
+	f.wantDump(before)
+	if deleted, done, err := f.service.Delete(t.Context(), id, f.clock.Now().AddDate(0, 0, 1)); err != nil || !done || deleted != nil {
+		t.Errorf("Delete of a finished deletion returned %v, %t, %v, want nothing and done", deleted, done, err)
+	}
+}

@@ -1,0 +1,130 @@
+// Package testmode deletes the test data of a workspace.
+//
+//	request ─▶ count ─▶ store that a deletion is running, and insert its job
+//	                      │
+//	                      ├─ at most 5,000 records ─▶ delete ─▶ 200
+//	                      └─ more ─▶ 202, and the job deletes
+//
+//	delete:
+//	    1. archive the programmes, and delete their codes and links from the edge directory
+//	    2. store the time until which clicks are dropped, and wait for transactions that
+//	       may not have seen it
+//	    3. delete clicks and events in parts
+//	    4. delete everything else in one transaction with one snapshot
+//	       if a table has too many rows, delete parts of all tables first, and begin again
+//	       if participants or programmes were deleted, begin again
+//	    5. finish in the last of these transactions
+//
+// The package guarantees:
+//
+//   - At most one deletion of a workspace runs at a time.
+//   - Live data is not changed.
+//   - A deletion that was started is finished, also if the process crashes at any point. The
+//     job of the deletion then does the rest. It begins with step 1 and continues at the
+//     stored progress.
+//   - A transaction that writes test data at the same time either has all of its rows deleted
+//     or keeps all of them, except clicks and events. A transaction that depends on a
+//     participant locks the participant, so it either ends before the participant is deleted,
+//     or fails. A transaction that ended after the snapshot of step 4, but had locked its
+//     participant before, is found by the next snapshot. So there is a next snapshot until
+//     one of them finds no participants and programmes.
+//   - Each statement changes a limited number of rows.
+//
+// It does not guarantee which of the objects that are created during a deletion remain.
+// Promotion codes at the payment processor are deactivated by a later job.
+package testmode
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+const (
+	// requestTime is the time after which a request stops deleting and leaves the rest to
+	// the job. It is shorter than the time limit of a call.
+	requestTime = 10 * time.Second
+	// jobDelay is the time after which the job of a small deletion runs. The request has then
+	// ended, so the job does something only if the request has failed.
+	jobDelay = 30 * time.Second
+	// maxInspectedClicks is the number of clicks, in both modes, that a request counts.
+	maxInspectedClicks = 100_000
+)
+
+// Config configures a Service.
+type Config struct {
+	Store    Store
+	Edge     Edge
+	Visitors Visitors
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Service implements affiliate.v1.TestModeService.
+type Service struct {
+	affiliatev1.UnimplementedTestModeServiceServer
+	Config
+}
+
+// New returns a Service.
+func New(cfg Config) *Service { return &Service{Config: cfg} }
+
+func (s *Service) now() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
+
+// DeleteTestData deletes all test data of the caller's workspace, or starts its deletion.
+// The mode of the call makes no difference. Errors: RESET_IN_PROGRESS.
+func (s *Service) DeleteTestData(ctx context.Context, _ *affiliatev1.DeleteTestDataRequest) (*affiliatev1.DeleteTestDataResponse, error) {
+	now := s.now()
+	reset := affiliate.TestDataReset{
+		Workspace: server.PrincipalFrom(ctx).Workspace, ID: affiliate.NewID[affiliate.TestDataReset](now),
+		Actor: server.ActorFrom(ctx), StartedAt: now,
+	}
+	var small bool
+	err := s.Store.InTx(ctx, func(tx Tx) error {
+		started, err := tx.StartReset(ctx, reset)
+		if err != nil {
+			return err
+		}
+		if !started {
+			return affiliate.Refuse(affiliate.ReasonResetInProgress)
+		}
+		records, err := tx.CountRecords(ctx, reset.Workspace, affiliate.MaxSynchronousReset, maxInspectedClicks)
+		if err != nil {
+			return err
+		}
+		job := affiliate.DeleteTestData{Workspace: reset.Workspace, Reset: reset.ID}
+		if small = records <= affiliate.MaxSynchronousReset; small {
+			job.NotBefore = now.Add(jobDelay)
+		}
+		return tx.Enqueue(ctx, job)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if small {
+		deleted, done, err := s.Delete(ctx, reset, now.Add(requestTime))
+		if err != nil && !errors.Is(err, context.Canceled) {
+			s.Log.LogAttrs(ctx, slog.LevelWarn, "a request could not delete all test data, its job continues",
+				slog.String("workspace", reset.Workspace.String()), slog.Any("error", err))
+		}
+		if done {
+			return &affiliatev1.DeleteTestDataResponse{Deleted: countsToProto(deleted.Public())}, nil
+		}
+	}
+	server.SetHTTPStatus(ctx, http.StatusAccepted)
+	return &affiliatev1.DeleteTestDataResponse{Status: affiliatev1.TestDataStatus_TEST_DATA_STATUS_PROCESSING}, nil
+}
+
+func countsToProto(d affiliate.DeletedTestData) *affiliatev1.DeletedTestData {
+	return &affiliatev1.DeletedTestData{
+		Programs: d.Programs, Participants: d.Participants, Links: d.Links, Clicks: d.Clicks,
+		Conversions: d.Conversions, Commissions: d.Commissions, WebhookDeliveries: d.WebhookDeliveries,
+		NotificationLogs: d.NotificationLogs, PromoCodes: d.PromoCodes, Payouts: d.Payouts,
+	}
+}

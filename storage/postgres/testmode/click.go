@@ -1,0 +1,167 @@
+package testmode
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// No index of clicks and events contains the mode. The clicks of a workspace are therefore
+// read in the order of their ids, in both modes, and only those of test mode are deleted.
+// The caller stores the last id of each page, so that no row is read twice.
+
+const setResetAt = `
+	update workspaces set test_data_reset_at = $2
+	where id = $1 and (test_data_reset_at is null or test_data_reset_at < $2)`
+
+// SetResetAt stores the time until which clicks of test mode are not stored any more. The
+// time never moves back.
+func (tx *Tx) SetResetAt(ctx context.Context, workspace affiliate.WorkspaceID, at time.Time) error {
+	if _, err := tx.Exec(ctx, setResetAt, workspace, at); err != nil {
+		return fmt.Errorf("store the time of a deletion of test data: %w", err)
+	}
+	return nil
+}
+
+// clickWriters selects the transactions that write clicks. A transaction holds this lock
+// from its first statement on the table until it ends.
+const clickWriters = `
+	select distinct virtualtransaction from pg_locks
+	where locktype = 'relation' and database = (select oid from pg_database where datname = current_database())
+		and relation = 'clicks'::regclass and mode = 'RowExclusiveLock' and granted and pid is distinct from pg_backend_pid()`
+
+// ClickWriters returns the names of the running transactions that write clicks. The name of
+// a transaction is never used again.
+func (s *Store) ClickWriters(ctx context.Context) ([]string, error) {
+	rows, err := s.db.Pool().Query(ctx, clickWriters)
+	if err != nil {
+		return nil, fmt.Errorf("read the transactions that write clicks: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+const clickPage = `
+	select id, clicked_at, mode from clicks
+	where workspace_id = $1 and id > $2
+	order by id
+	limit $3`
+
+// deleteClicks deletes clicks of one day, so that Postgres searches only the partition of
+// this day. The join makes Postgres search the index once for each id. With a list of ids,
+// it could compare each click of the day with the list.
+const deleteClicks = `
+	delete from clicks c
+	using unnest($4::uuid[]) as x (id)
+	where c.workspace_id = $1 and c.mode = 'test' and c.clicked_at >= $2 and c.clicked_at < $3 and c.id = x.id
+	returning c.referral_code, c.ip_hash, c.ua_hash, c.received_at, c.consent, c.is_bot`
+
+type clickRow struct {
+	ID        affiliate.ClickID
+	ClickedAt time.Time
+	Mode      affiliate.Mode
+}
+
+type deletedClickRow struct {
+	ReferralCode string
+	IPHash       []byte `db:"ip_hash"`
+	UAHash       []byte `db:"ua_hash"`
+	ReceivedAt   time.Time
+	Consent      affiliate.Consent
+	IsBot        bool
+}
+
+// DeleteClicks reads at most limit clicks of a workspace whose ids follow the id after, and
+// deletes those of test mode. It returns the id of the last click that it has read and the
+// number of clicks that it has read. The deleted clicks contain only what identifies their
+// visitors.
+func (tx *Tx) DeleteClicks(
+	ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ClickID, limit int,
+) (last affiliate.ClickID, read int, deleted []affiliate.Click, err error) {
+	rows, err := tx.Query(ctx, clickPage, workspace, after, limit)
+	if err != nil {
+		return after, 0, nil, fmt.Errorf("read clicks: %w", err)
+	}
+	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
+	if err != nil || len(page) == 0 {
+		return after, 0, nil, err
+	}
+	days := map[time.Time][]affiliate.ClickID{}
+	for _, click := range page {
+		if click.Mode == affiliate.ModeTest {
+			day := click.ClickedAt.UTC().Truncate(24 * time.Hour)
+			days[day] = append(days[day], click.ID)
+		}
+	}
+	batch := &pgx.Batch{}
+	for day, ids := range days {
+		batch.Queue(deleteClicks, workspace, day, day.Add(24*time.Hour), uuids(ids)).Query(func(rows pgx.Rows) error {
+			found, err := pgx.CollectRows(rows, pgx.RowToStructByName[deletedClickRow])
+			for _, c := range found {
+				deleted = append(deleted, affiliate.Click{
+					Scope:        affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeTest},
+					ReferralCode: c.ReferralCode, IPHash: c.IPHash, UAHash: c.UAHash, ReceivedAt: c.ReceivedAt.UTC(), Consent: c.Consent, IsBot: c.IsBot,
+				})
+			}
+			return err
+		})
+	}
+	if batch.Len() > 0 {
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return after, 0, nil, fmt.Errorf("delete clicks: %w", err)
+		}
+	}
+	return page[len(page)-1].ID, len(page), deleted, nil
+}
+
+const (
+	eventPage = `
+		select id, mode from events
+		where workspace_id = $1 and id > $2
+		order by id
+		limit $3`
+	// deleteEvents needs no condition on the day, because there are only about six
+	// partitions.
+	deleteEvents = `
+		delete from events e
+		using unnest($2::uuid[]) as x (id)
+		where e.workspace_id = $1 and e.mode = 'test' and e.id = x.id`
+)
+
+type eventRow struct {
+	ID   affiliate.EventID
+	Mode affiliate.Mode
+}
+
+// DeleteEvents reads at most limit events of a workspace whose ids follow the id after, and
+// deletes those of test mode. It returns the id of the last event that it has read, and the
+// numbers of events that it has read and deleted.
+func (tx *Tx) DeleteEvents(
+	ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int,
+) (last affiliate.EventID, read int, deleted int64, err error) {
+	rows, err := tx.Query(ctx, eventPage, workspace, after, limit)
+	if err != nil {
+		return after, 0, 0, fmt.Errorf("read events: %w", err)
+	}
+	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[eventRow])
+	if err != nil || len(page) == 0 {
+		return after, 0, 0, err
+	}
+	var ids []affiliate.EventID
+	for _, event := range page {
+		if event.Mode == affiliate.ModeTest {
+			ids = append(ids, event.ID)
+		}
+	}
+	if len(ids) > 0 {
+		tag, err := tx.Exec(ctx, deleteEvents, workspace, uuids(ids))
+		if err != nil {
+			return after, 0, 0, fmt.Errorf("delete events: %w", err)
+		}
+		deleted = tag.RowsAffected()
+	}
+	return page[len(page)-1].ID, len(page), deleted, nil
+}
