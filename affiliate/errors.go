@@ -85,6 +85,9 @@ const (
 	ReasonParticipantNotFound        Reason = "PARTICIPANT_NOT_FOUND"
 	ReasonAccessDenied               Reason = "ACCESS_DENIED"
 	ReasonResetInProgress            Reason = "RESET_IN_PROGRESS"
+	ReasonExportForbidden            Reason = "EXPORT_FORBIDDEN"
+	ReasonExportTooLarge             Reason = "EXPORT_TOO_LARGE"
+	ReasonExportExpired              Reason = "EXPORT_EXPIRED"
 )
 
 // Error is an error that the caller may see. Any other error that a function returns is

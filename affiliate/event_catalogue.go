@@ -99,6 +99,6 @@ var catalogue = []EventKind{
 	{Name: EventPromoCodeCreated, Description: "A promo code was created."},
 	{Name: EventPromoCodeDeactivated, Description: "A promo code was deactivated or deleted, or its participant was suspended."},
 	{Name: EventProgramUpdated, Description: "The settings, rules or status of a programme changed."},
-	{Name: EventGDPRExportReady, Description: "An export of personal data is ready for download.", Upcoming: true},
+	{Name: EventGDPRExportReady, Description: "An export of personal data is ready for download."},
 	{Name: EventGDPRBuyerErasureCompleted, Description: "The personal data of a buyer was erased.", Upcoming: true},
 }

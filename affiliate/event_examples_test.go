@@ -146,6 +146,9 @@ func examples(t testing.TB) map[affiliate.EventName]affiliate.Event {
 	lower.MinPayoutCents, lower.FraudPolicy = 10000, affiliate.FraudObserve
 	add(changedEvent(t, affiliate.EventProgramUpdated, lower.Object(), program.Object()))
 
+	export := affiliate.NewExport(affiliate.WorkspaceSubject(exampleScope.Workspace), affiliate.ModeLive, true, noon.Add(-time.Hour))
+	add(export.Complete(noon).ReadyEvent(noon)...)
+
 	ping := affiliate.PingObject{Endpoint: exampleID[affiliate.Endpoint](13), Description: ptr("Orders, production")}
 	add(affiliate.NewEvent(exampleScope, affiliate.EventWebhookPing, noon, ping, nil))
 	return all

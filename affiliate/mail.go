@@ -20,6 +20,7 @@ const (
 	MailEmailChangeNotice MailKind = "email_change_notice" // to the old address
 	MailMemberInvite      MailKind = "member_invite"
 	MailParticipantInvite MailKind = "participant_invite"
+	MailExportReady       MailKind = "export_ready" // with the token of a download
 	MailNotifications     MailKind = "notifications"
 )
 

@@ -26,6 +26,7 @@ func TestMailDelivery_DependsOnKindModeAndConditions(t *testing.T) {
 		"password reset":       {affiliate.Mail{Kind: affiliate.MailPasswordReset}, affiliate.MailConditions{TestRedirect: redirect}, always},
 		"change of address":    {affiliate.Mail{Kind: affiliate.MailEmailChange}, affiliate.MailConditions{}, always},
 		"notice of a change":   {affiliate.Mail{Kind: affiliate.MailEmailChangeNotice}, affiliate.MailConditions{}, always},
+		"export":               {affiliate.Mail{Kind: affiliate.MailExportReady}, affiliate.MailConditions{}, always},
 		"member invite":        {affiliate.Mail{Kind: affiliate.MailMemberInvite}, affiliate.MailConditions{}, delivered},
 		"invite in test mode":  {affiliate.Mail{Kind: affiliate.MailParticipantInvite, Mode: &test}, affiliate.MailConditions{TestRedirect: redirect}, delivered},
 		"live notification":    {notification(&live, affiliate.CategoryPayouts), affiliate.MailConditions{TestRedirect: redirect}, delivered},

@@ -12,7 +12,7 @@ import (
 type notice struct {
 	program     *ProgramID // nil: Event.Program, if any
 	participant *ParticipantID
-	resource    uuid.UUID
+	resource    uuid.UUID // uuid.Nil: none
 	facts       map[string]string
 }
 
@@ -37,7 +37,10 @@ func (e Event) Notifications() []Notification {
 		// id of the event.
 		ID:   NotificationID{e.ID.UUID},
 		Type: kind, Workspace: &e.Scope.Workspace, Mode: &e.Scope.Mode,
-		Program: cmp.Or(about.program, e.Program), Participant: about.participant, Resource: &about.resource, Facts: about.facts,
+		Program: cmp.Or(about.program, e.Program), Participant: about.participant, Facts: about.facts,
+	}
+	if about.resource != uuid.Nil {
+		base.Resource = &about.resource
 	}
 	all := make([]Notification, 0, 2)
 	if forMerchant {

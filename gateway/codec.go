@@ -74,6 +74,8 @@ type fieldPlan struct {
 	mapValue *fieldPlan
 	// nullable is true if an absent value is encoded as null.
 	nullable bool
+	// omitted is true if an absent value is left out of a response.
+	omitted bool
 	// anyType is true if the text field has the option any_type: the JSON text of a value
 	// that is no string is its value.
 	anyType bool
@@ -157,7 +159,7 @@ func (f *fieldPlan) fill(fd protoreflect.FieldDescriptor, built map[protoreflect
 	f.fd, f.kind, f.name = fd, fd.Kind(), fd.JSONName()
 	f.key = string(appendString(nil, f.name)) + ":"
 	f.isList, f.isMap = fd.IsList(), fd.IsMap()
-	f.nullable = fd.HasPresence()
+	f.nullable, f.omitted = fd.HasPresence(), contract.OmitIfAbsent(fd)
 	f.anyType, _ = proto.GetExtension(fd.Options(), affiliatev1.E_AnyType).(bool)
 	if oneof := fd.ContainingOneof(); oneof != nil && !oneof.IsSynthetic() {
 		f.oneof = oneof

@@ -43,11 +43,16 @@ func (p *messagePlan) append(b []byte, m protoreflect.Message) ([]byte, error) {
 func (p *messagePlan) appendObject(b []byte, m protoreflect.Message) ([]byte, error) {
 	b = append(b, '{')
 	var err error
+	first := true
 	for i := range p.fields {
-		if i > 0 {
+		field := &p.fields[i]
+		if field.omitted && !m.Has(field.fd) {
+			continue
+		}
+		if !first {
 			b = append(b, ',')
 		}
-		field := &p.fields[i]
+		first = false
 		b = append(b, field.key...)
 		switch {
 		case field.isList:

@@ -147,6 +147,7 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterTestModeServiceServer(server, affiliatev1.UnimplementedTestModeServiceServer{})
 	affiliatev1.RegisterProcessorServiceServer(server, affiliatev1.UnimplementedProcessorServiceServer{})
 	affiliatev1.RegisterErasureServiceServer(server, affiliatev1.UnimplementedErasureServiceServer{})
+	affiliatev1.RegisterExportServiceServer(server, affiliatev1.UnimplementedExportServiceServer{})
 	affiliatev1.RegisterWebhookServiceServer(server, affiliatev1.UnimplementedWebhookServiceServer{})
 	affiliatev1.RegisterNotificationServiceServer(server, affiliatev1.UnimplementedNotificationServiceServer{})
 	affiliatev1.RegisterGateServiceServer(server, affiliatev1.UnimplementedGateServiceServer{})

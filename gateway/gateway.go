@@ -98,6 +98,7 @@ type gateway struct {
 // like RegisterXHandlerServer are not used, because they would bypass the interceptors of
 // the core.
 var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error{
+	registrar(affiliatev1.NewExportServiceClient, affiliatev1.RegisterExportServiceHandlerClient),
 	registrar(affiliatev1.NewMailServiceClient, affiliatev1.RegisterMailServiceHandlerClient),
 	registrar(affiliatev1.NewNotificationLogServiceClient, affiliatev1.RegisterNotificationLogServiceHandlerClient),
 	registrar(affiliatev1.NewTestModeServiceClient, affiliatev1.RegisterTestModeServiceHandlerClient),

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -41,6 +42,8 @@ var responseHeaders = map[string]string{
 	"content-disposition": "Content-Disposition",
 	"total-capped":        "Total-Capped",
 	"x-accel-buffering":   "X-Accel-Buffering",
+	"x-content-encoding":  "Content-Encoding",
+	"x-vary":              "Vary",
 }
 
 func responseHeader(key string) (string, bool) {
@@ -124,9 +127,9 @@ func originSet(origins []string) (map[string]bool, error) {
 // outgoingMetadata returns the metadata for a call to the core.
 func (g *gateway) outgoingMetadata(ctx context.Context, _ *http.Request) metadata.MD {
 	c := callFrom(ctx)
-	md := make(metadata.MD, len(forwardedHeaders)+2)
+	md := make(metadata.MD, len(forwardedHeaders)+3)
 	// All values share one array, which saves allocations.
-	values := make([]string, 0, len(forwardedHeaders)+2)
+	values := make([]string, 0, len(forwardedHeaders)+3)
 	set := func(key, value string) {
 		values = append(values, value)
 		md[key] = values[len(values)-1 : len(values) : len(values)]
@@ -139,6 +142,9 @@ func (g *gateway) outgoingMetadata(ctx context.Context, _ *http.Request) metadat
 		if lines := c.request.Header[p.header]; len(lines) > 0 {
 			set(p.key, metadataValue(lines))
 		}
+	}
+	if lines := c.request.Header["Accept-Encoding"]; len(lines) > 0 && contract.NegotiatesEncoding(c.route.FullMethod) {
+		set("x-accept-encoding", metadataValue(lines))
 	}
 	if c.route.RawBody != nil {
 		for _, header := range signatureHeaders {

@@ -361,6 +361,10 @@ var policies = map[string]Policy{
 	affiliatev1.ErasureService_EraseMerchantAccount_FullMethodName: merchant(ownWorkspace).limitedPerAccount(ZoneErasure).forErased(),
 
 	affiliatev1.TestModeService_DeleteTestData_FullMethodName: merchant(manageWorkspace),
+	affiliatev1.ExportService_ExportPartnerAccount_FullMethodName:  partner().limitedPerAccount(ZoneExport),
+	affiliatev1.ExportService_ExportParticipant_FullMethodName:     merchant(exportPersonal).limitedPerAccount(ZoneExport),
+	affiliatev1.ExportService_ExportMerchantAccount_FullMethodName: merchant(exportPersonal).limitedPerAccount(ZoneExport),
+	affiliatev1.ExportService_DownloadExport_FullMethodName:        unauthenticated(ZoneGeneral),
 
 	affiliatev1.WebhookService_ListWebhooks_FullMethodName:        merchant(readDashboards),
 	affiliatev1.WebhookService_CreateWebhook_FullMethodName:       merchant(manageKeys),

@@ -47,6 +47,7 @@ import (
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/privacy"
+	"github.com/tributary-hq/tributary/server/privacy/export"
 	"github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/processor/stripe"
 	"github.com/tributary-hq/tributary/server/program"
@@ -80,6 +81,9 @@ const (
 	// at the same time. Most of the time of an event is spent on requests to the processor.
 	// The number is small, so that a burst of events does not slow down requests.
 	processorWorkers = 4
+	// exportWorkers is the number of large exports that a process makes at the same time. Each
+	// uses two database connections.
+	exportWorkers = 2
 	// connections is the maximum number of connections in the pool that requests, jobs
 	// and ingestion share.
 	connections = 48
@@ -210,6 +214,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
+	exports := export.New(export.Config{Store: stores.Export(c.store.DB), Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now})
 	accounts := account.New(account.Config{Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now})
 	testData := testmode.New(testmode.Config{
 		Store: stores.TestMode(c.store.DB), Edge: c.keeper, Visitors: visitors.New(c.cache), Log: c.log, Now: c.now,
@@ -256,6 +261,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},
 		server.Service{Desc: &affiliatev1.ProcessorService_ServiceDesc, Impl: processors},
 		server.Service{Desc: &affiliatev1.ErasureService_ServiceDesc, Impl: erasures},
+		server.Service{Desc: &affiliatev1.ExportService_ServiceDesc, Impl: exports},
 		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(stores.Mail(c.store.DB))},
 		server.Service{Desc: &affiliatev1.TestModeService_ServiceDesc, Impl: testData},
 	)
@@ -271,7 +277,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
-	return c.buildWork(mails, conversions, processors, accounts, erasures, testData)
+	return c.buildWork(mails, conversions, processors, accounts, erasures, exports, testData)
 }
 
 // newWebhookClient returns the client that sends webhooks. It logs a warning if the
@@ -292,7 +298,7 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 // click stream.
 func (c *Core) buildWork(
 	mails *servermail.Worker, conversions *conversion.Service, processors *processor.Service, accounts *account.Service,
-	erasures *privacy.Service, testData *testmode.Service,
+	erasures *privacy.Service, exports *export.Service, testData *testmode.Service,
 ) error {
 	var err error
 	if c.ingester, err = c.newIngester(); err != nil {
@@ -314,6 +320,7 @@ func (c *Core) buildWork(
 	processors.AddWorkers(registered)
 	erasures.AddWorkers(registered)
 	testData.AddWorkers(registered)
+	exports.AddWorkers(registered)
 	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
 	river.AddWorker(registered, notification.NewPeriodWorker(stores.NotificationPeriods(c.store), c.now))
 	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
@@ -329,6 +336,7 @@ func (c *Core) buildWork(
 			affiliate.DirectoryQueue: {MaxWorkers: directoryWorkers},
 			affiliate.MailQueue:      {MaxWorkers: mailWorkers},
 			affiliate.ProcessorQueue: {MaxWorkers: processorWorkers},
+			affiliate.ExportQueue:    {MaxWorkers: exportWorkers},
 		},
 		Workers:              registered,
 		PeriodicJobs:         periodic,

@@ -6,6 +6,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	exportpg "github.com/tributary-hq/tributary/storage/postgres/export"
 	privacypg "github.com/tributary-hq/tributary/storage/postgres/privacy"
 )
 
@@ -17,5 +18,23 @@ func Privacy(db *postgres.DB, key affiliate.ErasureKey) privacy.Store {
 type privacyStore struct{ *privacypg.Store }
 
 func (s privacyStore) InTx(ctx context.Context, fn func(tx privacy.Tx) error) error {
-	return s.Store.InTx(ctx, func(tx *privacypg.Tx) error { return fn(tx) })
+	return s.Store.InTx(ctx, func(tx *privacypg.Tx) error { return fn(privacyTx{tx, exportpg.NewTx(tx.Tx)}) })
+}
+
+// privacyTx combines the methods of two storage packages.
+type privacyTx struct {
+	*privacypg.Tx
+	exports *exportpg.Tx
+}
+
+func (tx privacyTx) DeleteExportsWithParticipant(ctx context.Context, key affiliate.ParticipationKey) error {
+	return tx.exports.DeleteExportsWithParticipant(ctx, key)
+}
+
+func (tx privacyTx) DeleteExportsWithPartner(ctx context.Context, user affiliate.UserID) error {
+	return tx.exports.DeleteExportsWithPartner(ctx, user)
+}
+
+func (tx privacyTx) DeleteExportsOfWorkspace(ctx context.Context, id affiliate.WorkspaceID) error {
+	return tx.exports.DeleteExportsOfWorkspace(ctx, id)
 }

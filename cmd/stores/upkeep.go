@@ -4,6 +4,7 @@ import (
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	exportpg "github.com/tributary-hq/tributary/storage/postgres/export"
 	mailpg "github.com/tributary-hq/tributary/storage/postgres/mail"
 	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 	processorpg "github.com/tributary-hq/tributary/storage/postgres/processor"
@@ -16,7 +17,7 @@ func Upkeep(store *postgres.Store) upkeep.Store {
 	return upkeepStore{
 		Store: store, accounts: accountpg.NewStore(store.DB), mails: mailpg.NewStore(store.DB),
 		webhooks: webhookpg.NewStore(store.DB), notifications: notificationpg.NewStore(store.DB),
-		processors: processorpg.NewStore(store.DB),
+		processors: processorpg.NewStore(store.DB), exports: exportpg.NewStore(store.DB),
 	}
 }
 
@@ -27,6 +28,7 @@ type (
 	notifications = notificationpg.Store
 	mails         = mailpg.Store
 	processors    = processorpg.Store
+	exports       = exportpg.Store
 )
 
 type upkeepStore struct {
@@ -36,4 +38,5 @@ type upkeepStore struct {
 	*webhooks
 	*notifications
 	*processors
+	*exports
 }

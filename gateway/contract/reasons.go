@@ -75,6 +75,12 @@ var specificReasons = map[string][]affiliate.Reason{
 
 	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName: {affiliate.ReasonParticipantErased},
 
+	affiliatev1.ExportService_ExportPartnerAccount_FullMethodName: {affiliate.ReasonExportTooLarge},
+	affiliatev1.ExportService_ExportParticipant_FullMethodName: {
+		affiliate.ReasonExportForbidden, affiliate.ReasonParticipantNotFound, affiliate.ReasonParticipantErased, affiliate.ReasonExportTooLarge,
+	},
+	affiliatev1.ExportService_DownloadExport_FullMethodName: {affiliate.ReasonExportExpired},
+
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: {affiliate.ReasonInvalidSignature},
 
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName: {

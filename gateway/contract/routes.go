@@ -55,8 +55,9 @@ type Route struct {
 }
 
 // snakeCase lists the services whose REST API uses snake_case. They are for the servers
-// of merchants. The REST API of all other services uses camelCase.
-var snakeCase = []protoreflect.FullName{"affiliate.v1.ConversionService", "affiliate.v1.AttributionService"}
+// of merchants, or SPEC.md defines their fields. The REST API of all other services uses
+// camelCase.
+var snakeCase = []protoreflect.FullName{"affiliate.v1.ConversionService", "affiliate.v1.AttributionService", "affiliate.v1.ExportService"}
 
 // Files returns the protos of the public API, ordered by path.
 func Files() []protoreflect.FileDescriptor {
@@ -208,6 +209,12 @@ func (r Route) Download() bool {
 func SetByGateway(field protoreflect.FieldDescriptor) bool {
 	set, _ := proto.GetExtension(field.Options(), affiliatev1.E_SetByGateway).(bool)
 	return set
+}
+
+// OmitIfAbsent reports whether a response leaves the field out if it is absent.
+func OmitIfAbsent(field protoreflect.FieldDescriptor) bool {
+	omit, _ := proto.GetExtension(field.Options(), affiliatev1.E_OmitIfAbsent).(bool)
+	return omit
 }
 
 // Mask returns the update_mask field of the request, or nil if there is none. Clients do

@@ -100,8 +100,9 @@ func SometimesReplaces(fullMethod string) bool { return sometimesReplacingRPCs[f
 // They respond to the former with the status of SuccessStatus, and to the latter with
 // 202.
 var sometimesQueuedRPCs = map[string]bool{
-	affiliatev1.ConversionService_RefundConversion_FullMethodName: true,
-	affiliatev1.TestModeService_DeleteTestData_FullMethodName:     true,
+	affiliatev1.ConversionService_RefundConversion_FullMethodName:  true,
+	affiliatev1.TestModeService_DeleteTestData_FullMethodName:      true,
+	affiliatev1.ExportService_ExportMerchantAccount_FullMethodName: true,
 }
 
 // SometimesQueued reports whether an RPC responds with 202 to some requests, and with the
@@ -188,3 +189,26 @@ var lenientRPCs = map[string]bool{
 // such keys, the response lists them in the header Ignored-Fields. For other RPCs, the
 // response to a body that has unknown keys is 400.
 func IgnoresUnknownKeys(fullMethod string) bool { return lenientRPCs[fullMethod] }
+
+// negotiatingRPCs lists the RPCs that select the encoding of the response by the header
+// Accept-Encoding.
+var negotiatingRPCs = map[string]bool{
+	affiliatev1.ExportService_DownloadExport_FullMethodName: true,
+}
+
+// NegotiatesEncoding reports whether an RPC selects the encoding of the response by the header
+// Accept-Encoding, which is then required.
+func NegotiatesEncoding(fullMethod string) bool { return negotiatingRPCs[fullMethod] }
+
+// downloadTypes lists the media types of downloads that are not CSV files.
+var downloadTypes = map[string]string{
+	affiliatev1.ExportService_DownloadExport_FullMethodName: "application/json",
+}
+
+// DownloadType returns the media type of a download, for the documentation.
+func DownloadType(fullMethod string) string {
+	if media, ok := downloadTypes[fullMethod]; ok {
+		return media
+	}
+	return "text/csv"
+}

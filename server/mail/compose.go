@@ -114,5 +114,14 @@ func (c *Composer) link(label, page string, m affiliate.Mail, token string, with
 	return &mail.Link{Label: label, URL: base + page + fragment}
 }
 
+// exportLink returns the link to the download of an export. It returns nil if the service has
+// no public URL.
+func (c *Composer) exportLink(token string) *mail.Link {
+	if c.config.PublicURL == "" {
+		return nil
+	}
+	return &mail.Link{Label: "Download export", URL: c.config.PublicURL + affiliate.ExportPath + token}
+}
+
 // timeText formats a time in mails, which are read in any time zone.
 func timeText(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }

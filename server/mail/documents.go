@@ -70,6 +70,18 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 		document.Button = c.link("Accept invitation", "/accept-invite", m, token, true)
 		document.Closing = closing(m, "If you are not interested, you can ignore this mail.")
 		document.Footer.Reason = "You get this mail because a member of " + m.Facts.WorkspaceName + " entered this e-mail address."
+	case affiliate.MailExportReady:
+		document.Subject = "Your export is ready"
+		document.Preheader = "Download the data of " + m.Facts.WorkspaceName + "."
+		document.Blocks = paragraphs("The export of the personal data of " + m.Facts.WorkspaceName + " that you requested is ready for download.")
+		document.Button = c.exportLink(token)
+		document.Closing = []string{"If you did not request this, somebody else uses your account. Change your password now."}
+		if m.Facts.ExpiresAt != nil {
+			document.Closing = append([]string{
+				"The link works until " + timeText(*m.Facts.ExpiresAt) + ". Everybody who has it can download the data, so do not forward this mail.",
+			}, document.Closing...)
+		}
+		document.Footer.Reason = "You get this mail because you requested an export of personal data."
 	case affiliate.MailNotifications:
 		return mail.Document{}, fmt.Errorf("mail %s is not an account mail", m.ID)
 	default:

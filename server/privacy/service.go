@@ -189,6 +189,11 @@ func (s *Service) anonymise(ctx context.Context, tx Tx, p affiliate.Participant,
 	if err != nil {
 		return nil, err
 	}
+	if err := tx.DeleteExportsWithParticipant(ctx, affiliate.ParticipationKey{
+		Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Program: p.Program, Participant: p.ID, Partner: p.Partner,
+	}); err != nil {
+		return nil, err
+	}
 	if err := tx.Publish(ctx, p.ErasedEvent(at)); err != nil {
 		return nil, err
 	}
@@ -221,6 +226,9 @@ func (s *Service) erasePartner(
 	if err := tx.EndFeed(ctx, affiliate.PartnerFeed(account.ID)); err != nil {
 		return err
 	}
+	if err := tx.DeleteExportsWithPartner(ctx, account.ID); err != nil {
+		return err
+	}
 	return tx.InsertErasure(ctx, e, texts, participations)
 }
 
@@ -244,6 +252,9 @@ func (s *Service) eraseWorkspace(ctx context.Context, tx Tx, e affiliate.Erasure
 		return err
 	}
 	if err := tx.EndFeed(ctx, affiliate.WorkspaceFeed(*e.Workspace)); err != nil {
+		return err
+	}
+	if err := tx.DeleteExportsOfWorkspace(ctx, *e.Workspace); err != nil {
 		return err
 	}
 	by.AddressPrefix = "" // the network of the owner is personal data

@@ -66,6 +66,11 @@ type Tx interface {
 	EndConnections(ctx context.Context, workspace affiliate.WorkspaceID, at time.Time) error
 	// EndFeed deletes the state of a feed of notifications.
 	EndFeed(ctx context.Context, feed affiliate.FeedID) error
+	// These methods delete all exports with data of a participant, of a partner's account, or
+	// of a workspace.
+	DeleteExportsWithParticipant(ctx context.Context, key affiliate.ParticipationKey) error
+	DeleteExportsWithPartner(ctx context.Context, user affiliate.UserID) error
+	DeleteExportsOfWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
 	// InsertErasure stores an erasure and its job.
 	InsertErasure(ctx context.Context, e affiliate.Erasure, texts []string, participants []affiliate.Participant) error
 

@@ -186,7 +186,12 @@ func (d *deletion) scope() affiliate.Scope {
 // the time. storage/postgres.StoreClicks explains why no click is missed.
 func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err error) {
 	cutoff = d.now()
-	err = d.change(ctx, func(tx Tx, _ *affiliate.RunningReset) error { return tx.SetResetAt(ctx, d.workspace, cutoff) })
+	err = d.change(ctx, func(tx Tx, _ *affiliate.RunningReset) error {
+		if err := tx.DeleteTestExports(ctx, d.workspace); err != nil {
+			return err
+		}
+		return tx.SetResetAt(ctx, d.workspace, cutoff)
+	})
 	if err != nil {
 		return cutoff, err
 	}

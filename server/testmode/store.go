@@ -42,6 +42,8 @@ type Tx interface {
 	ArchivePrograms(ctx context.Context, workspace affiliate.WorkspaceID, limit int, at time.Time) (int64, error)
 	// HasOpenPrograms reports whether test mode has a programme that is not archived.
 	HasOpenPrograms(ctx context.Context, workspace affiliate.WorkspaceID) (bool, error)
+	// DeleteTestExports deletes the exports that contain data of test mode.
+	DeleteTestExports(ctx context.Context, workspace affiliate.WorkspaceID) error
 	// SetResetAt stores the time until which clicks of test mode are not stored any more.
 	SetResetAt(ctx context.Context, workspace affiliate.WorkspaceID, at time.Time) error
 	// DeleteClicks reads at most limit clicks whose ids follow the id after, and deletes

@@ -13,6 +13,7 @@
 //   - It deletes mails after a month, and the ids of the mail provider's messages after a
 //     week. It ends mails that stay pending because a process crashed.
 //   - It deletes events of payment processors after 90 days.
+//   - It deletes bundles of exported personal data when their links have expired.
 //   - It applies the retention of clicks. After 90 days it removes the data that
 //     identifies a visitor. After 13 months it replaces the clicks of a day by sums.
 //
@@ -141,6 +142,10 @@ type Store interface {
 	// given time. DeleteSignatureFailures deletes counts of invalid signatures.
 	DeleteProcessorEvents(ctx context.Context, before time.Time, limit int) (int64, error)
 	DeleteSignatureFailures(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteExpiredExports deletes exports of personal data that expired before the given
+	// time. DeleteAbandonedExports deletes exports that began before it and are not complete.
+	DeleteExpiredExports(ctx context.Context, now time.Time, limit int) (int64, error)
+	DeleteAbandonedExports(ctx context.Context, before time.Time, limit int) (int64, error)
 	// PurgeClicks removes the data that identifies visitors from clicks that arrived
 	// before the given time. It works in batches. Before each batch it calls the function
 	// more, and it stops if the function returns false. It returns the number of changed
@@ -304,6 +309,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"mails", now.Add(-affiliate.MailLogRetention), w.store.DeleteOldMails},
 		{"events of payment processors", now.Add(-affiliate.ProcessorEventRetention), w.store.DeleteProcessorEvents},
 		{"counts of invalid signatures", now.Add(-affiliate.SignatureFailureRetention), w.store.DeleteSignatureFailures},
+		{"expired exports", now, w.store.DeleteExpiredExports},
+		{"exports that were not completed", now.Add(-affiliate.AbandonedExportLife), w.store.DeleteAbandonedExports},
 		{"messages of the mail provider", now.Add(-affiliate.ProviderMessageRetention), w.store.DeleteProviderMessages},
 	} {
 		if err := task.run(ctx, func() bool { return true }); err != nil {

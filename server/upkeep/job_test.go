@@ -263,3 +263,26 @@ func TestWork_DeletesOldNotifications(t *testing.T) {
 		f.WantCount(3, "announcements", `select count(*) from announcements`)
 	}
 }
+
+func TestRun_DeletesExpiredAndAbandonedExports(t *testing.T) {
+	t.Parallel()
+	clock := pgtest.NewRunningClock()
+	f := pgtest.Open(t, clock.Now)
+	insert := func(createdAt time.Time, readyAt, expiresAt any) {
+		f.Insert("exports", pgtest.Row{
+			"id": affiliate.NewID[affiliate.Export](createdAt), "kind": "partner", "subject_id": affiliate.NewID[affiliate.User](createdAt), "request_mode": "live",
+			"queued": false, "lease_until": createdAt, "lease": affiliate.NewID[affiliate.Export](createdAt), "progress": "{}",
+			"created_at": createdAt, "ready_at": readyAt, "expires_at": expiresAt,
+		})
+	}
+	now := clock.Now()
+	insert(now.Add(-24*time.Hour), now.Add(-24*time.Hour), now)
+	insert(now.Add(-23*time.Hour), now.Add(-23*time.Hour), now.Add(time.Hour))
+	insert(now.Add(-24*time.Hour), nil, nil)
+	insert(now.Add(-23*time.Hour), nil, nil)
+	if err := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.DiscardHandler), clock.Now).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.WantCount(2, "exports that can be downloaded or continued", `select count(*) from exports where created_at > $1`, now.Add(-24*time.Hour+time.Minute))
+	f.WantCount(2, "exports", `select count(*) from exports`)
+}

@@ -140,6 +140,8 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 			options.Queue, options.MaxAttempts = affiliate.ProcessorQueue, 1 // the next check follows after an hour
 		case affiliate.TidyProcessorEndpoints, affiliate.RemoveProcessorEndpoint, affiliate.SyncPromoCodes:
 			options.Queue = affiliate.ProcessorQueue
+		case affiliate.BuildExport:
+			options.Queue, options.MaxAttempts = affiliate.ExportQueue, affiliate.ExportAttempts
 		case affiliate.SendMail:
 			options.Queue, options.MaxAttempts = affiliate.MailQueue, affiliate.MailAttempts
 		case affiliate.DeleteTestData:

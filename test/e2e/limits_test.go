@@ -19,6 +19,7 @@ func TestLimits(t *testing.T) {
 	const general, tracking, mailProvider = 70, 250, 80
 	sys := start(t, setup{env: map[string]string{
 		"TRIBUTARY_LIMIT_CONVERSIONS": "120", "TRIBUTARY_LIMIT_AUTH": "10", "TRIBUTARY_LIMIT_UNSUBSCRIBE": "60", "TRIBUTARY_LIMIT_GENERAL": strconv.Itoa(general),
+		"TRIBUTARY_LIMIT_EXPORT":   "10",
 		"TRIBUTARY_LIMIT_TRACKING": strconv.Itoa(tracking), "TRIBUTARY_LIMIT_MAIL_PROVIDER": strconv.Itoa(mailProvider),
 		// The limits are exact only if Redis responds within this time. The time is long
 		// because the machine may be busy.
@@ -181,6 +182,10 @@ func TestLimits(t *testing.T) {
 		}
 		change("198.51.100.30").wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 		change("198.51.100.31").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "newEmail", "password")
+	})
+	t.Run("an account can request ten exports in an hour", func(t *testing.T) {
+		sys.clock.advance(time.Minute + time.Second)
+		checkExportLimit(t, sys, f, other)
 	})
 	t.Run("a request with an invalid body counts once", func(t *testing.T) {
 		session := other.login(t)

@@ -178,6 +178,7 @@ func newNormalizer(start time.Time) *normalizer {
 var (
 	jwtPattern         = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
 	keyPattern         = regexp.MustCompile(`\b([ps]k_(?:test|live))_[0-9A-Za-z]{20,}`)
+	exportPattern      = regexp.MustCompile(`exp_[A-Za-z0-9_-]{43}`)
 	ticketPattern      = regexp.MustCompile(`tkt_[A-Za-z0-9_-]+`)
 	unsubscribePattern = regexp.MustCompile(`unsubscribe\?token=[A-Za-z0-9_-]+`)
 	secretPattern      = regexp.MustCompile(`whsec_[A-Za-z0-9+/=]+`)
@@ -207,6 +208,7 @@ func (n *normalizer) text(s string) string {
 	s = keyPattern.ReplaceAllStringFunc(s, func(key string) string {
 		return n.replacement("key", key, keyPattern.FindStringSubmatch(key)[1]+"_7Hq2mVx9Lr4TzKp6Wd8Ns%02d")
 	})
+	replace(exportPattern, "export", "exp_N0RvbiBxdWl4b3RlIGRlIGxhIE1hbmNoYSBkZSBDZXJ2%02d")
 	replace(ticketPattern, "ticket", "tkt_QmVhbnMgZnJvbSBFdGhpb3BpYSBhcmUgdGhlIG5l%02d")
 	replace(unsubscribePattern, "unsubscribe", "unsubscribe?token=AZNvLnwaejudTl9gcYKT%02d")
 	replace(secretPattern, "secret", "whsec_C2FVsBQIhrscChlQIMV5b5sSYspob7o%02d")

@@ -46,6 +46,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.notifications()
 	c.processor()
 	c.mails(t)
+	c.exports()
 	c.lastCalls()
 	c.identity(t)
 	c.testData(t)
@@ -519,6 +520,36 @@ func (c *referenceCalls) erasures(t *testing.T) {
 	c.call(f.merchant.apiClient, "POST", f.participantPath()+"/erase", confirmed)
 	c.call(f.partner.apiClient, "POST", "/api/v1/partner/account/erase", confirmed)
 	c.call(f.merchant.apiClient, "POST", "/api/v1/merchant/account/erase", confirmed)
+}
+
+// exports exports the data of all kinds of subjects. The example of a download shows the first
+// members of the bundle.
+func (c *referenceCalls) exports() {
+	c.call(c.partner, "POST", "/api/v1/partner/export", nil)
+	exported := c.call(c.merchant, "POST", c.program+"/partners/"+c.participant+"/export", nil)
+	c.call(c.merchant, "POST", "/api/v1/merchant/account/export", nil)
+	path := strings.TrimPrefix(exported.text("download_url"), "https://api.example")
+	var bundle struct {
+		SchemaVersion  json.RawMessage `json:"schema_version"`
+		GeneratedAt    json.RawMessage `json:"generated_at"`
+		Subject        json.RawMessage `json:"subject"`
+		Profile        json.RawMessage `json:"profile"`
+		Sessions       json.RawMessage `json:"sessions"`
+		Participations json.RawMessage `json:"participations"`
+		Consents       json.RawMessage `json:"consents"`
+	}
+	downloaded := c.anonymous.get(c.t, path).wantStatus(http.StatusOK)
+	if err := json.Unmarshal([]byte(downloaded.body), &bundle); err != nil {
+		c.t.Fatal(err)
+	}
+	shown, err := json.Marshal(bundle)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.examples[findOperation("GET", path).id] = example{
+		Method: "GET", URL: c.normalizer.text(path), Headers: map[string]string{"Accept-Encoding": "gzip"}, Status: downloaded.status,
+		Response: c.json(string(shown)),
+	}
 }
 
 // lastCalls archives the programme, reads the audit log, and removes a member.

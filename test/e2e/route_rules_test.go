@@ -37,6 +37,10 @@ var (
 	accessDenied = outcome{http.StatusForbidden, "ACCESS_DENIED"}
 	noPartner    = outcome{http.StatusNotFound, "PARTICIPANT_NOT_FOUND"}
 	allFailed    = outcome{http.StatusUnprocessableEntity, "BULK_ALL_FAILED"}
+
+	noExport        = outcome{http.StatusNotFound, "EXPORT_EXPIRED"}
+	noParticipant   = outcome{http.StatusNotFound, "PARTICIPANT_NOT_FOUND"}
+	foreignToExport = outcome{http.StatusForbidden, "EXPORT_FORBIDDEN"}
 )
 
 // These constants are the kinds of credential that a route accepts (SPEC.md sections 4
@@ -291,6 +295,10 @@ var routeRules = map[string]rule{
 	"ReceiveProcessorEvent":  {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
 
 	"DeleteTestData": {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok, sharedByModes: true},
+	"ExportPartnerAccount":  {accepts: partners, allowedOutcome: ok},
+	"ExportParticipant":     {accepts: merchants, permission: exportPersonal, allowedOutcome: foreignToExport, foreignOutcome: foreignToExport},
+	"ExportMerchantAccount": {accepts: merchants, permission: exportPersonal, allowedOutcome: ok},
+	"DownloadExport":        {accepts: anyone, allowedOutcome: noExport, sharedByModes: true},
 
 	"ListWebhooks":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"CreateWebhook":       {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},

@@ -98,6 +98,10 @@ func (r route) unknownOutcome() outcome {
 		return noLogEntry
 	case r.rpc == "EraseParticipant":
 		return noPartner
+	case strings.Contains(r.template, "{token}"):
+		return noExport
+	case r.rpc == "ExportParticipant":
+		return noParticipant
 	}
 	return notFound
 }
@@ -124,6 +128,7 @@ func unknownIDs() map[string]string {
 		"notification_id": affiliate.NewID[affiliate.Notification](time.Now()).String(),
 		"entry_id":        affiliate.NewID[affiliate.Mail](time.Now()).String(),
 		"connection_id":   affiliate.NewID[affiliate.ProcessorConnection](time.Now()).String(),
+		"token":           "exp_unknown",
 	}
 }
 
@@ -274,6 +279,9 @@ func (r route) zone(c credential, rule rule) string {
 		return `"resend"`
 	case strings.HasSuffix(r.template, "/erase") && rule.allows(c.validKind):
 		return `"erasure"`
+	case strings.HasPrefix(r.rpc, "Export") && r.verb == http.MethodPost && c.validKind == rule.accepts:
+		// The request also counts in the zone "general".
+		return `"export"`
 	case strings.Contains(r.template, "/auth/"):
 		return `"auth"`
 	case r.rpc == "ReceiveProcessorEvent":

@@ -72,6 +72,9 @@ func (e example) command() string {
 	if e.Method != http.MethodGet && (e.Method != http.MethodPost || e.Request == nil && e.Form == "") {
 		lines[0] += " -X " + e.Method
 	}
+	if e.Headers["Accept-Encoding"] != "" {
+		lines[0] += " --compressed"
+	}
 	lines[0] += " '" + base + e.URL + "'"
 	if e.Credential != "" {
 		lines = append(lines, `-H "Authorization: Bearer `+credentials[e.Credential]+`"`)

@@ -34,7 +34,7 @@ func (b *builder) responses(r contract.Route, policy server.Policy, sample examp
 	case policy.Lasting:
 		set(&success, "content", object{{"text/event-stream", object{{"schema", object{{"type", "string"}}}}}})
 	case r.Download():
-		set(&success, "content", object{{"text/csv", object{{"schema", object{{"type", "string"}}}}}})
+		set(&success, "content", object{{contract.DownloadType(r.FullMethod), object{{"schema", object{{"type", "string"}}}}}})
 	case status != http.StatusNoContent:
 		var err error
 		if output, err = b.output(r.RPC.Output()); err != nil {

@@ -133,12 +133,14 @@ func (b *builder) schema(fields []protoreflect.FieldDescriptor, at place, partia
 	var required []string
 	var properties object
 	for _, field := range fields {
-		alwaysPresent := at == inResponse || !partial && isRequired(field)
+		omitted := at == inResponse && contract.OmitIfAbsent(field)
+		alwaysPresent := at == inResponse && !omitted || at != inResponse && !partial && isRequired(field)
 		property, err := b.field(field, at)
 		if err != nil {
 			return nil, false, err
 		}
-		if mayBeNull := at == inResponse && field.HasPresence() || at == inResponse && isEnum(field) || at == inRequest && !alwaysPresent; mayBeNull {
+		mayBeNull := at == inRequest && !alwaysPresent || at == inResponse && !omitted && (field.HasPresence() || isEnum(field))
+		if mayBeNull {
 			property = nullable(property)
 		}
 		if text := text(field); text != "" {

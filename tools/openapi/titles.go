@@ -12,6 +12,8 @@ var titles = map[string]string{
 	"erasePartnerAccount":                  "Erase the account of a partner",
 	"eraseMerchantAccount":                 "Erase the workspace",
 	"getOpenAPI":                           "Get the OpenAPI document",
+	"exportPartnerAccount":                 "Export a partner's account",
+	"exportMerchantAccount":                "Export a workspace",
 	"registerMerchant":                     "Register a merchant",
 	"registerPartner":                      "Register a partner",
 	"loginMerchant":                        "Log in as a merchant",
@@ -136,7 +138,7 @@ type tagGroup struct {
 var tagGroups = []tagGroup{
 	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
 	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Processor", "Notification", "NotificationLog", "TestMode", "Workspace"}},
-	{"Personal data", []string{"Erasure"}},
+	{"Personal data", []string{"Export", "Erasure"}},
 	{"Partners", []string{"Partner"}},
 	{"Accounts and system", []string{"Account", "Mail", "Health", "Document"}},
 }
@@ -144,7 +146,7 @@ var tagGroups = []tagGroup{
 // tagNames maps tags to the names that the reference shows.
 var tagNames = map[string]string{
 	"Account": "Accounts and sessions", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
-	"Erasure": "Erasure", "Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
+	"Erasure": "Erasure", "Export": "Exports of personal data", "Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
 	"NotificationLog": "Notification log", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
 	"Processor": "Payment processor", "Program": "Programmes", "PromoCode": "Promo codes", "TestMode": "Test mode", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
 }

@@ -1331,6 +1331,55 @@ export interface components {
             };
         };
         /**
+         * gdpr.export_ready
+         * @description An export of personal data is ready for download.
+         */
+        "gdpr.export_ready": {
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
+            id: string;
+            /** @constant */
+            type: "gdpr.export_ready";
+            /** @constant */
+            api_version: "v1";
+            /**
+             * Format: date-time
+             * @description The time of the event.
+             */
+            timestamp: string;
+            /**
+             * @description The mode of the object.
+             * @enum {string}
+             */
+            mode: "test" | "live";
+            /** Format: uuid */
+            workspace_id: string;
+            data: {
+                /** @description The object that the event is about, as it was after the event. */
+                object: {
+                    /** @description Whose data was exported. */
+                    subject: {
+                        /**
+                         * @description Whether the export contains the data of a workspace or of a participant.
+                         * @enum {string}
+                         */
+                        type: "partner" | "participant" | "merchant";
+                        /** @description The id of the workspace or of the participant. */
+                        id: string;
+                    };
+                    /**
+                     * Format: date-time
+                     * @description The time after which the export can no longer be downloaded.
+                     */
+                    expires_at: string;
+                };
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
+                previous_attributes?: {
+                    subject?: components["schemas"]["gdpr.export_ready"]["data"]["object"]["subject"];
+                    expires_at?: components["schemas"]["gdpr.export_ready"]["data"]["object"]["expires_at"];
+                };
+            };
+        };
+        /**
          * link.created
          * @description A referral link was created, for example the default link of a new participant.
          */
@@ -1621,6 +1670,56 @@ export interface components {
                     status?: components["schemas"]["participant.approved"]["data"]["object"]["status"];
                     reason?: components["schemas"]["participant.approved"]["data"]["object"]["reason"];
                     version?: components["schemas"]["participant.approved"]["data"]["object"]["version"];
+                };
+            };
+        };
+        /**
+         * participant.erased
+         * @description The personal data of a participant was erased.
+         */
+        "participant.erased": {
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
+            id: string;
+            /** @constant */
+            type: "participant.erased";
+            /** @constant */
+            api_version: "v1";
+            /**
+             * Format: date-time
+             * @description The time of the event.
+             */
+            timestamp: string;
+            /**
+             * @description The mode of the object.
+             * @enum {string}
+             */
+            mode: "test" | "live";
+            /** Format: uuid */
+            workspace_id: string;
+            data: {
+                /** @description The object that the event is about, as it was after the event. */
+                object: {
+                    /**
+                     * Format: uuid
+                     * @description The participant.
+                     */
+                    id: string;
+                    /**
+                     * Format: uuid
+                     * @description The programme.
+                     */
+                    program_id: string;
+                    /**
+                     * Format: date-time
+                     * @description When the data was erased.
+                     */
+                    erased_at: string;
+                };
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
+                previous_attributes?: {
+                    id?: components["schemas"]["participant.erased"]["data"]["object"]["id"];
+                    program_id?: components["schemas"]["participant.erased"]["data"]["object"]["program_id"];
+                    erased_at?: components["schemas"]["participant.erased"]["data"]["object"]["erased_at"];
                 };
             };
         };

@@ -1019,6 +1019,37 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/exports/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download an export
+         * @description Downloads a bundle. It needs no credential except the token in the path.
+         *
+         *     The header `Accept-Encoding` is required; gRPC clients send it as the metadata
+         *     `x-accept-encoding`. The bundle is sent with the encoding `gzip` or `identity`, whichever
+         *     the caller prefers; `gzip` if both are equal. The content type is `application/json`.
+         *
+         *     Errors, checked in this order:
+         *       - EXPORT_EXPIRED: the token is unknown or has expired, or the data was erased.
+         *       - VALIDATION_ERROR: the header `Accept-Encoding` is missing, or accepts neither `gzip`
+         *         nor `identity`.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["downloadExport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/fraud/events": {
         parameters: {
             query?: never;
@@ -1209,6 +1240,74 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["resyncProcessor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/merchant/account/erase": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erase the workspace
+         * @description Erases the workspace in both modes: the accounts of all members, the
+         *     API keys, the webhook endpoints, the connections to payment processors, the participants,
+         *     and the data about buyers. The programmes keep their numbers under pseudonyms. The
+         *     accounts of partners stay.
+         *
+         *     Requires the role owner.
+         *
+         *     Errors:
+         *       - CONFIRMATION_INVALID: the confirmation phrase is missing or wrong.
+         *       - MERCHANT_NOT_FOUND: the workspace does not exist.
+         *       - ALREADY_ERASED: the workspace was erased before. The access tokens of its members get
+         *         this error until they expire; all other calls get 401.
+         *       - BILLING_SUBSCRIPTION_ACTIVE: the operator of the service has marked the subscription
+         *         of the workspace as active.
+         *       - ERASURE_BLOCKED_PAYOUT: a payout of the workspace is pending or processing.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. Rate limit: `erasure`, by default 5 requests in an hour per account. The body may have up to 64 KiB.
+         */
+        post: operations["eraseMerchantAccount"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/merchant/account/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Export a workspace
+         * @description Exports the workspace in both modes: settings, members, programmes,
+         *     participants, clicks of the last 90 days, conversions, commissions, payouts, the ledger
+         *     and the audit log.
+         *
+         *     A bundle of at most 10,000 records and 5 MB is made at once; the status is 200. A larger
+         *     bundle is made by a job; the status is 202, and the response contains only `status`. When
+         *     the bundle is ready, the caller gets a mail with the link, which works for 72 hours, and
+         *     the event `gdpr.export_ready` is sent to the webhook endpoints of the request's mode. A
+         *     later request then returns a link with the status 200.
+         *
+         *     Owners and admins can call it.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. Rate limit: `export`, by default 10 requests in an hour per account.
+         */
+        post: operations["exportMerchantAccount"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1484,6 +1583,36 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/partner/account/erase": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erase the account of a partner
+         * @description Erases the account of the calling partner with all its
+         *     participations. All sessions end. The e-mail address can be used for a new account.
+         *
+         *     Errors:
+         *       - CONFIRMATION_INVALID: the confirmation phrase is missing or wrong.
+         *       - PARTNER_NOT_FOUND: the account does not exist.
+         *       - ALREADY_ERASED: the account was erased before. Its access token gets this error until
+         *         it expires; all other calls get 401.
+         *       - ERASURE_BLOCKED_PAYOUT: a payout to the partner is pending or processing.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. Rate limit: `erasure`, by default 5 requests in an hour per account. The body may have up to 64 KiB.
+         */
+        post: operations["erasePartnerAccount"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/partner/analytics/summary": {
         parameters: {
             query?: never;
@@ -1549,6 +1678,35 @@ export interface paths {
         get: operations["listPartnerCommissions"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Export a partner's account
+         * @description Exports the account of the partner with all participations, in both
+         *     modes. The bundle contains the payout account in clear text, but nothing that is internal
+         *     to a merchant: notes, tags, fraud scores and reasons.
+         *
+         *     Errors:
+         *       - EXPORT_TOO_LARGE: the bundle would have more than 250,000 records or more than 50 MB.
+         *       - SERVICE_UNAVAILABLE: the bundle could not be made within 20 seconds, or too many are
+         *         being made. The next request continues the work.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. Rate limit: `export`, by default 10 requests in an hour per account.
+         */
+        post: operations["exportPartnerAccount"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3231,6 +3389,73 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["approveParticipant"];
+        trace?: never;
+    };
+    "/api/v1/programs/{programId}/partners/{participantId}/erase": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erase a participant
+         * @description Erases a participant of the workspace's programme. The account of the
+         *     partner stays, and so do its participations in other programmes. The participant's links
+         *     and codes stop working, and nobody else can use the codes. Pending commissions stay, and
+         *     are no longer approved automatically.
+         *
+         *     Requires the role owner or admin.
+         *
+         *     Errors:
+         *       - CONFIRMATION_INVALID: the confirmation phrase is missing or wrong.
+         *       - ACCESS_DENIED: the programme is not a programme of the workspace.
+         *       - PARTICIPANT_NOT_FOUND: the programme has no such participant in this mode.
+         *       - ALREADY_ERASED: the participant was erased before.
+         *       - ERASURE_BLOCKED_PAYOUT: a payout to the participant is pending or processing.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. Rate limit: `erasure`, by default 5 requests in an hour per account. The body may have up to 64 KiB.
+         */
+        post: operations["eraseParticipant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/programs/{programId}/partners/{participantId}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Export a partner
+         * @description Exports a participant of a programme, in the mode of the programme. It
+         *     contains what the merchant has stored about the partner, including notes and fraud
+         *     events. The sessions, preferences and payout account of the partner's account are not
+         *     part of it.
+         *
+         *     Owners and admins can call it. Errors, checked in this order:
+         *       - EXPORT_FORBIDDEN: the programme belongs to another workspace, or does not exist.
+         *       - PARTICIPANT_NOT_FOUND: the programme has no such participant, or belongs to the other
+         *         mode.
+         *       - PARTICIPANT_ERASED: the participant was erased, so there is no personal data left.
+         *       - EXPORT_TOO_LARGE: the bundle would have more than 250,000 records or more than 50 MB.
+         *       - SERVICE_UNAVAILABLE: as for ExportPartnerAccount.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. Rate limit: `export`, by default 10 requests in an hour per account.
+         */
+        post: operations["exportParticipant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/programs/{programId}/partners/{participantId}/ledger": {
@@ -6284,6 +6509,42 @@ export interface components {
             /** @description The last 50 attempts, in the order in which they were made. */
             attempts: components["schemas"]["DeliveryAttempt"][];
         };
+        EraseMerchantAccountRequest: {
+            /** @description Must be `DELETE`. */
+            confirmation?: string | null;
+            /** @description Another name of `confirmation`. */
+            confirm?: string | null;
+            /** @description Another name of `confirmation`. */
+            confirmationPhrase?: string | null;
+        };
+        EraseMerchantAccountResponse: {
+            /** Format: date-time */
+            erased_at: string | null;
+        };
+        EraseParticipantRequest: {
+            /** @description Must be `DELETE`. */
+            confirmation?: string | null;
+            /** @description Another name of `confirmation`. */
+            confirm?: string | null;
+            /** @description Another name of `confirmation`. */
+            confirmationPhrase?: string | null;
+        };
+        EraseParticipantResponse: {
+            /** Format: date-time */
+            erased_at: string | null;
+        };
+        ErasePartnerAccountRequest: {
+            /** @description Must be `DELETE`. */
+            confirmation?: string | null;
+            /** @description Another name of `confirmation`. */
+            confirm?: string | null;
+            /** @description Another name of `confirmation`. */
+            confirmationPhrase?: string | null;
+        };
+        ErasePartnerAccountResponse: {
+            /** Format: date-time */
+            erased_at: string | null;
+        };
         /** @description The body of every error. */
         Error: {
             /** @description The HTTP status. */
@@ -6296,7 +6557,7 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "RESET_IN_PROGRESS";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED";
             /** @description The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING. */
             missingPermissions?: string[];
             /** @description All faults of the request. Only with VALIDATION_ERROR. */
@@ -6357,6 +6618,26 @@ export interface components {
             name: string;
             /** @description A sentence that says when events of this type are sent. */
             description: string;
+        };
+        /**
+         * @description Export is a link to a bundle, or the status of a bundle that is not ready. It contains only
+         *     the fields of one of the two.
+         */
+        Export: {
+            /**
+             * @description Set with the status 202: the bundle is not ready.
+             * @enum {string}
+             */
+            status?: "processing";
+            /** @description The URL of the download. */
+            download_url?: string;
+            /**
+             * Format: date-time
+             * @description The time after which the link does not work.
+             */
+            expires_at?: string;
+            /** @description The name of the file: `tributary-<kind>-<date>.json`. */
+            filename?: string;
         };
         /** @description FieldFault is one fault of a request field. */
         FieldFault: {
@@ -9493,6 +9774,74 @@ export interface components {
         };
     };
     responses: {
+        /**
+         * @description - `ACCESS_DENIED`: The programme belongs to another workspace.
+         *     - `FORBIDDEN`: This credential does not have the required permission.
+         *     - `HTTPS_REQUIRED`: Use HTTPS.
+         */
+        "ACCESS_DENIED-FORBIDDEN-HTTPS_REQUIRED": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 403,
+                 *       "message": "The programme belongs to another workspace.",
+                 *       "error": "Forbidden",
+                 *       "code": "ACCESS_DENIED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `ALREADY_ERASED`: The data was erased before.
+         *     - `BILLING_SUBSCRIPTION_ACTIVE`: The subscription of the workspace is active. End it first.
+         *     - `ERASURE_BLOCKED_PAYOUT`: A payout is pending or processing. Complete or cancel it first.
+         */
+        "ALREADY_ERASED-BILLING_SUBSCRIPTION_ACTIVE-ERASURE_BLOCKED_PAYOUT": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The data was erased before.",
+                 *       "error": "Conflict",
+                 *       "code": "ALREADY_ERASED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `ALREADY_ERASED`: The data was erased before.
+         *     - `ERASURE_BLOCKED_PAYOUT`: A payout is pending or processing. Complete or cancel it first.
+         */
+        "ALREADY_ERASED-ERASURE_BLOCKED_PAYOUT": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The data was erased before.",
+                 *       "error": "Conflict",
+                 *       "code": "ALREADY_ERASED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description - `API_KEY_LIMIT_EXCEEDED`: A mode can have at most ten active secret keys. */
         API_KEY_LIMIT_EXCEEDED: {
             headers: {
@@ -9641,6 +9990,28 @@ export interface components {
             };
         };
         /**
+         * @description - `CONFIRMATION_INVALID`: confirmation must be DELETE.
+         *     - `VALIDATION_ERROR`: The request is not valid.
+         */
+        "CONFIRMATION_INVALID-VALIDATION_ERROR": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 400,
+                 *       "message": "confirmation must be DELETE.",
+                 *       "error": "Bad Request",
+                 *       "code": "CONFIRMATION_INVALID"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
          * @description - `CONVERSION_DUPLICATE`: A conversion with this external_transaction_id exists.
          *     - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
          */
@@ -9699,6 +10070,70 @@ export interface components {
                  *       "message": "An account with this e-mail address exists.",
                  *       "error": "Conflict",
                  *       "code": "EMAIL_TAKEN"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `EXPORT_EXPIRED`: The export does not exist or has expired.
+         *     - `NOT_FOUND`: Not found.
+         */
+        "EXPORT_EXPIRED-NOT_FOUND": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 404,
+                 *       "message": "The export does not exist or has expired.",
+                 *       "error": "Not Found",
+                 *       "code": "EXPORT_EXPIRED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `EXPORT_FORBIDDEN`: The programme belongs to another workspace.
+         *     - `FORBIDDEN`: This credential does not have the required permission.
+         *     - `HTTPS_REQUIRED`: Use HTTPS.
+         */
+        "EXPORT_FORBIDDEN-FORBIDDEN-HTTPS_REQUIRED": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 403,
+                 *       "message": "The programme belongs to another workspace.",
+                 *       "error": "Forbidden",
+                 *       "code": "EXPORT_FORBIDDEN"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description - `EXPORT_TOO_LARGE`: The export has more than 250,000 records or more than 50 MB. */
+        EXPORT_TOO_LARGE: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 422,
+                 *       "message": "The export has more than 250,000 records or more than 50 MB.",
+                 *       "error": "Unprocessable Entity",
+                 *       "code": "EXPORT_TOO_LARGE"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -10049,6 +10484,25 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description - `MERCHANT_NOT_FOUND`: There is no such workspace. */
+        MERCHANT_NOT_FOUND: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 404,
+                 *       "message": "There is no such workspace.",
+                 *       "error": "Not Found",
+                 *       "code": "MERCHANT_NOT_FOUND"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /**
          * @description - `MODE_MISMATCH`: The signal belongs to the other mode.
          *     - `NO_ATTRIBUTION_SIGNAL`: Give click_id or promo_code.
@@ -10135,6 +10589,28 @@ export interface components {
         };
         /** @description - `NOT_FOUND`: Not found. */
         NOT_FOUND: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 404,
+                 *       "message": "Not found.",
+                 *       "error": "Not Found",
+                 *       "code": "NOT_FOUND"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `NOT_FOUND`: Not found.
+         *     - `PARTICIPANT_NOT_FOUND`: The programme has no such participant.
+         */
+        "NOT_FOUND-PARTICIPANT_NOT_FOUND": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -10280,6 +10756,25 @@ export interface components {
                  *       "message": "The participant's data has been erased.",
                  *       "error": "Conflict",
                  *       "code": "PARTICIPANT_ERASED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description - `PARTNER_NOT_FOUND`: There is no such partner. */
+        PARTNER_NOT_FOUND: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 404,
+                 *       "message": "There is no such partner.",
+                 *       "error": "Not Found",
+                 *       "code": "PARTNER_NOT_FOUND"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -14044,6 +14539,34 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    downloadExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": string;
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            404: components["responses"]["EXPORT_EXPIRED-NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     listFraudEvents: {
         parameters: {
             query?: {
@@ -14552,6 +15075,93 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    eraseMerchantAccount: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "confirmation": "DELETE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["EraseMerchantAccountRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "erased_at": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EraseMerchantAccountResponse"];
+                };
+            };
+            400: components["responses"]["CONFIRMATION_INVALID-VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["MERCHANT_NOT_FOUND"];
+            409: components["responses"]["ALREADY_ERASED-BILLING_SUBSCRIPTION_ACTIVE-ERASURE_BLOCKED_PAYOUT"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    exportMerchantAccount: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Export"];
+                };
+            };
+            /** @description Accepted. The request takes effect later. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Export"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -15324,6 +15934,53 @@ export interface operations {
             403: components["responses"]["HTTPS_REQUIRED"];
         };
     };
+    erasePartnerAccount: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "confirmation": "DELETE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ErasePartnerAccountRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "erased_at": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ErasePartnerAccountResponse"];
+                };
+            };
+            400: components["responses"]["CONFIRMATION_INVALID-VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["PARTNER_NOT_FOUND"];
+            409: components["responses"]["ALREADY_ERASED-ERASURE_BLOCKED_PAYOUT"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     getPartnerSummary: {
         parameters: {
             query?: {
@@ -15551,6 +16208,38 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    exportPartnerAccount: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Export"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            422: components["responses"]["EXPORT_TOO_LARGE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
@@ -21539,6 +22228,93 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    eraseParticipant: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+                participantId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "confirmation": "DELETE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["EraseParticipantRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "erased_at": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EraseParticipantResponse"];
+                };
+            };
+            400: components["responses"]["CONFIRMATION_INVALID-VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["ACCESS_DENIED-FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND-PARTICIPANT_NOT_FOUND"];
+            409: components["responses"]["ALREADY_ERASED-ERASURE_BLOCKED_PAYOUT"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    exportParticipant: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+                participantId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Export"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["EXPORT_FORBIDDEN-FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND-PARTICIPANT_NOT_FOUND"];
+            409: components["responses"]["PARTICIPANT_ERASED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            422: components["responses"]["EXPORT_TOO_LARGE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     listLedger: {
         parameters: {
             query?: {
@@ -22635,7 +23411,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "participant.erased",
-                     *           "description": "The personal data of a participant was erased. Not sent by this version yet."
+                     *           "description": "The personal data of a participant was erased."
                      *         },
                      *         {
                      *           "name": "payout.created",

@@ -203,6 +203,13 @@ const (
 	ErrorReason_ERROR_REASON_ACCESS_DENIED ErrorReason = 75
 	// The test data of the workspace is being deleted.
 	ErrorReason_ERROR_REASON_RESET_IN_PROGRESS ErrorReason = 82
+	// The programme of the participant belongs to another workspace, or does not exist.
+	ErrorReason_ERROR_REASON_EXPORT_FORBIDDEN ErrorReason = 76
+	// The data of the partner or of the participant has more than 250,000 records or more than
+	// 50 MB.
+	ErrorReason_ERROR_REASON_EXPORT_TOO_LARGE ErrorReason = 77
+	// The token of a download link is unknown or has expired, or the data was erased.
+	ErrorReason_ERROR_REASON_EXPORT_EXPIRED ErrorReason = 78
 )
 
 // Enum value maps for ErrorReason.
@@ -280,6 +287,9 @@ var (
 		74: "ERROR_REASON_PARTICIPANT_NOT_FOUND",
 		75: "ERROR_REASON_ACCESS_DENIED",
 		82: "ERROR_REASON_RESET_IN_PROGRESS",
+		76: "ERROR_REASON_EXPORT_FORBIDDEN",
+		77: "ERROR_REASON_EXPORT_TOO_LARGE",
+		78: "ERROR_REASON_EXPORT_EXPIRED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                     0,
@@ -354,6 +364,9 @@ var (
 		"ERROR_REASON_PARTICIPANT_NOT_FOUND":           74,
 		"ERROR_REASON_ACCESS_DENIED":                   75,
 		"ERROR_REASON_RESET_IN_PROGRESS":               82,
+		"ERROR_REASON_EXPORT_FORBIDDEN":                76,
+		"ERROR_REASON_EXPORT_TOO_LARGE":                77,
+		"ERROR_REASON_EXPORT_EXPIRED":                  78,
 	}
 )
 
@@ -388,7 +401,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xed2\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x8b5\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -464,7 +477,10 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1fERROR_REASON_MERCHANT_NOT_FOUND\x10I\x1a&\xa2\xbb\x18\"\b\x94\x03\x10\x05\x1a\x1bThere is no such workspace.\x12Y\n" +
 	"\"ERROR_REASON_PARTICIPANT_NOT_FOUND\x10J\x1a1\xa2\xbb\x18-\b\x94\x03\x10\x05\x1a&The programme has no such participant.\x12V\n" +
 	"\x1aERROR_REASON_ACCESS_DENIED\x10K\x1a6\xa2\xbb\x182\b\x93\x03\x10\a\x1a+The programme belongs to another workspace.\x12V\n" +
-	"\x1eERROR_REASON_RESET_IN_PROGRESS\x10R\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The test data is already being deleted.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x1eERROR_REASON_RESET_IN_PROGRESS\x10R\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The test data is already being deleted.\x12Y\n" +
+	"\x1dERROR_REASON_EXPORT_FORBIDDEN\x10L\x1a6\xa2\xbb\x182\b\x93\x03\x10\a\x1a+The programme belongs to another workspace.\x12j\n" +
+	"\x1dERROR_REASON_EXPORT_TOO_LARGE\x10M\x1aG\xa2\xbb\x18C\b\xa6\x03\x10\t\x1a<The export has more than 250,000 records or more than 50 MB.\x12U\n" +
+	"\x1bERROR_REASON_EXPORT_EXPIRED\x10N\x1a4\xa2\xbb\x180\b\x94\x03\x10\x05\x1a)The export does not exist or has expired.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

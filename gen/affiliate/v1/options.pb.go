@@ -122,6 +122,14 @@ var file_affiliate_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,50103,opt,name=any_type",
 		Filename:      "affiliate/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         50110,
+		Name:          "affiliate.v1.omit_if_absent",
+		Tag:           "varint,50110,opt,name=omit_if_absent",
+		Filename:      "affiliate/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.EnumValueOptions.
@@ -148,6 +156,10 @@ var (
 	//
 	// optional bool any_type = 50103;
 	E_AnyType = &file_affiliate_v1_options_proto_extTypes[3]
+	// A JSON response leaves the field out if it is absent. Other absent fields are null.
+	//
+	// optional bool omit_if_absent = 50110;
+	E_OmitIfAbsent = &file_affiliate_v1_options_proto_extTypes[4]
 )
 
 var File_affiliate_v1_options_proto protoreflect.FileDescriptor
@@ -163,7 +175,8 @@ const file_affiliate_v1_options_proto_rawDesc = "" +
 	"\x05error\x12!.google.protobuf.EnumValueOptions\x18\xb4\x87\x03 \x01(\v2\x17.affiliate.v1.ErrorSpecR\x05error:3\n" +
 	"\x04trim\x12\x1d.google.protobuf.FieldOptions\x18\xb5\x87\x03 \x01(\bR\x04trim:E\n" +
 	"\x0eset_by_gateway\x12\x1d.google.protobuf.FieldOptions\x18\xb6\x87\x03 \x01(\bR\fsetByGateway::\n" +
-	"\bany_type\x12\x1d.google.protobuf.FieldOptions\x18\xb7\x87\x03 \x01(\bR\aanyTypeB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\bany_type\x12\x1d.google.protobuf.FieldOptions\x18\xb7\x87\x03 \x01(\bR\aanyType:E\n" +
+	"\x0eomit_if_absent\x12\x1d.google.protobuf.FieldOptions\x18\xbe\x87\x03 \x01(\bR\fomitIfAbsentB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_options_proto_rawDescOnce sync.Once
@@ -188,11 +201,12 @@ var file_affiliate_v1_options_proto_depIdxs = []int32{
 	2, // 1: affiliate.v1.trim:extendee -> google.protobuf.FieldOptions
 	2, // 2: affiliate.v1.set_by_gateway:extendee -> google.protobuf.FieldOptions
 	2, // 3: affiliate.v1.any_type:extendee -> google.protobuf.FieldOptions
-	0, // 4: affiliate.v1.error:type_name -> affiliate.v1.ErrorSpec
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	4, // [4:5] is the sub-list for extension type_name
-	0, // [0:4] is the sub-list for extension extendee
+	2, // 4: affiliate.v1.omit_if_absent:extendee -> google.protobuf.FieldOptions
+	0, // 5: affiliate.v1.error:type_name -> affiliate.v1.ErrorSpec
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	5, // [5:6] is the sub-list for extension type_name
+	0, // [0:5] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -208,7 +222,7 @@ func file_affiliate_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_options_proto_rawDesc), len(file_affiliate_v1_options_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   1,
-			NumExtensions: 4,
+			NumExtensions: 5,
 			NumServices:   0,
 		},
 		GoTypes:           file_affiliate_v1_options_proto_goTypes,

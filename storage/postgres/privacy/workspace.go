@@ -49,6 +49,7 @@ var eraseWorkspace = []string{
 		fraud_settings = '{}', version = version + 1, updated_at = @at
 		where workspace_id = @workspace and mode in ('test', 'live')`,
 	`update groups set name = 'erased-' || replace(id::text, '-', ''), version = version + 1, updated_at = @at where workspace_id = @workspace`,
+	`update test_data_resets set ip_prefix = '' where workspace_id = @workspace and ip_prefix <> ''`,
 	`delete from announcements where workspace_id = @workspace`,
 	`delete from mails where workspace_id = @workspace and status = 'pending'`,
 }

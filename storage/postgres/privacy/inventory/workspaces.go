@@ -100,6 +100,56 @@ var system = Area{
 			},
 		},
 		{
+			Name: "test_data_resets",
+			Row:  "A deletion of the test data of a workspace.",
+			Kept: unlimited,
+			Columns: []Columns{
+				personal(member, "ip_prefix", "network (/24 or /48) of the IP address from which it was requested", workspace(Emptied)),
+				ids(member, "user_id", "id of the member who requested it"),
+				business("workspace_id id started_at request_id clicks_after events_after deleted finished_at"),
+			},
+		},
+		{
+			Name:    "exports",
+			Row:     "An export of personal data that is being made or can be downloaded.",
+			Kept:    "24 hours, or 72 hours if the link was mailed.",
+			Deleted: Erasures(),
+			Columns: []Columns{
+				pseudonymous(partnerOrMember, "subject_id partner_id", "ids of the partner, participant or workspace", Effects{}),
+				business("id kind workspace_id program_id mode request_mode queued lease_until lease progress created_at ready_at expires_at"),
+			},
+		},
+		{
+			Name:    "export_chunks",
+			Row:     "A piece of an export, compressed and encrypted.",
+			Kept:    "As long as the export.",
+			Deleted: Erasures(),
+			Columns: []Columns{
+				personal([]Subject{Partner, Member, Buyer}, "data", "the exported data, encrypted", Effects{}),
+				business("export_id number"),
+			},
+		},
+		{
+			Name:    "export_tokens",
+			Row:     "The token in the link to an export.",
+			Kept:    "As long as the export.",
+			Deleted: Erasures(),
+			Columns: []Columns{
+				pseudonymous(partnerOrMember, "digest", "digest of the token", Effects{}),
+				business("export_id created_at expires_at"),
+			},
+		},
+		{
+			Name:    "export_recipients",
+			Row:     "A member to whom the link to an export is mailed.",
+			Kept:    "As long as the export.",
+			Deleted: Erasures(),
+			Columns: []Columns{
+				pseudonymous(member, "user_id", "id of the member", Effects{}),
+				business("export_id requested_at"),
+			},
+		},
+		{
 			Name: "erased_values",
 			Row:  "The digest of a code or transaction id that an erasure has replaced, under a key that is used for nothing else.",
 			Kept: unlimited,

@@ -1,0 +1,69 @@
+package export
+
+import (
+	"context"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// complete stores that a bundle is complete, and publishes the event and the notification. It
+// mails the link to the members who wait for it. It has no effect if the export was deleted in
+// the meantime.
+func (s *Service) complete(ctx context.Context, e affiliate.Export) error {
+	now := s.now()
+	e = e.Complete(now)
+	return s.Store.InTx(ctx, func(tx Tx) error {
+		completed, err := tx.CompleteExport(ctx, e)
+		if err != nil || !completed {
+			return err
+		}
+		if events := e.ReadyEvent(now); len(events) > 0 {
+			if err := tx.Publish(ctx, events...); err != nil {
+				return err
+			}
+		}
+		if notifications := e.ReadyNotification(now); len(notifications) > 0 {
+			if err := tx.Notify(ctx, notifications...); err != nil {
+				return err
+			}
+		}
+		if !e.Queued {
+			return nil
+		}
+		return s.sendLinks(ctx, tx, e)
+	})
+}
+
+// sendLinks mails a link of its own to each member who has requested a bundle and may still
+// export data.
+func (s *Service) sendLinks(ctx context.Context, tx Tx, e affiliate.Export) error {
+	recipients, err := tx.Recipients(ctx, e)
+	if err != nil {
+		return err
+	}
+	name, err := tx.WorkspaceName(ctx, *e.Subject.Workspace)
+	if err != nil {
+		return err
+	}
+	for _, to := range recipients {
+		if to.Role != affiliate.RoleOwner && to.Role != affiliate.RoleAdmin {
+			continue
+		}
+		token, text, digest := e.NewToken(*e.ReadyAt, true)
+		if err := tx.InsertToken(ctx, token, digest); err != nil {
+			return err
+		}
+		mail := affiliate.Mail{
+			ID: affiliate.NewID[affiliate.Mail](*e.ReadyAt), Kind: affiliate.MailExportReady, Type: string(affiliate.MailExportReady),
+			Workspace: e.Subject.Workspace,
+			Recipient: affiliate.MailRecipient{User: &to.User, Account: affiliate.Merchant, Name: to.Name, Address: to.Address},
+			Facts:     affiliate.MailFacts{WorkspaceName: name, ExpiresAt: &token.ExpiresAt},
+			CreatedAt: *e.ReadyAt,
+		}
+		mail.Secret = s.Seal.Seal([]byte(text), mail.ID.UUID[:])
+		if err := tx.SendMail(ctx, mail); err != nil {
+			return err
+		}
+	}
+	return nil
+}

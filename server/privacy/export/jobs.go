@@ -1,0 +1,95 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// jobTimeout is the longest time of one job. jobTime is the time after which a job leaves
+	// the rest of the bundle to the next one.
+	jobTimeout = 5 * time.Minute
+	jobTime    = 4 * time.Minute
+)
+
+// AddWorkers registers the worker of this package's job.
+func (s *Service) AddWorkers(workers *river.Workers) {
+	river.AddWorker(workers, &buildWorker{service: s})
+}
+
+type buildWorker struct {
+	river.WorkerDefaults[affiliate.BuildExport]
+	service *Service
+}
+
+// Timeout returns the time limit of one job.
+func (*buildWorker) Timeout(*river.Job[affiliate.BuildExport]) time.Duration { return jobTimeout }
+
+func (w *buildWorker) Work(ctx context.Context, job *river.Job[affiliate.BuildExport]) error {
+	busy, err := w.service.Continue(ctx, job.Args, jobTime)
+	if err == nil && busy {
+		return river.JobSnooze(leaseLife)
+	}
+	return err
+}
+
+// Continue makes the bundle of a large workspace from the stored progress on. If it is not
+// complete after the given time, another job is inserted. busy is true if another process
+// makes the bundle.
+func (s *Service) Continue(ctx context.Context, job affiliate.BuildExport, limit time.Duration) (busy bool, err error) {
+	now := s.now()
+	var e *affiliate.Export
+	err = s.Store.InTx(ctx, func(tx Tx) (err error) {
+		if e, err = tx.LockExport(ctx, affiliate.WorkspaceSubject(job.Workspace), now); err != nil {
+			return err
+		}
+		if e == nil || e.ID != job.Export || e.Ready() {
+			e = nil
+			return nil
+		}
+		// A lease without a process means that a job has been inserted and has not begun.
+		if busy = e.Busy(now) && e.Lease != uuid.Nil; busy {
+			return nil
+		}
+		e.Lease, e.LeaseUntil = uuid.New(), now.Add(leaseLife)
+		return tx.TakeExport(ctx, *e)
+	})
+	if err != nil || busy || e == nil {
+		return busy, err
+	}
+	err = s.build(ctx, e, sizeLimit{}, now.Add(limit))
+	// The outcome is stored even if the process stops.
+	storeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	switch {
+	case err == nil:
+		return false, s.complete(storeCtx, *e)
+	case errors.Is(err, errLost):
+		return false, nil
+	case errors.Is(err, errTimeUp):
+		return false, s.continueLater(storeCtx, *e)
+	}
+	return false, errors.Join(err, s.release(storeCtx, *e))
+}
+
+// continueLater ends the lease of an export and inserts the job that continues it.
+func (s *Service) continueLater(ctx context.Context, e affiliate.Export) error {
+	now := s.now()
+	return s.Store.InTx(ctx, func(tx Tx) error {
+		found, err := tx.LockExport(ctx, e.Subject, now)
+		if err != nil || found == nil || found.ID != e.ID || found.Lease != e.Lease {
+			return err
+		}
+		found.Lease, found.LeaseUntil = uuid.Nil, now.Add(leaseLife)
+		if err := tx.TakeExport(ctx, *found); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, affiliate.BuildExport{Workspace: *e.Subject.Workspace, Export: e.ID})
+	})
+}

@@ -1,0 +1,144 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// NewTx returns a Tx for a transaction of another package, for the deletions of erasures.
+func NewTx(tx *postgres.Tx) *Tx { return &Tx{tx} }
+
+// DropExport deletes an export with its bundle and tokens, if the process that e.Lease names
+// makes the bundle.
+func (tx *Tx) DropExport(ctx context.Context, e affiliate.Export) error {
+	const lock = `select e.id from exports e where e.subject_id = $1 and e.id = $2 and e.lease = $3 and e.ready_at is null for update`
+	return tx.drop(ctx, lock, e.Subject.ID, e.ID, e.Lease)
+}
+
+// DeleteExportsWithParticipant deletes all bundles that contain data of a participant: of the
+// participant, of the partner and of the workspace. A bundle that is being made is deleted
+// too, and its process stops. The links no longer work.
+func (tx *Tx) DeleteExportsWithParticipant(ctx context.Context, key affiliate.ParticipationKey) error {
+	const lock = `
+		select e.id from exports e
+		where e.subject_id in ($1, $2, $3)
+		order by e.id
+		for update`
+	return tx.drop(ctx, lock, key.Participant, key.Partner, key.Workspace)
+}
+
+// DeleteExportsWithPartner deletes all bundles that contain data of a partner's account: of
+// the partner, of the participants, and of the workspaces in whose programmes the partner
+// takes part.
+func (tx *Tx) DeleteExportsWithPartner(ctx context.Context, user affiliate.UserID) error {
+	const lock = `
+		select e.id from exports e
+		where e.partner_id = $1 or e.subject_id in (select t.workspace_id from participants t where t.partner_id = $1 and t.mode in ('test', 'live'))
+		order by e.id
+		for update`
+	return tx.drop(ctx, lock, user)
+}
+
+// DeleteExportsOfWorkspace deletes the bundles of a workspace and of its participants. The
+// bundles of its partners stay.
+func (tx *Tx) DeleteExportsOfWorkspace(ctx context.Context, id affiliate.WorkspaceID) error {
+	const lock = `
+		select e.id from exports e
+		where e.workspace_id = $1 and e.subject_id is not null
+		order by e.id
+		for update`
+	return tx.drop(ctx, lock, id)
+}
+
+// DeleteTestExports deletes the bundles of a workspace that contain data of test mode: of
+// participants of test mode, and of the workspace.
+func (tx *Tx) DeleteTestExports(ctx context.Context, id affiliate.WorkspaceID) error {
+	const lock = `
+		select e.id from exports e
+		where e.workspace_id = $1 and (e.mode = 'test' or e.subject_id = $1)
+		order by e.id
+		for update`
+	return tx.drop(ctx, lock, id)
+}
+
+// drop deletes the exports whose ids a statement returns and locks.
+func (tx *Tx) drop(ctx context.Context, lock string, args ...any) error {
+	rows, _ := tx.Query(ctx, lock, args...)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ExportID])
+	if err != nil {
+		return fmt.Errorf("find exports to delete: %w", err)
+	}
+	return tx.dropIDs(ctx, ids)
+}
+
+// dropIDs deletes locked exports with all that belongs to them.
+func (tx *Tx) dropIDs(ctx context.Context, ids []affiliate.ExportID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(`delete from export_chunks where export_id = any($1)`, ids)
+	batch.Queue(`delete from export_tokens where export_id = any($1)`, ids)
+	batch.Queue(`delete from export_recipients where export_id = any($1)`, ids)
+	batch.Queue(`delete from exports e where e.subject_id is not null and e.id = any($1)`, ids)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("delete exports: %w", err)
+	}
+	return nil
+}
+
+const (
+	expired   = `select e.id from exports e where e.subject_id is not null and e.expires_at <= $1 order by e.expires_at limit 1 for update skip locked`
+	abandoned = `select e.id from exports e where e.subject_id is not null and e.ready_at is null and e.created_at <= $1 order by e.created_at limit 1 for update skip locked`
+)
+
+// maxChunks is the maximum number of pieces that one transaction of the upkeep deletes.
+const maxChunks = 200
+
+// DeleteExpiredExports deletes at most limit exports that expired before the given time. It
+// returns the number of deleted exports.
+func (s *Store) DeleteExpiredExports(ctx context.Context, now time.Time, limit int) (int64, error) {
+	return s.dropOld(ctx, expired, now, limit)
+}
+
+// DeleteAbandonedExports deletes at most limit exports that began before the given time and
+// are not complete. It returns the number of deleted exports.
+func (s *Store) DeleteAbandonedExports(ctx context.Context, before time.Time, limit int) (int64, error) {
+	return s.dropOld(ctx, abandoned, before, limit)
+}
+
+// dropOld deletes at most limit exports, one after another. A large bundle takes several
+// transactions.
+func (s *Store) dropOld(ctx context.Context, lock string, at time.Time, limit int) (dropped int64, err error) {
+	for dropped < int64(limit) {
+		var found, complete bool
+		err := s.InTx(ctx, func(tx *Tx) error {
+			rows, _ := tx.Query(ctx, lock, at)
+			ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ExportID])
+			if found = len(ids) > 0; err != nil || !found {
+				return err
+			}
+			const chunks = `
+				delete from export_chunks
+				where export_id = $1 and number in (select number from export_chunks where export_id = $1 limit $2)`
+			tag, err := tx.Exec(ctx, chunks, ids[0], maxChunks)
+			if complete = tag.RowsAffected() < maxChunks; err != nil || !complete {
+				return err
+			}
+			return tx.dropIDs(ctx, ids)
+		})
+		if err != nil || !found {
+			return dropped, err
+		}
+		if complete {
+			dropped++
+		}
+	}
+	return dropped, nil
+}

@@ -1,0 +1,153 @@
+package export
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// bundles stores a complete export of each subject, with pieces, a token and a recipient.
+func storeBundles(f *pgtest.Fixture, at time.Time, chunks int, subjects ...affiliate.ExportSubject) {
+	f.Helper()
+	err := NewStore(f.Store.DB).InTx(f.Context(), func(tx *Tx) error {
+		for _, subject := range subjects {
+			e := affiliate.NewExport(subject, affiliate.ModeTest, false, at)
+			e.Lease, e.LeaseUntil = uuid.New(), at
+			if inserted, err := tx.InsertExport(f.Context(), e); err != nil || !inserted {
+				return fmt.Errorf("InsertExport returned %t, %w", inserted, err)
+			}
+			e.Progress.Chunks = chunks
+			if saved, err := tx.SaveProgress(f.Context(), e, slices.Repeat([][]byte{{1, 2, 3}}, chunks)); err != nil || !saved {
+				return fmt.Errorf("SaveProgress returned %t, %w", saved, err)
+			}
+			if err := tx.AddRecipient(f.Context(), e.ID, affiliate.NewID[affiliate.User](at), at); err != nil {
+				return err
+			}
+			e = e.Complete(at)
+			if _, err := tx.CompleteExport(f.Context(), e); err != nil {
+				return err
+			}
+			token, _, digest := e.NewToken(at, false)
+			if err := tx.InsertToken(f.Context(), token, digest); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// Each deletion removes the bundles that contain data of its subject, with everything that
+// belongs to them, and no others.
+func TestDeleteExports(t *testing.T) {
+	t.Parallel()
+	f := pgtest.Open(t, time.Now)
+	shop, other := f.NewShop(affiliate.ModeTest), f.NewShop(affiliate.ModeTest)
+	live := shop.InOtherMode()
+	ada, bob := f.NewPartner("Ada"), f.NewPartner("Bob")
+	join := func(s *pgtest.Shop, partner affiliate.UserID) pgtest.Participant {
+		return f.NewParticipant(s.Scope, s.Program, partner)
+	}
+	adaTest, adaLive, bobTest, bobOther := join(shop, ada), join(live, ada), join(shop, bob), join(other, bob)
+	of := func(p pgtest.Participant) affiliate.ExportSubject {
+		return affiliate.ParticipantSubject(p.Scope, p.Program, p.ID, p.Partner)
+	}
+	subjects := map[string]affiliate.ExportSubject{
+		"ada": affiliate.PartnerSubject(ada), "bob": affiliate.PartnerSubject(bob), "shop": affiliate.WorkspaceSubject(shop.Scope.Workspace),
+		"other": affiliate.WorkspaceSubject(other.Scope.Workspace), "ada/test": of(adaTest), "ada/live": of(adaLive), "bob/test": of(bobTest), "bob/other": of(bobOther),
+	}
+	for _, tc := range []struct {
+		name   string
+		delete func(tx *Tx) error
+		remain string
+	}{
+		{"with a participant", func(tx *Tx) error {
+			return tx.DeleteExportsWithParticipant(t.Context(), affiliate.ParticipationKey{Workspace: shop.Scope.Workspace, Participant: adaTest.ID, Partner: ada})
+		}, "ada/live bob bob/other bob/test other"},
+		{"with a partner", func(tx *Tx) error { return tx.DeleteExportsWithPartner(t.Context(), ada) }, "bob bob/other bob/test other"},
+		{"of a workspace", func(tx *Tx) error { return tx.DeleteExportsOfWorkspace(t.Context(), shop.Scope.Workspace) }, "ada bob bob/other other"},
+		{"of test data", func(tx *Tx) error { return tx.DeleteTestExports(t.Context(), shop.Scope.Workspace) }, "ada ada/live bob bob/other other"},
+		{
+			"with nobody", func(tx *Tx) error {
+				return tx.DeleteExportsWithPartner(t.Context(), affiliate.NewID[affiliate.User](f.Now()))
+			},
+			"ada ada/live ada/test bob bob/other bob/test other shop",
+		},
+	} {
+		for _, table := range []string{"export_chunks", "export_tokens", "export_recipients", "exports"} {
+			f.Exec(`delete from ` + table)
+		}
+		for _, subject := range subjects {
+			storeBundles(f, f.Now(), 2, subject)
+		}
+		err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error { return tc.delete(NewTx(tx)) })
+		if err != nil {
+			t.Fatal(tc.name, err)
+		}
+		var remain []string
+		for name, subject := range subjects {
+			if f.Count(`select count(*) from exports where subject_id = $1`, subject.ID) == 1 {
+				remain = append(remain, name)
+			}
+		}
+		slices.Sort(remain)
+		if got := strings.Join(remain, " "); got != tc.remain {
+			t.Errorf("%s: the bundles %q remain, want %q", tc.name, got, tc.remain)
+		}
+		n := len(remain)
+		f.WantCount(2*n, tc.name+": pieces", `select count(*) from export_chunks`)
+		f.WantCount(n, tc.name+": tokens", `select count(*) from export_tokens`)
+		f.WantCount(n, tc.name+": recipients", `select count(*) from export_recipients`)
+	}
+}
+
+func TestDeleteExpiredExports_TakesLargeBundlesInSteps(t *testing.T) {
+	t.Parallel()
+	f := pgtest.Open(t, time.Now)
+	store := NewStore(f.Store.DB)
+	now := f.Now()
+	for i := range 5 {
+		storeBundles(f, now.Add(-affiliate.ExportLife), maxChunks*i+1, affiliate.PartnerSubject(affiliate.NewID[affiliate.User](now)))
+	}
+	storeBundles(f, now, 1, affiliate.PartnerSubject(affiliate.NewID[affiliate.User](now)))
+	if n, err := store.DeleteExpiredExports(t.Context(), now, 3); n != 3 || err != nil {
+		t.Errorf("DeleteExpiredExports returned %d, %v, want 3", n, err)
+	}
+	if n, err := store.DeleteExpiredExports(t.Context(), now, 3); n != 2 || err != nil {
+		t.Errorf("DeleteExpiredExports returned %d, %v, want 2", n, err)
+	}
+	f.WantCount(1, "exports", `select count(*) from exports`)
+	f.WantCount(1, "pieces", `select count(*) from export_chunks`)
+	f.WantCount(1, "tokens", `select count(*) from export_tokens`)
+}
+
+func TestDeleteAbandonedExports(t *testing.T) {
+	t.Parallel()
+	f := pgtest.Open(t, time.Now)
+	store, now := NewStore(f.Store.DB), f.Now()
+	storeBundles(f, now.Add(-time.Hour), 1, affiliate.PartnerSubject(affiliate.NewID[affiliate.User](now)))
+	for _, age := range []time.Duration{affiliate.AbandonedExportLife + time.Second, time.Hour} {
+		err := store.InTx(t.Context(), func(tx *Tx) error {
+			e := affiliate.NewExport(affiliate.PartnerSubject(affiliate.NewID[affiliate.User](now)), affiliate.ModeLive, false, now.Add(-age))
+			_, err := tx.InsertExport(t.Context(), e)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := store.DeleteAbandonedExports(t.Context(), now.Add(-affiliate.AbandonedExportLife), 10); n != 1 || err != nil {
+		t.Errorf("DeleteAbandonedExports returned %d, %v, want 1", n, err)
+	}
+	f.WantCount(2, "exports", `select count(*) from exports`)
+}

@@ -1,0 +1,185 @@
+package export
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const exportColumns = `
+	e.id, e.kind, e.subject_id, e.workspace_id, e.program_id, e.partner_id, e.mode, e.request_mode, e.queued, e.lease, e.lease_until,
+	e.progress, e.created_at, e.ready_at, e.expires_at`
+
+type exportRow struct {
+	ID          affiliate.ExportID
+	Kind        affiliate.ExportKind
+	SubjectID   uuid.UUID
+	WorkspaceID *affiliate.WorkspaceID
+	ProgramID   *affiliate.ProgramID
+	PartnerID   *affiliate.UserID
+	Mode        *affiliate.Mode
+	RequestMode affiliate.Mode
+	Queued      bool
+	Lease       uuid.UUID
+	LeaseUntil  time.Time
+	Progress    affiliate.ExportProgress
+	CreatedAt   time.Time
+	ReadyAt     *time.Time
+	ExpiresAt   *time.Time
+}
+
+func (r exportRow) export() affiliate.Export {
+	return affiliate.Export{
+		ID: r.ID,
+		Subject: affiliate.ExportSubject{
+			Kind: r.Kind, ID: r.SubjectID, Workspace: r.WorkspaceID, Program: r.ProgramID, Mode: r.Mode, Partner: r.PartnerID,
+		},
+		RequestMode: r.RequestMode, Queued: r.Queued, Lease: r.Lease, LeaseUntil: r.LeaseUntil.UTC(), Progress: r.Progress,
+		CreatedAt: r.CreatedAt.UTC(), ReadyAt: postgres.UTC(r.ReadyAt), ExpiresAt: postgres.UTC(r.ExpiresAt),
+	}
+}
+
+// LockExport locks the export of a subject that is being made or can be downloaded, and
+// returns it; nil if there is none.
+func (tx *Tx) LockExport(ctx context.Context, subject affiliate.ExportSubject, now time.Time) (*affiliate.Export, error) {
+	const lock = `
+		select ` + exportColumns + `
+		from exports e
+		where e.subject_id = $1 and e.kind = $2 and (e.ready_at is null or e.expires_at > $3)
+		order by e.created_at desc
+		limit 1
+		for no key update`
+	rows, err := tx.Query(ctx, lock, subject.ID, subject.Kind, now)
+	found, err := postgres.AllRows(rows, err, exportRow.export)
+	if err != nil {
+		return nil, fmt.Errorf("lock an export: %w", err)
+	}
+	if len(found) == 0 {
+		return nil, nil //nolint:nilnil // nil means that there is none
+	}
+	return &found[0], nil
+}
+
+// InsertExport stores a new export. inserted is false if another export of the subject is
+// being made.
+func (tx *Tx) InsertExport(ctx context.Context, e affiliate.Export) (inserted bool, err error) {
+	const insert = `
+		insert into exports (id, kind, subject_id, workspace_id, program_id, partner_id, mode, request_mode, queued, lease, lease_until, progress, created_at)
+		values (@id, @kind, @subject, @workspace, @program, @partner, @mode, @request_mode, @queued, @lease, @lease_until, @progress, @created_at)
+		on conflict (subject_id) where ready_at is null do nothing`
+	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		"id": e.ID, "kind": e.Subject.Kind, "subject": e.Subject.ID, "workspace": e.Subject.Workspace, "program": e.Subject.Program,
+		"partner": e.Subject.Partner, "mode": e.Subject.Mode, "request_mode": e.RequestMode, "queued": e.Queued, "lease": e.Lease,
+		"lease_until": e.LeaseUntil, "progress": e.Progress, "created_at": e.CreatedAt,
+	})
+	if err != nil {
+		return false, fmt.Errorf("insert an export: %w", err)
+	}
+	return tag.RowsAffected() == 1, nil
+}
+
+// TakeExport gives a locked export that is not complete to the process that e.Lease names,
+// and stores e.Queued.
+func (tx *Tx) TakeExport(ctx context.Context, e affiliate.Export) error {
+	const take = `update exports set lease = $3, lease_until = $4, queued = $5 where subject_id = $1 and id = $2`
+	_, err := tx.Exec(ctx, take, e.Subject.ID, e.ID, e.Lease, e.LeaseUntil, e.Queued)
+	return err
+}
+
+// SaveProgress stores pieces of a bundle and the progress. It also extends the lease.
+// saved is false if the export was deleted, or if another process makes the bundle.
+func (tx *Tx) SaveProgress(ctx context.Context, e affiliate.Export, chunks [][]byte) (saved bool, err error) {
+	const save = `
+		update exports set progress = $4, lease_until = $5
+		where subject_id = $1 and id = $2 and lease = $3 and ready_at is null`
+	tag, err := tx.Exec(ctx, save, e.Subject.ID, e.ID, e.Lease, e.Progress, e.LeaseUntil)
+	if err != nil || tag.RowsAffected() == 0 {
+		return false, err
+	}
+	first := e.Progress.Chunks - len(chunks)
+	for i, chunk := range chunks {
+		const insert = `insert into export_chunks (export_id, number, data) values ($1, $2, $3)`
+		if _, err := tx.Exec(ctx, insert, e.ID, first+i, chunk); err != nil {
+			return false, fmt.Errorf("store a piece of an export: %w", err)
+		}
+	}
+	return true, nil
+}
+
+// CompleteExport stores that a bundle is complete. completed is false if the export was
+// deleted, or if another process makes the bundle.
+func (tx *Tx) CompleteExport(ctx context.Context, e affiliate.Export) (completed bool, err error) {
+	const complete = `
+		update exports set ready_at = $4, expires_at = $5, lease_until = $4
+		where subject_id = $1 and id = $2 and lease = $3 and ready_at is null`
+	tag, err := tx.Exec(ctx, complete, e.Subject.ID, e.ID, e.Lease, e.ReadyAt, e.ExpiresAt)
+	return tag.RowsAffected() == 1, err
+}
+
+// InsertToken stores a token of an export.
+func (tx *Tx) InsertToken(ctx context.Context, token affiliate.ExportToken, digest [sha256.Size]byte) error {
+	const insert = `insert into export_tokens (digest, export_id, created_at, expires_at) values ($1, $2, $3, $4)`
+	if _, err := tx.Exec(ctx, insert, digest[:], token.Export, token.CreatedAt, token.ExpiresAt); err != nil {
+		return fmt.Errorf("store the token of an export: %w", err)
+	}
+	return nil
+}
+
+// AddRecipient adds a member to whom the link is mailed when the bundle is complete.
+func (tx *Tx) AddRecipient(ctx context.Context, id affiliate.ExportID, user affiliate.UserID, at time.Time) error {
+	const insert = `insert into export_recipients (export_id, user_id, requested_at) values ($1, $2, $3) on conflict do nothing`
+	_, err := tx.Exec(ctx, insert, id, user, at)
+	return err
+}
+
+// Recipients returns the members to whom the link of an export is mailed. A user who has left
+// the workspace is not among them.
+func (tx *Tx) Recipients(ctx context.Context, e affiliate.Export) ([]affiliate.ExportRecipient, error) {
+	const read = `
+		select u.id as user, u.name, u.email as address, m.role
+		from export_recipients r
+		join members m on m.workspace_id = $2 and m.user_id = r.user_id
+		join users u on u.id = r.user_id
+		where r.export_id = $1 and u.erased_at is null
+		order by u.id`
+	rows, _ := tx.Query(ctx, read, e.ID, e.Subject.Workspace)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.ExportRecipient])
+}
+
+// ExportOfJob returns the export of a workspace. Errors: NOT_FOUND.
+func (s *Store) ExportOfJob(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ExportID) (affiliate.Export, error) {
+	const read = `
+		select ` + exportColumns + `
+		from exports e
+		where e.subject_id = $1 and e.id = $2`
+	row, err := postgres.OneRow[exportRow](s.db.Pool().Query(ctx, read, workspace, id))
+	return row.export(), err
+}
+
+// ExportOfToken returns the complete export of a token that has not expired. Errors:
+// NOT_FOUND.
+func (s *Store) ExportOfToken(ctx context.Context, digest [sha256.Size]byte, now time.Time) (affiliate.Export, error) {
+	const read = `
+		select ` + exportColumns + `
+		from export_tokens t
+		join exports e on e.id = t.export_id
+		where t.digest = $1 and t.expires_at > $2 and e.expires_at > $2`
+	row, err := postgres.OneRow[exportRow](s.db.Pool().Query(ctx, read, digest[:], now))
+	return row.export(), err
+}
+
+// Chunk returns a piece of a bundle. Errors: NOT_FOUND.
+func (s *Store) Chunk(ctx context.Context, id affiliate.ExportID, number int) ([]byte, error) {
+	const read = `select c.data from export_chunks c where c.export_id = $1 and c.number = $2`
+	row, err := postgres.OneRow[chunkRow](s.db.Pool().Query(ctx, read, id, number))
+	return row.Data, err
+}
+
+type chunkRow struct{ Data []byte }

@@ -1,0 +1,138 @@
+package export
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/bundle"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// A page of a large table is a range of an index, however many rows the workspace and other
+// workspaces have. Only the rows of the page are sorted.
+func TestPage_ReadsARangeOfAnIndex(t *testing.T) {
+	t.Parallel()
+	f := pgtest.Open(t, time.Now)
+	shop := f.NewShop(affiliate.ModeTest)
+	ada := shop.Join("Ada")
+	rows := 4000
+	for _, p := range []pgtest.Participant{ada, shop.Join("Bob"), f.NewShop(affiliate.ModeTest).Join("Cleo")} {
+		fillLarge(f, p, rows)
+	}
+	f.VacuumAnalyze("clicks", "conversions", "commissions", "commission_history", "ledger_entries", "payouts", "notifications", "audit_log", "stats_hours", "fraud_events")
+	since := f.Now().Add(-bundle.ClickPeriod)
+	participant := bundle.Source{Level: bundle.LevelParticipation, Workspace: ada.Scope.Workspace, Mode: ada.Scope.Mode, Participant: ada.ID, User: ada.Partner, ClicksSince: since}
+	workspace := bundle.Source{Level: bundle.LevelWorkspace, Workspace: ada.Scope.Workspace, ClicksSince: since}
+	account := bundle.Source{Level: bundle.LevelAccount, User: ada.Partner}
+	for _, tc := range []struct {
+		part  bundle.Part
+		from  bundle.Source
+		index string
+	}{
+		{bundle.PartClicks, participant, "clicks_.*workspace_id_participant_id_clicked_at_idx"},
+		{bundle.PartClickSummary, participant, "stats_hours_pkey"},
+		{bundle.PartConversions, participant, "conversions_by_participant_time"},
+		{bundle.PartCommissions, participant, "commissions_by_participant"},
+		{bundle.PartLedger, participant, "ledger_entries_by_participant"},
+		{bundle.PartFraudEvents, participant, "fraud_events_by_participant"},
+		{bundle.PartAudit, participant, "audit_log_by_resource"},
+		{bundle.PartProgramAudit, participant, "audit_log_by_actor"},
+		{bundle.PartNotifications, account, "notifications_.*pkey"},
+		{bundle.PartClicks, workspace, "clicks_.*workspace_id_id_clicked_at_key"},
+		{bundle.PartClickSummary, workspace, "stats_hours_pkey"},
+		{bundle.PartConversions, workspace, "conversions_pkey"},
+		{bundle.PartCommissions, workspace, "commissions_pkey"},
+		{bundle.PartCommissionHistory, workspace, "commission_history_pkey"},
+		{bundle.PartLedger, workspace, "ledger_entries_pkey"},
+		{bundle.PartFraudEvents, workspace, "fraud_events_pkey"},
+		{bundle.PartAudit, workspace, "audit_log_by_age"},
+	} {
+		q := queries[tc.from.Level][tc.part]
+		after := affiliate.ExportPosition{}
+		for _, page := range []string{"the first page", "a later page"} {
+			sql, args := positional(q.sql, arguments(tc.from, after, 50))
+			plan := f.PlanWith(readerSettings, sql, args...)
+			name := fmt.Sprintf("%s at level %d, %s", tc.part, tc.from.Level, page)
+			if !regexp.MustCompile(tc.index).MatchString(plan) {
+				t.Errorf("%s: the plan does not use %s\n%s", name, tc.index, plan)
+			}
+			for _, bad := range []string{"Seq Scan on c", "Seq Scan on audit", "Bitmap"} {
+				if strings.Contains(plan, bad) {
+					t.Errorf("%s: the plan contains %q\n%s", name, bad, plan)
+				}
+			}
+			// stats_deltas has few rows, which are sorted.
+			if sorts := regexp.MustCompile(`(?m)^\s*(->  )?Sort$`).FindString(plan); sorts != "" && !strings.Contains(plan, "stats_deltas") {
+				t.Errorf("%s: the plan sorts\n%s", name, plan)
+			}
+			err := NewStore(f.Store.DB).Snapshot(t.Context(), func(r *Reader) error {
+				got, err := r.Page(t.Context(), tc.part, tc.from, after, 50)
+				if err == nil && len(got.Records) == 50 {
+					after = got.Positions[49]
+				} else if err == nil {
+					t.Errorf("%s has %d records, want 50", name, len(got.Records))
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(name, err)
+			}
+		}
+	}
+}
+
+// positional replaces named parameters by numbered ones.
+func positional(sql string, named map[string]any) (string, []any) {
+	var args []any
+	numbers := map[string]int{}
+	text := regexp.MustCompile(`@[a-z_]+`).ReplaceAllStringFunc(sql, func(name string) string {
+		if numbers[name] == 0 {
+			args = append(args, named[name[1:]])
+			numbers[name] = len(args)
+		}
+		return fmt.Sprintf("$%d", numbers[name])
+	})
+	return text, args
+}
+
+// fillLarge creates rows of a participant in the tables that can be large.
+func fillLarge(f *pgtest.Fixture, p pgtest.Participant, rows int) {
+	f.Helper()
+	scope := []any{p.Scope.Workspace, p.Scope.Mode, p.Program, p.ID, p.Partner, f.Now(), rows}
+	for _, sql := range []string{
+		`insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
+		select $1, gen_random_uuid(), at, $2, $3, $4, 'x', at, at, at, 'granted', false
+		from generate_series(1, $7::int) n, lateral (select $6::timestamptz - n * interval '20 minutes' as at) t where $5::uuid is not null`,
+		`insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode, clicks)
+		select $1, $4, date_trunc('hour', $6::timestamptz) - n * interval '1 hour', '', $3, $2, 1 from generate_series(1, $7::int) n where $5::uuid is not null`,
+		`insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, tax_cents, shipping_cents, fee_cents, discount_cents, occurred_at,
+			created_at, source, status, attributed, reason_code, decision_id, program_id, participant_id, product_ids, is_recurring, fraud_score, fraud_signals, version)
+		select $1, gen_random_uuid(), $2, $4::uuid::text || n, 'lead', 0, 0, 0, 0, 0, at, at, 'api', 'recorded', true, 'x', gen_random_uuid(), $3, $4, '{}', false, 0, '[]', 1
+		from generate_series(1, $7::int) n, lateral (select $6::timestamptz - n * interval '1 minute' as at) t where $5::uuid is not null`,
+		`insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id, external_transaction_id, status, commission_type,
+			event_type, flat_amount_cents, amount_cents, original_amount_cents, currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons,
+			dispute_status, rule_snapshot, version, created_at, updated_at)
+		select c.workspace_id, gen_random_uuid(), c.mode, $3, $4, $5, c.id, c.decision_id, c.external_transaction_id, 'pending', 'flat', 'lead', 1, 1, 1, 'EUR', 1, 1, 'EUR',
+			false, '{}', 'none', '{}', 1, c.created_at, c.created_at
+		from conversions c where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $4 and $6::timestamptz is not null and $7::int > 0`,
+		`insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
+		select c.workspace_id, c.id, 1, $6, 'system', 'pending', 1 from commissions c
+		where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3 and c.participant_id = $4 and c.partner_id = $5 and $7::int > 0`,
+		`insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, created_by, created_at)
+		select $1, gen_random_uuid(), $2, $3, $4, $5, 'bonus', 1, 'EUR', 'system', $6::timestamptz - n * interval '1 minute' from generate_series(1, $7::int) n`,
+		`insert into fraud_events (workspace_id, id, mode, program_id, participant_id, conversion_id, score, signals, action, status, created_at)
+		select c.workspace_id, gen_random_uuid(), c.mode, $3, $4, c.id, 1, '[]', 'observed', 'open', c.created_at from conversions c
+		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $4 and $5::uuid is not null and $6::timestamptz is not null and $7::int > 0`,
+		`insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id)
+		select $1, gen_random_uuid(), $2, $6::timestamptz - n * interval '1 minute', $5::uuid::text, 'link.update', 'participant', $4
+		from generate_series(1, $7::int) n where $3::uuid is not null`,
+		`insert into notifications (feed_id, mode, category, day, id, type, workspace_id, program_id, participant_id, facts)
+		select $5, $2, 'commissions', ($6::timestamptz - n * interval '1 hour')::date, gen_random_uuid(), 'commission.created', $1, $3, $4, '{}' from generate_series(1, $7::int) n`,
+	} {
+		f.Exec(sql, scope...)
+	}
+}
