@@ -6351,13 +6351,13 @@ export interface components {
             detail: string;
         };
         DeleteTestDataResponse: {
-            /** @description The numbers of deleted records. Null if the status of the response is 202. */
-            deleted: components["schemas"]["DeletedTestData"] | null;
+            /** @description The numbers of deleted records. Absent if the status of the response is 202. */
+            deleted?: components["schemas"]["DeletedTestData"];
             /**
-             * @description Null if everything is deleted.
-             * @enum {string|null}
+             * @description Absent if everything is deleted.
+             * @enum {string}
              */
-            status: "processing" | null;
+            status?: "processing";
         };
         /** @description DeletedTestData contains the numbers of deleted records. */
         DeletedTestData: {
@@ -14556,6 +14556,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "schema_version": 1,
+                     *       "generated_at": "2026-03-16T09:30:00.000Z",
+                     *       "subject": {
+                     *         "type": "participant",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *         "workspace_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *         "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *         "mode": "test"
+                     *       },
+                     *       "profile": {
+                     *         "partner_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *         "name": "Ada Lindqvist",
+                     *         "email": "ada@blog.example"
+                     *       },
+                     *       "sessions": [],
+                     *       "participations": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "workspace_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *           "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "mode": "test",
+                     *           "partner_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *           "partner_name": "Ada Lindqvist",
+                     *           "partner_email": "ada@blog.example",
+                     *           "status": "approved",
+                     *           "referral_code": "ada",
+                     *           "application_answers": {},
+                     *           "terms_accepted_at": null,
+                     *           "applied_at": "2026-03-02T09:30:00.000Z",
+                     *           "approved_at": "2026-03-02T09:30:00.000Z",
+                     *           "rejected_at": null,
+                     *           "suspended_at": null,
+                     *           "erased_at": null,
+                     *           "created_at": "2026-03-02T09:30:00.000Z",
+                     *           "updated_at": "2026-03-02T09:30:00.000Z",
+                     *           "override_rate_bps": 2500,
+                     *           "tags": [
+                     *             "press"
+                     *           ],
+                     *           "note": "Met at the coffee fair"
+                     *         }
+                     *       ],
+                     *       "consents": []
+                     *     }
+                     */
                     "application/json": string;
                 };
             };
@@ -15147,6 +15194,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "download_url": "https://api.example/api/v1/exports/exp_N0RvbiBxdWl4b3RlIGRlIGxhIE1hbmNoYSBkZSBDZXJ203",
+                     *       "expires_at": "2026-03-17T09:30:00.000Z",
+                     *       "filename": "tributary-merchant-2026-03-16.json"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Export"];
                 };
             };
@@ -15156,6 +15210,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "download_url": "https://api.example/api/v1/exports/exp_N0RvbiBxdWl4b3RlIGRlIGxhIE1hbmNoYSBkZSBDZXJ203",
+                     *       "expires_at": "2026-03-17T09:30:00.000Z",
+                     *       "filename": "tributary-merchant-2026-03-16.json"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Export"];
                 };
             };
@@ -16231,6 +16292,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "download_url": "https://api.example/api/v1/exports/exp_N0RvbiBxdWl4b3RlIGRlIGxhIE1hbmNoYSBkZSBDZXJ201",
+                     *       "expires_at": "2026-03-17T09:30:00.000Z",
+                     *       "filename": "tributary-partner-2026-03-16.json"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Export"];
                 };
             };
@@ -22299,6 +22367,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "download_url": "https://api.example/api/v1/exports/exp_N0RvbiBxdWl4b3RlIGRlIGxhIE1hbmNoYSBkZSBDZXJ202",
+                     *       "expires_at": "2026-03-17T09:30:00.000Z",
+                     *       "filename": "tributary-participant-2026-03-16.json"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Export"];
                 };
             };
@@ -23455,7 +23530,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "gdpr.export_ready",
-                     *           "description": "An export of personal data is ready for download. Not sent by this version yet."
+                     *           "description": "An export of personal data is ready for download."
                      *         },
                      *         {
                      *           "name": "gdpr.buyer_erasure_completed",

@@ -228,9 +228,9 @@ func (*DeleteTestDataRequest) Descriptor() ([]byte, []int) {
 
 type DeleteTestDataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The numbers of deleted records. Null if the status of the response is 202.
+	// The numbers of deleted records. Absent if the status of the response is 202.
 	Deleted *DeletedTestData `protobuf:"bytes,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	// Null if everything is deleted.
+	// Absent if everything is deleted.
 	Status        TestDataStatus `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.TestDataStatus" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -284,7 +284,7 @@ var File_affiliate_v1_test_mode_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_test_mode_proto_rawDesc = "" +
 	"\n" +
-	"\x1caffiliate/v1/test_mode.proto\x12\faffiliate.v1\x1a\x1cgoogle/api/annotations.proto\"\xda\x02\n" +
+	"\x1caffiliate/v1/test_mode.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\"\xda\x02\n" +
 	"\x0fDeletedTestData\x12\x1a\n" +
 	"\bprograms\x18\x01 \x01(\x03R\bprograms\x12\"\n" +
 	"\fparticipants\x18\x02 \x01(\x03R\fparticipants\x12\x14\n" +
@@ -298,10 +298,10 @@ const file_affiliate_v1_test_mode_proto_rawDesc = "" +
 	"promoCodes\x12\x18\n" +
 	"\apayouts\x18\n" +
 	" \x01(\x03R\apayouts\"\x17\n" +
-	"\x15DeleteTestDataRequest\"\x87\x01\n" +
-	"\x16DeleteTestDataResponse\x127\n" +
-	"\adeleted\x18\x01 \x01(\v2\x1d.affiliate.v1.DeletedTestDataR\adeleted\x124\n" +
-	"\x06status\x18\x02 \x01(\x0e2\x1c.affiliate.v1.TestDataStatusR\x06status*S\n" +
+	"\x15DeleteTestDataRequest\"\x93\x01\n" +
+	"\x16DeleteTestDataResponse\x12=\n" +
+	"\adeleted\x18\x01 \x01(\v2\x1d.affiliate.v1.DeletedTestDataB\x04\xf0\xbb\x18\x01R\adeleted\x12:\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x1c.affiliate.v1.TestDataStatusB\x04\xf0\xbb\x18\x01R\x06status*S\n" +
 	"\x0eTestDataStatus\x12 \n" +
 	"\x1cTEST_DATA_STATUS_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bTEST_DATA_STATUS_PROCESSING\x10\x012\x94\x01\n" +
@@ -345,6 +345,7 @@ func file_affiliate_v1_test_mode_proto_init() {
 	if File_affiliate_v1_test_mode_proto != nil {
 		return
 	}
+	file_affiliate_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -22,7 +22,8 @@ create unique index test_data_resets_running on test_data_resets (workspace_id) 
 alter table workspaces add column test_data_reset_at timestamptz;
 
 -- Postgres searches these tables for references to each deleted row.
-create index links_of_participant on links (workspace_id, participant_id);
+drop index links_by_participant;
+create index links_by_participant on links (workspace_id, participant_id, created_at desc, id desc) include (deleted_at);
 create index participant_invites_by_program on participant_invites (workspace_id, program_id);
 create index fraud_events_by_conversion on fraud_events (workspace_id, conversion_id);
 
