@@ -10,12 +10,12 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// copyRow inserts copies of a row of the workspace: half of them into the workspace, and half
-// into another one.
+// copyRow inserts copies of a row of the workspace: a tenth of them into the workspace, and the
+// others into another one.
 const copyRow = `
 	insert into TABLE
 	select (jsonb_populate_record(s.r, jsonb_build_object('id', gen_random_uuid()) || CHANGES ||
-		case when n % 2 = 0 then '{}' else jsonb_build_object('workspace_id', $2::text, 'participant_id', gen_random_uuid()) end)).*
+		case when n % 10 = 0 then '{}' else jsonb_build_object('workspace_id', $2::text, 'participant_id', gen_random_uuid()) end)).*
 	from (select t as r from TABLE t where workspace_id = $1 limit 1) s, generate_series(1, $3) n`
 
 // The steps read the rows of their workspace in the order of indexes. They do not scan tables,
@@ -25,7 +25,7 @@ func TestErase_ScansNoTable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	other := f.NewShop(affiliate.ModeLive)
-	const rows = 4000
+	const rows = 8000
 	for table, changes := range map[string]string{
 		"conversions":    `jsonb_build_object('external_transaction_id', 'order-' || n)`,
 		"commissions":    `jsonb_build_object('decision_id', gen_random_uuid())`,
@@ -52,11 +52,11 @@ func TestErase_ScansNoTable(t *testing.T) {
 	if n := f.Count(scanned); n > rows {
 		t.Errorf("the erasure has scanned %d rows without an index: %v", n, f.Texts(`select relname || ' ' || seq_tup_read from pg_stat_user_tables where seq_tup_read > 100 order by 1`))
 	}
-	f.WantCount(rows/2, "conversions of the other workspace", `select count(*) from conversions where workspace_id = $1 and external_transaction_id like 'order-%'`, other.Scope.Workspace)
+	f.WantCount(rows*9/10, "conversions of the other workspace", `select count(*) from conversions where workspace_id = $1 and external_transaction_id like 'order-%'`, other.Scope.Workspace)
 	f.WantCount(0, "conversions of the workspace", `select count(*) from conversions where workspace_id = $1 and external_transaction_id not like 'erased-%'`, f.Scope.Workspace)
 }
 
-// copyRows copies a row of the workspace, with the changes, into the workspace and into another.
+// copyRows copies a row of the workspace, with the changes, into the workspace and another one.
 func (f *fixture) copyRows(table, changes string, other affiliate.WorkspaceID, rows int) {
 	f.Helper()
 	statement := strings.NewReplacer("TABLE", table, "CHANGES", changes).Replace(copyRow)

@@ -57,7 +57,7 @@ func TestPage_HasEveryEventAndField(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		"| `gdpr.export_ready` | Upcoming. An export of personal data is ready for download. |",
+		"| `gdpr.buyer_erasure_completed` | Upcoming. The personal data of a buyer was erased. |",
 		"| `status` | string: `draft`, `pending`, `processing`, `paid`, `failed`, `canceled` | The current status. |",
 		"| `hold_until` | timestamp? | End of the hold period; null if there is none. |",
 		"| `commission_ids` | list of uuid | The first 200 commissions of the payout. |",

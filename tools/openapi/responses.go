@@ -34,7 +34,11 @@ func (b *builder) responses(r contract.Route, policy server.Policy, sample examp
 	case policy.Lasting:
 		set(&success, "content", object{{"text/event-stream", object{{"schema", object{{"type", "string"}}}}}})
 	case r.Download():
-		set(&success, "content", object{{contract.DownloadType(r.FullMethod), object{{"schema", object{{"type", "string"}}}}}})
+		schema := object{{"type", "string"}}
+		if contract.DownloadType(r.FullMethod) == "application/json" {
+			schema = object{{"type", "object"}, {"additionalProperties", true}}
+		}
+		set(&success, "content", object{{contract.DownloadType(r.FullMethod), object{{"schema", schema}}}})
 	case status != http.StatusNoContent:
 		var err error
 		if output, err = b.output(r.RPC.Output()); err != nil {

@@ -14603,7 +14603,9 @@ export interface operations {
                      *       "consents": []
                      *     }
                      */
-                    "application/json": string;
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
