@@ -360,7 +360,7 @@ var policies = map[string]Policy{
 	affiliatev1.ErasureService_ErasePartnerAccount_FullMethodName:  partner().limitedPerAccount(ZoneErasure).forErased(),
 	affiliatev1.ErasureService_EraseMerchantAccount_FullMethodName: merchant(ownWorkspace).limitedPerAccount(ZoneErasure).forErased(),
 
-	affiliatev1.TestModeService_DeleteTestData_FullMethodName: merchant(manageWorkspace),
+	affiliatev1.TestModeService_DeleteTestData_FullMethodName:      merchant(manageWorkspace),
 	affiliatev1.ExportService_ExportPartnerAccount_FullMethodName:  partner().limitedPerAccount(ZoneExport),
 	affiliatev1.ExportService_ExportParticipant_FullMethodName:     merchant(exportPersonal).limitedPerAccount(ZoneExport),
 	affiliatev1.ExportService_ExportMerchantAccount_FullMethodName: merchant(exportPersonal).limitedPerAccount(ZoneExport),

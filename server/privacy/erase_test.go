@@ -357,10 +357,12 @@ func TestReplay_ErasesAgainAfterRestore(t *testing.T) {
 	for name, erase := range map[string]func(t *testing.T, f *fixture) error{
 		"participant": func(_ *testing.T, f *fixture) error { return f.eraseParticipant(f.ada) },
 		"partner": func(t *testing.T, f *fixture) error {
+			t.Helper()
 			_, err := f.service.ErasePartnerAccount(servertest.AsPartner(t, f.ada.Partner, affiliate.ModeLive), &affiliatev1.ErasePartnerAccountRequest{})
 			return err
 		},
 		"workspace": func(t *testing.T, f *fixture) error {
+			t.Helper()
 			_, err := f.service.EraseMerchantAccount(servertest.AsMember(t, f.Scope, f.Owner, affiliate.RoleOwner), &affiliatev1.EraseMerchantAccountRequest{})
 			return err
 		},

@@ -59,7 +59,7 @@ func dataError(err error) error {
 func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error {
 	for len(clicks) > 0 {
 		err := s.storeClicks(ctx, clicks)
-		var reset *testDataReset
+		var reset *testDataResetError
 		if !errors.As(err, &reset) {
 			return err
 		}
@@ -68,7 +68,7 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 	return nil
 }
 
-// storeClicks does the work of StoreClicks. It returns a *testDataReset, and stores nothing,
+// storeClicks does the work of StoreClicks. It returns a *testDataResetError, and stores nothing,
 // if clicks must be dropped.
 func (s *Store) storeClicks(ctx context.Context, clicks []affiliate.Click) error {
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -93,17 +93,17 @@ func (s *Store) storeClicks(ctx context.Context, clicks []affiliate.Click) error
 	return nil
 }
 
-// testDataReset rolls a transaction back that has stored clicks of deleted test data. It
+// testDataResetError rolls a transaction back that has stored clicks of deleted test data. It
 // contains the time of the last deletion for each workspace with such clicks.
-type testDataReset struct {
+type testDataResetError struct {
 	at map[affiliate.WorkspaceID]time.Time
 }
 
 // Error implements error.
-func (*testDataReset) Error() string { return "some clicks belong to deleted test data" }
+func (*testDataResetError) Error() string { return "some clicks belong to deleted test data" }
 
 // includes reports whether a click was received before a deletion of test data.
-func (r *testDataReset) includes(c affiliate.Click) bool {
+func (r *testDataResetError) includes(c affiliate.Click) bool {
 	at, ok := r.at[c.Scope.Workspace]
 	return ok && c.Scope.Mode == affiliate.ModeTest && !c.ReceivedAt.After(at)
 }
@@ -126,7 +126,7 @@ const selectResets = `
 //     its time. After that commit, the deletion waits until all transactions have ended that
 //     have locked the table, and only then deletes clicks. It sees the clicks of this
 //     transaction.
-func queueResets(batch *pgx.Batch, clicks []affiliate.Click, found *testDataReset) {
+func queueResets(batch *pgx.Batch, clicks []affiliate.Click, found *testDataResetError) {
 	oldest := map[affiliate.WorkspaceID]time.Time{}
 	for n := range clicks {
 		c := &clicks[n]
@@ -158,12 +158,12 @@ func queueResets(batch *pgx.Batch, clicks []affiliate.Click, found *testDataRese
 
 // countAndEnqueue adds the clicks in stored, which were not in the table before, to the
 // counts. It enqueues a job for each click in clicks that a conversion waits for. If no
-// conversion waits for any click, it needs one round trip. It returns a *testDataReset if
+// conversion waits for any click, it needs one round trip. It returns a *testDataResetError if
 // clicks must be dropped.
 func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []affiliate.Click) error {
 	const anyAwaited = `select exists (select from awaited_clicks)`
 	batch := &pgx.Batch{}
-	var reset testDataReset
+	var reset testDataResetError
 	queueResets(batch, clicks, &reset)
 	queueClickCounts(batch, stored)
 	erased := map[participantKey]bool{}

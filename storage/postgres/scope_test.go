@@ -411,7 +411,7 @@ func (s source) resultText(fn *ast.FuncDecl, call *ast.CallExpr, local map[strin
 // reasons.
 var unscoped = map[string]string{
 	"package.selectErased":                        "the keys of the participants come from clicks, and a participant has one mode",
-	"privacy/finish.remove":    "the erasure determines the participants",
+	"privacy/finish.remove":                       "the erasure determines the participants",
 	"privacy/package.mailPage":                    "the pages of an erasure contain the mails of all workspaces; only mails of the subject change",
 	"privacy/package.argument":                    "a partner's account gets mails from several workspaces",
 	"notification/package.partnersWithout":        "a partner takes part in programmes of several workspaces",

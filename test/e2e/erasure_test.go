@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -216,12 +217,15 @@ func TestErasure_LeavesNoTraces(t *testing.T) {
 	const name, email = "Quintessa Quokkatron", "quintessa@quokkatron.example"
 	for kind, erase := range map[string]func(t *testing.T, f fixture){
 		"participant": func(t *testing.T, f fixture) {
+			t.Helper()
 			f.merchant.post(t, f.participantPath()+"/erase", confirmed).wantStatus(http.StatusOK)
 		},
 		"partner": func(t *testing.T, f fixture) {
+			t.Helper()
 			f.partner.post(t, "/api/v1/partner/account/erase", confirmed).wantStatus(http.StatusOK)
 		},
 		"workspace": func(t *testing.T, f fixture) {
+			t.Helper()
 			f.merchant.post(t, "/api/v1/merchant/account/erase", confirmed).wantStatus(http.StatusOK)
 		},
 	} {
@@ -299,7 +303,7 @@ func (sys *system) money(t *testing.T) string {
 		`select count(*) from clicks`,
 		`select coalesce((select sum(clicks) from participant_totals), 0) + coalesce((select sum(clicks) from stats_deltas), 0)`,
 	} {
-		all = append(all, fmt.Sprint(sys.count(t, sum)))
+		all = append(all, strconv.Itoa(sys.count(t, sum)))
 	}
 	return strings.Join(all, " ")
 }

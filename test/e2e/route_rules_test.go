@@ -294,7 +294,7 @@ var routeRules = map[string]rule{
 	"ListProcessorEvents":    {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"ReceiveProcessorEvent":  {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
 
-	"DeleteTestData": {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok, sharedByModes: true},
+	"DeleteTestData":        {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok, sharedByModes: true},
 	"ExportPartnerAccount":  {accepts: partners, allowedOutcome: ok},
 	"ExportParticipant":     {accepts: merchants, permission: exportPersonal, allowedOutcome: foreignToExport, foreignOutcome: foreignToExport},
 	"ExportMerchantAccount": {accepts: merchants, permission: exportPersonal, allowedOutcome: ok},

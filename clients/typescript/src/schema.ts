@@ -24770,8 +24770,7 @@ export interface operations {
                      *         "notificationLogs": 4,
                      *         "promoCodes": 0,
                      *         "payouts": 0
-                     *       },
-                     *       "status": null
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["DeleteTestDataResponse"];
@@ -24796,8 +24795,7 @@ export interface operations {
                      *         "notificationLogs": 4,
                      *         "promoCodes": 0,
                      *         "payouts": 0
-                     *       },
-                     *       "status": null
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["DeleteTestDataResponse"];
