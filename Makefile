@@ -63,7 +63,7 @@ WAITING := ./storage/clickstream ./server/processor/stripe ./server/webhook
 # Four packages run at the same time on two cores, because some packages mostly wait.
 .PHONY: test
 test: compiler browser node commands ## run every test, with the race detector, on private servers
-	@$(WITHSERVERS) -- $(TEST_ENV) go test -p 4 $(TEST_BUILD) -shuffle=on ./test/e2e ./storage/postgres $(WAITING) ./... # the slowest packages start first
+	@$(WITHSERVERS) -- $(TEST_ENV) go test -p 4 $(TEST_BUILD) -timeout 20m -shuffle=on ./test/e2e ./storage/postgres $(WAITING) ./... # the slowest packages start first
 
 .PHONY: bench
 bench: ## measure the speed relative to the machine's limits; BASE=commit compares the CPU time with that commit
