@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,6 +52,19 @@ func (k ErasureKey) Digest(scope Scope, kind ErasedKind, value string) []byte {
 	mac.Write([]byte(value))
 	return mac.Sum(nil)
 }
+
+// erasedProcessorID is the prefix of texts that replace ids of payment processors. Ids of
+// processors do not contain a colon.
+const erasedProcessorID = "erased:"
+
+// ProcessorID returns the text that replaces an id of a payment processor. The same id always
+// has the same text, so that rows with the id can still be joined and found.
+func (k ErasureKey) ProcessorID(scope Scope, id string) string {
+	return erasedProcessorID + hex.EncodeToString(k.Digest(scope, ErasedProcessorID, id))
+}
+
+// IsErasedProcessorID reports whether a text replaces an id of a payment processor.
+func IsErasedProcessorID(text string) bool { return strings.HasPrefix(text, erasedProcessorID) }
 
 // ErasureSubject is what an erasure is about.
 type ErasureSubject string

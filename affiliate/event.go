@@ -130,3 +130,21 @@ func (e Event) Subject() *ParticipantID {
 	}
 	return nil
 }
+
+// saleObject is an object that contains the external id of a conversion.
+type saleObject interface{ sale() ConversionID }
+
+func (o conversionObject) sale() ConversionID  { return o.ID }
+func (o fraudObject) sale() ConversionID       { return o.ID }
+func (o commissionPayload) sale() ConversionID { return o.Conversion }
+
+// Sale returns the conversion whose external id the body contains, so that the erasure of its
+// buyer finds the event. Sale returns nil if the body contains no such id. An event with a
+// Sale has no Subject.
+func (e Event) Sale() *ConversionID {
+	if object, ok := e.Object.(saleObject); ok {
+		id := object.sale()
+		return &id
+	}
+	return nil
+}

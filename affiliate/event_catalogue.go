@@ -100,5 +100,5 @@ var catalogue = []EventKind{
 	{Name: EventPromoCodeDeactivated, Description: "A promo code was deactivated or deleted, or its participant was suspended."},
 	{Name: EventProgramUpdated, Description: "The settings, rules or status of a programme changed."},
 	{Name: EventGDPRExportReady, Description: "An export of personal data is ready for download."},
-	{Name: EventGDPRBuyerErasureCompleted, Description: "The personal data of a buyer was erased.", Upcoming: true},
+	{Name: EventGDPRBuyerErasureCompleted, Description: "The erasure of the personal data of a buyer has ended, with the status done or failed."},
 }

@@ -146,6 +146,8 @@ func examples(t testing.TB) map[affiliate.EventName]affiliate.Event {
 	lower.MinPayoutCents, lower.FraudPolicy = 10000, affiliate.FraudObserve
 	add(changedEvent(t, affiliate.EventProgramUpdated, lower.Object(), program.Object()))
 
+	erasure := affiliate.BuyerErasure{ID: exampleID[affiliate.BuyerErasure](15), Workspace: exampleScope.Workspace}
+	add(erasure.Event(affiliate.BuyerErasureDone, noon))
 	export := affiliate.NewExport(affiliate.WorkspaceSubject(exampleScope.Workspace), affiliate.ModeLive, true, noon.Add(-time.Hour))
 	add(export.Complete(noon).ReadyEvent(noon)...)
 

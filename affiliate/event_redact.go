@@ -17,6 +17,23 @@ var personalFields = map[string][]string{
 	"promo_code":  {"code"},
 }
 
+// buyerPaths lists the paths of the fields of events that refer to a buyer. An element of a
+// list has an empty key. Evidence of a fraud rule can contain properties of the buyer's
+// address, network and click. Every event that has a Sale must have one of these fields.
+var buyerPaths = [][]string{
+	{"data", "object", "external_transaction_id"},
+	{"data", "object", "signals", "", "evidence"},
+}
+
+// RedactBuyer replaces the texts that refer to a buyer in the body of an event by the
+// pseudonym of the sale. All other bytes stay unchanged.
+func RedactBuyer(body []byte, pseudonym string) ([]byte, error) {
+	if !json.Valid(body) {
+		return nil, errors.New("body: not valid JSON")
+	}
+	return redact(body, pseudonym, buyerPaths)
+}
+
 // RedactBody replaces all personal texts in the body of an event by the pseudonym, in
 // the object and in its previous attributes. Null stays null, and all other bytes stay
 // unchanged. A body without personal data is returned unchanged.
@@ -28,15 +45,27 @@ func RedactBody(body []byte, pseudonym string) ([]byte, error) {
 	if err := json.Unmarshal(body, &head); err != nil {
 		return nil, fmt.Errorf("body: %w", err)
 	}
-	fields := personalFields[head.Type.Noun()]
-	if fields == nil {
+	var paths [][]string
+	for _, field := range personalFields[head.Type.Noun()] {
+		paths = append(paths, []string{"data", "object", field}, []string{"data", "previous_attributes", field})
+	}
+	return redact(body, pseudonym, paths)
+}
+
+// redact replaces all strings in the values at the given paths by the pseudonym. A path is a
+// list of keys.
+func redact(body []byte, pseudonym string, paths [][]string) ([]byte, error) {
+	if paths == nil {
 		return slices.Clone(body), nil
 	}
 	text, err := json.Marshal(pseudonym)
 	if err != nil {
 		return nil, err
 	}
-	r := redaction{body: body, text: text, fields: fields, in: json.NewDecoder(bytes.NewReader(body))}
+	r := redaction{body: body, text: text, paths: paths, in: json.NewDecoder(bytes.NewReader(body))}
+	for _, path := range paths {
+		r.depth = max(r.depth, len(path))
+	}
 	r.in.UseNumber()
 	if err := r.readValue(nil, false); err != nil {
 		return nil, fmt.Errorf("body: %w", err)
@@ -48,16 +77,12 @@ func RedactBody(body []byte, pseudonym string) ([]byte, error) {
 // replaces.
 type redaction struct {
 	body, text []byte
-	fields     []string
+	paths      [][]string
+	depth      int // number of keys in the longest path
 	in         *json.Decoder
 	out        []byte
 	copied     int // number of bytes of body that were copied to out
 }
-
-// fieldDepth is the number of keys in the path of a field of an event's object. The
-// keys are "data", then "object" or "previous_attributes", and the name of the field.
-// Keys inside a field do not matter.
-const fieldDepth = 3
 
 // readValue reads the value at path, which is a list of keys. If personal is true, it
 // replaces all strings in the value. Otherwise it replaces only the strings of personal
@@ -95,7 +120,7 @@ func (r *redaction) readMembers(isObject bool, path []string, personal bool) err
 			}
 		}
 		memberPath := path
-		if len(path) < fieldDepth {
+		if len(path) < r.depth {
 			memberPath = append(slices.Clip(path), key)
 		}
 		if err := r.readValue(memberPath, personal || r.isPersonalField(memberPath)); err != nil {
@@ -108,8 +133,7 @@ func (r *redaction) readMembers(isObject bool, path []string, personal bool) err
 
 // isPersonalField reports whether path is the path of a personal field.
 func (r *redaction) isPersonalField(path []string) bool {
-	return len(path) == fieldDepth && path[0] == "data" &&
-		(path[1] == "object" || path[1] == "previous_attributes") && slices.Contains(r.fields, path[2])
+	return slices.ContainsFunc(r.paths, func(p []string) bool { return slices.Equal(p, path) })
 }
 
 // replace replaces a string by the pseudonym. end is the offset after the closing quote,

@@ -49,6 +49,7 @@ func EventObjects() map[EventName]any {
 		EventPromoCodeCreated:          promoCode,
 		EventPromoCodeDeactivated:      promoCode,
 		EventProgramUpdated:            ProgramObject{},
+		EventGDPRBuyerErasureCompleted: buyerErasureObject{},
 		EventGDPRExportReady:           ExportObject{},
 		EventWebhookPing:               PingObject{},
 	}

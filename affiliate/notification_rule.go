@@ -43,6 +43,7 @@ const (
 	ResourceUser                NotificationResource = "user"
 	ResourceAnnouncement        NotificationResource = "announcement"
 	ResourceProcessorConnection NotificationResource = "processor_connection"
+	ResourceBuyerErasure        NotificationResource = "buyer_erasure"
 )
 
 // The types of notifications that have no webhook event.
@@ -145,7 +146,7 @@ var notificationRules = []NotificationRule{
 	},
 	{
 		Type: NotificationType(EventGDPRBuyerErasureCompleted), Audience: Merchant, Category: CategoryGDPR, Severity: SeverityInfo,
-		Title: "Buyer erased", Body: "The personal data of a buyer was erased.",
+		Title: "Erasure of a buyer", Body: "The personal data of a buyer {outcome}.", Resource: ResourceBuyerErasure,
 	},
 	{
 		Type: NotifyNewDevice, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,

@@ -182,6 +182,8 @@ type RecordedSale struct {
 	New bool
 	// Reported is true if the merchant's server has reported the conversion.
 	Reported bool
+	// Erased is true if the data of the buyer was erased.
+	Erased bool
 	// Waits is true if the sale was not recorded, because it waits for its checkout.
 	Waits bool
 }

@@ -206,6 +206,9 @@ const (
 	// IgnoredNoConversion means that a refund or dispute waited for its sale until
 	// ParkedRefundLifetime ended.
 	IgnoredNoConversion ProcessorIgnored = "no_conversion"
+	// IgnoredErased means that the event is about a buyer whose data was erased before the
+	// event was applied.
+	IgnoredErased ProcessorIgnored = "buyer_erased"
 	// ParkedForSale means that a refund or dispute waits for its sale.
 	ParkedForSale ProcessorIgnored = "waits_for_sale"
 	// ParkedForCheckout means that the first invoice of a subscription waits for its

@@ -210,6 +210,13 @@ const (
 	ErrorReason_ERROR_REASON_EXPORT_TOO_LARGE ErrorReason = 77
 	// The token of a download link is unknown or has expired, or the data was erased.
 	ErrorReason_ERROR_REASON_EXPORT_EXPIRED ErrorReason = 78
+	// The erasure of the buyer is being recovered after a failure of the service. Send the
+	// request again after some minutes.
+	ErrorReason_ERROR_REASON_ACTIVE_OPERATION_CONFLICT ErrorReason = 79
+	// The workspace has no erasure of a buyer with this id.
+	ErrorReason_ERROR_REASON_OPERATION_NOT_FOUND ErrorReason = 80
+	// The operator has disabled the erasure of buyers.
+	ErrorReason_ERROR_REASON_FEATURE_DISABLED ErrorReason = 81
 )
 
 // Enum value maps for ErrorReason.
@@ -290,6 +297,9 @@ var (
 		76: "ERROR_REASON_EXPORT_FORBIDDEN",
 		77: "ERROR_REASON_EXPORT_TOO_LARGE",
 		78: "ERROR_REASON_EXPORT_EXPIRED",
+		79: "ERROR_REASON_ACTIVE_OPERATION_CONFLICT",
+		80: "ERROR_REASON_OPERATION_NOT_FOUND",
+		81: "ERROR_REASON_FEATURE_DISABLED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                     0,
@@ -367,6 +377,9 @@ var (
 		"ERROR_REASON_EXPORT_FORBIDDEN":                76,
 		"ERROR_REASON_EXPORT_TOO_LARGE":                77,
 		"ERROR_REASON_EXPORT_EXPIRED":                  78,
+		"ERROR_REASON_ACTIVE_OPERATION_CONFLICT":       79,
+		"ERROR_REASON_OPERATION_NOT_FOUND":             80,
+		"ERROR_REASON_FEATURE_DISABLED":                81,
 	}
 )
 
@@ -401,7 +414,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x8b5\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xac7\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -480,7 +493,11 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1eERROR_REASON_RESET_IN_PROGRESS\x10R\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The test data is already being deleted.\x12Y\n" +
 	"\x1dERROR_REASON_EXPORT_FORBIDDEN\x10L\x1a6\xa2\xbb\x182\b\x93\x03\x10\a\x1a+The programme belongs to another workspace.\x12j\n" +
 	"\x1dERROR_REASON_EXPORT_TOO_LARGE\x10M\x1aG\xa2\xbb\x18C\b\xa6\x03\x10\t\x1a<The export has more than 250,000 records or more than 50 MB.\x12U\n" +
-	"\x1bERROR_REASON_EXPORT_EXPIRED\x10N\x1a4\xa2\xbb\x180\b\x94\x03\x10\x05\x1a)The export does not exist or has expired.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"\x1bERROR_REASON_EXPORT_EXPIRED\x10N\x1a4\xa2\xbb\x180\b\x94\x03\x10\x05\x1a)The export does not exist or has expired.\x12\x7f\n" +
+	"&ERROR_REASON_ACTIVE_OPERATION_CONFLICT\x10O\x1aS\xa2\xbb\x18O\b\x99\x03\x10\n" +
+	"\x1aHThe erasure of this buyer is being recovered. Try again in some minutes.\x12L\n" +
+	" ERROR_REASON_OPERATION_NOT_FOUND\x10P\x1a&\xa2\xbb\x18\"\b\x94\x03\x10\x05\x1a\x1bThere is no such operation.\x12P\n" +
+	"\x1dERROR_REASON_FEATURE_DISABLED\x10Q\x1a-\xa2\xbb\x18)\b\xf7\x03\x10\f\x1a\"The erasure of buyers is disabled.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once
