@@ -63,10 +63,10 @@ func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConve
 		c.Metadata, _ = encodeMetadata(r.GetMetadata())
 	}
 	if id := r.GetCustomerId(); id != "" {
-		ref := s.hasher.customerRef(scope.Workspace, id)
+		ref := s.hasher.key.CustomerRef(scope.Workspace, id)
 		c.CustomerRef = &ref
 	}
-	if hash, domain, ok := s.hasher.email(scope.Workspace, r.GetCustomerEmail()); ok {
+	if hash, domain, ok := s.hasher.key.Email(scope.Workspace, r.GetCustomerEmail()); ok {
 		c.CustomerEmailHash, c.CustomerEmailDomain = hash, &domain
 	}
 	var agents [][]byte

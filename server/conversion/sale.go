@@ -106,10 +106,10 @@ func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, s
 		SubscriptionID: server.OptionalString(ids.Subscription), IsRecurring: sale.IsRecurring, Version: 1, Processor: &ids,
 	}
 	if ids.Customer != "" {
-		ref := s.hasher.customerRef(scope.Workspace, ids.Customer)
+		ref := s.hasher.key.CustomerRef(scope.Workspace, ids.Customer)
 		c.CustomerRef = &ref
 	}
-	if hash, domain, ok := s.hasher.email(scope.Workspace, sale.CustomerEmail); ok {
+	if hash, domain, ok := s.hasher.key.Email(scope.Workspace, sale.CustomerEmail); ok {
 		c.CustomerEmailHash, c.CustomerEmailDomain = hash, &domain
 	}
 	c.Buyer = s.hasher.buyer(c)

@@ -142,7 +142,7 @@ func (s *Service) applySale(
 			return parked(affiliate.ParkedForCheckout), nil
 		}
 	}
-	if sale.Binds || recorded.Reported {
+	if (sale.Binds || recorded.Reported) && !recorded.Erased {
 		// The merchant's report may name the customer by another id than the processor, whose
 		// later sales must find the binding.
 		if err := s.Sales.BindCustomer(ctx, event.Scope(), sale); err != nil {

@@ -104,6 +104,11 @@ func (s *Service) open(id affiliate.ProcessorConnectionID, kind string, sealed [
 	return s.Seal.Open(sealed, sealingData(id, kind))
 }
 
+// OpenEvent decrypts the body of a stored event.
+func (s *Service) OpenEvent(connection affiliate.ProcessorConnectionID, sealed []byte) ([]byte, error) {
+	return s.open(connection, sealedEvent, sealed)
+}
+
 // keyOf decrypts the key of a connection.
 func (s *Service) keyOf(c affiliate.LockedProcessorConnection) (string, error) {
 	key, err := s.open(c.ID, sealedKey, c.Keys.Key)

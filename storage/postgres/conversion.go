@@ -73,7 +73,7 @@ func (s *Store) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*pend
 		if err := decideBatch(ctx, tx, remaining(all)); err != nil {
 			return err
 		}
-		if err := insertBatch(ctx, tx, remaining(all)); err != nil {
+		if err := s.insertBatch(ctx, tx, remaining(all)); err != nil {
 			return err
 		}
 		if err := s.writeOutcomes(ctx, tx, all); err != nil {
@@ -182,7 +182,7 @@ func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, o
 
 // insertBatch inserts the conversions that are not duplicates. It applies the refunds
 // that arrived before their conversions.
-func insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
+func (s *Store) insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	rows := make([]newConversionRow, 0, len(batch))
 	for _, r := range batch {
 		row, err := rowOfConversion(r.Conversion, r.decision)
@@ -202,6 +202,7 @@ func insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 			return err
 		})
 	}
+	s.queueErasedSales(statements, batch)
 	queueForReports(statements, selectParkedFor, batch, func(r *pendingReport) { refunded[r.Conversion.ID] = true })
 	if err := tx.SendBatch(ctx, statements).Close(); err != nil {
 		return fmt.Errorf("insert conversions: %w", err)

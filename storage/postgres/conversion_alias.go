@@ -69,11 +69,13 @@ func claimAliases(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 			return err
 		})
 	}
+	erased := map[affiliate.ConversionID]bool{}
+	tx.db.queueErasedAliases(statements, rows, func(id affiliate.ConversionID) { erased[id] = true })
 	if err := tx.SendBatch(ctx, statements).Close(); err != nil {
 		return fmt.Errorf("insert aliases of conversions: %w", err)
 	}
 	for _, r := range batch {
-		if r.aliased = inserted[r.Conversion.ID]; r.aliased < len(r.Aliases) {
+		if r.aliased = inserted[r.Conversion.ID]; r.aliased < len(r.Aliases) || erased[r.Conversion.ID] {
 			r.err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
 		}
 	}
@@ -84,10 +86,10 @@ func claimAliases(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 const releaseAliases = `delete from conversion_aliases where workspace_id = $1 and mode = $2 and conversion_id = $3`
 
 // findByAlias returns the conversion that has one of the given ids as an alias or as its
-// external id. If there are several, because a merchant has reported one sale under two
-// ids, it returns the oldest.
+// external id, and whether a merchant has reported it and its buyer was erased. If there are
+// several, because a merchant has reported one sale under two ids, it returns the oldest.
 const findByAlias = `
-	select c.id, v.source = 'api'
+	select c.id, v.source = 'api', v.buyer_erased_at is not null
 	from unnest($3::text[]) as t (id)
 	cross join lateral (
 		select a.conversion_id as id from conversion_aliases a
@@ -104,7 +106,8 @@ const findByAlias = `
 // external id. If there is none, the result has no conversion.
 func (tx *Tx) FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (affiliate.RecordedSale, error) {
 	var sale affiliate.RecordedSale
-	err := tx.QueryRow(ctx, findByAlias, scope.Workspace, scope.Mode, aliases).Scan(&sale.Conversion, &sale.Reported)
+	forms := tx.db.processorIDForms(scope, aliases)
+	err := tx.QueryRow(ctx, findByAlias, scope.Workspace, scope.Mode, forms).Scan(&sale.Conversion, &sale.Reported, &sale.Erased)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return affiliate.RecordedSale{}, nil
 	}
@@ -112,21 +115,35 @@ func (tx *Tx) FindSale(ctx context.Context, scope affiliate.Scope, aliases []str
 }
 
 // AddAliases adds the ids of a processor to a recorded conversion. An alias that another
-// conversion has stays with that conversion.
+// conversion has stays with that conversion. If the buyer of the conversion was erased, the
+// texts that replace the ids are added.
 func (tx *Tx) AddAliases(ctx context.Context, scope affiliate.Scope, conversion affiliate.ConversionID, ids affiliate.ProcessorIDs, aliases []string) error {
 	const insert = `
 		insert into conversion_aliases (workspace_id, mode, id, conversion_id)
-		select $1, $2, t.id, $3 from unnest($4::text[]) as t (id) order by t.id collate "C"
+		select $1, $2, t.id, $3
+		from (
+			select case when c.buyer_erased_at is null then n.id else n.erased end as id
+			from unnest($4::text[], $5::text[]) as n (id, erased)
+			join conversions c on c.workspace_id = $1 and c.mode = $2 and c.id = $3
+		) as t
+		order by t.id collate "C"
 		on conflict (workspace_id, mode, id) do nothing`
+	const lock = `
+		select from conversions
+		where workspace_id = $1 and mode = $2 and id = $3
+		for key share`
 	const update = `
 		update conversions set processor = coalesce(processor, '{}') || $4
-		where workspace_id = $1 and mode = $2 and id = $3 and coalesce(processor, '{}') || $4 is distinct from processor`
+		where workspace_id = $1 and mode = $2 and id = $3 and buyer_erased_at is null
+			and coalesce(processor, '{}') || $4 is distinct from processor`
 	encoded, err := json.Marshal(ids)
 	if err != nil {
 		return fmt.Errorf("encode the processor's ids: %w", err)
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(insert, scope.Workspace, scope.Mode, conversion, aliases)
+	// An erasure changes the external id, which is a key, so it waits for the lock.
+	batch.Queue(lock, scope.Workspace, scope.Mode, conversion)
+	batch.Queue(insert, scope.Workspace, scope.Mode, conversion, aliases, tx.db.erasedForms(scope, aliases))
 	batch.Queue(update, scope.Workspace, scope.Mode, conversion, encoded)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("add aliases of a conversion: %w", err)

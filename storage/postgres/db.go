@@ -57,7 +57,8 @@ type Config struct {
 	// MaxConns is the maximum number of connections that calls and jobs share; 0 means
 	// 20. Grouped calls, the job queue and the webhook sender use sixteen more.
 	MaxConns int32
-	// ErasureKey is the key of the digests of erased codes, which stay taken.
+	// ErasureKey is the key of the digests of erased codes, which stay taken, and of erased
+	// sales, which duplicates and refunds still find.
 	ErasureKey affiliate.ErasureKey
 }
 

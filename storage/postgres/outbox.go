@@ -58,6 +58,18 @@ func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 	return nil
 }
 
+// subjectOf returns the participant or the conversion whose data the body of an event
+// contains. It returns nil if there is none.
+func subjectOf(event affiliate.Event) fmt.Stringer {
+	if sale := event.Sale(); sale != nil {
+		return sale
+	}
+	if participant := event.Subject(); participant != nil {
+		return participant
+	}
+	return nil
+}
+
 // queueEvents adds the inserts of events, their deliveries and their notifications to a
 // batch of this transaction.
 func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
@@ -71,7 +83,7 @@ func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 		idTime, _ := event.ID.Time()
 		rows[i] = newEventRow{
 			WorkspaceID: event.Scope.Workspace, ID: event.ID, Day: idTime.Truncate(24 * time.Hour), Mode: event.Scope.Mode,
-			Type: event.Name, SubjectID: event.Subject(), Body: body, CreatedAt: event.At,
+			Type: event.Name, SubjectID: subjectOf(event), Body: body, CreatedAt: event.At,
 		}
 		notifications = append(notifications, event.Notifications()...)
 	}

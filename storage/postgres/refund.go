@@ -79,6 +79,9 @@ func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (
 	err := s.InTx(ctx, func(tx *Tx) error {
 		outcome = affiliate.RefundOutcome{Refund: refund}
 		conversion, err := lockRefundedConversion(ctx, tx, refund.Scope, refund.ExternalTransactionID, &refund)
+		if err == nil && conversion == nil {
+			conversion, err = lockErasedConversion(ctx, tx, refund)
+		}
 		if err != nil || conversion == nil {
 			return err
 		}
@@ -94,6 +97,25 @@ func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (
 		return err
 	})
 	return outcome, err
+}
+
+// lockErasedConversion returns the conversion of a refund whose sale was erased, and erases the
+// ids of the refund, which is stored as parked. The conversion and its parked refunds are
+// locked. If the refund belongs to no erased sale, the result is nil. The look-up
+// follows the insert of the refund, so it also finds a sale that was erased before the insert.
+func lockErasedConversion(ctx context.Context, tx *Tx, refund affiliate.Refund) (*refundedConversion, error) {
+	pseudonym, err := tx.findErasedSale(ctx, refund.Scope, refund.ExternalTransactionID)
+	if err != nil || pseudonym == "" {
+		return nil, err
+	}
+	conversion, err := lockRefundedConversion(ctx, tx, refund.Scope, pseudonym, nil)
+	if err != nil {
+		return nil, err
+	}
+	if conversion == nil {
+		return nil, fmt.Errorf("the erased sale of refund %s does not exist", refund.ID)
+	}
+	return conversion, tx.eraseNewRefund(ctx, refund, conversion.ID, pseudonym)
 }
 
 // ApplyParkedRefunds applies the parked refunds of a sale if its conversion exists now.
@@ -152,6 +174,7 @@ func lockRefundedConversion(
 			"external_transaction_id": external, "asked_cents": refund.RequestedCents, "reason": refund.Reason,
 			"created_at": refund.CreatedAt, "expires_at": refund.ExpiresAt,
 		}).Exec(func(tag pgconn.CommandTag) error { return refuseIfNone(tag, nil, affiliate.ReasonRefundDuplicate) })
+		tx.db.queueErasedRefund(batch, scope, refund.ExternalRefundID)
 	}
 	queueParked(batch, scope, external, newRefund, &parked)
 	queueInForce(batch, scope, external, &decisions, &commissions)

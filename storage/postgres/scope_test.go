@@ -41,7 +41,9 @@ var scopedTables = map[string]bool{
 	"idempotency_keys": true, "fraud_events": true, "events": true, "webhook_endpoints": true, "webhook_deliveries": true, "stats_deltas": true, "stats_hours": true,
 	"mails": false, "members": false, "member_invites": false, "program_rules": false, "groups": false, "commission_history": false, "audit_log": false,
 	"ledger_balances": false, "payout_commissions": false, "participant_totals": false, "link_totals": false, "list_counts": false,
-	"announcements": true, "erased_values": true, "erasure_participants": false, "test_data_resets": false,
+	"announcements": true, "erased_values": true, "conversion_aliases": true, "processor_charges": true, "processor_charge_aliases": true, "processor_disputes": true,
+	"buyer_erasures": false, "buyer_erasure_keys": false, "buyer_erasure_customers": false, "buyer_erasure_sales": true,
+	"erasure_participants": false, "test_data_resets": false,
 }
 
 // ownedTables contains the tables whose rows belong to a feed, to a user, to a session or to

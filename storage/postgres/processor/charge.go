@@ -37,27 +37,36 @@ const addChargeAliases = `
 	on conflict do nothing`
 
 // readChargeSale returns the conversion to which a charge is assigned, and the aliases of the
-// charge.
+// charge. $3 has the id of the charge and the text that replaces it after an erasure. The row
+// with the id itself comes first: it was stored later.
 const readChargeSale = `
-	select g.conversion_id, array(
+	select g.id, g.conversion_id, array(
 		select h.id from processor_charge_aliases h
 		where h.workspace_id = g.workspace_id and h.mode = g.mode and h.charge_id = g.id
 	)
 	from processor_charges g
-	where g.workspace_id = $1 and g.mode = $2 and g.id = $3`
+	where g.workspace_id = $1 and g.mode = $2 and g.id = any($3)
+	order by array_position($3, g.id)
+	limit 1`
 
 // FindChargeSale returns the conversion to which a stored charge is assigned. If the charge is
 // not assigned, it returns the conversion that has one of the charge's aliases. If no
-// conversion has one, it returns nil.
+// conversion has one, it returns nil. If the buyer of the conversion was erased while the
+// charge was stored, it also erases the ids of the charge.
 func (tx *Tx) FindChargeSale(ctx context.Context, scope affiliate.Scope, charge string) (conversion *affiliate.ConversionID, err error) {
+	var id string
 	var aliases []string
-	if err := tx.QueryRow(ctx, readChargeSale, scope.Workspace, scope.Mode, charge).Scan(&conversion, &aliases); err != nil {
+	forms := tx.ChargeForms(scope, charge)
+	if err := tx.QueryRow(ctx, readChargeSale, scope.Workspace, scope.Mode, forms).Scan(&id, &conversion, &aliases); err != nil {
 		return nil, fmt.Errorf("read the conversion of a charge: %w", err)
 	}
 	if conversion != nil {
 		return conversion, nil
 	}
 	sale, err := tx.FindSale(ctx, scope, aliases)
+	if err == nil && sale.Erased && !affiliate.IsErasedProcessorID(id) {
+		err = tx.EraseCharge(ctx, scope, id)
+	}
 	return sale.Conversion, err
 }
 
@@ -72,11 +81,15 @@ const putDispute = `
 // PutCharge stores what a processor says about a charge. readNumber is the result of
 // NextRead before the charge was read.
 func (tx *Tx) PutCharge(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge, readNumber int64, at time.Time) error {
+	charge, err := tx.ErasedCharge(ctx, scope, charge)
+	if err != nil {
+		return err
+	}
 	rows, _ := tx.Query(ctx, putCharge, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "charge": charge.ID, "currency": charge.Currency,
 		"amount": charge.AmountCents, "refunded": charge.RefundedCents, "read_number": readNumber, "at": at,
 	})
-	_, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	_, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
 	isNewest := !errors.Is(err, pgx.ErrNoRows)
 	if err != nil && isNewest {
 		return fmt.Errorf("store a charge: %w", err)
