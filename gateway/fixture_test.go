@@ -146,6 +146,7 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterNotificationLogServiceServer(server, affiliatev1.UnimplementedNotificationLogServiceServer{})
 	affiliatev1.RegisterTestModeServiceServer(server, affiliatev1.UnimplementedTestModeServiceServer{})
 	affiliatev1.RegisterProcessorServiceServer(server, affiliatev1.UnimplementedProcessorServiceServer{})
+	affiliatev1.RegisterBuyerErasureServiceServer(server, affiliatev1.UnimplementedBuyerErasureServiceServer{})
 	affiliatev1.RegisterErasureServiceServer(server, affiliatev1.UnimplementedErasureServiceServer{})
 	affiliatev1.RegisterExportServiceServer(server, affiliatev1.UnimplementedExportServiceServer{})
 	affiliatev1.RegisterWebhookServiceServer(server, affiliatev1.UnimplementedWebhookServiceServer{})

@@ -103,6 +103,7 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 	registrar(affiliatev1.NewNotificationLogServiceClient, affiliatev1.RegisterNotificationLogServiceHandlerClient),
 	registrar(affiliatev1.NewTestModeServiceClient, affiliatev1.RegisterTestModeServiceHandlerClient),
 	registrar(affiliatev1.NewProcessorServiceClient, affiliatev1.RegisterProcessorServiceHandlerClient),
+	registrar(affiliatev1.NewBuyerErasureServiceClient, affiliatev1.RegisterBuyerErasureServiceHandlerClient),
 	registrar(affiliatev1.NewErasureServiceClient, affiliatev1.RegisterErasureServiceHandlerClient),
 	registrar(affiliatev1.NewWebhookServiceClient, affiliatev1.RegisterWebhookServiceHandlerClient),
 	registrar(affiliatev1.NewNotificationServiceClient, affiliatev1.RegisterNotificationServiceHandlerClient),

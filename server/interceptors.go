@@ -245,6 +245,9 @@ func (p *pipeline) validate(ctx context.Context, req any, info *grpc.UnaryServer
 	if admissionFrom(ctx).identity.invalidMode {
 		return nil, affiliate.Invalid("X-Mode", "must be one of test, live")
 	}
+	if err := precheck(ctx, info.Server, req); err != nil {
+		return nil, err
+	}
 	if err := checkConfirmation(req); err != nil {
 		return nil, err
 	}

@@ -344,6 +344,9 @@ var policies = map[string]Policy{
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: unauthenticated(ZoneMailProvider),
 
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      merchant(exportPersonal).limitedPerAccount(ZoneBuyerErasure),
+	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName: merchant(exportPersonal),
+
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:       merchant(manageKeys),
 	affiliatev1.ProcessorService_GetProcessorConnection_FullMethodName: merchant(readDashboards),
 	affiliatev1.ProcessorService_DisconnectProcessor_FullMethodName:    merchant(manageKeys),

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -20,6 +21,21 @@ import (
 // database. Its violations are reported together with the violations of the annotations.
 type Checker interface {
 	Check(req proto.Message) affiliate.Violations
+}
+
+// Prechecker is implemented by services that refuse some calls before their requests are
+// validated. Precheck runs after the authorisation.
+type Prechecker interface {
+	Precheck(ctx context.Context, req proto.Message) error
+}
+
+func precheck(ctx context.Context, service any, req any) error {
+	p, ok := service.(Prechecker)
+	msg, isMessage := req.(proto.Message)
+	if !ok || !isMessage {
+		return nil
+	}
+	return p.Precheck(ctx, msg)
 }
 
 // validate trims white space from the fields that the proto files mark for trimming. It

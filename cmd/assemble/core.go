@@ -47,6 +47,7 @@ import (
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/privacy"
+	"github.com/tributary-hq/tributary/server/privacy/buyer"
 	"github.com/tributary-hq/tributary/server/privacy/export"
 	"github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/processor/stripe"
@@ -210,11 +211,19 @@ func (c *Core) build() error {
 		SigningKeys: signingKeys(tokens), Now: c.now, Log: c.log,
 	})
 	c.store.OnDirectoryChange(c.keeper.SyncNow)
-	erasures, err := c.newPrivacyService()
+	erasureLog, err := c.openErasureLog()
 	if err != nil {
 		return err
 	}
+	erasureKey := affiliate.NewErasureKey(c.cfg.HashKey)
+	erasures := privacy.New(privacy.Config{
+		Store: stores.Privacy(c.store.DB, erasureKey), Directory: c.keeper, Log: erasureLog, HashKey: c.cfg.HashKey, Now: c.now,
+	})
 	exports := export.New(export.Config{Store: stores.Export(c.store.DB), Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now})
+	buyers := buyer.New(buyer.Config{
+		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, BuyerKey: affiliate.BuyerKey(c.cfg.HashKey),
+		ErasureKey: erasureKey, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
+	})
 	accounts := account.New(account.Config{Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now})
 	testData := testmode.New(testmode.Config{
 		Store: stores.TestMode(c.store.DB), Edge: c.keeper, Visitors: visitors.New(c.cache), Log: c.log, Now: c.now,
@@ -260,6 +269,7 @@ func (c *Core) build() error {
 		})},
 		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},
 		server.Service{Desc: &affiliatev1.ProcessorService_ServiceDesc, Impl: processors},
+		server.Service{Desc: &affiliatev1.BuyerErasureService_ServiceDesc, Impl: buyers},
 		server.Service{Desc: &affiliatev1.ErasureService_ServiceDesc, Impl: erasures},
 		server.Service{Desc: &affiliatev1.ExportService_ServiceDesc, Impl: exports},
 		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(stores.Mail(c.store.DB))},
@@ -277,7 +287,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
-	return c.buildWork(mails, conversions, processors, accounts, erasures, exports, testData)
+	return c.buildWork(mails, conversions, processors, accounts, erasures, buyers, exports, testData)
 }
 
 // newWebhookClient returns the client that sends webhooks. It logs a warning if the
@@ -298,7 +308,7 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 // click stream.
 func (c *Core) buildWork(
 	mails *servermail.Worker, conversions *conversion.Service, processors *processor.Service, accounts *account.Service,
-	erasures *privacy.Service, exports *export.Service, testData *testmode.Service,
+	erasures *privacy.Service, buyers *buyer.Service, exports *export.Service, testData *testmode.Service,
 ) error {
 	var err error
 	if c.ingester, err = c.newIngester(); err != nil {
@@ -318,6 +328,7 @@ func (c *Core) buildWork(
 	river.AddWorker(registered, mails)
 	accounts.AddWorkers(registered)
 	processors.AddWorkers(registered)
+	buyers.AddWorkers(registered)
 	erasures.AddWorkers(registered)
 	testData.AddWorkers(registered)
 	exports.AddWorkers(registered)

@@ -13,6 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/privacy"
+	"github.com/tributary-hq/tributary/server/privacy/buyer"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	privacypg "github.com/tributary-hq/tributary/storage/postgres/privacy"
 )
@@ -33,16 +34,39 @@ func replayErasures(ctx context.Context, out io.Writer, paths []string) error {
 		return err
 	}
 	defer store.Close()
-	service := privacy.New(privacy.Config{Store: stores.Privacy(store.DB, key), Log: privacy.NoLog{}, HashKey: cfg.HashKey, Now: time.Now})
+	r := replayer{buyer.New(buyer.Config{
+		Store: stores.Buyer(store.DB), ErasureLog: privacy.NoLog{}, BuyerKey: affiliate.BuyerKey(cfg.HashKey), ErasureKey: key, Now: time.Now,
+	}), privacy.New(privacy.Config{Store: stores.Privacy(store.DB, key), Log: privacy.NoLog{}, HashKey: cfg.HashKey, Now: time.Now})}
 	for _, path := range paths {
-		if err := replayFile(ctx, out, service, path); err != nil {
+		if err := r.replayFile(ctx, out, path); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-func replayFile(ctx context.Context, out io.Writer, service *privacy.Service, path string) error {
+// replayer erases the subjects of entries of an erasure log.
+type replayer struct {
+	buyers   *buyer.Service
+	accounts *privacy.Service
+}
+
+// replay erases the subject of an entry. It returns false if nothing was left to do. Buyers are
+// always erased again, because only their sales say whether they were erased.
+func (r replayer) replay(ctx context.Context, entry affiliate.ErasureLogEntry) (bool, error) {
+	identity, ok := affiliate.BuyerOfEntry(entry)
+	if !ok {
+		_, done, err := r.accounts.Replay(ctx, entry)
+		return done, err
+	}
+	err := r.buyers.Replay(ctx, *entry.Workspace, identity)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) { // the backup is older than the workspace
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (r replayer) replayFile(ctx context.Context, out io.Writer, path string) error {
 	file, err := os.Open(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return err
@@ -54,7 +78,7 @@ func replayFile(ctx context.Context, out io.Writer, service *privacy.Service, pa
 	}
 	replayed := 0
 	for _, entry := range entries {
-		_, done, err := service.Replay(ctx, entry)
+		done, err := r.replay(ctx, entry)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", entry.Kind, entry.Subject, err)
 		}

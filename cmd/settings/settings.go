@@ -155,6 +155,7 @@ type Core struct {
 	WebhookCAFile string `env:"TRIBUTARY_WEBHOOK_CA_FILE"`
 	Mail
 	Limits
+	Privacy
 	CORS
 }
 
@@ -202,6 +203,13 @@ type Limits struct {
 	Erasure      int `env:"TRIBUTARY_LIMIT_ERASURE" envDefault:"5"`
 	BuyerErasure int `env:"TRIBUTARY_LIMIT_BUYER_ERASURE" envDefault:"60"`
 	Export       int `env:"TRIBUTARY_LIMIT_EXPORT" envDefault:"10"`
+}
+
+// Privacy holds the settings of erasures.
+type Privacy struct {
+	// BuyerErasureEnabled is false if the routes for the erasure of buyers return
+	// FEATURE_DISABLED.
+	BuyerErasureEnabled bool `env:"TRIBUTARY_BUYER_ERASURE" envDefault:"true"`
 }
 
 // CORS holds the origins of the pages that may call the API from a browser.

@@ -4,6 +4,7 @@ import (
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	buyerpg "github.com/tributary-hq/tributary/storage/postgres/buyer"
 	exportpg "github.com/tributary-hq/tributary/storage/postgres/export"
 	mailpg "github.com/tributary-hq/tributary/storage/postgres/mail"
 	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
@@ -17,7 +18,8 @@ func Upkeep(store *postgres.Store) upkeep.Store {
 	return upkeepStore{
 		Store: store, accounts: accountpg.NewStore(store.DB), mails: mailpg.NewStore(store.DB),
 		webhooks: webhookpg.NewStore(store.DB), notifications: notificationpg.NewStore(store.DB),
-		processors: processorpg.NewStore(store.DB), exports: exportpg.NewStore(store.DB),
+		processors: processorpg.NewStore(store.DB), buyers: buyerpg.NewStore(store.DB),
+		exports: exportpg.NewStore(store.DB),
 	}
 }
 
@@ -28,6 +30,7 @@ type (
 	notifications = notificationpg.Store
 	mails         = mailpg.Store
 	processors    = processorpg.Store
+	buyers        = buyerpg.Store
 	exports       = exportpg.Store
 )
 
@@ -38,5 +41,6 @@ type upkeepStore struct {
 	*webhooks
 	*notifications
 	*processors
+	*buyers
 	*exports
 }

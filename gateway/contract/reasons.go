@@ -83,6 +83,11 @@ var specificReasons = map[string][]affiliate.Reason{
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: {affiliate.ReasonInvalidSignature},
 
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName: {
+		affiliate.ReasonFeatureDisabled, affiliate.ReasonConfirmationInvalid, affiliate.ReasonActiveOperationConflict,
+	},
+	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName: {affiliate.ReasonFeatureDisabled, affiliate.ReasonOperationNotFound},
+
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName: {
 		affiliate.ReasonProcessorKeyInvalid, affiliate.ReasonModeMismatch, affiliate.ReasonProcessorPermissionMissing,
 		affiliate.ReasonProcessorAlreadyConnected, affiliate.ReasonProcessorEndpointRejected, affiliate.ReasonServiceUnavailable,

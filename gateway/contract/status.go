@@ -39,6 +39,7 @@ var (
 		affiliatev1.WebhookService_RetryDelivery_FullMethodName:       true,
 		affiliatev1.WebhookService_RecoverDeliveries_FullMethodName:   true,
 		affiliatev1.ProcessorService_ResyncProcessor_FullMethodName:   true,
+		affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:     true,
 	}
 	emptyRPCs = map[string]bool{
 		affiliatev1.AccountService_Logout_FullMethodName:                      true,
@@ -136,6 +137,7 @@ var idempotentRPCs = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  false,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: false,
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      true,
 }
 
 // IdempotencyKey reports whether an RPC requires an Idempotency-Key and whether it

@@ -191,6 +191,7 @@ var kept = map[string]string{
 	"audit_log":        "the merchant's record of what members did",
 	"test_data_resets": "the record of deletions",
 	"erasures":         "the record of erasures, which also serves a restore", "erasure_participants": "rows of running erasures",
+	"buyer_erasures": "erasures of buyers are about both modes", "buyer_erasure_keys": "as buyer_erasures", "buyer_erasure_sales": "as buyer_erasures", "buyer_erasure_customers": "as buyer_erasures",
 	"exports": "deleted by the package of exports, if they contain test data", "export_chunks": "as exports", "export_tokens": "as exports", "export_recipients": "as exports",
 	"fx_rates": "belongs to no workspace", "click_dead_letters": "belongs to no workspace; ends after 90 days",
 	"click_rolls": "progress of a job for all workspaces", "mail_suppressions": "belongs to addresses", "mail_provider_messages": "belongs to no workspace",

@@ -13,6 +13,7 @@
 //   - It deletes mails after a month, and the ids of the mail provider's messages after a
 //     week. It ends mails that stay pending because a process crashed.
 //   - It deletes events of payment processors after 90 days.
+//   - It deletes erasures of buyers and their Idempotency-Keys after 30 days.
 //   - It deletes bundles of exported personal data when their links have expired.
 //   - It applies the retention of clicks. After 90 days it removes the data that
 //     identifies a visitor. After 13 months it replaces the clicks of a day by sums.
@@ -142,6 +143,10 @@ type Store interface {
 	// given time. DeleteSignatureFailures deletes counts of invalid signatures.
 	DeleteProcessorEvents(ctx context.Context, before time.Time, limit int) (int64, error)
 	DeleteSignatureFailures(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteErasureKeys deletes Idempotency-Keys of erasures of buyers after their expiry.
+	// DeleteErasures deletes erasures of buyers that ended before the given time.
+	DeleteErasureKeys(ctx context.Context, now time.Time, limit int) (int64, error)
+	DeleteErasures(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DeleteExpiredExports deletes exports of personal data that expired before the given
 	// time. DeleteAbandonedExports deletes exports that began before it and are not complete.
 	DeleteExpiredExports(ctx context.Context, now time.Time, limit int) (int64, error)
@@ -312,6 +317,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"expired exports", now, w.store.DeleteExpiredExports},
 		{"exports that were not completed", now.Add(-affiliate.AbandonedExportLife), w.store.DeleteAbandonedExports},
 		{"messages of the mail provider", now.Add(-affiliate.ProviderMessageRetention), w.store.DeleteProviderMessages},
+		{"keys of erasures of buyers", now, w.store.DeleteErasureKeys},
+		{"erasures of buyers", now.Add(-affiliate.BuyerErasureKeyLifetime), w.store.DeleteErasures},
 	} {
 		if err := task.run(ctx, func() bool { return true }); err != nil {
 			return err

@@ -43,6 +43,7 @@ var omitted = map[string]map[string]string{
 		"decision_id": internal, "customer_email_hash": hash, "customer_email_domain": buyer, "subscription_id": buyer, "line_items": buyer,
 		"metadata": "free text of the merchant about the buyer", "customer_ip_hash": hash, "customer_ua_hash": hash,
 		"fraud_signals": "evidence can describe the buyer; fraud_events has the rules", "version": internal, "processor": buyer,
+		"buyer_erased_at": internal,
 	},
 	"commissions": {
 		"partner_id": "participant_id names the partner", "decision_id": internal, "rule_snapshot": "rules has all versions of the rules", "version": internal,
@@ -79,6 +80,10 @@ var omitted = map[string]map[string]string{
 var excluded = map[string]string{
 	"erasures":                     "the audit log has the erasures",
 	"erasure_participants":         "rows of running erasures",
+	"buyer_erasures":               "the audit log has the erasures",
+	"buyer_erasure_keys":           "keys of requests",
+	"buyer_erasure_sales":          "rows of running erasures",
+	"buyer_erasure_customers":      "rows of running erasures",
 	"test_data_resets":             "the audit log has the deletions",
 	"refresh_tokens":               secret,
 	"login_failures":               "keyed hashes, kept for 15 minutes",

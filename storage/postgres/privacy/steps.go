@@ -192,6 +192,18 @@ var workspaceSteps = []step{
 	repeat("promo codes at processors", `
 		delete from processor_promo_codes where (workspace_id, mode, promotion_code_id) in (
 			select workspace_id, mode, promotion_code_id from processor_promo_codes where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("conversions of erased buyers", `
+		delete from buyer_erasure_sales where (workspace_id, operation_id, conversion_id) in (
+			select workspace_id, operation_id, conversion_id from buyer_erasure_sales where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	repeat("references of erased buyers", `
+		delete from buyer_erasure_customers where (workspace_id, operation_id, ref) in (
+			select workspace_id, operation_id, ref from buyer_erasure_customers where workspace_id = @workspace limit @limit)`),
+	repeat("keys of erasures of buyers", `
+		delete from buyer_erasure_keys where (workspace_id, key) in (
+			select workspace_id, key from buyer_erasure_keys where workspace_id = @workspace limit @limit)`),
+	repeat("erasures of buyers", `
+		delete from buyer_erasures where (workspace_id, id) in (
+			select workspace_id, id from buyer_erasures where workspace_id = @workspace limit @limit)`),
 	weeks("notifications of the workspace", `
 		delete from notifications where feed_id = @workspace and day >= @from::date and day < @until::date`),
 	walk("mails", mailPage, `delete from mails where id = any(@ids) and (workspace_id = @workspace or account_kind = 'merchant' and recipient = any(@texts))`),

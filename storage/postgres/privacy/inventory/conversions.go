@@ -27,7 +27,7 @@ var conversions = Area{
 				personal(partner, "promo_code", "promo code", participation(Pseudonym)),
 				personal(partnerOrBuyer, "sub_id", "label of the link", everyone(Null)),
 				business("workspace_id id mode event_type amount_cents currency tax_cents shipping_cents fee_cents discount_cents occurred_at created_at"),
-				business("source status refunded_amount_cents attributed reason_code decision_id program_id is_recurring fraud_score version link_id recurring_index"),
+				business("source status refunded_amount_cents attributed reason_code decision_id program_id is_recurring fraud_score version link_id recurring_index buyer_erased_at"),
 			},
 		},
 		{

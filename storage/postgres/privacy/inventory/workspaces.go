@@ -150,6 +150,46 @@ var system = Area{
 			},
 		},
 		{
+			Name:    "buyer_erasures",
+			Row:     "The erasure of a buyer.",
+			Kept:    "30 days after its end.",
+			Deleted: []Erasure{WorkspaceErasure},
+			Columns: []Columns{
+				pseudonymous(buyer, "identity", "keyed hash of the address or id that names the buyer", sale(Null)).
+					because("The hash is removed at the end of the erasure."),
+				pseudonymous(buyer, "position", "place where the erasure continues, which can contain an id of the payment processor", sale(Emptied)),
+				business("workspace_id id kind status step failures lease_owner lease_until recovering created_at finished_at"),
+			},
+		},
+		{
+			Name:    "buyer_erasure_keys",
+			Row:     "The Idempotency-Key of a request to erase a buyer.",
+			Kept:    "30 days.",
+			Deleted: []Erasure{WorkspaceErasure},
+			Columns: []Columns{
+				pseudonymous(buyer, "fingerprint", "hash of the identity in the request, under a key that is used for nothing else", sale(Kept)).
+					because("A repeated request with the key must name the same buyer."),
+				business("workspace_id key operation_id expires_at"),
+			},
+		},
+		{
+			Name:    "buyer_erasure_sales",
+			Row:     "A conversion of a buyer who is being erased.",
+			Kept:    "Until the erasure has ended.",
+			Deleted: []Erasure{WorkspaceErasure, BuyerErasure},
+			Columns: []Columns{business("workspace_id operation_id conversion_id mode followed erased")},
+		},
+		{
+			Name:    "buyer_erasure_customers",
+			Row:     "A reference of a buyer who is being erased.",
+			Kept:    "Until the erasure has ended.",
+			Deleted: []Erasure{WorkspaceErasure, BuyerErasure},
+			Columns: []Columns{
+				pseudonymous(buyer, "ref", "keyed hash of the customer id", Effects{}),
+				business("workspace_id operation_id followed"),
+			},
+		},
+		{
 			Name: "erased_values",
 			Row:  "The digest of a code or transaction id that an erasure has replaced, under a key that is used for nothing else.",
 			Kept: unlimited,

@@ -1,0 +1,420 @@
+package buyer_test
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// person is a buyer with one sale that the merchant's server has reported in each mode, one
+// that a payment processor has reported, and one of both. All of the values contain its name.
+type person struct {
+	name, email, customer, processorCustomer string
+	test, live, charged, both                string // external transaction ids
+}
+
+func newPerson(name string) person {
+	return person{
+		name: name, email: name + "@" + name + "-mail.example", customer: "customer-" + name, processorCustomer: "cus_" + name,
+		test: "order-" + name + "-test", live: "order-" + name + "-live", charged: "pi_" + name + "charged", both: "in_" + name + "both",
+	}
+}
+
+// stored returns the texts of the person that the database contains before the erasure.
+func (p person) stored() []string {
+	return []string{
+		p.name + "-mail.example", p.processorCustomer, p.test, p.live, p.charged, p.both,
+		"cs_" + p.name, "ch_" + p.name, "dp_" + p.name, "sub_" + p.name, "refund-" + p.name, "note of " + p.name, "book for " + p.name, "product-" + p.name,
+	}
+}
+
+// values returns all texts of the person.
+func (p person) values() []string {
+	return append(p.stored(), p.email, p.customer, "event of "+p.name, "agent of "+p.name)
+}
+
+func (p person) describe(r *affiliatev1.ReportConversionRequest) {
+	r.CustomerId, r.CustomerEmail, r.SubscriptionId = &p.customer, &p.email, new("sub_"+p.name)
+	r.CustomerIp, r.CustomerUserAgent, r.SubId = new("198.51.100.7"), new("agent of "+p.name), new("sub-"+p.name)
+	r.ProductIds = []string{"product-" + p.name}
+	r.LineItems = []*affiliatev1.LineItem{{ProductId: "book for " + p.name, Quantity: new(int64(1)), AmountCents: 10_000}}
+	r.Metadata, _ = structpb.NewStruct(map[string]any{"note": "note of " + p.name})
+}
+
+// sale returns the sale with which a processor reports the external id.
+func (p person) sale(f *fixture, external, suffix string) affiliate.ProcessorSale {
+	ids := affiliate.ProcessorIDs{
+		Name: affiliate.Stripe, Session: "cs_" + p.name + suffix, PaymentIntent: external, Charge: "ch_" + p.name + suffix,
+		Subscription: "sub_" + p.name, Customer: p.processorCustomer,
+	}
+	return affiliate.ProcessorSale{
+		ID: external, IDs: ids, Aliases: []string{external, ids.Session, ids.Charge}, EventType: affiliate.Purchase, OccurredAt: f.clock.Now(),
+		Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 5_000, Currency: "EUR"}}, FeeKnown: true, CustomerEmail: p.email,
+	}
+}
+
+// charge returns what the processor says about the charge of sale, of which cents were refunded.
+func (p person) charge(suffix string, cents int64, disputes ...affiliate.ProcessorDispute) affiliate.ProcessorCharge {
+	return affiliate.ProcessorCharge{
+		ID: "ch_" + p.name + suffix, Aliases: []string{"ch_" + p.name + suffix, "cs_" + p.name + suffix}, Currency: "EUR", AmountCents: 5_000,
+		RefundedCents: &cents, Disputes: disputes,
+	}
+}
+
+// buys makes the sales of a person.
+func (f *fixture) buys(p person) {
+	f.Helper()
+	if _, err := f.report(f.pat, p.test, "key-"+p.name, p.describe); err != nil {
+		f.Fatal(err)
+	}
+	f.order(f.livePa, p.live, p.describe)
+	if _, err := f.refund(f.live.Scope, p.live, "refund-"+p.name, 1_000); err != nil {
+		f.Fatal(err)
+	}
+	if _, err := f.conversions.RecordSale(f.Context(), f.Scope, p.sale(f, p.charged, "1"), false); err != nil {
+		f.Fatal(err)
+	}
+	dispute := affiliate.ProcessorDispute{ID: "dp_" + p.name, Status: affiliate.DisputeOpen}
+	f.putCharge(p.charge("1", 500, dispute))
+	f.order(f.pat, p.both, p.describe)
+	if _, err := f.conversions.RecordSale(f.Context(), f.Scope, p.sale(f, p.both, "2"), false); err != nil {
+		f.Fatal(err)
+	}
+	f.putEvent("evt_"+p.name, affiliate.ProcessorEventFailed, `{"id":"evt","data":{"object":{"customer":"`+p.processorCustomer+`","x":[1,null,"event of `+p.name+`"]}}}`)
+}
+
+// putCharge stores the state of a charge and applies it, as the job of an event does. It
+// returns the conversion of the charge.
+func (f *fixture) putCharge(charge affiliate.ProcessorCharge) *affiliate.ConversionID {
+	f.Helper()
+	store := stores.Processor(f.Store.DB)
+	number, err := store.NextRead(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	err = store.InTx(f.Context(), func(tx processor.Tx) error { return tx.PutCharge(f.Context(), f.Scope, charge, number, f.clock.Now()) })
+	if err != nil {
+		f.Fatal(err)
+	}
+	var conversion *affiliate.ConversionID
+	err = store.InTx(f.Context(), func(tx processor.Tx) (err error) {
+		conversion, err = tx.FindChargeSale(f.Context(), f.Scope, charge.ID)
+		return err
+	})
+	if err == nil && conversion != nil {
+		err = f.conversions.Reverse(f.Context(), f.Scope, *conversion)
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	return conversion
+}
+
+// putEvent stores an event of a processor that is not applied.
+func (f *fixture) putEvent(id string, status affiliate.ProcessorEventStatus, body string) {
+	f.Helper()
+	connection := affiliate.ConnectionIDOf(f.Scope, affiliate.Stripe)
+	f.Insert("processor_events", pgtest.Row{
+		"workspace_id": f.Scope.Workspace, "connection_id": connection, "id": id, "mode": f.Scope.Mode, "type": "invoice.paid", "resync": false,
+		"body": f.sealed(connection, body), "status": status, "happened_at": f.clock.Now(), "received_at": f.clock.Now(),
+	})
+}
+
+func (f *fixture) eventBodies() []string {
+	f.Helper()
+	return f.Texts(`select id || ' ' || status || ' ' || coalesce(reason, '-') || ' ' || (body is not null) from processor_events where workspace_id = $1 order by id`, f.Scope.Workspace)
+}
+
+func TestErase_RemovesAllDataOfTheBuyer(t *testing.T) {
+	t.Parallel()
+	ada, bob := newPerson("ada"), newPerson("bob")
+	for _, tc := range []struct {
+		name string
+		who  *identity
+		kept []string // external ids of sales that the identity does not lead to
+	}{
+		{"by e-mail", byEmail("ADA+shop@ada-mail.example"), nil},
+		{"by customer", byCustomer(ada.customer), nil},
+		{"by transaction of the merchant", byTransaction(ada.live), nil},
+		{"by transaction of the processor", byTransaction(ada.charged), nil},
+		{"by another id of the sale", byTransaction("cs_ada1"), nil},
+		{"by customer of the processor", byProcessor(ada.processorCustomer), nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.NewEndpoint(f.Scope, pgtest.Row{"subscriptions": []string{"*"}})
+			f.buys(ada)
+			f.buys(bob)
+			hashes := f.hashesOf(ada.email, ada.customer, ada.processorCustomer)
+			f.requirePresent(ada.stored()...)
+			f.requirePresent(hashes...)
+			money, bobs := f.money(), f.rowsOf(bob)
+
+			f.clock.Advance(time.Hour)
+			operation := f.erase("k1", tc.who)
+			f.requireAbsent(ada.values()...)
+			f.requireAbsent(hashes...)
+			f.requireAbsent(hex.EncodeToString([]byte("ip of "+ada.test)), "sub-"+ada.name)
+			if after := f.money(); after != money {
+				t.Errorf("amounts have changed:\n%s", diff(money, after))
+			}
+			if after := f.rowsOf(bob); after != bobs {
+				t.Errorf("the data of another buyer has changed:\n%s", diff(bobs, after))
+			}
+			f.requirePresent(bob.stored()...)
+			if got, want := strings.Join(f.eventBodies(), "; "), "evt_ada ignored buyer_erased false; evt_bob failed - true"; got != want {
+				t.Errorf("events of the processor: %s, want %s", got, want)
+			}
+			if external := f.Texts(`select external_transaction_id from conversions where buyer_erased_at is not null`); len(external) != 4 {
+				t.Errorf("erased conversions: %v", external)
+			}
+			f.WantCount(0, "commissions without the pseudonym of their conversion", `
+				select count(*) from commissions m join conversions c on c.id = m.conversion_id where c.external_transaction_id <> m.external_transaction_id`)
+			f.WantCount(0, "rows of the work", `select (select count(*) from buyer_erasure_sales) + (select count(*) from buyer_erasure_customers)`)
+			if err := f.checkAccounts(); err != nil {
+				t.Error(err)
+			}
+			f.requireStillKnown(ada)
+			_ = operation
+		})
+	}
+}
+
+// requireStillKnown checks that later reports about the erased sales of a person find them.
+func (f *fixture) requireStillKnown(p person) {
+	f.Helper()
+	want := func(what string, err error, reason affiliate.Reason) {
+		f.Helper()
+		if got := pgtest.ReasonOf(f.TB, err); got != reason {
+			f.Errorf("%s: %v, want %s", what, err, reason)
+		}
+	}
+	f.anonymousClicks = true
+	_, err := f.report(f.pat, p.test, "")
+	want("the same transaction", err, affiliate.ReasonConversionDuplicate)
+	_, err = f.report(f.pat, p.test, "key-"+p.name, p.describe)
+	want("the same request with its Idempotency-Key", err, affiliate.ReasonConversionDuplicate)
+	_, err = f.report(f.pat, p.charged, "")
+	want("a transaction of the processor", err, affiliate.ReasonConversionDuplicate)
+	_, err = f.report(f.pat, "ch_"+p.name+"1", "")
+	want("the charge of the processor", err, affiliate.ReasonConversionDuplicate)
+	_, err = f.refund(f.live.Scope, p.live, "refund-"+p.name, 1_000)
+	want("the same refund", err, affiliate.ReasonRefundDuplicate)
+	_, err = f.refund(f.live.Scope, p.live, "second-of-"+p.name, 100_000)
+	want("a refund that is too large", err, affiliate.ReasonRefundExceedsAmount)
+
+	refund, err := f.refund(f.live.Scope, p.live, "second-of-"+p.name, 2_000)
+	if err != nil || refund.GetStatus() != affiliatev1.RefundStatus_REFUND_STATUS_APPLIED || refund.GetRefundedAmountCents() != 3_000 || refund.GetExternalTransactionId() != p.live {
+		f.Errorf("a later refund: %v, %v", refund, err)
+	}
+	_, err = f.refund(f.live.Scope, p.live, "second-of-"+p.name, 2_000)
+	want("the later refund again", err, affiliate.ReasonRefundDuplicate)
+
+	recorded, err := f.conversions.RecordSale(f.Context(), f.Scope, p.sale(f, p.charged, "1"), false)
+	if err != nil || recorded.New || recorded.Conversion == nil || !recorded.Erased {
+		f.Errorf("the sale of the processor again: %+v, %v", recorded, err)
+	}
+	won := affiliate.ProcessorDispute{ID: "dp_" + p.name, Status: affiliate.DisputeWon}
+	if conversion := f.putCharge(p.charge("1", 4_000, won)); conversion == nil {
+		f.Error("the charge no longer finds its sale")
+	} else {
+		f.WantCount(4_000, "refunded cents", `select refunded_amount_cents from conversions where id = $1`, conversion)
+	}
+	f.WantCount(0, "open disputes", `select count(*) from processor_disputes where status = 'open' and id not in ('dp_bob')`)
+	f.requireAbsent(p.values()...)
+	f.requireAbsent("second-of-" + p.name)
+}
+
+// rowsOf returns the rows of the database that contain a value of a person.
+func (f *fixture) rowsOf(p person) string {
+	f.Helper()
+	var lines []string
+	for table, rows := range f.dump() {
+		for _, row := range rows {
+			if strings.Contains(row, p.name) {
+				lines = append(lines, table+" "+row)
+			}
+		}
+	}
+	return sorted(lines)
+}
+
+// Earlier versions of the service stored events without the conversion.
+func TestErase_FindsEventsOfEarlierVersions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada, bob := newPerson("ada"), newPerson("bob")
+	f.buys(ada)
+	f.buys(bob)
+	f.NewShop(affiliate.ModeLive)
+	before := f.Texts(`select (id, subject_id)::text from events where type ~ '^(conversion|commission)' order by id`)
+	f.Exec(`update events set subject_id = null where type ~ '^(conversion|commission)'`)
+	f.erase("k1", byCustomer(ada.customer))
+	f.requireAbsent(ada.values()...)
+	f.requirePresent(bob.stored()...)
+	if after := f.Texts(`select (id, subject_id)::text from events where type ~ '^(conversion|commission)' order by id`); len(before) < 8 || sorted(after) != sorted(before) {
+		t.Errorf("subjects of %d events:\n%s", len(before), diff(sorted(before), sorted(after)))
+	}
+}
+
+// Exports contain the ids of sales. The exports of other workspaces and of partners stay.
+func TestErase_DeletesExportsOfTheWorkspace(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	other := f.NewShop(affiliate.ModeLive)
+	const insert = `
+		insert into exports (id, kind, subject_id, workspace_id, request_mode, queued, lease_until, lease, progress, created_at, ready_at, expires_at)
+		values (gen_random_uuid(), $1, $2, $3, 'live', false, $4, gen_random_uuid(), '{}', $4, $5, $5)`
+	now := f.clock.Now()
+	f.Exec(insert, "merchant", f.Scope.Workspace, f.Scope.Workspace, now, now)
+	f.Exec(insert, "participant", f.pat.ID, f.Scope.Workspace, now, nil)
+	f.Exec(insert, "merchant", other.Scope.Workspace, other.Scope.Workspace, now, now)
+	f.Exec(insert, "partner", affiliate.NewID[affiliate.User](now), nil, now, now)
+	f.order(f.pat, "order-1", func(r *affiliatev1.ReportConversionRequest) { r.CustomerId = new("ada") })
+	f.erase("k1", byCustomer("bob"))
+	f.WantCount(4, "exports after the erasure of an unknown buyer", `select count(*) from exports`)
+	f.erase("k2", byCustomer("ada"))
+	if kinds := sorted(f.Texts(`select kind from exports`)); kinds != "merchant\npartner" {
+		t.Errorf("exports that stay: %s", kinds)
+	}
+}
+
+// The hash of an e-mail address does not lead from one conversion to another, because shops
+// report one address for all their guests.
+func TestErase_DoesNotFollowTheAddressOfAConversion(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	guest := func(customer string) func(*affiliatev1.ReportConversionRequest) {
+		return func(r *affiliatev1.ReportConversionRequest) {
+			r.CustomerId, r.CustomerEmail = &customer, new("guest@shop.example")
+		}
+	}
+	f.order(f.pat, "order-1", guest("first"))
+	f.order(f.pat, "order-2", guest("second"))
+	f.order(f.livePa, "order-3", guest("first"))
+	f.erase("k1", byTransaction("order-1"))
+	f.requireAbsent("order-1", "order-3")
+	f.requirePresent("order-2")
+	f.erase("k2", byEmail("guest@shop.example"))
+	f.requireAbsent("order-2")
+}
+
+// A conversion is erased once, even if a second identity of the buyer leads to it.
+func TestErase_CanBeRepeated(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	f.buys(ada)
+	f.erase("k1", byCustomer(ada.customer))
+	before := f.Texts(`select external_transaction_id || ' ' || buyer_erased_at from conversions order by id`)
+	f.clock.Advance(time.Hour)
+	for key, who := range map[string]*identity{"k2": byCustomer(ada.customer), "k3": byEmail(ada.email), "k4": byTransaction(ada.charged), "k5": byTransaction(ada.live)} {
+		f.erase(key, who)
+	}
+	if after := f.Texts(`select external_transaction_id || ' ' || buyer_erased_at from conversions order by id`); sorted(after) != sorted(before) {
+		t.Errorf("a second erasure has changed conversions:\n%s", diff(sorted(before), sorted(after)))
+	}
+	f.requireStillKnown(ada)
+}
+
+// Parked refunds and charges of a sale that is not recorded are deleted.
+func TestErase_DeletesWhatWaitsForTheSale(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if _, err := f.refund(f.Scope, "order-early", "refund-early", 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.refund(f.Scope, "order-other", "refund-other", 100); err != nil {
+		t.Fatal(err)
+	}
+	early := newPerson("early")
+	f.putCharge(early.charge("9", 100, affiliate.ProcessorDispute{ID: "dp_early", Status: affiliate.DisputeOpen}))
+	f.erase("k1", byTransaction("order-early"))
+	f.erase("k2", byTransaction("cs_early9"))
+	f.requireAbsent("order-early", "refund-early", "reason of refund-early", "ch_early", "cs_early", "dp_early")
+	f.requirePresent("order-other", "refund-other")
+}
+
+// A received event of a processor is left to its job for ten minutes, because it may be a
+// refund. The erasure ends after that.
+func TestErase_WaitsForReceivedEvents(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"cus_ada"}`)
+	f.putEvent("evt_parked", affiliate.ProcessorEventParked, `{"customer":"cus_ada"}`)
+	f.putEvent("evt_other", affiliate.ProcessorEventReceived, `{"customer":"cus_bob"}`)
+	operation := f.mustRequest("k1", byProcessor("cus_ada"))
+	var wait time.Duration
+	for range 20 {
+		var err error
+		if wait, err = f.service.Work(t.Context(), f.job(operation)); err != nil {
+			t.Fatal(err)
+		}
+		if wait >= 30*time.Second {
+			break
+		}
+	}
+	if got := f.status(operation); got != processing || wait != 30*time.Second {
+		t.Fatalf("status %s, wait %s while an event is received", got, wait)
+	}
+	if got, want := strings.Join(f.eventBodies(), "; "), "evt_new received - true; evt_other received - true; evt_parked ignored buyer_erased false"; got != want {
+		t.Errorf("events %s, want %s", got, want)
+	}
+	f.clock.Advance(10 * time.Minute)
+	f.work(operation)
+	if got, want := strings.Join(f.eventBodies(), "; "), "evt_new ignored buyer_erased false; evt_other received - true; evt_parked ignored buyer_erased false"; f.status(operation) != done || got != want {
+		t.Errorf("status %s, events %s, want %s", f.status(operation), got, want)
+	}
+}
+
+// After a restore of the database, an erasure is applied again by the digest in the log.
+func TestReplay_ErasesByTheDigest(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		who  func(p person) *identity
+	}{
+		{"e-mail", func(p person) *identity { return byEmail(p.email) }},
+		{"customer", func(p person) *identity { return byCustomer(p.customer) }},
+		{"transaction", func(p person) *identity { return byTransaction(p.live) }},
+		{"alias", func(p person) *identity { return byTransaction("ch_" + p.name + "1") }},
+		{"customer of the processor", func(p person) *identity { return byProcessor(p.processorCustomer) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			before := newFixture(t)
+			ada := newPerson("ada")
+			before.erase("k1", tc.who(ada)) // the buyer is not known yet: only the log has the erasure
+			entry := before.log.entries[0]
+			before.buys(ada)
+			if _, err := before.refund(before.Scope, "parked-order", "parked-refund", 1); err != nil {
+				t.Fatal(err)
+			}
+			who, ok := affiliate.BuyerOfEntry(entry)
+			if err := before.service.Replay(t.Context(), *entry.Workspace, who); err != nil || !ok || !entry.Valid() {
+				t.Fatal(err)
+			}
+			if err := before.service.Replay(t.Context(), *entry.Workspace, who); err != nil {
+				t.Fatal(err)
+			}
+			operations := before.Texts(`select id::text from buyer_erasures where status = 'processing'`)
+			if len(operations) != 1 {
+				t.Fatalf("%d erasures are being processed, want 1", len(operations))
+			}
+			before.clock.Advance(time.Hour)
+			before.work(operations[0])
+			before.requireAbsent(ada.values()...)
+			before.requirePresent("parked-order")
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package buyer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// maxValue is the greatest length of a value that can identify a buyer.
+const maxValue = 320
+
+// isAbout reports whether an event of a payment processor is about the buyer: it contains the
+// identity, a customer in the list, or an id of an erased sale in the list. It compares the
+// digests of all texts in the event.
+func (s *Service) isAbout(ctx context.Context, tx Tx, e affiliate.BuyerErasure, event affiliate.WaitingEvent) (bool, error) {
+	body, err := s.Events.OpenEvent(event.ConnectionID, event.Body)
+	if err != nil {
+		return false, err
+	}
+	texts, err := textsIn(body)
+	if err != nil {
+		return false, err
+	}
+	scope := affiliate.Scope{Workspace: e.Workspace, Mode: event.Mode}
+	var refs, ids []string
+	for _, text := range texts {
+		if e.Identity.Is(s.BuyerKey, e.Workspace, e.Identity.Kind, text) {
+			return true, nil
+		}
+		refs = append(refs, s.BuyerKey.CustomerRef(e.Workspace, text))
+		if affiliate.IsProcessorID(text) {
+			ids = append(ids, s.ErasureKey.ProcessorID(scope, text))
+		}
+	}
+	found, err := tx.Customers(ctx, e, refs)
+	if err != nil || len(found) > 0 {
+		return err == nil, err
+	}
+	found, err = tx.ErasedAliases(ctx, e, event.Mode, ids)
+	return len(found) > 0, err
+}
+
+// textsIn returns the different texts in a JSON document that can identify a buyer. Keys are
+// texts too, which is harmless.
+func textsIn(document []byte) ([]string, error) {
+	var texts []string
+	in := json.NewDecoder(bytes.NewReader(document))
+	for {
+		token, err := in.Token()
+		if errors.Is(err, io.EOF) {
+			slices.Sort(texts)
+			return slices.Compact(texts), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if text, ok := token.(string); ok && text != "" && len(text) <= maxValue {
+			texts = append(texts, text)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package buyer_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// Reports about a sale that wait for the transaction of its erasure find the sale afterwards.
+// None of them stores a value of the buyer again.
+func TestErase_WithReportsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	f.buys(ada)
+	f.clock.Advance(time.Hour)
+	f.anonymousClicks = true
+	operation := f.mustRequest("k1", byCustomer(ada.customer))
+
+	var reports sync.WaitGroup
+	var duplicate, aliased error
+	var refund *affiliatev1.Refund
+	var refundErr error
+	var recorded affiliate.RecordedSale
+	var recordErr error
+	var charge *affiliate.ConversionID
+	inSales := false
+	f.store.before = func() error {
+		inSales = f.Count(`select count(*) from buyer_erasures where step = 'sales'`) == 1 && f.Count(`select count(*) from buyer_erasure_sales where not erased`) > 0
+		return nil
+	}
+	f.store.after = func() error {
+		if !inSales {
+			return nil
+		}
+		reports.Go(func() { _, duplicate = f.report(f.pat, ada.test, "") })
+		reports.Go(func() { _, aliased = f.report(f.pat, "ch_ada1", "") })
+		reports.Go(func() { refund, refundErr = f.refund(f.live.Scope, ada.live, "late-of-ada", 500) })
+		reports.Go(func() {
+			recorded, recordErr = f.conversions.AddProcessorIDs(t.Context(), f.Scope, ada.sale(f, ada.both, "2"))
+		})
+		reports.Go(func() { charge = f.putCharge(ada.charge("1", 700)) })
+		pgtest.Eventually(t, "five reports wait for the erasure", func() bool {
+			return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) >= 5
+		})
+		return nil
+	}
+	f.work(operation)
+	reports.Wait()
+	f.store.before, f.store.after = nil, nil
+	for name, err := range map[string]error{"the same transaction": duplicate, "the charge as a transaction": aliased} {
+		if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonConversionDuplicate {
+			t.Errorf("%s: %v, want CONVERSION_DUPLICATE", name, err)
+		}
+	}
+	if refundErr != nil || refund.GetStatus() != affiliatev1.RefundStatus_REFUND_STATUS_APPLIED {
+		t.Errorf("the refund: %v, %v", refund, refundErr)
+	}
+	if recordErr != nil || recorded.Conversion == nil {
+		t.Errorf("the ids of the processor: %+v, %v", recorded, recordErr)
+	}
+	if charge == nil {
+		t.Error("the charge has not found its sale")
+	} else {
+		f.WantCount(700, "refunded cents", `select refunded_amount_cents from conversions where id = $1`, charge)
+	}
+	f.WantCount(4, "conversions", `select count(*) from conversions`)
+	f.requireAbsent(ada.values()...)
+	f.requireAbsent("late-of-ada")
+	if err := f.checkAccounts(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An erasure of many conversions needs several transactions, and gives each sale its own
+// pseudonym.
+func TestErase_ErasesManyConversions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const orders = 45
+	for n := range orders {
+		f.order(f.pat, fmt.Sprintf("order-%d", n), func(r *affiliatev1.ReportConversionRequest) { r.CustomerId = new("ada") })
+	}
+	f.clock.Advance(time.Hour)
+	f.erase("k1", byCustomer("ada"))
+	f.WantCount(orders, "different pseudonyms", `select count(distinct external_transaction_id) from conversions where external_transaction_id ~ '^erased-[0-9a-f]{8}$'`)
+	f.requireAbsent("order-1", "order-44")
+}

@@ -1,0 +1,258 @@
+package buyer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// Log is the erasure log, a file outside the database. Append returns after the entry is on
+// the disk.
+type Log interface {
+	Append(entry affiliate.ErasureLogEntry) error
+}
+
+// EventOpener decrypts stored events of payment processors. Package processor implements it.
+type EventOpener interface {
+	OpenEvent(connection affiliate.ProcessorConnectionID, sealed []byte) ([]byte, error)
+}
+
+// Config holds the dependencies of a Service.
+type Config struct {
+	Store      Store
+	Events     EventOpener
+	ErasureLog Log
+	// BuyerKey is the key of the hashes that conversions store. ErasureKey is the key of the
+	// digests that stay.
+	BuyerKey   affiliate.BuyerKey
+	ErasureKey affiliate.ErasureKey
+	// Disabled makes all methods return FEATURE_DISABLED. The job of an erasure that is already
+	// registered still runs.
+	Disabled bool
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Service implements affiliate.v1.BuyerErasureService.
+type Service struct {
+	affiliatev1.UnimplementedBuyerErasureServiceServer
+	Config
+}
+
+// New returns a Service.
+func New(c Config) *Service { return &Service{Config: c} }
+
+// now returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) now() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
+
+// Precheck implements server.Prechecker. Errors: FEATURE_DISABLED, IDEMPOTENCY_KEY_REQUIRED.
+func (s *Service) Precheck(ctx context.Context, req proto.Message) error {
+	if s.Disabled {
+		return affiliate.Refuse(affiliate.ReasonFeatureDisabled)
+	}
+	if _, creates := req.(*affiliatev1.EraseBuyerRequest); !creates {
+		return nil
+	}
+	if _, ok, _ := server.IdempotencyKeyFrom(ctx); !ok {
+		return affiliate.Refuse(affiliate.ReasonIdempotencyKeyRequired)
+	}
+	return nil
+}
+
+// Check implements server.Checker.
+func (s *Service) Check(req proto.Message) affiliate.Violations {
+	var found affiliate.Violations
+	r, ok := req.(*affiliatev1.EraseBuyerRequest)
+	if !ok || r.GetBuyer() == nil {
+		return found
+	}
+	kind, value, one := identityIn(r.GetBuyer())
+	if !one {
+		found.Add("buyer", "must have exactly one of email, customerId, externalTransactionId, processorCustomerId")
+	} else if _, ok := s.BuyerKey.Identity(affiliate.WorkspaceID{}, kind, value); !ok {
+		found.Add("buyer.email", "must be an e-mail address")
+	}
+	return found
+}
+
+// identityIn returns the value that names the buyer. one is false if there is not exactly one
+// value.
+func identityIn(b *affiliatev1.BuyerIdentity) (kind affiliate.BuyerIdentityKind, value string, one bool) {
+	for _, field := range []struct {
+		kind  affiliate.BuyerIdentityKind
+		value string
+	}{
+		{affiliate.BuyerEmail, b.GetEmail()},
+		{affiliate.BuyerCustomerID, b.GetCustomerId()},
+		{affiliate.BuyerTransactionID, b.GetExternalTransactionId()},
+		{affiliate.BuyerProcessorCustomer, b.GetProcessorCustomerId()},
+	} {
+		if field.value == "" {
+			continue
+		}
+		if one {
+			return "", "", false
+		}
+		kind, value, one = field.kind, field.value, true
+	}
+	return kind, value, one
+}
+
+// EraseBuyer registers the erasure of a buyer, or joins an active erasure of the same buyer.
+// Errors: FEATURE_DISABLED, IDEMPOTENCY_KEY_REQUIRED, IDEMPOTENCY_KEY_REUSED,
+// ACTIVE_OPERATION_CONFLICT.
+func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerRequest) (*affiliatev1.BuyerErasure, error) {
+	if err := s.Precheck(ctx, req); err != nil {
+		return nil, err
+	}
+	key, _, _ := server.IdempotencyKeyFrom(ctx)
+	workspace, now := server.PrincipalFrom(ctx).Workspace, s.now()
+	kind, value, _ := identityIn(req.GetBuyer())
+	identity, _ := s.BuyerKey.Identity(workspace, kind, value)
+	fingerprint := s.ErasureKey.Fingerprint(workspace, identity)
+	var operation affiliate.BuyerErasureID
+	var replayed bool
+	err := s.Store.InTx(ctx, func(tx Tx) error {
+		// The lock makes requests of a workspace run one after another, so a key and an
+		// identity are registered once.
+		if err := tx.LockWorkspace(ctx, workspace); err != nil {
+			return err
+		}
+		known, registered, found, err := tx.ErasureOfKey(ctx, workspace, key, now)
+		replayed = found
+		switch {
+		case err != nil:
+			return err
+		case found && !bytes.Equal(registered, fingerprint):
+			return affiliate.Refuse(affiliate.ReasonIdempotencyKeyReused)
+		case found:
+			operation = known
+			return nil
+		}
+		active, err := tx.LockActiveErasure(ctx, workspace, identity)
+		if err != nil {
+			return err
+		}
+		if active != nil {
+			if err := active.Join(now); err != nil {
+				return err
+			}
+			operation = active.ID
+			return tx.PutKey(ctx, *active, key, fingerprint, now.Add(affiliate.BuyerErasureKeyLifetime))
+		}
+		e := s.newErasure(workspace, identity, affiliate.EraseFollow, now)
+		operation = e.ID
+		if err := s.register(ctx, tx, e, server.ActorFrom(ctx)); err != nil {
+			return err
+		}
+		if err := tx.PutKey(ctx, e, key, fingerprint, now.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
+			return err
+		}
+		if err := s.resolve(ctx, tx, e, value); err != nil {
+			return err
+		}
+		return s.appendToLog(e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if replayed {
+		server.MarkReplayed(ctx)
+	}
+	return &affiliatev1.BuyerErasure{
+		OperationId: operation.String(), State: affiliatev1.BuyerErasureStatus_BUYER_ERASURE_STATUS_PROCESSING,
+	}, nil
+}
+
+func (s *Service) newErasure(workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity, step affiliate.BuyerErasureStep, now time.Time) affiliate.BuyerErasure {
+	return affiliate.BuyerErasure{
+		ID: affiliate.NewID[affiliate.BuyerErasure](now), Workspace: workspace, Identity: identity,
+		Status: affiliate.BuyerErasureProcessing, Progress: affiliate.BuyerErasureProgress{Step: step}, CreatedAt: now,
+	}
+}
+
+// resourceErasure is the type of the resource in the audit log.
+const resourceErasure = "buyer_erasure"
+
+// register stores a new erasure with its job. The audit log does not say who the buyer is.
+func (s *Service) register(ctx context.Context, tx Tx, e affiliate.BuyerErasure, by affiliate.Actor) error {
+	if err := tx.InsertErasure(ctx, e); err != nil {
+		return err
+	}
+	if err := tx.Enqueue(ctx, affiliate.EraseBuyer{Workspace: e.Workspace, Operation: e.ID}); err != nil {
+		return err
+	}
+	return tx.Audit(ctx, affiliate.AuditLine{
+		Workspace: e.Workspace, Actor: by, At: e.CreatedAt, Action: "buyer.erase", ResourceType: resourceErasure, ResourceID: e.ID,
+	})
+}
+
+// resolve finds what only the value of the identity can find. The job does not know the value.
+func (s *Service) resolve(ctx context.Context, tx Tx, e affiliate.BuyerErasure, value string) error {
+	switch e.Identity.Kind {
+	case affiliate.BuyerTransactionID:
+		if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfTransaction, value); err != nil {
+			return err
+		}
+		return tx.DeleteUnknownSale(ctx, e.Workspace, value)
+	case affiliate.BuyerProcessorCustomer:
+		return tx.AddSalesOf(ctx, e, affiliate.SaleOfProcessorCustomer, value)
+	case affiliate.BuyerEmail, affiliate.BuyerCustomerID:
+		// The job finds these by the hash.
+	}
+	return nil
+}
+
+// appendToLog appends the erasure to the erasure log. It is the last action of the transaction:
+// if it fails, the erasure is not registered. An entry of a transaction that does not commit is
+// harmless, because the request has asked for the erasure.
+func (s *Service) appendToLog(e affiliate.BuyerErasure) error {
+	return s.ErasureLog.Append(e.Entry())
+}
+
+// GetBuyerErasure returns the status of an erasure. Errors: FEATURE_DISABLED,
+// OPERATION_NOT_FOUND.
+func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyerErasureRequest) (*affiliatev1.BuyerErasureState, error) {
+	if err := s.Precheck(ctx, req); err != nil {
+		return nil, err
+	}
+	id, ok := affiliate.ParseID[affiliate.BuyerErasure](req.GetOperationId())
+	if !ok {
+		return nil, affiliate.Refuse(affiliate.ReasonOperationNotFound)
+	}
+	e, err := s.Store.Erasure(ctx, server.PrincipalFrom(ctx).Workspace, id)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return nil, affiliate.Refuse(affiliate.ReasonOperationNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.BuyerErasureState{
+		OperationId: e.ID.String(), Status: server.EnumValue[affiliatev1.BuyerErasureStatus](e.Status),
+	}, nil
+}
+
+// Replay registers an erasure again after a restore of the database. The erasure log contains
+// only the digest of the identity, so the job computes the digests of the ids of all
+// conversions of the workspace, if conversions do not store the digest. An erasure that is
+// being processed is not registered twice. Errors: NOT_FOUND if the workspace does not exist.
+func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity) error {
+	return s.Store.InTx(ctx, func(tx Tx) error {
+		if err := tx.LockWorkspace(ctx, workspace); err != nil {
+			return err
+		}
+		active, err := tx.LockActiveErasure(ctx, workspace, identity)
+		if err != nil || active != nil {
+			return err
+		}
+		return s.register(ctx, tx, s.newErasure(workspace, identity, affiliate.EraseSearch, s.now()), affiliate.System)
+	})
+}

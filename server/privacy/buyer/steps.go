@@ -1,0 +1,296 @@
+package buyer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// The sizes of the parts that one transaction does. A statement takes much less than two
+// seconds.
+const (
+	searchBatch   = 1_000
+	followBatch   = 200
+	customerBatch = 10
+	saleBatch     = 20
+	responseBatch = 1_000
+	findBatch     = 1_000
+	eventBatch    = 50
+)
+
+const (
+	// applyGrace is the age up to which a received event of a payment processor is left to its
+	// job. It may be a refund or a dispute, which must not be lost.
+	applyGrace = 10 * time.Minute
+	// applyWait is the time until the events are read again.
+	applyWait = 30 * time.Second
+)
+
+// part is the result of a part of a step. If wait is not zero, the step continues after that
+// time.
+type part struct {
+	position string
+	finished bool
+	wait     time.Duration
+}
+
+// work does one part of the current step of an erasure.
+func (s *Service) work(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+	switch e.Progress.Step {
+	case affiliate.EraseSearch:
+		return s.search(ctx, tx, e)
+	case affiliate.EraseFollow:
+		return s.follow(ctx, tx, e)
+	case affiliate.EraseFindEvents:
+		return s.findEvents(ctx, tx, e)
+	case affiliate.EraseSales:
+		return s.eraseSales(ctx, tx, e)
+	case affiliate.EraseExports:
+		return s.deleteExports(ctx, tx, e)
+	case affiliate.EraseCustomers:
+		return part{finished: true}, tx.DeleteCustomers(ctx, e)
+	case affiliate.EraseResponses:
+		return s.deleteResponses(ctx, tx, e)
+	case affiliate.EraseProcessorEvents:
+		return s.emptyEvents(ctx, tx, e)
+	}
+	return part{}, fmt.Errorf("unknown step %q", e.Progress.Step)
+}
+
+// search compares the ids of all conversions with the identity. It is needed if conversions do
+// not store the digest of the identity.
+func (s *Service) search(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+	kind := e.Identity.Kind
+	if kind != affiliate.BuyerTransactionID && kind != affiliate.BuyerProcessorCustomer {
+		return part{finished: true}, nil
+	}
+	var after affiliate.ConversionID
+	if e.Progress.Position != "" {
+		var ok bool
+		if after, ok = affiliate.ParseID[affiliate.Conversion](e.Progress.Position); !ok {
+			return part{}, errors.New("the position is not an id")
+		}
+	} else if err := s.searchParked(ctx, tx, e); err != nil {
+		return part{}, err
+	}
+	sales, err := tx.SearchSales(ctx, e.Workspace, after, searchBatch)
+	if err != nil {
+		return part{}, err
+	}
+	var found []affiliate.ConversionID
+	for _, sale := range sales {
+		if after = sale.ID; sale.Matches(s.BuyerKey, e.Workspace, e.Identity) {
+			found = append(found, sale.ID)
+		}
+	}
+	return part{position: after.String(), finished: len(sales) < searchBatch}, tx.AddSales(ctx, e, found)
+}
+
+// searchParked deletes parked refunds whose transaction is the identity.
+func (s *Service) searchParked(ctx context.Context, tx Tx, e affiliate.BuyerErasure) error {
+	parked, err := tx.ParkedSales(ctx, e.Workspace)
+	if err != nil {
+		return err
+	}
+	for _, external := range parked {
+		if !e.Identity.Is(s.BuyerKey, e.Workspace, affiliate.BuyerTransactionID, external) {
+			continue
+		}
+		if err := tx.DeleteUnknownSale(ctx, e.Workspace, external); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followed is the position of the step follow after the conversions of the identity were added.
+const followed = "identity"
+
+// follow adds the conversions of the identity to the list. Then it adds those of the same
+// customers until it finds no more. It does not follow the hash of an e-mail address that a
+// conversion has: shops report one address for all their guests.
+func (s *Service) follow(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+	if e.Progress.Position == "" {
+		if ref, ok := e.Identity.CustomerRef(); ok {
+			return part{position: followed}, tx.AddCustomers(ctx, e, []string{ref})
+		}
+		if e.Identity.Kind == affiliate.BuyerEmail {
+			return part{position: followed}, tx.AddSalesOf(ctx, e, affiliate.SaleOfEmailHash, e.Identity.Digest)
+		}
+	}
+	customers, err := tx.FollowCustomers(ctx, e, customerBatch)
+	if err != nil {
+		return part{}, err
+	}
+	sales, err := tx.UnfollowedSales(ctx, e, followBatch)
+	if err != nil {
+		return part{}, err
+	}
+	if customers == 0 && len(sales) == 0 {
+		return part{finished: true}, nil
+	}
+	var ids []affiliate.ConversionID
+	var refs, atProcessor []string
+	for _, sale := range sales {
+		ids = append(ids, sale.ID)
+		if sale.CustomerRef != nil {
+			refs = append(refs, *sale.CustomerRef)
+		}
+		if id := sale.ProcessorCustomer; id != nil && !slices.Contains(atProcessor, *id) {
+			atProcessor = append(atProcessor, *id)
+			refs = append(refs, s.BuyerKey.CustomerRef(e.Workspace, *id))
+		}
+	}
+	for _, id := range atProcessor {
+		if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfProcessorCustomer, id); err != nil {
+			return part{}, err
+		}
+	}
+	if err := tx.AddCustomers(ctx, e, refs); err != nil {
+		return part{}, err
+	}
+	return part{position: followed}, tx.MarkFollowed(ctx, e, ids)
+}
+
+// findEvents adds the conversion to events of the workspace that have none.
+func (s *Service) findEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+	var after affiliate.EventID
+	if err := decodePosition(e.Progress.Position, &after); err != nil {
+		return part{}, err
+	}
+	last, err := tx.AddSalesToEvents(ctx, e.Workspace, after, findBatch)
+	if err != nil || last == nil {
+		return part{finished: true}, err
+	}
+	return part{position: encodePosition(last)}, nil
+}
+
+// eraseSales erases some conversions in the list.
+func (s *Service) eraseSales(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+	ids, sales, err := tx.LockSales(ctx, e, saleBatch)
+	if err != nil || len(ids) == 0 {
+		return part{finished: true}, err
+	}
+	erased := make([]affiliate.ErasedSale, len(sales))
+	var given []string
+	for i, sale := range sales {
+		pseudonym, err := s.pseudonym(ctx, tx, sale, given)
+		if err != nil {
+			return part{}, err
+		}
+		given = append(given, pseudonym)
+		if erased[i], err = s.ErasureKey.Erase(sale, pseudonym); err != nil {
+			return part{}, fmt.Errorf("conversion %s: %w", sale.Conversion, err)
+		}
+	}
+	return part{}, tx.EraseSales(ctx, e, ids, erased, s.now())
+}
+
+// deleteExports deletes the exports of the workspace if they can contain an id of the buyer. The
+// step runs after the conversions were erased, so an export that begins later has no such id.
+func (s *Service) deleteExports(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+	found, err := tx.HasSales(ctx, e)
+	// A transaction that has no conversion can have refunds, which were deleted by the request.
+	if err != nil || !found && e.Identity.Kind != affiliate.BuyerTransactionID {
+		return part{finished: true}, err
+	}
+	return part{finished: true}, tx.DeleteExportsOfWorkspace(ctx, e.Workspace)
+}
+
+// pseudonymCandidates is the number of candidates that one look-up checks.
+const pseudonymCandidates = 8
+
+// pseudonym returns the first candidate for the pseudonym of a sale that is not taken.
+func (s *Service) pseudonym(ctx context.Context, tx Tx, sale affiliate.BuyerSale, given []string) (string, error) {
+	candidates := make([]string, pseudonymCandidates)
+	for n := range candidates {
+		candidates[n] = affiliate.SalePseudonym(sale.Conversion, n)
+	}
+	taken, err := tx.TakenPseudonyms(ctx, sale.Scope, candidates)
+	if err != nil {
+		return "", err
+	}
+	for _, candidate := range candidates {
+		if !slices.Contains(taken, candidate) && !slices.Contains(given, candidate) {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("all pseudonyms of conversion %s are taken", sale.Conversion)
+}
+
+// deleteResponses deletes responses about conversions in the list that are stored under
+// Idempotency-Keys.
+func (s *Service) deleteResponses(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+	var after affiliate.StoredResponseKey
+	if err := decodePosition(e.Progress.Position, &after); err != nil {
+		return part{}, err
+	}
+	last, err := tx.DeleteResponses(ctx, e, after, responseBatch)
+	if err != nil || last == nil {
+		return part{finished: true}, err
+	}
+	return part{position: encodePosition(last)}, nil
+}
+
+// walkPosition is the position of the step processor_events.
+type walkPosition struct {
+	After affiliate.WaitingEventKey `json:"after"`
+	// Waits is true if an event about the buyer is left to its job for now.
+	Waits bool `json:"waits"`
+}
+
+// emptyEvents empties events about the buyer that are not applied yet.
+func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+	var at walkPosition
+	if err := decodePosition(e.Progress.Position, &at); err != nil {
+		return part{}, err
+	}
+	events, err := tx.WaitingEvents(ctx, e.Workspace, at.After, eventBatch)
+	if err != nil {
+		return part{}, err
+	}
+	now := s.now()
+	for _, event := range events {
+		at.After = affiliate.WaitingEventKey{Connection: event.ConnectionID, ID: event.ID}
+		about, err := s.isAbout(ctx, tx, e, event)
+		if err != nil {
+			return part{}, fmt.Errorf("event %s: %w", event.ID, err)
+		}
+		switch {
+		case !about:
+		case event.Status == affiliate.ProcessorEventReceived && now.Sub(event.ReceivedAt) < applyGrace:
+			at.Waits = true
+		default:
+			if err := tx.EmptyEvent(ctx, e.Workspace, event, affiliate.IgnoredErased, now); err != nil {
+				return part{}, err
+			}
+		}
+	}
+	switch {
+	case len(events) == eventBatch:
+		return part{position: encodePosition(at)}, nil
+	case at.Waits:
+		return part{wait: applyWait}, nil
+	}
+	return part{finished: true}, nil
+}
+
+func encodePosition(position any) string {
+	text, err := json.Marshal(position)
+	if err != nil {
+		panic(err) // the positions have only texts, ids and booleans
+	}
+	return string(text)
+}
+
+func decodePosition(text string, position any) error {
+	if text == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(text), position)
+}

@@ -1,0 +1,112 @@
+package buyer
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Store stores erasures of buyers and the data that they change.
+type Store interface {
+	// Erasure returns an erasure of a workspace. Errors: NOT_FOUND.
+	Erasure(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.BuyerErasureID) (affiliate.BuyerErasure, error)
+	// ClaimErasure gives a worker the lease of an erasure that is processing and that no other
+	// worker owns. If the lease of an earlier worker has expired, this counts as a failure.
+	// Errors: NOT_FOUND if the erasure cannot be claimed.
+	ClaimErasure(ctx context.Context, job affiliate.EraseBuyer, worker uuid.UUID, now, until time.Time) (affiliate.BuyerErasure, error)
+	// ReleaseErasure ends the lease of a worker. failed adds a failure.
+	ReleaseErasure(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, failed bool) error
+	// InTx runs fn in a transaction, which commits if fn returns nil. fn may run more than
+	// once.
+	InTx(ctx context.Context, fn func(tx Tx) error) error
+}
+
+// Tx is a transaction of the store.
+type Tx interface {
+	// LockWorkspace locks the workspace until the transaction ends. Errors: NOT_FOUND.
+	LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
+	// ErasureOfKey returns the erasure for which an Idempotency-Key was used, with the
+	// fingerprint of the identity in the request.
+	ErasureOfKey(ctx context.Context, workspace affiliate.WorkspaceID, key string, now time.Time) (id affiliate.BuyerErasureID, fingerprint []byte, found bool, err error)
+	// LockActiveErasure locks the erasure of a buyer that is processing; nil if there is none.
+	LockActiveErasure(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity) (*affiliate.BuyerErasure, error)
+	InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error
+	// PutKey stores the Idempotency-Key of a request for an erasure.
+	PutKey(ctx context.Context, e affiliate.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error
+	// Advance stores the progress and renews the lease. Errors: NOT_FOUND if the worker no
+	// longer has the lease.
+	Advance(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, until time.Time) error
+	// FinishErasure stores the final status. Errors: NOT_FOUND if the worker no longer has the
+	// lease.
+	FinishErasure(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, status affiliate.BuyerErasureStatus, at time.Time) error
+
+	Search
+	Erase
+
+	Audit(ctx context.Context, line affiliate.AuditLine) error
+	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
+	Publish(ctx context.Context, events ...affiliate.Event) error
+}
+
+// Search finds the conversions of a buyer. The store keeps a list of conversions and of
+// customers for each erasure.
+type Search interface {
+	// AddSalesOf adds the conversions with a property to the list.
+	AddSalesOf(ctx context.Context, e affiliate.BuyerErasure, by affiliate.SaleProperty, value any) error
+	// AddSales adds conversions to the list, by their ids.
+	AddSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID) error
+	// AddCustomers adds references of customers to the list.
+	AddCustomers(ctx context.Context, e affiliate.BuyerErasure, refs []string) error
+	// FollowCustomers adds the conversions of at most limit customers in the list, and returns
+	// the number of these customers.
+	FollowCustomers(ctx context.Context, e affiliate.BuyerErasure, limit int) (int, error)
+	// UnfollowedSales returns at most limit conversions in the list for which no further
+	// conversions were searched.
+	UnfollowedSales(ctx context.Context, e affiliate.BuyerErasure, limit int) ([]affiliate.FoundSale, error)
+	MarkFollowed(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID) error
+	// SearchSales returns at most limit conversions of the workspace that follow the id after.
+	SearchSales(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]affiliate.SaleIDs, error)
+	// ParkedSales returns the external transaction ids of parked refunds.
+	ParkedSales(ctx context.Context, workspace affiliate.WorkspaceID) ([]string, error)
+}
+
+// Erase changes the data of a buyer.
+type Erase interface {
+	// DeleteUnknownSale deletes what is stored about a transaction whose sale is not recorded.
+	DeleteUnknownSale(ctx context.Context, workspace affiliate.WorkspaceID, external string) error
+	// AddSalesToEvents reads at most limit events about conversions and commissions that
+	// follow the id after and do not say which conversion they are about, and stores the
+	// conversion. It returns the last id; nil if no event follows.
+	AddSalesToEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int) (*affiliate.EventID, error)
+	// LockSales locks at most limit conversions in the list that are not erased. ids are the
+	// ids of all of them, and sales has only those that no other erasure has erased.
+	LockSales(ctx context.Context, e affiliate.BuyerErasure, limit int) (ids []affiliate.ConversionID, sales []affiliate.BuyerSale, err error)
+	// TakenPseudonyms returns those of the given texts that are external ids of conversions.
+	TakenPseudonyms(ctx context.Context, scope affiliate.Scope, candidates []string) ([]string, error)
+	// EraseSales stores erased conversions, which LockSales has locked.
+	EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID, sales []affiliate.ErasedSale, at time.Time) error
+	// HasSales reports whether the list has a conversion.
+	HasSales(ctx context.Context, e affiliate.BuyerErasure) (bool, error)
+	// DeleteCustomers deletes the customers in the list.
+	DeleteCustomers(ctx context.Context, e affiliate.BuyerErasure) error
+	// DeleteResponses reads at most limit stored responses that follow the key after, and
+	// deletes those about conversions in the list. It returns the last key; nil if no response
+	// follows.
+	DeleteResponses(ctx context.Context, e affiliate.BuyerErasure, after affiliate.StoredResponseKey, limit int) (*affiliate.StoredResponseKey, error)
+	// WaitingEvents returns at most limit events of payment processors that follow the key
+	// after.
+	WaitingEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.WaitingEventKey, limit int) ([]affiliate.WaitingEvent, error)
+	// ErasedAliases returns those of the given texts that replace ids of conversions in the
+	// list.
+	ErasedAliases(ctx context.Context, e affiliate.BuyerErasure, mode affiliate.Mode, texts []string) ([]string, error)
+	// Customers returns those of the given references that are in the list.
+	Customers(ctx context.Context, e affiliate.BuyerErasure, refs []string) ([]string, error)
+	// DeleteExportsOfWorkspace deletes the exports of a workspace and of its participants, which
+	// contain the ids of sales.
+	DeleteExportsOfWorkspace(ctx context.Context, workspace affiliate.WorkspaceID) error
+	// EmptyEvent deletes the content of an event, which is not applied any more.
+	EmptyEvent(ctx context.Context, workspace affiliate.WorkspaceID, event affiliate.WaitingEvent, reason affiliate.ProcessorIgnored, at time.Time) error
+}

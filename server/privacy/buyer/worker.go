@@ -1,0 +1,169 @@
+package buyer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// jobTimeout is the longest time of one run of the job. maxRunTime is the time after which
+	// a run begins no further transaction, and another run continues.
+	jobTimeout = 5 * time.Minute
+	maxRunTime = 4 * time.Minute
+	// releaseTimeout is the longest time for ending the lease.
+	releaseTimeout = 10 * time.Second
+	// nextRun is the time until the next run continues.
+	nextRun = time.Second
+)
+
+// retryDelays are the times after each failure until the next attempt.
+var retryDelays = [affiliate.MaxBuyerErasureFailures - 1]time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
+
+// AddWorkers registers the worker of the job affiliate.EraseBuyer.
+func (s *Service) AddWorkers(workers *river.Workers) {
+	river.AddWorker(workers, &eraseWorker{service: s})
+}
+
+type eraseWorker struct {
+	river.WorkerDefaults[affiliate.EraseBuyer]
+	service *Service
+}
+
+// Timeout returns the time limit of one run.
+func (*eraseWorker) Timeout(*river.Job[affiliate.EraseBuyer]) time.Duration { return jobTimeout }
+
+func (w *eraseWorker) Work(ctx context.Context, job *river.Job[affiliate.EraseBuyer]) error {
+	wait, err := w.service.Work(ctx, job.Args)
+	if err == nil && wait > 0 {
+		return river.JobSnooze(wait)
+	}
+	return err
+}
+
+// Work works on an erasure for a limited time. If the erasure has not ended, wait is the time
+// until the next call. After a failure, the call returns no error but a wait, because the
+// erasure counts its failures itself.
+func (s *Service) Work(ctx context.Context, job affiliate.EraseBuyer) (wait time.Duration, err error) {
+	worker, now := uuid.New(), s.now()
+	e, err := s.Store.ClaimErasure(ctx, job, worker, now, now.Add(affiliate.BuyerErasureLease))
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return s.timeUntilFree(ctx, job)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if e.Failures >= affiliate.MaxBuyerErasureFailures {
+		return 0, s.finish(ctx, e, worker, affiliate.BuyerErasureFailed)
+	}
+	for until := now.Add(maxRunTime); s.now().Before(until); {
+		var done bool
+		if e, done, wait, err = s.advance(ctx, e, worker); err != nil {
+			return s.fail(ctx, e, worker, err)
+		}
+		if done {
+			return 0, nil
+		}
+		if wait > 0 {
+			break
+		}
+	}
+	return max(wait, nextRun), s.release(ctx, e, worker, false)
+}
+
+// timeUntilFree returns the time until the lease of another worker expires. It is 0 if the
+// erasure has ended or does not exist.
+func (s *Service) timeUntilFree(ctx context.Context, job affiliate.EraseBuyer) (time.Duration, error) {
+	e, err := s.Store.Erasure(ctx, job.Workspace, job.Operation)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || err == nil && e.Status != affiliate.BuyerErasureProcessing {
+		return 0, nil
+	}
+	return max(e.Lease.Until.Sub(s.now()), nextRun), err
+}
+
+// advance does a part of the current step in one transaction, which also stores the progress
+// and renews the lease. done is true if the erasure has ended. If wait is not zero, the work
+// cannot go on before that time.
+func (s *Service) advance(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID) (next affiliate.BuyerErasure, done bool, wait time.Duration, err error) {
+	err = s.Store.InTx(ctx, func(tx Tx) error {
+		next, done = e, false
+		result, err := s.work(ctx, tx, e)
+		if err != nil {
+			return fmt.Errorf("step %s: %w", e.Progress.Step, err)
+		}
+		wait, next.Progress.Position = result.wait, result.position
+		if !result.finished {
+			return tx.Advance(ctx, next, worker, s.now().Add(affiliate.BuyerErasureLease))
+		}
+		if next.Progress, done = afterStep(e.Progress.Step); !done {
+			return tx.Advance(ctx, next, worker, s.now().Add(affiliate.BuyerErasureLease))
+		}
+		return s.finishIn(ctx, tx, e, worker, affiliate.BuyerErasureDone)
+	})
+	if err != nil {
+		return e, false, 0, err
+	}
+	return next, done, wait, nil
+}
+
+// afterStep returns the beginning of the step after a step. last is true if there is none.
+func afterStep(step affiliate.BuyerErasureStep) (next affiliate.BuyerErasureProgress, last bool) {
+	for i, s := range affiliate.BuyerErasureSteps {
+		if s == step && i+1 < len(affiliate.BuyerErasureSteps) {
+			return affiliate.BuyerErasureProgress{Step: affiliate.BuyerErasureSteps[i+1]}, false
+		}
+	}
+	return next, true
+}
+
+// finish stores the final status of an erasure, with its event and notification.
+func (s *Service) finish(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, status affiliate.BuyerErasureStatus) error {
+	return s.Store.InTx(ctx, func(tx Tx) error { return s.finishIn(ctx, tx, e, worker, status) })
+}
+
+func (s *Service) finishIn(ctx context.Context, tx Tx, e affiliate.BuyerErasure, worker uuid.UUID, status affiliate.BuyerErasureStatus) error {
+	now := s.now()
+	if err := tx.FinishErasure(ctx, e, worker, status, now); err != nil {
+		return err
+	}
+	err := tx.Audit(ctx, affiliate.AuditLine{
+		Workspace: e.Workspace, Actor: affiliate.System, At: now, Action: "buyer.erasure_ended", ResourceType: resourceErasure, ResourceID: e.ID,
+		After: map[string]affiliate.BuyerErasureStatus{"status": status},
+	})
+	if err != nil {
+		return err
+	}
+	return tx.Publish(ctx, e.Event(status, now))
+}
+
+// fail handles an error of a step. If the context has ended, the process stops or the time of
+// the job is over: this is no failure. The last failure ends the erasure.
+func (s *Service) fail(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, cause error) (wait time.Duration, err error) {
+	if ctx.Err() != nil {
+		return 0, errors.Join(cause, s.release(ctx, e, worker, false))
+	}
+	if errors.Is(cause, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		// Another worker has the lease.
+		return nextRun, nil
+	}
+	s.Log.LogAttrs(ctx, slog.LevelWarn, "an attempt to erase a buyer has failed",
+		slog.String("workspace", e.Workspace.String()), slog.String("operation", e.ID.String()), slog.Int("failures", e.Failures+1), slog.Any("error", cause))
+	if e.Failures+1 >= affiliate.MaxBuyerErasureFailures {
+		return 0, s.finish(ctx, e, worker, affiliate.BuyerErasureFailed)
+	}
+	return retryDelays[e.Failures], s.release(ctx, e, worker, true)
+}
+
+// release ends the lease, even if the context has ended.
+func (s *Service) release(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, failed bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	return s.Store.ReleaseErasure(ctx, e, worker, failed)
+}

@@ -1,0 +1,124 @@
+package buyer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	deleteCustomers = `
+		delete from customers u
+		using buyer_erasure_customers l
+		where l.workspace_id = $1 and l.operation_id = $2
+			and u.workspace_id = $1 and u.mode in ('test', 'live') and u.ref = l.ref`
+	deletePayments = `
+		delete from customer_payments p
+		using buyer_erasure_customers l
+		where l.workspace_id = $1 and l.operation_id = $2
+			and p.workspace_id = $1 and p.mode in ('test', 'live') and p.ref = l.ref`
+)
+
+// DeleteCustomers deletes the customers in the list of an erasure, with their bindings and the
+// numbers of their payments.
+func (tx *Tx) DeleteCustomers(ctx context.Context, e affiliate.BuyerErasure) error {
+	for _, statement := range []string{deletePayments, deleteCustomers} {
+		if _, err := tx.Exec(ctx, statement, e.Workspace, e.ID); err != nil {
+			return fmt.Errorf("delete the customers of a buyer: %w", err)
+		}
+	}
+	return nil
+}
+
+// deleteResponses deletes the stored responses of one range of idempotency keys that are about
+// conversions in the list of an erasure, and returns the last key of the range. A response
+// names its conversion. Responses of older versions of the service are in protobuf encoding,
+// in which ids are texts too.
+const deleteResponses = `
+	with part as (
+		select k.mode, k.method, k.key, k.response
+		from idempotency_keys k
+		where k.workspace_id = @workspace and (k.mode, k.method, k.key) > (@mode, @method, @key)
+		order by k.mode, k.method, k.key
+		limit @most
+	), named as (
+		select p.mode, p.method, p.key,
+			substring(encode(p.response, 'escape') from '[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}') as id
+		from part p
+		where p.response is not null
+	), deleted as (
+		delete from idempotency_keys k
+		using named n
+		join buyer_erasure_sales s on s.workspace_id = @workspace and s.operation_id = @operation and s.mode = n.mode and s.conversion_id = n.id::uuid
+		where k.workspace_id = @workspace and k.mode = n.mode and k.method = n.method and k.key = n.key
+	)
+	select p.mode, p.method, p.key from part p order by p.mode desc, p.method desc, p.key desc limit 1`
+
+// DeleteResponses reads at most limit stored responses that follow the key after, and deletes
+// those that are about conversions in the list of an erasure. It returns the last key; nil if
+// no response follows.
+func (tx *Tx) DeleteResponses(ctx context.Context, e affiliate.BuyerErasure, after affiliate.StoredResponseKey, limit int) (*affiliate.StoredResponseKey, error) {
+	rows, _ := tx.Query(ctx, deleteResponses, pgx.NamedArgs{
+		"workspace": e.Workspace, "operation": e.ID, "mode": after.Mode, "method": after.Method, "key": after.Key, "most": limit,
+	})
+	last, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.StoredResponseKey])
+	if err != nil {
+		return nil, fmt.Errorf("delete the responses about a buyer: %w", err)
+	}
+	if len(last) == 0 {
+		return nil, nil
+	}
+	return &last[0], nil
+}
+
+// waitingEvents reads events that still have their content, in the order of the index
+// processor_events_with_body.
+const waitingEvents = `
+	select e.connection_id, e.id, e.mode, e.body, e.status, e.received_at
+	from processor_events e
+	where e.workspace_id = $1 and e.mode in ('test', 'live') and (e.connection_id, e.id) > ($2, $3) and e.body is not null
+	order by e.connection_id, e.id
+	limit $4`
+
+// WaitingEvents returns at most limit events of a workspace that follow the key after.
+func (tx *Tx) WaitingEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.WaitingEventKey, limit int) ([]affiliate.WaitingEvent, error) {
+	rows, _ := tx.Query(ctx, waitingEvents, workspace, after.Connection, after.ID, limit)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.WaitingEvent])
+}
+
+// ErasedAliases returns those of the given texts that replace ids of conversions in the list
+// of an erasure.
+func (tx *Tx) ErasedAliases(ctx context.Context, e affiliate.BuyerErasure, mode affiliate.Mode, texts []string) ([]string, error) {
+	const read = `
+		select a.id
+		from conversion_aliases a
+		join buyer_erasure_sales s on s.workspace_id = $1 and s.operation_id = $2 and s.mode = $3 and s.conversion_id = a.conversion_id
+		where a.workspace_id = $1 and a.mode = $3 and a.id = any($4)`
+	rows, _ := tx.Query(ctx, read, e.Workspace, e.ID, mode, texts)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// Customers returns those of the given references that are in the list of an erasure.
+func (tx *Tx) Customers(ctx context.Context, e affiliate.BuyerErasure, refs []string) ([]string, error) {
+	const read = `
+		select u.ref from buyer_erasure_customers u
+		where u.workspace_id = $1 and u.operation_id = $2 and u.ref = any($3)`
+	rows, _ := tx.Query(ctx, read, e.Workspace, e.ID, refs)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// EmptyEvent deletes the content of an event and its charge. The event is not applied any more.
+func (tx *Tx) EmptyEvent(ctx context.Context, workspace affiliate.WorkspaceID, event affiliate.WaitingEvent, reason affiliate.ProcessorIgnored, at time.Time) error {
+	const update = `
+		update processor_events set body = null, charge_id = null, status = 'ignored', reason = $5, processed_at = $6
+		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and status <> 'applied'`
+	_, err := tx.Exec(ctx, update, workspace, event.Mode, event.ConnectionID, event.ID, reason, at)
+	if err != nil {
+		return fmt.Errorf("empty an event of a payment processor: %w", err)
+	}
+	return nil
+}

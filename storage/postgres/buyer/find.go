@@ -1,0 +1,239 @@
+package buyer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// The statements below add conversions of a buyer to the list of an erasure. They read an
+// index in the order of the ids of the conversions, start after the id @after, and add at most
+// @most conversions. They do not add conversions that are already erased.
+const (
+	addSalesOfTransaction = addSales + `
+		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.external_transaction_id = @value` + inParts
+	addSalesOfAlias = addSales + `
+		join conversion_aliases a on a.workspace_id = c.workspace_id and a.mode = c.mode and a.conversion_id = c.id
+		where c.workspace_id = @workspace and a.workspace_id = @workspace and a.mode in ('test', 'live') and a.id = @value` + inParts
+	addSalesOfProcessorCustomer = addSales + `
+		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.processor ->> 'customer_id' = @value` + inParts
+	addSalesOfCustomer = addSales + `
+		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.customer_ref = @value` + inParts
+	addSalesOfEmail = addSales + `
+		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.customer_email_hash = @value` + inParts
+
+	addSales = `
+		with found as (
+			select c.workspace_id, c.id, c.mode, c.buyer_erased_at
+			from conversions c`
+	inParts = `
+				and c.id > @after
+			order by c.id
+			limit @most
+		), added as (
+			insert into buyer_erasure_sales (workspace_id, operation_id, conversion_id, mode)
+			select f.workspace_id, @operation, f.id, f.mode
+			from found f
+			where f.buyer_erased_at is null
+			on conflict (workspace_id, operation_id, conversion_id) do nothing
+		)
+		select f.id from found f order by f.id desc limit 1`
+)
+
+// findBatch is the maximum number of conversions that one statement adds to a list.
+const findBatch = 5_000
+
+// AddSalesOf adds conversions with a property to the list of an erasure. by is the property:
+// the external transaction id, which can also be an id of a payment processor, the customer of
+// the payment processor, the reference of the customer, or the hash of the e-mail address.
+func (tx *Tx) AddSalesOf(ctx context.Context, e affiliate.BuyerErasure, by affiliate.SaleProperty, value any) error {
+	for _, statement := range statementsBy(by) {
+		var after affiliate.ConversionID
+		for {
+			rows, _ := tx.Query(ctx, statement, pgx.NamedArgs{
+				"workspace": e.Workspace, "operation": e.ID, "value": value, "after": after, "most": findBatch,
+			})
+			last, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
+			if err != nil {
+				return fmt.Errorf("find the conversions of a buyer: %w", err)
+			}
+			if len(last) == 0 {
+				break
+			}
+			after = last[0]
+		}
+	}
+	return nil
+}
+
+// statementsBy returns the statements that find conversions by a property.
+func statementsBy(p affiliate.SaleProperty) []string {
+	switch p {
+	case affiliate.SaleOfTransaction:
+		return []string{addSalesOfTransaction, addSalesOfAlias}
+	case affiliate.SaleOfProcessorCustomer:
+		return []string{addSalesOfProcessorCustomer}
+	case affiliate.SaleOfCustomerRef:
+		return []string{addSalesOfCustomer}
+	default:
+		return []string{addSalesOfEmail}
+	}
+}
+
+// AddSales adds conversions to the list of an erasure, by their ids.
+func (tx *Tx) AddSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID) error {
+	const add = `
+		insert into buyer_erasure_sales (workspace_id, operation_id, conversion_id, mode)
+		select c.workspace_id, $2, c.id, c.mode
+		from conversions c
+		where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id = any($3) and c.buyer_erased_at is null
+		on conflict (workspace_id, operation_id, conversion_id) do nothing`
+	_, err := tx.Exec(ctx, add, e.Workspace, e.ID, ids)
+	return err
+}
+
+// AddCustomers adds references of customers to the list of an erasure.
+func (tx *Tx) AddCustomers(ctx context.Context, e affiliate.BuyerErasure, refs []string) error {
+	const add = `
+		insert into buyer_erasure_customers (workspace_id, operation_id, ref)
+		select distinct $1::uuid, $2::uuid, t.ref from unnest($3::text[]) as t (ref)
+		on conflict (workspace_id, operation_id, ref) do nothing`
+	_, err := tx.Exec(ctx, add, e.Workspace, e.ID, refs)
+	return err
+}
+
+// FollowCustomers adds the conversions of at most limit customers in the list of an erasure,
+// and returns the number of these customers.
+func (tx *Tx) FollowCustomers(ctx context.Context, e affiliate.BuyerErasure, limit int) (int, error) {
+	const next = `
+		select u.ref from buyer_erasure_customers u
+		where u.workspace_id = $1 and u.operation_id = $2 and not u.followed
+		order by u.ref
+		limit $3`
+	const mark = `
+		update buyer_erasure_customers set followed = true
+		where workspace_id = $1 and operation_id = $2 and ref = any($3)`
+	rows, _ := tx.Query(ctx, next, e.Workspace, e.ID, limit)
+	refs, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(refs) == 0 {
+		return 0, err
+	}
+	for _, ref := range refs {
+		if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfCustomerRef, ref); err != nil {
+			return 0, err
+		}
+	}
+	_, err = tx.Exec(ctx, mark, e.Workspace, e.ID, refs)
+	return len(refs), err
+}
+
+// UnfollowedSales returns at most limit conversions in the list of an erasure for which no
+// further conversions were searched.
+func (tx *Tx) UnfollowedSales(ctx context.Context, e affiliate.BuyerErasure, limit int) ([]affiliate.FoundSale, error) {
+	const read = `
+		select c.id, c.customer_ref, c.processor ->> 'customer_id' as processor_customer
+		from (
+			select s.conversion_id, s.mode from buyer_erasure_sales s
+			where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live') and not s.followed
+			order by s.conversion_id
+			limit $3
+		) as s
+		join conversions c on c.workspace_id = $1 and c.mode = s.mode and c.id = s.conversion_id`
+	rows, _ := tx.Query(ctx, read, e.Workspace, e.ID, limit)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.FoundSale])
+}
+
+// HasSales reports whether the list of an erasure has a conversion.
+func (tx *Tx) HasSales(ctx context.Context, e affiliate.BuyerErasure) (found bool, err error) {
+	const read = `
+		select exists (
+			select from buyer_erasure_sales s
+			where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live')
+		)`
+	err = tx.QueryRow(ctx, read, e.Workspace, e.ID).Scan(&found)
+	return found, err
+}
+
+// MarkFollowed stores that further conversions of these conversions were searched.
+func (tx *Tx) MarkFollowed(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID) error {
+	const mark = `
+		update buyer_erasure_sales set followed = true
+		where workspace_id = $1 and operation_id = $2 and mode in ('test', 'live') and conversion_id = any($3)`
+	_, err := tx.Exec(ctx, mark, e.Workspace, e.ID, ids)
+	return err
+}
+
+// searchSales reads conversions in the order of their ids.
+const searchSales = `
+	select c.id, c.external_transaction_id, c.processor ->> 'customer_id' as processor_customer, array(
+		select a.id from conversion_aliases a
+		where a.workspace_id = c.workspace_id and a.mode = c.mode and a.conversion_id = c.id
+	) as aliases
+	from conversions c
+	where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id > $2 and c.buyer_erased_at is null
+	order by c.id
+	limit $3`
+
+// SearchSales returns at most limit conversions of the workspace that follow the id after. It
+// is for erasures that are applied again after a restore, whose values are not known.
+func (tx *Tx) SearchSales(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]affiliate.SaleIDs, error) {
+	rows, _ := tx.Query(ctx, searchSales, workspace, after, limit)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.SaleIDs])
+}
+
+// ParkedSales returns the external transaction ids of the parked refunds of a workspace, in
+// both modes. It is for the same erasures as SearchSales.
+func (tx *Tx) ParkedSales(ctx context.Context, workspace affiliate.WorkspaceID) ([]string, error) {
+	const read = `
+		select distinct r.external_transaction_id from refunds r
+		where r.workspace_id = $1 and r.mode in ('test', 'live') and r.conversion_id is null`
+	rows, _ := tx.Query(ctx, read, workspace)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// DeleteUnknownSale deletes what is stored about a transaction whose sale is not recorded:
+// parked refunds, and charges that a payment processor has reported.
+func (tx *Tx) DeleteUnknownSale(ctx context.Context, workspace affiliate.WorkspaceID, external string) error {
+	const deleteRefunds = `
+		delete from refunds r
+		where r.workspace_id = $1 and r.mode = $2 and r.external_transaction_id = $3 and r.conversion_id is null
+			and not exists (
+				select from conversions c
+				where c.workspace_id = r.workspace_id and c.mode = r.mode and c.external_transaction_id = r.external_transaction_id
+			)`
+	const deleteCharges = `
+		with unknown as (
+			delete from processor_charges g
+			where g.workspace_id = $1 and g.mode = $2 and g.id = any($3) and g.conversion_id is null
+				and not exists (
+					select from processor_charge_aliases h
+					join conversion_aliases a on a.workspace_id = h.workspace_id and a.mode = h.mode and a.id = h.id
+					where h.workspace_id = g.workspace_id and h.mode = g.mode and h.charge_id = g.id
+				)
+			returning g.id
+		), aliases as (
+			delete from processor_charge_aliases h using unknown u
+			where h.workspace_id = $1 and h.mode = $2 and h.charge_id = u.id
+		)
+		delete from processor_disputes d using unknown u
+		where d.workspace_id = $1 and d.mode = $2 and d.charge_id = u.id`
+	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
+		if _, err := tx.Exec(ctx, deleteRefunds, workspace, mode, external); err != nil {
+			return fmt.Errorf("delete parked refunds: %w", err)
+		}
+		charges, err := tx.ChargeIDs(ctx, affiliate.Scope{Workspace: workspace, Mode: mode}, []string{external})
+		if err != nil {
+			return err
+		}
+		if len(charges) == 0 {
+			continue
+		}
+		if _, err := tx.Exec(ctx, deleteCharges, workspace, mode, charges); err != nil {
+			return fmt.Errorf("delete charges without a sale: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package buyer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const operationColumns = `
+	o.workspace_id, o.id, o.kind, o.identity, o.status, o.step, o.position, o.failures, o.lease_until, o.recovering, o.created_at`
+
+type operationRow struct {
+	WorkspaceID affiliate.WorkspaceID
+	ID          affiliate.BuyerErasureID
+	Kind        affiliate.BuyerIdentityKind
+	Identity    []byte
+	Status      affiliate.BuyerErasureStatus
+	Step        affiliate.BuyerErasureStep
+	Position    string
+	Failures    int
+	LeaseUntil  *time.Time
+	Recovering  bool
+	CreatedAt   time.Time
+}
+
+func (r operationRow) operation() affiliate.BuyerErasure {
+	e := affiliate.BuyerErasure{
+		ID: r.ID, Workspace: r.WorkspaceID, Identity: affiliate.BuyerIdentity{Kind: r.Kind, Digest: r.Identity}, Status: r.Status,
+		Progress: affiliate.BuyerErasureProgress{Step: r.Step, Position: r.Position}, Failures: r.Failures, CreatedAt: r.CreatedAt.UTC(),
+	}
+	if r.LeaseUntil != nil {
+		e.Lease = affiliate.BuyerErasureWork{Until: r.LeaseUntil.UTC(), Recovering: r.Recovering}
+	}
+	return e
+}
+
+// Erasure returns an erasure of a workspace. Errors: NOT_FOUND.
+func (s *Store) Erasure(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.BuyerErasureID) (affiliate.BuyerErasure, error) {
+	const read = `
+		select ` + operationColumns + `
+		from buyer_erasures o
+		where o.workspace_id = $1 and o.id = $2`
+	row, err := postgres.OneRow[operationRow](s.db.Pool().Query(ctx, read, workspace, id))
+	return row.operation(), err
+}
+
+// ErasureOfKey returns the erasure for which an Idempotency-Key was used, with the fingerprint
+// of the identity in the request. found is false if the key is new or has expired.
+func (tx *Tx) ErasureOfKey(
+	ctx context.Context, workspace affiliate.WorkspaceID, key string, now time.Time,
+) (id affiliate.BuyerErasureID, fingerprint []byte, found bool, err error) {
+	const read = `
+		select k.operation_id, k.fingerprint
+		from buyer_erasure_keys k
+		where k.workspace_id = $1 and k.key = $2 and k.expires_at > $3`
+	err = tx.QueryRow(ctx, read, workspace, key, now).Scan(&id, &fingerprint)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return id, nil, false, nil
+	}
+	return id, fingerprint, err == nil, err
+}
+
+// LockActiveErasure locks and returns the erasure of a buyer that is processing; nil if there
+// is none.
+func (tx *Tx) LockActiveErasure(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity) (*affiliate.BuyerErasure, error) {
+	const read = `
+		select ` + operationColumns + `
+		from buyer_erasures o
+		where o.workspace_id = $1 and o.kind = $2 and o.identity = $3 and o.status = 'processing'
+		for no key update`
+	rows, err := tx.Query(ctx, read, workspace, identity.Kind, identity.Digest)
+	found, err := postgres.AllRows(rows, err, operationRow.operation)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+// InsertErasure stores a new erasure.
+func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error {
+	const insert = `
+		insert into buyer_erasures (workspace_id, id, kind, identity, status, step, created_at)
+		values ($1, $2, $3, $4, $5, $6, $7)`
+	_, err := tx.Exec(ctx, insert, e.Workspace, e.ID, e.Identity.Kind, e.Identity.Digest, e.Status, e.Progress.Step, e.CreatedAt)
+	if err != nil {
+		return fmt.Errorf("store the erasure of a buyer: %w", err)
+	}
+	return nil
+}
+
+// PutKey stores the Idempotency-Key of a request for an erasure. It replaces an expired key.
+func (tx *Tx) PutKey(ctx context.Context, e affiliate.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error {
+	const put = `
+		insert into buyer_erasure_keys (workspace_id, key, operation_id, fingerprint, expires_at)
+		values ($1, $2, $3, $4, $5)
+		on conflict (workspace_id, key) do update set
+			operation_id = excluded.operation_id, fingerprint = excluded.fingerprint, expires_at = excluded.expires_at`
+	_, err := tx.Exec(ctx, put, e.Workspace, key, e.ID, fingerprint, expiresAt)
+	if err != nil {
+		return fmt.Errorf("store the key of an erasure: %w", err)
+	}
+	return nil
+}
+
+// Worker identifies one attempt of the job of an erasure.
+type Worker = uuid.UUID
+
+// ClaimErasure gives a worker the lease of an erasure that is processing and that no other
+// worker owns, and returns the erasure. If the lease of an earlier worker has expired, the
+// claim counts as a failure, and the erasure is being recovered. Errors: NOT_FOUND if the
+// erasure cannot be claimed.
+func (s *Store) ClaimErasure(ctx context.Context, job affiliate.EraseBuyer, worker Worker, now, until time.Time) (affiliate.BuyerErasure, error) {
+	const claim = `
+		update buyer_erasures o set
+			lease_owner = @worker, lease_until = @until, recovering = o.lease_owner is not null,
+			failures = o.failures + case when o.lease_owner is null then 0 else 1 end
+		where o.workspace_id = @workspace and o.id = @id and o.status = 'processing' and (o.lease_until is null or o.lease_until <= @now)
+		returning ` + operationColumns
+	row, err := postgres.OneRow[operationRow](s.db.Pool().Query(ctx, claim, pgx.NamedArgs{
+		"workspace": job.Workspace, "id": job.Operation, "worker": worker, "until": until, "now": now,
+	}))
+	return row.operation(), err
+}
+
+// Advance stores how far the worker has come and renews its lease. Errors: NOT_FOUND if the
+// worker no longer has the lease.
+func (tx *Tx) Advance(ctx context.Context, e affiliate.BuyerErasure, worker Worker, until time.Time) error {
+	const update = `
+		update buyer_erasures set step = @step, position = @position, lease_until = @until
+		where workspace_id = @workspace and id = @id and lease_owner = @worker and status = 'processing'`
+	tag, err := tx.Exec(ctx, update, pgx.NamedArgs{
+		"workspace": e.Workspace, "id": e.ID, "step": e.Progress.Step, "position": e.Progress.Position, "worker": worker, "until": until,
+	})
+	if err == nil && tag.RowsAffected() == 0 {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return err
+}
+
+// ReleaseErasure ends the lease of a worker. failed adds a failure.
+func (s *Store) ReleaseErasure(ctx context.Context, e affiliate.BuyerErasure, worker Worker, failed bool) error {
+	const release = `
+		update buyer_erasures set
+			lease_owner = null, lease_until = null, recovering = false, failures = failures + case when $4 then 1 else 0 end
+		where workspace_id = $1 and id = $2 and lease_owner = $3 and status = 'processing'`
+	_, err := s.db.Pool().Exec(ctx, release, e.Workspace, e.ID, worker, failed)
+	return err
+}
+
+// FinishErasure stores the final status of an erasure, and deletes the hash of the identity and
+// the list of the conversions and customers. Errors: NOT_FOUND if the worker no longer has the lease.
+func (tx *Tx) FinishErasure(ctx context.Context, e affiliate.BuyerErasure, worker Worker, status affiliate.BuyerErasureStatus, at time.Time) error {
+	const finish = `
+		update buyer_erasures set status = $4, finished_at = $5, identity = null, position = '', lease_owner = null, lease_until = null, recovering = false
+		where workspace_id = $1 and id = $2 and lease_owner = $3 and status = 'processing'`
+	const deleteSales = `
+		delete from buyer_erasure_sales s
+		where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live')`
+	const deleteCustomers = `delete from buyer_erasure_customers where workspace_id = $1 and operation_id = $2`
+	tag, err := tx.Exec(ctx, finish, e.Workspace, e.ID, worker, status, at)
+	if err == nil && tag.RowsAffected() == 0 {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	for _, statement := range []string{deleteSales, deleteCustomers} {
+		if err == nil {
+			_, err = tx.Exec(ctx, statement, e.Workspace, e.ID)
+		}
+	}
+	return err
+}
+
+const (
+	deleteErasureKeys = `
+		delete from buyer_erasure_keys k
+		using (select workspace_id, key from buyer_erasure_keys where expires_at <= $1 order by expires_at limit $2) as old
+		where k.workspace_id = old.workspace_id and k.key = old.key`
+	deleteErasures = `
+		delete from buyer_erasures o
+		using (select workspace_id, id from buyer_erasures where finished_at <= $1 order by finished_at limit $2) as old
+		where o.workspace_id = old.workspace_id and o.id = old.id`
+)
+
+// DeleteErasureKeys deletes at most limit Idempotency-Keys of erasures, of all workspaces, that
+// have expired, and returns their number.
+func (s *Store) DeleteErasureKeys(ctx context.Context, now time.Time, limit int) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, deleteErasureKeys, now, limit)
+	return tag.RowsAffected(), err
+}
+
+// DeleteErasures deletes at most limit erasures, of all workspaces, that have ended before the
+// given time, and returns their number.
+func (s *Store) DeleteErasures(ctx context.Context, before time.Time, limit int) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, deleteErasures, before, limit)
+	return tag.RowsAffected(), err
+}

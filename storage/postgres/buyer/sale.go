@@ -1,0 +1,297 @@
+package buyer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// addSalesToEvents reads events in the order of the index events_without_sale, whose condition
+// is repeated here. The object of an event is the conversion or refers to it.
+const addSalesToEvents = `
+	with part as (
+		select e.id, e.day, e.mode, convert_from(e.body, 'UTF8')::jsonb #> '{data,object}' as object, e.type like 'conversion.%' as of_conversion
+		from events e
+		where e.workspace_id = $1 and e.mode in ('test', 'live') and e.id > $2
+			and e.subject_id is null and (e.type like 'conversion.%' or e.type like 'commission.%')
+		order by e.id
+		limit $3
+	), found as (
+		update events e set subject_id = (case when p.of_conversion then p.object ->> 'id' else p.object ->> 'conversion_id' end)::uuid
+		from part p
+		where e.workspace_id = $1 and e.mode = p.mode and e.id = p.id and e.day = p.day
+	)
+	select p.id from part p order by p.id desc limit 1`
+
+// AddSalesToEvents reads at most limit events that follow the id after and have no subject
+// although they are about conversions, and stores the conversion. It returns the last id; nil
+// if no event follows.
+func (tx *Tx) AddSalesToEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int) (*affiliate.EventID, error) {
+	rows, _ := tx.Query(ctx, addSalesToEvents, workspace, after, limit)
+	last, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.EventID])
+	if err != nil {
+		return nil, fmt.Errorf("find the events about conversions: %w", err)
+	}
+	if len(last) == 0 {
+		return nil, nil
+	}
+	return &last[0], nil
+}
+
+// nextSales returns conversions in the list of an erasure that are not erased.
+const nextSales = `
+	select s.conversion_id from buyer_erasure_sales s
+	where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live') and not s.erased
+	order by s.conversion_id
+	limit $3`
+
+// lockSales locks conversions in the order of their ids. A transaction that inserts a row with
+// one of their external ids, or a row that refers to one of them, waits for the lock.
+const lockSales = `
+	select c.id, c.mode, c.external_transaction_id, c.click_id, c.processor, c.buyer_erased_at is not null as erased
+	from conversions c
+	where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id = any($2)
+	order by c.id
+	for update`
+
+// lockCommissions locks the commissions of conversions. A transaction that writes an event
+// about a commission has locked the commission, so the erasure misses no event.
+const lockCommissions = `
+	select from commissions m
+	where m.workspace_id = $1 and m.mode in ('test', 'live') and m.conversion_id = any($2)
+	order by m.id
+	for no key update`
+
+const (
+	aliasesOfSales = `
+		select a.conversion_id as conversion, a.id from conversion_aliases a
+		where a.workspace_id = $1 and a.mode in ('test', 'live') and a.conversion_id = any($2)
+		union all
+		select g.conversion_id, g.id from processor_charges g
+		where g.workspace_id = $1 and g.mode in ('test', 'live') and g.conversion_id = any($2)`
+	refundsOfSales = `
+		select r.conversion_id as conversion, r.id, r.external_refund_id as external_id from refunds r
+		where r.workspace_id = $1 and r.mode in ('test', 'live') and r.conversion_id = any($2)
+		union all
+		select c.id, r.id, r.external_refund_id
+		from conversions c
+		join refunds r on r.workspace_id = c.workspace_id and r.mode = c.mode and r.external_transaction_id = c.external_transaction_id
+		where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id = any($2) and r.conversion_id is null`
+	eventsOfSales = `
+		select e.subject_id as conversion, e.id, e.day, e.body from events e
+		where e.workspace_id = $1 and e.mode in ('test', 'live') and e.subject_id = any($2)`
+)
+
+// LockSales locks at most limit conversions in the list of an erasure, and returns them with
+// everything that must be changed. ids are the ids of all of them. sales has only those that
+// no other erasure has erased.
+func (tx *Tx) LockSales(ctx context.Context, e affiliate.BuyerErasure, limit int) (ids []affiliate.ConversionID, sales []affiliate.BuyerSale, err error) {
+	rows, _ := tx.Query(ctx, nextSales, e.Workspace, e.ID, limit)
+	if ids, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID]); err != nil || len(ids) == 0 {
+		return nil, nil, err
+	}
+	type lockedSale struct {
+		ID                    affiliate.ConversionID
+		Mode                  affiliate.Mode
+		ExternalTransactionID string
+		ClickID               *affiliate.ClickID
+		Processor             *affiliate.ProcessorIDs
+		Erased                bool
+	}
+	rows, _ = tx.Query(ctx, lockSales, e.Workspace, ids)
+	locked, err := pgx.CollectRows(rows, pgx.RowToStructByName[lockedSale])
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock the conversions of a buyer: %w", err)
+	}
+	var remaining []affiliate.ConversionID
+	for _, sale := range locked {
+		if sale.Erased {
+			continue
+		}
+		remaining = append(remaining, sale.ID)
+		sales = append(sales, affiliate.BuyerSale{
+			Conversion: sale.ID, Scope: affiliate.Scope{Workspace: e.Workspace, Mode: sale.Mode},
+			ExternalTransactionID: sale.ExternalTransactionID, Click: sale.ClickID,
+			ProcessorIDs: idsOfSale(sale.ExternalTransactionID, sale.Processor),
+		})
+	}
+	return ids, sales, tx.completeSales(ctx, e.Workspace, remaining, sales)
+}
+
+// idsOfSale returns the ids of a processor that a conversion itself contains and that stand
+// for the sale.
+func idsOfSale(external string, ids *affiliate.ProcessorIDs) []string {
+	var all []string
+	if affiliate.IsProcessorID(external) {
+		all = append(all, external)
+	}
+	if ids == nil {
+		return all
+	}
+	for _, id := range []string{ids.Session, ids.PaymentIntent, ids.Charge, ids.Invoice} {
+		if id != "" {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// completeSales adds the aliases, charges, refunds and events of locked conversions.
+func (tx *Tx) completeSales(ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.ConversionID, sales []affiliate.BuyerSale) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	byID := map[affiliate.ConversionID]*affiliate.BuyerSale{}
+	for i := range sales {
+		byID[sales[i].Conversion] = &sales[i]
+	}
+	type alias struct {
+		Conversion affiliate.ConversionID
+		ID         string
+	}
+	type refund struct {
+		Conversion affiliate.ConversionID
+		affiliate.SaleRefund
+	}
+	type event struct {
+		Conversion affiliate.ConversionID
+		affiliate.SaleEvent
+	}
+	if _, err := tx.Exec(ctx, lockCommissions, workspace, ids); err != nil {
+		return fmt.Errorf("lock the commissions of a buyer: %w", err)
+	}
+	batch := &pgx.Batch{}
+	queueRows(batch, func(a alias) { byID[a.Conversion].ProcessorIDs = append(byID[a.Conversion].ProcessorIDs, a.ID) }, aliasesOfSales, workspace, ids)
+	queueRows(batch, func(r refund) { byID[r.Conversion].Refunds = append(byID[r.Conversion].Refunds, r.SaleRefund) }, refundsOfSales, workspace, ids)
+	queueRows(batch, func(e event) { byID[e.Conversion].Events = append(byID[e.Conversion].Events, e.SaleEvent) }, eventsOfSales, workspace, ids)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("read the data of a buyer: %w", err)
+	}
+	for i := range sales {
+		if len(sales[i].ProcessorIDs) == 0 {
+			continue
+		}
+		charges, err := tx.ChargeIDs(ctx, sales[i].Scope, sales[i].ProcessorIDs)
+		if err != nil {
+			return err
+		}
+		sales[i].ProcessorIDs = append(sales[i].ProcessorIDs, charges...)
+	}
+	return nil
+}
+
+// queueRows queues a query and calls each for its rows.
+func queueRows[T any](batch *pgx.Batch, each func(T), sql string, args ...any) {
+	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		all, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
+		for _, row := range all {
+			each(row)
+		}
+		return err
+	})
+}
+
+// TakenPseudonyms returns those of the given texts that are external ids of conversions.
+func (tx *Tx) TakenPseudonyms(ctx context.Context, scope affiliate.Scope, candidates []string) ([]string, error) {
+	const read = `
+		select c.external_transaction_id from conversions c
+		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = any($3)`
+	rows, _ := tx.Query(ctx, read, scope.Workspace, scope.Mode, candidates)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// redactedSignals is an expression that replaces the evidence in a list of fraud signals.
+const redactedSignals = `(
+	select coalesce(jsonb_agg(t.signal || jsonb_build_object('evidence', @pseudonym::text) order by t.n), '[]')
+	from jsonb_array_elements(fraud.list) with ordinality as t (signal, n)
+)`
+
+// The statements below erase one conversion and what belongs to it.
+const (
+	eraseSale = `
+		update conversions c set
+			external_transaction_id = @pseudonym, customer_ref = null, customer_email_hash = null, customer_email_domain = null,
+			customer_ip_hash = null, customer_ua_hash = null, subscription_id = null, product_ids = '{}', line_items = null,
+			metadata = null, sub_id = null, processor = null, buyer_erased_at = @at,
+			fraud_signals = ` + redactedSignals + `
+		from (select fraud_signals as list from conversions where workspace_id = @workspace and mode = @mode and id = @conversion) as fraud
+		where c.workspace_id = @workspace and c.mode = @mode and c.id = @conversion`
+	eraseCommissions = `
+		update commissions set external_transaction_id = @pseudonym, customer_ref = null
+		where workspace_id = @workspace and mode = @mode and conversion_id = @conversion`
+	eraseFraudEvents = `
+		update fraud_events f set signals = ` + redactedSignals + `
+		from (
+			select id as event, signals as list from fraud_events
+			where workspace_id = @workspace and mode = @mode and conversion_id = @conversion
+		) as fraud
+		where f.workspace_id = @workspace and f.mode = @mode and f.id = fraud.event`
+	eraseRefunds = `
+		update refunds r set external_refund_id = t.external, external_transaction_id = @pseudonym, reason = null
+		from unnest(@refunds::uuid[], @externals::text[]) as t (id, external)
+		where r.workspace_id = @workspace and r.mode = @mode and r.id = t.id`
+	eraseEvents = `
+		update events e set body = t.body
+		from unnest(@events::uuid[], @days::date[], @bodies::bytea[]) as t (id, day, body)
+		where e.workspace_id = @workspace and e.mode = @mode and e.id = t.id and e.day = t.day`
+	eraseClick = `
+		update clicks set
+			landing_url = null, referrer_domain = null, utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null,
+			utm_content = null, sub_id = null, consent = 'unknown', language = null, screen = null, ip_hash = null, ip_prefix = null,
+			ua_hash = null, bot_reason = null, occurred_at = null, country = null, region = null, device = null, browser = null,
+			os = null, paid_platform = null
+		where workspace_id = @workspace and mode = @mode and id = @click and clicked_at = @clicked_at`
+	deleteAwaited = `
+		delete from awaited_clicks
+		where workspace_id = @workspace and mode = @mode and click_id = @click and conversion_id = @conversion`
+	eraseDecisions = `select erase_decision_evidence(@workspace, @mode, array[@conversion::uuid], @pseudonym)`
+	markErased     = `
+		update buyer_erasure_sales set erased = true
+		where workspace_id = $1 and operation_id = $2 and mode in ('test', 'live') and conversion_id = any($3)`
+)
+
+// EraseSales stores erased conversions. The transaction must have called LockSales.
+func (tx *Tx) EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID, sales []affiliate.ErasedSale, at time.Time) error {
+	batch := &pgx.Batch{}
+	for _, sale := range sales {
+		for _, value := range sale.Values {
+			postgres.QueueErasedValue(batch, sale.Scope, value, sale.Conversion)
+		}
+		postgres.QueueErasedProcessorIDs(batch, sale.Scope, sale.ProcessorIDs)
+		args := pgx.NamedArgs{
+			"workspace": sale.Scope.Workspace, "mode": sale.Scope.Mode, "conversion": sale.Conversion, "pseudonym": sale.Pseudonym, "at": at,
+			"click": sale.Click,
+		}
+		var refunds []affiliate.RefundID
+		var externals []string
+		for _, refund := range sale.Refunds {
+			refunds, externals = append(refunds, refund.ID), append(externals, refund.ExternalID)
+		}
+		args["refunds"], args["externals"] = refunds, externals
+		var events []affiliate.EventID
+		var days []time.Time
+		var bodies [][]byte
+		for _, event := range sale.Events {
+			events, days, bodies = append(events, event.ID), append(days, event.Day), append(bodies, event.Body)
+		}
+		args["events"], args["days"], args["bodies"] = events, days, bodies
+		for _, statement := range []string{eraseSale, eraseCommissions, eraseFraudEvents, eraseRefunds, eraseEvents, eraseDecisions} {
+			batch.Queue(statement, args)
+		}
+		if sale.Click != nil {
+			args["clicked_at"], _ = sale.Click.Time()
+			batch.Queue(eraseClick, args)
+			batch.Queue(deleteAwaited, args)
+		}
+	}
+	batch.Queue(markErased, e.Workspace, e.ID, ids)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("erase the conversions of a buyer: %w", err)
+	}
+	return nil
+}
