@@ -31,6 +31,7 @@ var idempotent = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  true,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: true,
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      true,
 }
 
 func (o Options) addDeadline(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

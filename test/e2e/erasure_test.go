@@ -226,6 +226,7 @@ func TestErasure_LeavesNoTraces(t *testing.T) {
 		},
 		"workspace": func(t *testing.T, f fixture) {
 			t.Helper()
+			f.eraseBuyer(t, object{"email": uniqueName("buyer") + "@example.com"}) // its rows must go too
 			f.merchant.post(t, "/api/v1/merchant/account/erase", confirmed).wantStatus(http.StatusOK)
 		},
 	} {

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -46,6 +47,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.notifications()
 	c.processor()
 	c.mails(t)
+	c.buyerErasure()
 	c.exports()
 	c.lastCalls()
 	c.identity(t)
@@ -208,6 +210,21 @@ func (c *referenceCalls) processor() {
 	c.call(c.merchant, "GET", path, nil)
 	c.call(c.merchant, "POST", path+"/resync", object{"since": c.sys.clock.now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)})
 	c.call(c.merchant, "DELETE", path, nil)
+}
+
+// buyerErasure erases a buyer who is not known, so that the other examples stay as they are.
+func (c *referenceCalls) buyerErasure() {
+	requested := c.call(c.merchant.withHeader("Idempotency-Key", "erasure-2026-03-02"), "POST", buyerErasurePath, object{
+		"confirmation": "DELETE", "buyer": object{"email": "sam.lee@mail.example"},
+	})
+	path := buyerErasurePath + "/" + requested.text("operationId")
+	eventually(c.t, waitTimeout, "the erasure is done", func() error {
+		if got := c.merchant.get(c.t, path); got.text("status") != "done" {
+			return errors.New(got.body)
+		}
+		return nil
+	})
+	c.call(c.merchant, "GET", path, nil)
 }
 
 // mails reads the notification log and sends a message of the mail provider.

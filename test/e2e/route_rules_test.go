@@ -33,6 +33,8 @@ var (
 	notFound     = outcome{http.StatusNotFound, "NOT_FOUND"}
 	noWebhook    = outcome{http.StatusNotFound, "WEBHOOK_NOT_FOUND"}
 	noLogEntry   = outcome{http.StatusNotFound, "NOTIFICATION_LOG_NOT_FOUND"}
+	noOperation  = outcome{http.StatusNotFound, "OPERATION_NOT_FOUND"}
+	noKey        = outcome{http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED"}
 	unconfirmed  = outcome{http.StatusBadRequest, "CONFIRMATION_INVALID"}
 	accessDenied = outcome{http.StatusForbidden, "ACCESS_DENIED"}
 	noPartner    = outcome{http.StatusNotFound, "PARTICIPANT_NOT_FOUND"}
@@ -283,6 +285,8 @@ var routeRules = map[string]rule{
 	"ListNotificationLog":     {accepts: merchants, permission: readMailLog, allowedOutcome: ok},
 	"GetNotificationLogEntry": {accepts: merchants, permission: readMailLog, allowedOutcome: noLogEntry, sharedByModes: true},
 
+	"EraseBuyer":           {accepts: merchants, permission: exportPersonal, allowedOutcome: noKey, sharedByModes: true},
+	"GetBuyerErasure":      {accepts: merchants, permission: exportPersonal, allowedOutcome: noOperation, sharedByModes: true},
 	"EraseParticipant":     {accepts: merchants, permission: exportPersonal, allowedOutcome: unconfirmed, foreignOutcome: accessDenied, body: confirmed},
 	"ErasePartnerAccount":  {accepts: partners, allowedOutcome: unconfirmed},
 	"EraseMerchantAccount": {accepts: merchants, permission: ownWorkspace, allowedOutcome: unconfirmed},

@@ -96,6 +96,8 @@ func (r route) unknownOutcome() outcome {
 		return noWebhook
 	case strings.Contains(r.template, "{entry_id}"):
 		return noLogEntry
+	case strings.Contains(r.template, "{operation_id}"):
+		return noOperation
 	case r.rpc == "EraseParticipant":
 		return noPartner
 	case strings.Contains(r.template, "{token}"):
@@ -127,6 +129,7 @@ func unknownIDs() map[string]string {
 		"delivery_id":     affiliate.NewID[affiliate.Delivery](time.Now()).String(),
 		"notification_id": affiliate.NewID[affiliate.Notification](time.Now()).String(),
 		"entry_id":        affiliate.NewID[affiliate.Mail](time.Now()).String(),
+		"operation_id":    affiliate.NewID[affiliate.BuyerErasure](time.Now()).String(),
 		"connection_id":   affiliate.NewID[affiliate.ProcessorConnection](time.Now()).String(),
 		"token":           "exp_unknown",
 	}
@@ -165,6 +168,7 @@ func (f fixture) createAll(t *testing.T) map[string]string {
 		"group_id":        created(f.programPath()+"/groups", object{"name": "for the routes", "percentage": 30}),
 		"link_id":         created(f.programPath()+"/links", object{"participantId": f.participant, "destinationUrl": "https://shop.example/"}),
 		"entry_id":        f.sys.createLogEntry(t, f.merchant),
+		"operation_id":    f.eraseBuyer(t, object{"email": uniqueName("buyer") + "@example.com"}),
 		"promo_code_id": created(f.programPath()+"/promo-codes", object{
 			"participantId": f.participant, "code": "ROUTES", "discountType": "percentage", "discountValue": 10,
 		}),
@@ -284,6 +288,9 @@ func (r route) zone(c credential, rule rule) string {
 		return `"export"`
 	case strings.Contains(r.template, "/auth/"):
 		return `"auth"`
+	case r.rpc == "EraseBuyer" && c.validKind == rule.accepts:
+		// The request also counts in the zone "general".
+		return `"buyer_erasure"`
 	case r.rpc == "ReceiveProcessorEvent":
 		return ""
 	case r.rpc == "ReceiveProviderEvent":

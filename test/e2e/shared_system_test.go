@@ -42,6 +42,8 @@ func TestSharedSystem(t *testing.T) {
 		"ReattributionCanBeUndone":                      testReattributionCanBeUndone,
 		"Refunds":                                       testRefunds,
 		"ReviewOfCommissions":                           testReviewOfCommissions,
+		"BuyerErasure":                                  testBuyerErasure,
+		"BuyerErasureRequests":                          testBuyerErasureRequests,
 		"CommissionStats":                               testCommissionStats,
 		"CommissionExport":                              testCommissionExport,
 		"Routes":                                        testRoutes,

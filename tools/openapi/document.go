@@ -260,7 +260,7 @@ func (b *builder) parameters(r contract.Route, policy server.Policy, key string)
 			{"name", "Idempotency-Key"},
 			{"in", "header"},
 			{"required", required},
-			{"description", "Identifies the request, so that it can be repeated safely. For 24 hours, a request with the same key and body " +
+			{"description", "Identifies the request, so that it can be repeated safely. For at least 24 hours, a request with the same key and body " +
 				"gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED."},
 			{"schema", object{{"type", "string"}, {"pattern", contract.IdempotencyKeyPattern}}},
 		})

@@ -91,6 +91,8 @@ var titles = map[string]string{
 	"resyncProcessor":                      "Read the events of a payment processor again",
 	"listProcessorEvents":                  "List the events of a payment processor",
 	"receiveProcessorEvent":                "Receive an event of a payment processor",
+	"eraseBuyer":                           "Erase a buyer",
+	"getBuyerErasure":                      "Get the erasure of a buyer",
 	"listNotificationLog":                  "List the notification log",
 	"getNotificationLogEntry":              "Get an entry of the notification log",
 	"deleteTestData":                       "Delete the test data",
@@ -138,7 +140,7 @@ type tagGroup struct {
 var tagGroups = []tagGroup{
 	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
 	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Processor", "Notification", "NotificationLog", "TestMode", "Workspace"}},
-	{"Personal data", []string{"Export", "Erasure"}},
+	{"Personal data", []string{"Export", "Erasure", "BuyerErasure"}},
 	{"Partners", []string{"Partner"}},
 	{"Accounts and system", []string{"Account", "Mail", "Health", "Document"}},
 }
@@ -146,7 +148,7 @@ var tagGroups = []tagGroup{
 // tagNames maps tags to the names that the reference shows.
 var tagNames = map[string]string{
 	"Account": "Accounts and sessions", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
-	"Erasure": "Erasure", "Export": "Exports of personal data", "Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
+	"BuyerErasure": "Erasure of a buyer", "Erasure": "Erasure", "Export": "Exports of personal data", "Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
 	"NotificationLog": "Notification log", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
 	"Processor": "Payment processor", "Program": "Programmes", "PromoCode": "Promo codes", "TestMode": "Test mode", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
 }

@@ -32,6 +32,7 @@ export const idempotentPaths: readonly string[] = [
   "/api/v1/conversions",
   "/api/v1/conversions/batch",
   "/api/v1/payouts/batches",
+  "/api/v1/merchant/gdpr/buyer-erasure",
 ];
 
 /** Returns a client of the service at baseUrl. */

@@ -1331,6 +1331,50 @@ export interface components {
             };
         };
         /**
+         * gdpr.buyer_erasure_completed
+         * @description The erasure of the personal data of a buyer has ended, with the status done or failed.
+         */
+        "gdpr.buyer_erasure_completed": {
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
+            id: string;
+            /** @constant */
+            type: "gdpr.buyer_erasure_completed";
+            /** @constant */
+            api_version: "v1";
+            /**
+             * Format: date-time
+             * @description The time of the event.
+             */
+            timestamp: string;
+            /**
+             * @description The mode of the object.
+             * @enum {string}
+             */
+            mode: "test" | "live";
+            /** Format: uuid */
+            workspace_id: string;
+            data: {
+                /** @description The object that the event is about, as it was after the event. */
+                object: {
+                    /**
+                     * Format: uuid
+                     * @description The id that the request for the erasure has returned.
+                     */
+                    operation_id: string;
+                    /**
+                     * @description Done, or failed after five attempts.
+                     * @enum {string}
+                     */
+                    status: "processing" | "done" | "failed";
+                };
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
+                previous_attributes?: {
+                    operation_id?: components["schemas"]["gdpr.buyer_erasure_completed"]["data"]["object"]["operation_id"];
+                    status?: components["schemas"]["gdpr.buyer_erasure_completed"]["data"]["object"]["status"];
+                };
+            };
+        };
+        /**
          * gdpr.export_ready
          * @description An export of personal data is ready for download.
          */

@@ -1314,6 +1314,77 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/merchant/gdpr/buyer-erasure": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Erase a buyer
+         * @description Registers the erasure of a buyer. The status is 202, also if the buyer is
+         *     unknown. If an erasure of the same buyer is being processed, the request joins it and
+         *     gets its `operationId`.
+         *
+         *     The header Idempotency-Key is required and is remembered for 30 days. A repeated request
+         *     with the same key and the same buyer gets the same `operationId`, also when the erasure
+         *     has ended. To repeat an erasure that has failed, send another key.
+         *
+         *     The erasure finds the conversions of the buyer, and other conversions with the same
+         *     customer id or the same customer of the payment processor. It removes what identifies the
+         *     buyer from conversions, commissions, refunds, clicks, decisions, events and queued
+         *     webhooks. The amounts of conversions and commissions and the ledger stay. A later report
+         *     of an erased transaction is a duplicate, and its later refunds are applied.
+         *
+         *     Errors, checked in this order:
+         *       - FEATURE_DISABLED: the operator has disabled the erasure of buyers.
+         *       - IDEMPOTENCY_KEY_REQUIRED: the header is missing or malformed.
+         *       - CONFIRMATION_INVALID: `confirmation` is not exactly `DELETE`.
+         *       - VALIDATION_ERROR: `buyer` does not have exactly one field.
+         *       - IDEMPOTENCY_KEY_REUSED: the key was used for another buyer.
+         *       - ACTIVE_OPERATION_CONFLICT: the erasure of the buyer is being recovered after a
+         *         failure of the service. Send the request again after some minutes.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. Rate limit: `buyer_erasure`, by default 60 requests in an hour per account. The body may have up to 64 KiB.
+         */
+        post: operations["eraseBuyer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/merchant/gdpr/buyer-erasure/{operationId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the erasure of a buyer
+         * @description Returns the status of an erasure. It returns neither the number of erased
+         *     records nor whether the buyer was known. An erasure that has ended can be read for 30
+         *     days.
+         *
+         *     Errors:
+         *       - FEATURE_DISABLED: the operator has disabled the erasure of buyers.
+         *       - OPERATION_NOT_FOUND: the workspace has no such erasure.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getBuyerErasure"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/notifications": {
         parameters: {
             query?: never;
@@ -4660,6 +4731,44 @@ export interface components {
             /** Format: int32 */
             failed: number;
         };
+        /** @description BuyerErasure is a registered erasure. */
+        BuyerErasure: {
+            operationId: string;
+            /**
+             * @description Always `processing`.
+             * @enum {string|null}
+             */
+            state: "processing" | "done" | "failed" | null;
+        };
+        /** @description BuyerErasureState is the current status of an erasure. */
+        BuyerErasureState: {
+            operationId: string;
+            /**
+             * @description `processing`, `done` or `failed`.
+             * @enum {string|null}
+             */
+            status: "processing" | "done" | "failed" | null;
+        };
+        /**
+         * @description BuyerIdentity names a buyer by exactly one of its fields. Only a keyed hash of the value is
+         *     stored.
+         */
+        BuyerIdentity: {
+            /**
+             * @description The e-mail address of the buyer. Spellings of one mailbox are equal: upper and lower
+             *     case, and texts after a plus sign.
+             */
+            email?: string | null;
+            /** @description The `customer_id` of reported conversions. */
+            customerId?: string | null;
+            /**
+             * @description The `external_transaction_id` of a conversion of the buyer, or another id by which the
+             *     payment processor knows the sale.
+             */
+            externalTransactionId?: string | null;
+            /** @description The id of the customer at the payment processor. */
+            processorCustomerId?: string | null;
+        };
         CancelPayoutBatchRequest: Record<string, never>;
         CancelPayoutRequest: Record<string, never>;
         /** @description CategoryPreference says how a user is notified about a category. */
@@ -6509,6 +6618,16 @@ export interface components {
             /** @description The last 50 attempts, in the order in which they were made. */
             attempts: components["schemas"]["DeliveryAttempt"][];
         };
+        EraseBuyerRequest: {
+            /** @description Must be exactly `DELETE`. */
+            confirmation?: string | null;
+            /** @description Another name of `confirmation`. If several names are sent, all values must be `DELETE`. */
+            confirm?: string | null;
+            /** @description Another name of `confirmation`. If several names are sent, all values must be `DELETE`. */
+            confirmationPhrase?: string | null;
+            /** @description The buyer. */
+            buyer: components["schemas"]["BuyerIdentity"];
+        };
         EraseMerchantAccountRequest: {
             /** @description Must be `DELETE`. */
             confirmation?: string | null;
@@ -6557,7 +6676,7 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED";
             /** @description The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING. */
             missingPermissions?: string[];
             /** @description All faults of the request. Only with VALIDATION_ERROR. */
@@ -9798,6 +9917,28 @@ export interface components {
             };
         };
         /**
+         * @description - `ACTIVE_OPERATION_CONFLICT`: The erasure of this buyer is being recovered. Try again in some minutes.
+         *     - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
+         */
+        "ACTIVE_OPERATION_CONFLICT-IDEMPOTENCY_KEY_REUSED": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The erasure of this buyer is being recovered. Try again in some minutes.",
+                 *       "error": "Conflict",
+                 *       "code": "ACTIVE_OPERATION_CONFLICT"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
          * @description - `ALREADY_ERASED`: The data was erased before.
          *     - `BILLING_SUBSCRIPTION_ACTIVE`: The subscription of the workspace is active. End it first.
          *     - `ERASURE_BLOCKED_PAYOUT`: A payout is pending or processing. Complete or cancel it first.
@@ -9991,6 +10132,29 @@ export interface components {
         };
         /**
          * @description - `CONFIRMATION_INVALID`: confirmation must be DELETE.
+         *     - `IDEMPOTENCY_KEY_REQUIRED`: This request needs the header Idempotency-Key.
+         *     - `VALIDATION_ERROR`: The request is not valid.
+         */
+        "CONFIRMATION_INVALID-IDEMPOTENCY_KEY_REQUIRED-VALIDATION_ERROR": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 400,
+                 *       "message": "confirmation must be DELETE.",
+                 *       "error": "Bad Request",
+                 *       "code": "CONFIRMATION_INVALID"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `CONFIRMATION_INVALID`: confirmation must be DELETE.
          *     - `VALIDATION_ERROR`: The request is not valid.
          */
         "CONFIRMATION_INVALID-VALIDATION_ERROR": {
@@ -10134,6 +10298,30 @@ export interface components {
                  *       "message": "The export has more than 250,000 records or more than 50 MB.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "EXPORT_TOO_LARGE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `FEATURE_DISABLED`: The erasure of buyers is disabled.
+         *     - `SERVICE_UNAVAILABLE`: The service is not available at the moment.
+         */
+        "FEATURE_DISABLED-SERVICE_UNAVAILABLE": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                /** @description The number of seconds to wait before the next request. */
+                "Retry-After"?: number;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 503,
+                 *       "message": "The erasure of buyers is disabled.",
+                 *       "error": "Service Unavailable",
+                 *       "code": "FEATURE_DISABLED"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -10589,6 +10777,28 @@ export interface components {
         };
         /** @description - `NOT_FOUND`: Not found. */
         NOT_FOUND: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 404,
+                 *       "message": "Not found.",
+                 *       "error": "Not Found",
+                 *       "code": "NOT_FOUND"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `NOT_FOUND`: Not found.
+         *     - `OPERATION_NOT_FOUND`: There is no such operation.
+         */
+        "NOT_FOUND-OPERATION_NOT_FOUND": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -13704,7 +13914,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Identifies the request, so that it can be repeated safely. For 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
+                /** @description Identifies the request, so that it can be repeated safely. For at least 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -13797,7 +14007,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Identifies the request, so that it can be repeated safely. For 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
+                /** @description Identifies the request, so that it can be repeated safely. For at least 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -15230,6 +15440,96 @@ export interface operations {
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    eraseBuyer: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Identifies the request, so that it can be repeated safely. For at least 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
+                "Idempotency-Key": string;
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "buyer": {
+                 *         "email": "sam.lee@mail.example"
+                 *       },
+                 *       "confirmation": "DELETE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["EraseBuyerRequest"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "state": "processing"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BuyerErasure"];
+                };
+            };
+            400: components["responses"]["CONFIRMATION_INVALID-IDEMPOTENCY_KEY_REQUIRED-VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["ACTIVE_OPERATION_CONFLICT-IDEMPOTENCY_KEY_REUSED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["FEATURE_DISABLED-SERVICE_UNAVAILABLE"];
+        };
+    };
+    getBuyerErasure: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                operationId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "status": "done"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BuyerErasureState"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND-OPERATION_NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["FEATURE_DISABLED-SERVICE_UNAVAILABLE"];
         };
     };
     listNotifications: {
@@ -18144,7 +18444,7 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description Identifies the request, so that it can be repeated safely. For 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
+                /** @description Identifies the request, so that it can be repeated safely. For at least 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
                 "Idempotency-Key": string;
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
@@ -23536,7 +23836,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "gdpr.buyer_erasure_completed",
-                     *           "description": "The personal data of a buyer was erased. Not sent by this version yet."
+                     *           "description": "The erasure of the personal data of a buyer has ended, with the status done or failed."
                      *         }
                      *       ],
                      *       "total": 31,
@@ -24207,7 +24507,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -24221,11 +24521,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -24239,7 +24539,7 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
                      *           "mode": "test"
                      *         }
                      *       ],
@@ -24307,7 +24607,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829349","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f607182934a","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182934a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f607182934b","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };

@@ -1,0 +1,176 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/privacy/inventory"
+	"github.com/tributary-hq/tributary/storage/redistest"
+)
+
+const buyerErasurePath = "/api/v1/merchant/gdpr/buyer-erasure"
+
+// requestErasure requests the erasure of a buyer with a new Idempotency-Key.
+func (f fixture) requestErasure(t testing.TB, buyer object) response {
+	t.Helper()
+	return f.merchant.withHeader("Idempotency-Key", uniqueName("erasure")).post(t, buyerErasurePath, object{"confirmation": "DELETE", "buyer": buyer})
+}
+
+// eraseBuyer requests the erasure of a buyer and waits for its end. It returns the id of the
+// operation.
+func (f fixture) eraseBuyer(t *testing.T, buyer object) string {
+	t.Helper()
+	requested := f.requestErasure(t, buyer).wantStatus(http.StatusAccepted).wantFields(object{"state": "processing"})
+	operation := requested.text("operationId")
+	eventually(t, waitTimeout, "the erasure is done", func() error {
+		got := f.merchant.get(t, buyerErasurePath+"/"+operation).wantStatus(http.StatusOK)
+		if status := got.text("status"); status != "done" {
+			return errors.New(status)
+		}
+		if want := fmt.Sprintf(`{"operationId":%q,"status":"done"}`, operation); strings.TrimSpace(got.body) != want {
+			t.Errorf("the status is %s, want %s", got.body, want)
+		}
+		return nil
+	})
+	return operation
+}
+
+// testBuyerErasure erases the buyer of a sale and checks that the sale is still known.
+func testBuyerErasure(t *testing.T, sys *system) {
+	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
+	customer, external := uniqueName("customer"), uniqueName("order")
+	sale := f.reportSale(t, f.click(t), object{"external_transaction_id": external, "customer_id": customer, "amount_cents": 10_000, "metadata": object{"note": "for " + customer}})
+	f.refund(t, external, object{"external_refund_id": external + "-r1", "amount_cents": 1_000}).wantStatus(http.StatusCreated)
+	conversionPath := "/api/v1/conversions/" + sale.text("id")
+	before := f.merchant.get(t, conversionPath).wantStatus(http.StatusOK)
+	commission := f.merchant.get(t, f.commissionPath(sale.text("commission.id"))).wantStatus(http.StatusOK)
+
+	f.eraseBuyer(t, object{"customerId": customer})
+
+	after := f.merchant.get(t, conversionPath).wantStatus(http.StatusOK)
+	for _, field := range []string{"amount_cents", "refunded_amount_cents", "status", "attributed", "commission.amount_cents"} {
+		if before.value(field) != after.value(field) {
+			t.Errorf("%s was %v and is %v", field, before.value(field), after.value(field))
+		}
+	}
+	after.wantFields(object{"metadata": nil, "customer_ref": nil})
+	pseudonym := after.text("external_transaction_id")
+	if !strings.HasPrefix(pseudonym, "erased-") || len(pseudonym) != len("erased-")+8 {
+		t.Errorf("external_transaction_id is %q", pseudonym)
+	}
+	f.merchant.get(t, f.commissionPath(sale.text("commission.id"))).wantFields(object{"amountCents": commission.number("amountCents"), "externalTransactionId": pseudonym})
+	body := purchase(f.click(t))
+	body["external_transaction_id"] = external
+	f.report(t, body).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
+	f.refund(t, external, object{"external_refund_id": external + "-r1"}).wantError(http.StatusConflict, "REFUND_DUPLICATE")
+	f.refund(t, external, object{"external_refund_id": external + "-r2", "amount_cents": 9_000}).wantStatus(http.StatusCreated).wantFields(object{
+		"status": "applied", "external_transaction_id": external, "refunded_amount_cents": 10_000, "commission.status": "refunded", "commission.amount_cents": 0,
+	})
+	f.merchant.get(t, "/api/v1/notifications?category=gdpr").wantFields(object{"data.0.type": "gdpr.buyer_erasure_completed", "data.0.title": "Erasure of a buyer"})
+}
+
+// testBuyerErasureRequests checks the order of the checks, the Idempotency-Key, and gRPC.
+func testBuyerErasureRequests(t *testing.T, sys *system) {
+	f := sys.newFixture(t, "test", nil)
+	owner := f.merchant
+	email := uniqueName("ada") + "@example.com"
+	confirmed := func(buyer object) object { return object{"confirmation": "DELETE", "buyer": buyer} }
+	post := func(key string, body any) response {
+		return owner.withHeader("Idempotency-Key", key).post(t, buyerErasurePath, body)
+	}
+	// The header comes before the confirmation, and the confirmation before the buyer.
+	owner.post(t, buyerErasurePath, object{}).wantOutcome(noKey)
+	post("a b", confirmed(object{"email": email})).wantOutcome(noKey)
+	unconfirmed := outcome{http.StatusBadRequest, "CONFIRMATION_INVALID"}
+	for _, body := range []object{
+		{},
+		{"buyer": object{}},
+		{"confirmation": "delete", "buyer": object{}},
+		{"confirmation": true},
+		{"confirmation": nil},
+		{"confirmation": "DELETE "},
+		{"confirmation": "DELETE", "confirm": "no", "buyer": object{"email": email}},
+	} {
+		post("k", body).wantOutcome(unconfirmed)
+	}
+	post("k", confirmed(object{})).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "buyer")
+	post("k", confirmed(object{"email": email, "customerId": "x"})).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "buyer")
+	post("k", confirmed(object{"email": "ada"})).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "buyer.email")
+	post("k", object{"confirm": "DELETE", "confirmationPhrase": "DELETE"}).wantOutcome(invalid)
+
+	key := uniqueName("key")
+	first := post(key, object{"confirmationPhrase": "DELETE", "buyer": object{"email": email}}).wantStatus(http.StatusAccepted)
+	again := owner.inMode("live").withHeader("Idempotency-Key", key).post(t, buyerErasurePath, object{"confirm": "DELETE", "buyer": object{"email": strings.ToUpper(email)}})
+	again.wantStatus(http.StatusAccepted).wantFields(object{"operationId": first.text("operationId"), "state": "processing"})
+	post(key, confirmed(object{"customerId": email})).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
+
+	other := sys.newMerchant(t)
+	other.get(t, buyerErasurePath+"/"+first.text("operationId")).wantOutcome(noOperation)
+	owner.get(t, buyerErasurePath+"/x").wantOutcome(noOperation)
+
+	erasures := affiliatev1.NewBuyerErasureServiceClient(sys.dial(t))
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+owner.access)
+	request := &affiliatev1.EraseBuyerRequest{Confirmation: new("DELETE"), Buyer: &affiliatev1.BuyerIdentity{Email: &email}}
+	if _, err := erasures.EraseBuyer(ctx, request); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("without a key: %v", err)
+	}
+	joined, err := erasures.EraseBuyer(metadata.AppendToOutgoingContext(ctx, "idempotency-key", key), request)
+	if err != nil || joined.GetOperationId() != first.text("operationId") {
+		t.Errorf("over gRPC: %v, %v", joined, err)
+	}
+}
+
+// The test also reaches the limit of erasures in an hour.
+func TestBuyerErasure_LeavesNoTraces(t *testing.T) {
+	t.Parallel()
+	address, folder := redistest.New(t), t.TempDir()
+	sys := start(t, setup{redis: address, env: map[string]string{
+		"TRIBUTARY_LIMIT_BUYER_ERASURE": "3", "TRIBUTARY_ERASURE_LOG": filepath.Join(folder, "erasures"), "TRIBUTARY_JOURNAL_DIR": filepath.Join(folder, "journal"),
+	}})
+	f := sys.newFixture(t, "test", nil)
+	sale := f.reportSale(t, f.click(t), object{
+		"external_transaction_id": "order-of-ada", "customer_id": "customer-ada", "customer_email": "ada@ada-mail.example", "subscription_id": "subscription-ada",
+		"customer_ip": "198.51.100.77", "customer_user_agent": "agent-of-ada", "metadata": object{"name": "name-of-ada"}, "sub_id": "sub-id-ada",
+		"product_ids": []string{"product-of-ada"}, "line_items": []object{{"product_id": "item-of-ada", "quantity": 1, "amount_cents": 1}},
+	})
+	values := map[string]string{
+		"transaction": "order-of-ada", "customer": "customer-ada", "address": "ada-mail.example", "subscription": "subscription-ada", "ip": "198.51.100.77",
+		"user agent": "agent-of-ada", "metadata": "name-of-ada", "label": "sub-id-ada", "product": "product-of-ada", "item": "item-of-ada",
+	}
+	if found := traces(sys.dump(t), values); len(found) < 6 {
+		t.Fatalf("before the erasure, the database has only %q", found)
+	}
+	f.eraseBuyer(t, object{"email": "ada@ada-mail.example"})
+	sys.wantNoTraces(t, address, folder, values)
+	sys.wantInventory(t, inventory.BuyerErasure, []string{"conversion_id"}, map[string]string{"conversion_id": sale.text("id")})
+	f.requestErasure(t, object{"email": "a@example.com"}).wantStatus(http.StatusAccepted)
+	f.requestErasure(t, object{"email": "b@example.com"}).wantStatus(http.StatusAccepted)
+	rejected := f.requestErasure(t, object{"email": "c@example.com"}).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
+	if got, want := rejected.header.Get("RateLimit-Policy"), `"buyer_erasure";q=3;w=3600`; got != want {
+		t.Errorf("RateLimit-Policy is %q, want %q", got, want)
+	}
+	sys.clock.advance(61 * time.Minute)
+	f.merchant = f.merchant.login(t).inMode("test")
+	f.requestErasure(t, object{"email": "c@example.com"}).wantStatus(http.StatusAccepted)
+}
+
+func TestBuyerErasure_CanBeDisabled(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{env: map[string]string{"TRIBUTARY_BUYER_ERASURE": "false"}})
+	merchant := sys.newMerchant(t)
+	disabled := outcome{http.StatusServiceUnavailable, "FEATURE_DISABLED"}
+	merchant.post(t, buyerErasurePath, object{}).wantOutcome(disabled)
+	merchant.get(t, buyerErasurePath+"/"+unknownID).wantOutcome(disabled)
+	sys.client().post(t, buyerErasurePath, object{}).wantOutcome(unauthorized)
+	sys.newPartner(t).post(t, buyerErasurePath, object{}).wantOutcome(forbidden)
+}
