@@ -160,27 +160,16 @@ func checkLinkLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, particip
 
 // reserveLinkCode reserves the code of the link and returns it. If the link has no
 // code, it reserves the first free code that is derived from the participant's code.
-// The primary key of referral_codes makes sure that no two links have the same code.
 func reserveLinkCode(ctx context.Context, tx *Tx, l affiliate.Link, participantCode string) (string, error) {
-	const insert = `
-		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
-		select $1, $2, $3, $4, $5, $6, $7
-		where not exists (` + selectErasedCode + ` and v.digest = $8)
-		on conflict (workspace_id, mode, code) do nothing`
-	reserve := func(code string) (reserved bool, err error) {
-		tag, err := tx.Exec(ctx, insert, l.Scope.Workspace, l.Scope.Mode, code, l.Program, l.Participant, l.ID, l.CreatedAt,
-			tx.db.erasureKey.Digest(l.Scope, affiliate.ErasedReferralCode, code))
-		return tag.RowsAffected() != 0, err
-	}
 	if l.Code != "" {
-		reserved, err := reserve(l.Code)
+		reserved, err := insertReferralCode(ctx, tx, l, l.Code)
 		if err == nil && !reserved {
 			err = affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
 		}
 		return l.Code, err
 	}
 	for code := range affiliate.LinkCodes(participantCode) {
-		if reserved, err := reserve(code); err != nil || reserved {
+		if reserved, err := insertReferralCode(ctx, tx, l, code); err != nil || reserved {
 			return code, err
 		}
 	}

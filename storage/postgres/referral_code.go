@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -25,30 +26,43 @@ func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affi
 	panic("postgres: affiliate.ReferralCodes must not end")
 }
 
-// selectErasedCode selects the row of an erased referral code of the workspace $1 and the mode
-// $2. The caller adds a condition on the digest.
-const selectErasedCode = `select from erased_values v where v.workspace_id = $1 and v.mode = $2 and v.kind = 'referral_code'`
-
 // reserveAndSetCode reserves a free code and makes it the participant's code. The
-// previous code stays reserved and still leads to the default link. The primary key of
-// referral_codes makes sure that no two participants have the same code. A code of an
-// erased participant is not free. Errors: REFERRAL_CODE_TAKEN.
+// previous code stays reserved and still leads to the default link. Errors:
+// REFERRAL_CODE_TAKEN.
 func reserveAndSetCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, code string) error {
-	const (
-		reserve = `
-			insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
-			select $1, $2, $3, $4, $5, $6, $7
-			where not exists (` + selectErasedCode + ` and v.digest = $8)
-			on conflict (workspace_id, mode, code) do nothing`
-		setCode = `update participants set referral_code = $4 where workspace_id = $1 and mode = $2 and id = $3`
-	)
-	tag, err := tx.Exec(ctx, reserve, p.Scope.Workspace, p.Scope.Mode, code, p.Program, p.ID, link, p.UpdatedAt,
-		tx.db.erasureKey.Digest(p.Scope, affiliate.ErasedReferralCode, code))
-	if err := refuseIfNone(tag, err, affiliate.ReasonReferralCodeTaken); err != nil {
+	const setCode = `update participants set referral_code = $4 where workspace_id = $1 and mode = $2 and id = $3`
+	target := affiliate.Link{ID: link, Scope: p.Scope, Program: p.Program, Participant: p.ID, CreatedAt: p.UpdatedAt}
+	reserved, err := insertReferralCode(ctx, tx, target, code)
+	if err != nil {
 		return err
+	}
+	if !reserved {
+		return affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
 	}
 	_, err = tx.Exec(ctx, setCode, p.Scope.Workspace, p.Scope.Mode, p.ID, code)
 	return err
+}
+
+// selectErasedValue selects the row of an erased code with the digest @digest.
+const selectErasedValue = `
+	select from erased_values v
+	where v.workspace_id = @workspace and v.mode = @mode and v.kind = @kind and v.digest = @digest`
+
+// insertReferralCode reserves a code for a link. It returns false if the code is not free:
+// another link has the code, or an erased participant had it. The primary key of
+// referral_codes makes sure that no two links have the same code.
+func insertReferralCode(ctx context.Context, tx *Tx, l affiliate.Link, code string) (reserved bool, err error) {
+	const insert = `
+		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
+		select @workspace, @mode, @code, @program, @participant, @link, @created_at
+		where not exists (` + selectErasedValue + `)
+		on conflict (workspace_id, mode, code) do nothing`
+	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		"workspace": l.Scope.Workspace, "mode": l.Scope.Mode, "code": code, "program": l.Program, "participant": l.Participant,
+		"link": l.ID, "created_at": l.CreatedAt,
+		"kind": affiliate.ErasedReferralCode, "digest": tx.db.erasureKey.Digest(l.Scope, affiliate.ErasedReferralCode, code),
+	})
+	return tag.RowsAffected() != 0, err
 }
 
 // replaceCode makes p.ReferralCode the code of a locked participant and of the
