@@ -74,9 +74,7 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 			max_redemptions, expires_at, active, sync_to_processor, sync_status, version, created_at, updated_at)
 		select @workspace, @id, @program, @participant, @mode, @code, @discount_type, @discount_value, @currency,
 			@max_redemptions, @expires_at, @active, @sync, @sync_status, @version, @created_at, @updated_at
-		where not exists (
-			select from erased_values v
-			where v.workspace_id = @workspace and v.mode = @mode and v.kind = 'promo_code' and v.digest = @digest)`
+		where not exists (` + selectErasedValue + `)`
 	var created affiliate.PromoCode
 	err := s.InTx(ctx, func(tx *Tx) error {
 		created = c
@@ -92,17 +90,14 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 			created.Currency = &program.Currency
 		}
 		args := promoCodeArgs(created)
-		args["digest"] = tx.db.erasureKey.Digest(c.Scope, affiliate.ErasedPromoCode, c.Code)
+		args["kind"], args["digest"] = affiliate.ErasedPromoCode, tx.db.erasureKey.Digest(c.Scope, affiliate.ErasedPromoCode, c.Code)
 		tag, err := tx.Exec(ctx, insert, args)
 		if err := refuseIfNone(tag, err, affiliate.ReasonPromoCodeTaken); err != nil {
 			return Refusal(err)
 		}
 		// The insert may have waited for an erasure that has replaced this code. Its digest was
 		// not visible to the insert.
-		const erased = `
-			select exists (
-				select from erased_values v
-				where v.workspace_id = @workspace and v.mode = @mode and v.kind = 'promo_code' and v.digest = @digest)`
+		const erased = `select exists (` + selectErasedValue + `)`
 		var replaced bool
 		if err := tx.QueryRow(ctx, erased, args).Scan(&replaced); err != nil {
 			return err
