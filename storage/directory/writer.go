@@ -18,7 +18,8 @@ import (
 // setIfNewer stores the version ARGV[1] and the value ARGV[2] under KEYS[1], unless the
 // stored version is equal or newer. It returns 1 if it has stored the value. If ARGV[3]
 // is not empty, it is the channel on which the script publishes the change. One script
-// stores and publishes, so that a writer cannot fail between the two steps.
+// stores and publishes, so that a writer cannot fail between the two steps. The key expires
+// after ARGV[4] seconds; it does not expire if there is no ARGV[4].
 var setIfNewer = redis.NewScript(`
 local stored = redis.call('GET', KEYS[1])
 if stored then
@@ -28,34 +29,20 @@ if stored then
     return 0
   end
 end
-redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2])
+if ARGV[4] then
+  redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[4])
+else
+  redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2])
+end
 if ARGV[3] ~= '' then
   redis.call('PUBLISH', ARGV[3], KEYS[1])
 end
 return 1
 `)
 
-// deleteForGood stores under KEYS[1] that the entry does not exist, with the version ARGV[1] and the
-// value ARGV[2], unless the stored version is equal or newer. The key expires after ARGV[4]
-// seconds. The script publishes the change on the channel ARGV[3].
-var deleteForGood = redis.NewScript(`
-local stored = redis.call('GET', KEYS[1])
-if stored then
-  local newHigh, newLow = tonumber(string.sub(ARGV[1], 1, 9)), tonumber(string.sub(ARGV[1], 10, 19))
-  local oldHigh, oldLow = tonumber(string.sub(stored, 1, 9)), tonumber(string.sub(stored, 10, 19))
-  if oldHigh and oldLow and (newHigh < oldHigh or newHigh == oldHigh and newLow <= oldLow) then
-    return 0
-  end
-end
-redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[4])
-redis.call('PUBLISH', ARGV[3], KEYS[1])
-return 1
-`)
-
-// traceLife is the time after which nothing is left of an entry in Redis that was deleted for
-// good. Until then,
-// its version prevents that a writer stores an older state that it has read before. A writer
-// flushes what it has read within seconds.
+// traceLife is the time after which Redis contains nothing of a code that DeleteCodes has
+// deleted. Until then, the version of the entry prevents that a writer stores an older state.
+// A writer stores a state within seconds after it has read it.
 const traceLife = time.Minute
 
 // markComplete sets the marker KEYS[1] if KEYS[2] still contains the rebuild token
@@ -122,7 +109,7 @@ func (w *Writer) DeleteCodes(ctx context.Context, version int64, codes affiliate
 	}
 	_, err = w.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, key := range keys {
-			deleteForGood.Eval(ctx, pipe, []string{key}, digits, value, changeChannel, int(traceLife/time.Second))
+			setIfNewer.Eval(ctx, pipe, []string{key}, digits, value, changeChannel, int(traceLife/time.Second))
 		}
 		return nil
 	})
