@@ -1,28 +1,16 @@
 package privacy
 
-// The pages of these tables have the conditions of a participant or a workspace: a parameter
-// @participant that is null selects all rows of the workspace.
+// pageOf returns the statement that selects a page of a table with the columns workspace_id,
+// mode, id and participant_id. If the parameter @participant is null, the page contains rows of
+// the whole workspace.
+func pageOf(table string) string {
+	return `
+		select id from ` + table + `
+		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
+		order by id limit @limit`
+}
+
 const (
-	conversionPage = `
-		select id from conversions
-		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
-		order by id limit @limit`
-	commissionPage = `
-		select id from commissions
-		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
-		order by id limit @limit`
-	ledgerPage = `
-		select id from ledger_entries
-		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
-		order by id limit @limit`
-	payoutPage = `
-		select id from payouts
-		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
-		order by id limit @limit`
-	fraudEventPage = `
-		select id from fraud_events
-		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and (@participant::uuid is null or participant_id = @participant)
-		order by id limit @limit`
 	auditPage = `select id from audit_log where workspace_id = @workspace and id > @after order by id limit @limit`
 	mailPage  = `select id from mails where id > @after order by id limit @limit`
 )
@@ -47,20 +35,20 @@ var participantSteps = []step{
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
 			and clicked_at >= @from and clicked_at <= @until and participant_id = @participant and referral_code <> @pseudonym`),
 	repeat("daily sums of clicks", `select from generate_series(1, erase_click_days(@workspace, @participant, @limit))`),
-	walk("conversions", conversionPage, `
+	walk("conversions", pageOf("conversions"), `
 		update conversions set promo_code = case when promo_code is null then null else @pseudonym end, sub_id = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
 			and (sub_id is not null or promo_code <> @pseudonym)`,
 		`select erase_texts('attribution_decisions', @workspace, @ids, @pseudonym)`),
-	walk("commissions", commissionPage, `
+	walk("commissions", pageOf("commissions"), `
 		update commissions set promo_code = case when promo_code is null then null else @pseudonym end,
 			override_reason = null, rejection_reason = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
 			and (num_nonnulls(override_reason, rejection_reason) > 0 or promo_code <> @pseudonym)`,
 		eraseHistory),
-	walk("ledger", ledgerPage, eraseLedger),
-	walk("payouts", payoutPage, erasePayouts),
-	walk("fraud events", fraudEventPage, eraseFraudNotes),
+	walk("ledger", pageOf("ledger_entries"), eraseLedger),
+	walk("payouts", pageOf("payouts"), erasePayouts),
+	walk("fraud events", pageOf("fraud_events"), eraseFraudNotes),
 	walk("promo codes at processors", `
 		select id from promo_codes
 		where workspace_id = @workspace and mode in ('test', 'live') and participant_id = @participant and id > @after
@@ -138,7 +126,7 @@ var workspaceSteps = []step{
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
 			and clicked_at >= @from and clicked_at <= @until and referral_code <> 'erased-' || right(participant_id::text, 8)`),
 	repeat("daily sums of clicks", `select from generate_series(1, erase_click_days(@workspace, null, @limit))`),
-	walk("conversions", conversionPage, `
+	walk("conversions", pageOf("conversions"), `
 		update conversions set external_transaction_id = 'erased-' || replace(id::text, '-', ''),
 			promo_code = case when promo_code is null then null else @pseudonym end, sub_id = null,
 			customer_ref = null, customer_email_hash = null, customer_email_domain = null, subscription_id = null, product_ids = '{}',
@@ -146,16 +134,16 @@ var workspaceSteps = []step{
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
 			and external_transaction_id <> 'erased-' || replace(id::text, '-', '')`,
 		`select erase_texts('explanations', @workspace, @ids, @pseudonym)`),
-	walk("commissions", commissionPage, `
+	walk("commissions", pageOf("commissions"), `
 		update commissions set external_transaction_id = 'erased-' || replace(conversion_id::text, '-', ''),
 			promo_code = case when promo_code is null then null else @pseudonym end, customer_ref = null,
 			override_reason = null, rejection_reason = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
 			and external_transaction_id <> 'erased-' || replace(conversion_id::text, '-', '')`,
 		eraseHistory),
-	walk("ledger", ledgerPage, eraseLedger),
-	walk("payouts", payoutPage, erasePayouts),
-	walk("fraud events", fraudEventPage, eraseFraudNotes),
+	walk("ledger", pageOf("ledger_entries"), eraseLedger),
+	walk("payouts", pageOf("payouts"), erasePayouts),
+	walk("fraud events", pageOf("fraud_events"), eraseFraudNotes),
 	walk("refunds", `
 		select id from refunds where workspace_id = @workspace and mode in ('test', 'live') and id > @after order by id limit @limit`,
 		`delete from refunds where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and conversion_id is null`, `
