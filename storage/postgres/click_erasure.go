@@ -23,11 +23,17 @@ const selectErased = `
 		limit 1
 	) e`
 
+// EraseClickColumns are the assignments of an update of clicks that removes the personal data
+// of the visitor and of the participant. The referral code becomes the pseudonym of the
+// participant (affiliate.Pseudonym).
+const EraseClickColumns = `
+	referral_code = 'erased-' || right(participant_id::text, 8), landing_url = null, referrer_domain = null,
+	utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,
+	sub_id = null, language = null, screen = null, ip_hash = null, ip_prefix = null, ua_hash = null`
+
 // eraseStoredClicks is the statement that removes the personal data of clicks.
 const eraseStoredClicks = `
-	update clicks c set referral_code = 'erased-' || right(c.participant_id::text, 8), landing_url = null, referrer_domain = null,
-		utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,
-		sub_id = null, language = null, screen = null, ip_hash = null, ip_prefix = null, ua_hash = null
+	update clicks c set ` + EraseClickColumns + `
 	from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as e (workspace_id, id, clicked_at)
 	where c.workspace_id = e.workspace_id and c.mode in ('test', 'live') and c.id = e.id and c.clicked_at = e.clicked_at`
 

@@ -1,5 +1,7 @@
 package privacy
 
+import "github.com/tributary-hq/tributary/storage/postgres"
+
 // pageOf returns the statement that selects a page of a table with the columns workspace_id,
 // mode, id and participant_id. If the parameter @participant is null, the page contains rows of
 // the whole workspace.
@@ -29,9 +31,7 @@ const (
 // participantSteps erase what the transaction of the erasure has left of a participant.
 var participantSteps = []step{
 	clicks(`
-		update clicks set referral_code = @pseudonym, landing_url = null, referrer_domain = null,
-			utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,
-			sub_id = null, language = null, screen = null, ip_hash = null, ip_prefix = null, ua_hash = null
+		update clicks set ` + postgres.EraseClickColumns + `
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
 			and clicked_at >= @from and clicked_at <= @until and participant_id = @participant and referral_code <> @pseudonym`),
 	repeat("daily sums of clicks", `select from generate_series(1, erase_click_days(@workspace, @participant, @limit))`),
@@ -119,9 +119,7 @@ var workspaceSteps = []step{
 		delete from participant_invites where (workspace_id, id) in (
 			select workspace_id, id from participant_invites where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
 	clicks(`
-		update clicks set referral_code = 'erased-' || right(participant_id::text, 8), landing_url = null, referrer_domain = null,
-			utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,
-			sub_id = null, language = null, screen = null, ip_hash = null, ip_prefix = null, ua_hash = null,
+		update clicks set ` + postgres.EraseClickColumns + `,
 			country = null, region = null, device = null, browser = null, os = null, paid_platform = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
 			and clicked_at >= @from and clicked_at <= @until and referral_code <> 'erased-' || right(participant_id::text, 8)`),
