@@ -24,7 +24,7 @@ func (s *Service) Replay(ctx context.Context, entry affiliate.ErasureLogEntry) (
 		replayed = false
 		switch erasure.Subject {
 		case affiliate.EraseParticipant:
-			p, found, err := tx.ParticipantByID(ctx, *entry.Workspace, affiliate.ParticipantID{UUID: subject})
+			p, found, err := tx.LockParticipantByID(ctx, *entry.Workspace, affiliate.ParticipantID{UUID: subject})
 			if err != nil || !found || p.ErasedAt != nil {
 				return err
 			}

@@ -35,9 +35,9 @@ type Tx interface {
 	// OwnsProgram reports whether a programme belongs to a workspace, in either mode.
 	OwnsProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) (bool, error)
 	// LockParticipant locks a participant. found is false if the programme has no such
-	// participant in the mode. ParticipantByID does the same without a programme.
+	// participant in the mode. LockParticipantByID does the same without a programme.
 	LockParticipant(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (p affiliate.Participant, found bool, err error)
-	ParticipantByID(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (p affiliate.Participant, found bool, err error)
+	LockParticipantByID(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (p affiliate.Participant, found bool, err error)
 	// LockParticipations locks the participations of a partner that were not erased before.
 	LockParticipations(ctx context.Context, partner affiliate.UserID) ([]affiliate.Participant, error)
 	// LockAccount and LockWorkspaceForErasure lock an account or a workspace, even if it is

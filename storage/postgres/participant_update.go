@@ -21,11 +21,7 @@ func (s *Store) UpdateParticipant(
 ) (affiliate.Participant, error) {
 	// The patch is applied to the stored participant, so the row stays locked from the
 	// read to the write.
-	const read = `
-		select ` + participantColumns + `
-		from participants t
-		where t.workspace_id = @workspace and t.mode = @mode and t.program_id = @program and t.id = @id
-		for no key update`
+	const read = selectParticipantToLock + ` for no key update`
 	const update = `
 		update participants
 		set group_id = @group, override_rate_bps = @override_bps, override_flat_amount_cents = @override_flat,

@@ -47,16 +47,16 @@ func (s *Service) ExportParticipant(ctx context.Context, req *affiliatev1.Export
 		if !isParticipant {
 			return none, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 		}
-		partner, erased, found, err := tx.LockParticipant(ctx, scope, program, id)
+		p, found, err := tx.ShareParticipant(ctx, scope, program, id)
 		switch {
 		case err != nil:
 			return none, err
 		case !found:
 			return none, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
-		case erased:
+		case p.ErasedAt != nil:
 			return none, affiliate.Refuse(affiliate.ReasonParticipantErased)
 		}
-		return affiliate.ParticipantSubject(scope, program, id, partner), nil
+		return affiliate.ParticipantSubject(scope, program, id, p.Partner), nil
 	})
 }
 

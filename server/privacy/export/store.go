@@ -40,11 +40,11 @@ type Reader interface {
 type Tx interface {
 	// OwnsProgram reports whether a programme belongs to a workspace, in any mode.
 	OwnsProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) (bool, error)
-	// LockParticipant, LockUser and LockSubjectWorkspace keep an erasure of the subject from
+	// ShareParticipant, LockUser and LockSubjectWorkspace keep an erasure of the subject from
 	// beginning until the transaction ends.
-	LockParticipant(
+	ShareParticipant(
 		ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
-	) (partner affiliate.UserID, erased, found bool, err error)
+	) (p affiliate.Participant, found bool, err error)
 	LockUser(ctx context.Context, user affiliate.UserID) (exists bool, err error)
 	LockSubjectWorkspace(ctx context.Context, id affiliate.WorkspaceID) (exists bool, err error)
 

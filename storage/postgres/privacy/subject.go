@@ -3,97 +3,12 @@ package privacy
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-// OwnsProgram reports whether a programme belongs to a workspace, in either mode.
-func (tx *Tx) OwnsProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) (owns bool, err error) {
-	const query = `select exists (select from programs where workspace_id = $1 and id = $2 and mode in ('test', 'live'))`
-	err = tx.QueryRow(ctx, query, workspace, program).Scan(&owns)
-	return owns, err
-}
-
-// participantColumns are the fields of participantRow, selected from participants t.
-const participantColumns = `t.id, t.workspace_id, t.mode, t.program_id, t.partner_id, t.partner_name, t.partner_email, t.referral_code, t.erased_at`
-
-type participantRow struct {
-	ID           affiliate.ParticipantID
-	WorkspaceID  affiliate.WorkspaceID
-	Mode         affiliate.Mode
-	ProgramID    affiliate.ProgramID
-	PartnerID    affiliate.UserID
-	PartnerName  string
-	PartnerEmail string
-	ReferralCode string
-	ErasedAt     *time.Time
-}
-
-func (r participantRow) participant() affiliate.Participant {
-	return affiliate.Participant{
-		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Program: r.ProgramID, Partner: r.PartnerID,
-		PartnerName: r.PartnerName, PartnerEmail: r.PartnerEmail, ReferralCode: r.ReferralCode, ErasedAt: r.ErasedAt,
-	}
-}
-
-func (tx *Tx) participants(ctx context.Context, query string, args pgx.NamedArgs) ([]affiliate.Participant, error) {
-	rows, err := tx.Query(ctx, query, args)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Participant, error) {
-		r, err := pgx.RowToStructByName[participantRow](row)
-		return r.participant(), err
-	})
-}
-
-// LockParticipant locks a participant and returns the fields that an erasure needs. found is
-// false if the programme has no such participant in the mode.
-func (tx *Tx) LockParticipant(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
-) (p affiliate.Participant, found bool, err error) {
-	const lock = `
-		select ` + participantColumns + `
-		from participants t
-		where t.workspace_id = @workspace and t.mode = @mode and t.program_id = @program and t.id = @id
-		for no key update`
-	all, err := tx.participants(ctx, lock, pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id})
-	if err != nil || len(all) == 0 {
-		return p, false, err
-	}
-	return all[0], true, nil
-}
-
-// ParticipantByID locks a participant that the erasure log names. found is false if it does
-// not exist.
-func (tx *Tx) ParticipantByID(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (p affiliate.Participant, found bool, err error) {
-	const lock = `
-		select ` + participantColumns + `
-		from participants t
-		where t.workspace_id = @workspace and t.mode in ('test', 'live') and t.id = @id
-		for no key update`
-	all, err := tx.participants(ctx, lock, pgx.NamedArgs{"workspace": workspace, "id": id})
-	if err != nil || len(all) == 0 {
-		return p, false, err
-	}
-	return all[0], true, nil
-}
-
-// LockParticipations locks the participations of a partner that were not erased before, in
-// all workspaces and both modes, and returns them.
-func (tx *Tx) LockParticipations(ctx context.Context, partner affiliate.UserID) ([]affiliate.Participant, error) {
-	const lock = `
-		select ` + participantColumns + `
-		from participants t
-		where t.partner_id = @partner and t.mode in ('test', 'live') and t.workspace_id is not null and t.erased_at is null
-		order by t.workspace_id, t.id
-		for no key update`
-	return tx.participants(ctx, lock, pgx.NamedArgs{"partner": partner})
-}
 
 // LockAccount locks an account, even if it is erased. found is false if it does not exist.
 func (tx *Tx) LockAccount(ctx context.Context, id affiliate.UserID) (a affiliate.ErasableAccount, found bool, err error) {
