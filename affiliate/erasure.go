@@ -211,8 +211,7 @@ type DirectoryCodes struct {
 // ErasurePage is the result of processing one page of an erasure.
 type ErasurePage struct {
 	// Delete are codes that must be deleted from the edge directory before their texts are
-	// replaced.
-	// It is nil if there are none.
+	// replaced. It is nil if this page has no such codes.
 	Delete []DirectoryCodes
 	// Wait is the time until the next page; 0 means now.
 	Wait time.Duration

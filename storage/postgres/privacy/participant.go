@@ -128,8 +128,18 @@ func (tx *Tx) keepDigests(ctx context.Context, p affiliate.Participant, kind aff
 	return nil
 }
 
+// directoryCodes returns a step that requests the deletion of the codes of erased participants from the
+// edge directory. Advance replaces the texts of these codes in the next page. If the process
+// crashes before that, the step requests the same codes again.
+func directoryCodes() step {
+	return step{name: "codes", request: func(ctx context.Context, tx *Tx, t target) (affiliate.ErasurePage, error) {
+		found, err := tx.codesToDelete(ctx, t, pageSize)
+		return affiliate.ErasurePage{Delete: found}, err
+	}}
+}
+
 // codesToDelete returns codes of erased participants that still have their texts: at most
-// limit codes of a participant, or of all erased participants of a workspace.
+// limit codes of a participant, or of the participants of a workspace whose links are deleted.
 func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]affiliate.DirectoryCodes, error) {
 	const query = `
 		select r.mode, r.code, l.short_key

@@ -42,15 +42,19 @@ func (t target) args() pgx.NamedArgs {
 	}
 }
 
-// step processes one page of rows, which follow the cursor. It returns the cursor of the next
-// page, or done if there is none.
+// step is a part of an erasure. It has one of the functions run and request.
 type step struct {
 	name string
-	run  func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (next uuid.UUID, done bool, err error)
+	// run processes the page of rows that follow the cursor. If there are more rows after this
+	// page, it returns the cursor of the next page. Otherwise it returns done.
+	run func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (next uuid.UUID, done bool, err error)
+	// request returns a page with work that the caller of Advance does. It returns an empty
+	// page if the step has ended.
+	request func(ctx context.Context, tx *Tx, t target) (affiliate.ErasurePage, error)
 }
 
-// Advance processes the next page of an erasure in one transaction. deleted are the codes
-// that the previous page has returned in Delete; nil if there were none. Errors: NOT_FOUND.
+// Advance processes the next page of an erasure in one transaction. deleted contains the codes
+// of the previous page's field Delete. Errors: NOT_FOUND.
 func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, deleted []affiliate.DirectoryCodes, now time.Time) (page affiliate.ErasurePage, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		page = affiliate.ErasurePage{}
@@ -86,16 +90,13 @@ func (tx *Tx) advance(ctx context.Context, p Progress, now time.Time) (affiliate
 		return affiliate.ErasurePage{Wait: p.ErasedAt.Add(secondPass).Sub(now)}, nil
 	}
 	current := plan[p.Step%len(plan)]
-	t := current.target
-	codes, err := tx.codesToDelete(ctx, t, pageSize)
-	if err != nil {
-		return affiliate.ErasurePage{}, err
-	}
-	if len(codes) > 0 {
-		return affiliate.ErasurePage{Delete: codes}, nil
-	}
-	next, done, err := current.step.run(ctx, tx, t, p.Cursor)
-	if err != nil {
+	next, done := p.Cursor, true
+	if request := current.step.request; request != nil {
+		page, err := request(ctx, tx, current.target)
+		if err != nil || len(page.Delete) > 0 {
+			return page, err
+		}
+	} else if next, done, err = current.step.run(ctx, tx, current.target, p.Cursor); err != nil {
 		return affiliate.ErasurePage{}, fmt.Errorf("erase %s: %w", current.step.name, err)
 	}
 	number := p.Step
@@ -156,7 +157,7 @@ func (tx *Tx) plan(ctx context.Context, p Progress) ([]planned, error) {
 // walk returns a step that reads the ids of a page with the statement page, and then runs the
 // other statements on these ids. The statements get the ids as @ids.
 func walk(name, page string, statements ...string) step {
-	return step{name, func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: name, run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		args["after"], args["limit"] = cursor, pageSize
 		found, err := ids(tx.Query(ctx, page, planForArgs, args))
@@ -176,7 +177,7 @@ func walk(name, page string, statements ...string) step {
 // repeat returns a step that runs a statement until it changes no row. The statement changes
 // at most @limit rows.
 func repeat(name, statement string) step {
-	return step{name, func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: name, run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		args["limit"] = pageSize
 		tag, err := tx.Exec(ctx, statement, planForArgs, args)
@@ -188,7 +189,7 @@ func repeat(name, statement string) step {
 // notifications, from @from to @until. The cursor is the time of the first day.
 func weeks(name, statement string) step {
 	const kept = 27 * 7 * 24 * time.Hour // notifications are kept for 180 days, in whole weeks
-	return step{name, func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: name, run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		from := t.At.Add(-kept)
 		if at, ok := (affiliate.NotificationID{UUID: cursor}).Time(); ok {
 			from = at

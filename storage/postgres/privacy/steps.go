@@ -30,6 +30,7 @@ const (
 
 // participantSteps erase what the transaction of the erasure has left of a participant.
 var participantSteps = []step{
+	directoryCodes(),
 	clicks(`
 		update clicks set ` + postgres.EraseClickColumns + `
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
@@ -111,6 +112,7 @@ var workspaceSteps = []step{
 		where workspace_id = @workspace and mode in ('test', 'live') and participant_id = any(@ids)
 			and (deleted_at is null or destination_url is distinct from case when is_default then null else @pseudonym end
 				or num_nonnulls(sub_id, utm_source, utm_medium, utm_campaign, utm_term, utm_content) > 0)`),
+	directoryCodes(), // the step above has deleted the links
 	repeat("link counts", `
 		delete from list_counts
 		where (workspace_id, program_id, what, slot) in (

@@ -22,7 +22,7 @@ func clicks(update string) step {
 			where workspace_id = @workspace and mode in ('test', 'live') and id > @after and clicked_at >= @from
 			order by id limit @limit
 		) page`
-	return step{"clicks", func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: "clicks", run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		// The time in the id of a click is its clicked_at, so partitions of earlier days are
 		// not read.
@@ -49,7 +49,7 @@ func storedResponses() step {
 		where k.workspace_id = @workspace and k.mode in ('test', 'live') and exists (
 			select from unnest(@texts::text[]) as t (word)
 			where length(word) > 3 and position(convert_to(word, 'UTF8') in k.response) > 0)`
-	return step{"stored responses", func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: "stored responses", run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		_, err := tx.Exec(ctx, remove, planForArgs, t.args())
 		return cursor, true, err
 	}}
@@ -78,7 +78,7 @@ func eventBodies() step {
 		Day  time.Time
 		Body []byte
 	}
-	return step{"events", func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: "events", run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		args["after"], args["limit"] = cursor, bodyPage
 		rows, err := tx.Query(ctx, read, planForArgs, args)
