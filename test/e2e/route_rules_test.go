@@ -37,7 +37,6 @@ var (
 	noKey        = outcome{http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED"}
 	unconfirmed  = outcome{http.StatusBadRequest, "CONFIRMATION_INVALID"}
 	accessDenied = outcome{http.StatusForbidden, "ACCESS_DENIED"}
-	noPartner    = outcome{http.StatusNotFound, "PARTICIPANT_NOT_FOUND"}
 	allFailed    = outcome{http.StatusUnprocessableEntity, "BULK_ALL_FAILED"}
 
 	noExport        = outcome{http.StatusNotFound, "EXPORT_EXPIRED"}

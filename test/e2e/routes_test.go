@@ -98,11 +98,9 @@ func (r route) unknownOutcome() outcome {
 		return noLogEntry
 	case strings.Contains(r.template, "{operation_id}"):
 		return noOperation
-	case r.rpc == "EraseParticipant":
-		return noPartner
 	case strings.Contains(r.template, "{token}"):
 		return noExport
-	case r.rpc == "ExportParticipant":
+	case r.rpc == "EraseParticipant", r.rpc == "ExportParticipant":
 		return noParticipant
 	}
 	return notFound
