@@ -213,8 +213,8 @@ type ExportSubjectObject struct {
 
 func (o ExportObject) notice() notice { return notice{} }
 
-// ReadyEvent returns the event about a complete bundle. There is none about the account of a
-// partner, which belongs to no workspace.
+// ReadyEvent returns the event that reports a complete bundle. It returns no event for the
+// account of a partner, because that account does not belong to a workspace.
 func (e Export) ReadyEvent(at time.Time) []Event {
 	if e.Subject.Workspace == nil {
 		return nil

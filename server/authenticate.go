@@ -22,7 +22,8 @@ type CredentialStore interface {
 	// false if the session does not exist, has ended or was revoked.
 	ActiveSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, member *affiliate.Member, ok bool, err error)
 	// ErasedSession returns the kind and the user of a session whose account was erased in the
-	// last affiliate.TombstoneLife. ok is false if there is none.
+	// last affiliate.TombstoneLife. ok is false if the session does not exist or if its account
+	// was not erased in this time.
 	ErasedSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, ok bool, err error)
 	// ActiveKey returns the API key with the digest. ok is false if the key does not
 	// exist, was revoked or has expired. ActiveKey also stores the time at which the key

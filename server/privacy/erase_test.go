@@ -275,7 +275,7 @@ func TestStoreClicks_OfErasedParticipantKeepsNoPersonalData(t *testing.T) {
 	f.WantCount(1, "late clicks of Ada without a network", `select count(*) from clicks where id = $1 and ip_prefix is null`, ada.ID)
 }
 
-func TestErase_NobodyCanUseDirectoryCodes(t *testing.T) {
+func TestErase_CodesStayTaken(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	store, err := reopen(t, f)

@@ -13,7 +13,7 @@
 // because a request that was running during the erasure may have stored data of the subject.
 //
 // Amounts, commissions, payouts and the ledger stay under a pseudonym. The digests of erased
-// codes stay, so that nobody else can use the codes.
+// codes stay, so that other partners cannot use the codes.
 //
 // The package does not erase backups. After a restore of an older backup, Replay erases
 // again what the erasure log names.

@@ -3475,7 +3475,7 @@ export interface paths {
          * Erase a participant
          * @description Erases a participant of the workspace's programme. The account of the
          *     partner stays, and so do its participations in other programmes. The participant's links
-         *     and codes stop working, and nobody else can use the codes. Pending commissions stay, and
+         *     and codes stop working, and other partners cannot use the codes. Pending commissions stay, and
          *     are no longer approved automatically.
          *
          *     Requires the role owner or admin.

@@ -41,7 +41,7 @@ const (
 type ErasureServiceClient interface {
 	// EraseParticipant erases a participant of the workspace's programme. The account of the
 	// partner stays, and so do its participations in other programmes. The participant's links
-	// and codes stop working, and nobody else can use the codes. Pending commissions stay, and
+	// and codes stop working, and other partners cannot use the codes. Pending commissions stay, and
 	// are no longer approved automatically.
 	//
 	// Requires the role owner or admin.
@@ -136,7 +136,7 @@ func (c *erasureServiceClient) EraseMerchantAccount(ctx context.Context, in *Era
 type ErasureServiceServer interface {
 	// EraseParticipant erases a participant of the workspace's programme. The account of the
 	// partner stays, and so do its participations in other programmes. The participant's links
-	// and codes stop working, and nobody else can use the codes. Pending commissions stay, and
+	// and codes stop working, and other partners cannot use the codes. Pending commissions stay, and
 	// are no longer approved automatically.
 	//
 	// Requires the role owner or admin.

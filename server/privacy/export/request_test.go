@@ -330,7 +330,7 @@ func TestExport_ContinuesAfterACrash(t *testing.T) {
 	f.WantCount(1, "exports", `select count(*) from exports`)
 }
 
-// A failure does not leave anything behind that delays the next request.
+// A request that fails ends its lease, so that the next request does not wait.
 func TestExport_AFailureEndsTheLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -257,8 +257,8 @@ func (tx *Tx) CountRecords(ctx context.Context, workspace affiliate.WorkspaceID,
 	return records + clicks, nil
 }
 
-// activePromotionCodes selects promo codes that exist at the processor. Without a
-// connection, nobody can deactivate them.
+// activePromotionCodes selects promo codes that exist at the processor. If the connection to
+// the processor was deleted, it selects none, because the service cannot deactivate them.
 const activePromotionCodes = `
 	select distinct promo_code_id from processor_promo_codes c
 	where c.workspace_id = $1 and c.mode = 'test' and c.active
