@@ -30,6 +30,7 @@ func TestStreamOnEachKindOfRedis(t *testing.T) {
 		redistest.Behaviour{Name: "trim runs together with readers and a writer", Test: withEndpoint(testTrimRunsTogetherWithReadersAndWriters)},
 		redistest.Behaviour{Name: "tail finds a click", Test: withEndpoint(testTailFindsClick)},
 		redistest.Behaviour{Name: "dead letters", Test: withEndpoint(testDeadLetters)},
+		redistest.Behaviour{Name: "dead letters are deleted", Test: withEndpoint(testDeadLettersAreDeleted)},
 		redistest.Behaviour{Name: "all shards work in parallel", Test: withEndpoint(testAllShards)},
 	)
 }
