@@ -213,6 +213,9 @@ type ErasurePage struct {
 	// Delete are codes that must be deleted from the edge directory before their texts are
 	// replaced. It is nil if this page has no such codes.
 	Delete []DirectoryCodes
+	// DeadLetters is a page of the stream of dead letters that must be processed. It is nil if
+	// this page is about something else.
+	DeadLetters *DeadLetterPage
 	// Wait is the time until the next page; 0 means now.
 	Wait time.Duration
 	// Finished is true if no page is left.

@@ -225,8 +225,9 @@ func (c *Core) build() error {
 		ErasureKey: erasureKey, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
 	})
 	accounts := account.New(account.Config{Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now})
+	erasures.DeadLetters = clickstream.NewDeadLetters(c.stream)
 	testData := testmode.New(testmode.Config{
-		Store: stores.TestMode(c.store.DB), Edge: c.keeper, Visitors: visitors.New(c.cache), Log: c.log, Now: c.now,
+		Store: stores.TestMode(c.store.DB), Edge: c.keeper, Visitors: visitors.New(c.cache), DeadLetters: erasures.DeadLetters, Log: c.log, Now: c.now,
 	})
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},

@@ -35,6 +35,7 @@ type fixture struct {
 	clock     *pgtest.Clock
 	service   *privacy.Service
 	directory *directory
+	dead      *deadLetters
 	log       *log
 	ada, ben  pgtest.Participant
 }
@@ -42,7 +43,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewRunningClock()
-	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive), clock: clock, directory: &directory{}, log: &log{}}
+	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive), clock: clock, directory: &directory{}, dead: newDeadLetters(t), log: &log{}}
 	f.ada = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ada"), pgtest.Row{"referral_code": "quokka-ada", "note": "quokka-note"})
 	f.ben = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ben"), pgtest.Row{"referral_code": "wombat-ben", "note": "wombat-note"})
 	for _, p := range []pgtest.Participant{f.ada, f.ben} {
@@ -58,7 +59,7 @@ func newFixture(t *testing.T) *fixture {
 }
 
 func (f *fixture) serviceWith(store privacy.Store) *privacy.Service {
-	return privacy.New(privacy.Config{Store: store, Directory: f.directory, Log: f.log, HashKey: hashKey, Now: f.clock.Now})
+	return privacy.New(privacy.Config{Store: store, Directory: f.directory, DeadLetters: f.dead, Log: f.log, HashKey: hashKey, Now: f.clock.Now})
 }
 
 // directory records the codes that it has to delete.
@@ -150,17 +151,17 @@ type crashingStore struct {
 }
 
 func (s *crashingStore) Advance(
-	ctx context.Context, id affiliate.ErasureID, deleted []affiliate.DirectoryCodes, now time.Time,
+	ctx context.Context, id affiliate.ErasureID, previous affiliate.ErasurePage, now time.Time,
 ) (affiliate.ErasurePage, error) {
 	s.calls++
-	if s.calls%2 == 1 && deleted == nil {
+	if s.calls%2 == 1 && previous.Delete == nil && previous.DeadLetters == nil {
 		canceled, cancel := context.WithCancel(ctx)
 		cancel()
-		_, err := s.Store.Advance(canceled, id, deleted, now)
+		_, err := s.Store.Advance(canceled, id, previous, now)
 		return affiliate.ErasurePage{}, errors.Join(err, errCrash)
 	}
-	page, err := s.Store.Advance(ctx, id, deleted, now)
-	if page.Finished || page.Wait > 0 || page.Delete != nil {
+	page, err := s.Store.Advance(ctx, id, previous, now)
+	if page.Finished || page.Wait > 0 || page.Delete != nil || page.DeadLetters != nil {
 		return page, err // otherwise the erasure would make no progress
 	}
 	return page, errors.Join(err, errCrash)
@@ -169,9 +170,11 @@ func (s *crashingStore) Advance(
 func TestErase_FinishesAfterCrashesAtEveryPage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	f.dead.add(t, 150, f.ada, f.ben)
 	if err := f.eraseParticipant(f.ada); err != nil {
 		t.Fatal(err)
 	}
+	f.dead.fails = 2
 	store := &crashingStore{Store: stores.Privacy(f.Store.DB, erasureKey)}
 	f.service, f.directory.fails = f.serviceWith(store), 1
 	crashes := 0
@@ -192,6 +195,7 @@ func TestErase_FinishesAfterCrashesAtEveryPage(t *testing.T) {
 		t.Errorf("there were %d crashes, want one at each page", crashes)
 	}
 	f.wantTraces("quokka")
+	f.dead.want(t, map[string]int{"quokka-ada": 0, "wombat-ben": 150})
 	f.WantCount(0, "texts of finished erasures", `select count(*) from erasures where texts <> '{}' or finished_at is null`)
 	f.WantCount(0, "participants of finished erasures", `select count(*) from erasure_participants`)
 	if got := strings.Join(f.directory.deleted, " "); got != "quokka-ada" {
@@ -376,7 +380,7 @@ func TestReplay_ErasesAgainAfterRestore(t *testing.T) {
 				t.Fatal(err)
 			}
 			restored := restore(t, backup, f.clock.Now)
-			after := &fixture{Shop: &pgtest.Shop{Fixture: restored, Scope: f.Scope, Program: f.Program, Owner: f.Owner}, clock: f.clock, directory: &directory{}, log: &log{}}
+			after := &fixture{Shop: &pgtest.Shop{Fixture: restored, Scope: f.Scope, Program: f.Program, Owner: f.Owner}, clock: f.clock, directory: &directory{}, dead: f.dead, log: &log{}}
 			after.service = after.serviceWith(stores.Privacy(restored.Store.DB, erasureKey))
 			after.WantCount(1, "participants in the backup", `select count(*) from participants where note = 'quokka-note'`)
 			for _, want := range []bool{true, false} { // the second time, nothing is left to do

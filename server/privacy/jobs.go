@@ -65,20 +65,31 @@ func (s *Service) Erase(ctx context.Context, id affiliate.ErasureID) (wait time.
 			return 0, err
 		}
 	}
-	var deleted []affiliate.DirectoryCodes
+	var previous affiliate.ErasurePage
 	for began := time.Now(); time.Since(began) < workTime; {
-		page, err := s.Store.Advance(ctx, id, deleted, s.Now())
+		page, err := s.Store.Advance(ctx, id, previous, s.Now())
 		if err != nil || page.Finished || page.Wait > 0 {
 			return page.Wait, err
 		}
-		for _, codes := range page.Delete {
-			if err := s.Directory.DeleteCodes(ctx, codes); err != nil {
-				return 0, err
-			}
+		if err := s.process(ctx, page); err != nil {
+			return 0, err
 		}
-		deleted = page.Delete
+		previous = page
 	}
 	return time.Second, nil
+}
+
+// process does the work outside the database that a page requests.
+func (s *Service) process(ctx context.Context, page affiliate.ErasurePage) (err error) {
+	for _, codes := range page.Delete {
+		if err := s.Directory.DeleteCodes(ctx, codes); err != nil {
+			return err
+		}
+	}
+	if letters := page.DeadLetters; letters != nil {
+		letters.Last, letters.More, err = s.DeadLetters.Delete(ctx, letters.Search, letters.After)
+	}
+	return err
 }
 
 type resumeWorker struct {

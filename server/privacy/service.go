@@ -34,6 +34,8 @@ import (
 type Config struct {
 	Store     Store
 	Directory Directory
+	// DeadLetters contains clicks of the subjects that could not be stored.
+	DeadLetters DeadLetters
 	// Log is the erasure log.
 	Log Log
 	// HashKey is the key of the digests of e-mail addresses.

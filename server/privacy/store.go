@@ -20,9 +20,10 @@ type Store interface {
 	Erased(ctx context.Context, subject affiliate.ErasureSubject, id uuid.UUID) (bool, error)
 	// MarkLogged stores that the erasure log contains an erasure.
 	MarkLogged(ctx context.Context, id affiliate.ErasureID, at time.Time) error
-	// Advance processes the next page of an erasure in one transaction. deleted are the
-	// codes that the previous page has returned in Delete. Errors: NOT_FOUND.
-	Advance(ctx context.Context, id affiliate.ErasureID, deleted []affiliate.DirectoryCodes, now time.Time) (affiliate.ErasurePage, error)
+	// Advance processes the next page of an erasure in one transaction. previous is the page
+	// that the caller got before and whose work it has done; it is empty in the first call.
+	// Errors: NOT_FOUND.
+	Advance(ctx context.Context, id affiliate.ErasureID, previous affiliate.ErasurePage, now time.Time) (affiliate.ErasurePage, error)
 	// UnfinishedErasures returns at most limit erasures that were inserted before the given
 	// time and have not finished.
 	UnfinishedErasures(ctx context.Context, before time.Time, limit int) ([]affiliate.ErasureID, error)
@@ -83,6 +84,15 @@ type Tx interface {
 type Directory interface {
 	// DeleteCodes deletes codes and short links from the directory.
 	DeleteCodes(ctx context.Context, codes affiliate.DirectoryCodes) error
+}
+
+// DeadLetters is the Redis stream of the clicks that could not be stored. Package
+// storage/clickstream implements it.
+type DeadLetters interface {
+	// Delete reads a page of the records after a position and deletes the records that the
+	// search selects. last is the position of the last record of the page. more is false if the
+	// page was the last one.
+	Delete(ctx context.Context, search affiliate.DeadLetterSearch, after affiliate.StreamPosition) (last affiliate.StreamPosition, more bool, err error)
 }
 
 // Log is the erasure log: a file outside the database.

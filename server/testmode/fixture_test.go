@@ -20,6 +20,7 @@ import (
 	"github.com/tributary-hq/tributary/server/directory"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/server/testmode"
+	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
@@ -57,7 +58,7 @@ func newFixture(t *testing.T) *fixture {
 
 // newService returns a service that uses the given store.
 func (f *fixture) newService(store testmode.Store) *testmode.Service {
-	return testmode.New(testmode.Config{Store: store, Edge: f.keeper, Visitors: f.visitors, Log: slog.New(slog.DiscardHandler), Now: f.clock.Now})
+	return testmode.New(testmode.Config{Store: store, Edge: f.keeper, Visitors: f.visitors, DeadLetters: clickstream.NewDeadLetters(f.redis), Log: slog.New(slog.DiscardHandler), Now: f.clock.Now})
 }
 
 // reset calls the service as the owner of the workspace.

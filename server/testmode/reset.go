@@ -99,6 +99,9 @@ func (d *deletion) round(ctx context.Context) (deleted affiliate.TestDataCounts,
 	if err := d.deleteClicks(ctx, cutoff); err != nil {
 		return nil, false, err
 	}
+	if err := d.deleteDeadLetters(ctx); err != nil {
+		return nil, false, err
+	}
 	if err := d.deleteEvents(ctx, cutoff); err != nil {
 		return nil, false, err
 	}
@@ -254,6 +257,26 @@ func (d *deletion) deleteVisitors(ctx context.Context, clicks []affiliate.Click)
 	if err := d.Visitors.Delete(ctx, clicks); err != nil {
 		d.Log.LogAttrs(ctx, slog.LevelWarn, "the visitors of deleted clicks were not deleted", slog.Any("error", err))
 	}
+}
+
+// deleteDeadLetters deletes the clicks of test mode that could not be stored. Each round reads
+// the whole stream again, because it contains few records.
+func (d *deletion) deleteDeadLetters(ctx context.Context) error {
+	keys, err := d.Store.PublicKeys(ctx, d.workspace)
+	if err != nil {
+		return err
+	}
+	search := affiliate.DeadLetterSearch{Workspace: d.workspace, PublicKeys: keys, Mode: affiliate.ModeTest}
+	var last affiliate.StreamPosition
+	for more := true; more; {
+		if last, more, err = d.DeadLetters.Delete(ctx, search, last); err != nil {
+			return err
+		}
+		if err := d.checkTime(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteEvents does the same with events as deleteClicks with clicks.

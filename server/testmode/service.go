@@ -9,7 +9,7 @@
 //	    1. archive the programmes, and delete their codes and links from the edge directory
 //	    2. store the time until which clicks are dropped, and wait for transactions that
 //	       may not have seen it
-//	    3. delete clicks and events in parts
+//	    3. delete clicks and events in parts, and clicks that could not be stored from Redis
 //	    4. delete everything else in one transaction with one snapshot
 //	       if a table has too many rows, delete parts of all tables first, and begin again
 //	       if participants or programmes were deleted, begin again
@@ -59,11 +59,12 @@ const (
 
 // Config configures a Service.
 type Config struct {
-	Store    Store
-	Edge     Edge
-	Visitors Visitors
-	Log      *slog.Logger
-	Now      func() time.Time
+	Store       Store
+	Edge        Edge
+	Visitors    Visitors
+	DeadLetters DeadLetters
+	Log         *slog.Logger
+	Now         func() time.Time
 }
 
 // Service implements affiliate.v1.TestModeService.

@@ -12,6 +12,8 @@ type Store interface {
 	// ReferralCodes returns at most limit referral codes of test mode with their links,
 	// ordered by code. The result starts after the given code.
 	ReferralCodes(ctx context.Context, workspace affiliate.WorkspaceID, after string, limit int) ([]affiliate.TestCode, error)
+	// PublicKeys returns the public keys of test mode, also those that were revoked.
+	PublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]string, error)
 	// ClickWriters returns the names of the running transactions that write clicks.
 	ClickWriters(ctx context.Context) ([]string, error)
 	// Steps returns the number of steps that Tx.DeleteRows can execute.
@@ -75,4 +77,13 @@ type Edge interface {
 type Visitors interface {
 	// Delete deletes the visitors of clicks.
 	Delete(ctx context.Context, clicks []affiliate.Click) error
+}
+
+// DeadLetters is the Redis stream of the clicks that could not be stored. Package
+// storage/clickstream implements it.
+type DeadLetters interface {
+	// Delete reads a page of the records after a position and deletes the records that the
+	// search selects. last is the position of the last record of the page. more is false if the
+	// page was the last one.
+	Delete(ctx context.Context, search affiliate.DeadLetterSearch, after affiliate.StreamPosition) (last affiliate.StreamPosition, more bool, err error)
 }

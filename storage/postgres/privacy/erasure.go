@@ -55,6 +55,14 @@ type Progress struct {
 	Finished bool
 }
 
+// moveTo sets the position to a cursor of the same step, or to the next step if the step is
+// done.
+func (p *Progress) moveTo(cursor uuid.UUID, done bool) {
+	if p.Cursor = cursor; done {
+		p.Step, p.Cursor = p.Step+1, uuid.UUID{}
+	}
+}
+
 func (p Progress) erasure() affiliate.Erasure {
 	return affiliate.Erasure{
 		ID: p.ID, Subject: p.Subject, SubjectID: p.SubjectID, Workspace: p.Workspace, Mode: p.Mode, At: p.ErasedAt.UTC(),
@@ -112,9 +120,9 @@ func (tx *Tx) lockErasure(ctx context.Context, id affiliate.ErasureID) (Progress
 }
 
 // setProgress stores the position of an erasure.
-func (tx *Tx) setProgress(ctx context.Context, id affiliate.ErasureID, step int, cursor uuid.UUID) error {
+func (tx *Tx) setProgress(ctx context.Context, p Progress) error {
 	const update = `update erasures set step = $2, cursor = $3 where id = $1`
-	_, err := tx.Exec(ctx, update, id, step, cursor)
+	_, err := tx.Exec(ctx, update, p.ID, p.Step, p.Cursor)
 	return err
 }
 

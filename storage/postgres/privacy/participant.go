@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -128,11 +129,11 @@ func (tx *Tx) keepDigests(ctx context.Context, p affiliate.Participant, kind aff
 	return nil
 }
 
-// directoryCodes returns a step that requests the deletion of the codes of erased participants from the
-// edge directory. Advance replaces the texts of these codes in the next page. If the process
-// crashes before that, the step requests the same codes again.
+// directoryCodes returns a step that requests the deletion of the codes of erased participants
+// from the edge directory. Advance replaces the texts of these codes in the next page. If the
+// process crashes before that, the step requests the same codes again.
 func directoryCodes() step {
-	return step{name: "codes", request: func(ctx context.Context, tx *Tx, t target) (affiliate.ErasurePage, error) {
+	return step{name: "codes", request: func(ctx context.Context, tx *Tx, t target, _ uuid.UUID) (affiliate.ErasurePage, error) {
 		found, err := tx.codesToDelete(ctx, t, pageSize)
 		return affiliate.ErasurePage{Delete: found}, err
 	}}

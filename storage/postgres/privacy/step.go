@@ -50,15 +50,16 @@ type step struct {
 	run func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (next uuid.UUID, done bool, err error)
 	// request returns a page with work that the caller of Advance does. It returns an empty
 	// page if the step has ended.
-	request func(ctx context.Context, tx *Tx, t target) (affiliate.ErasurePage, error)
+	request func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (affiliate.ErasurePage, error)
 }
 
-// Advance processes the next page of an erasure in one transaction. deleted contains the codes
-// of the previous page's field Delete. Errors: NOT_FOUND.
-func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, deleted []affiliate.DirectoryCodes, now time.Time) (page affiliate.ErasurePage, err error) {
+// Advance processes the next page of an erasure in one transaction. previous is the page that
+// the caller got before and whose work it has done; it is empty in the first call. Errors:
+// NOT_FOUND.
+func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, previous affiliate.ErasurePage, now time.Time) (page affiliate.ErasurePage, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		page = affiliate.ErasurePage{}
-		for _, codes := range deleted {
+		for _, codes := range previous.Delete {
 			if err := tx.replaceCodes(ctx, codes); err != nil {
 				return err
 			}
@@ -71,15 +72,18 @@ func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, deleted []a
 			page.Finished = true
 			return nil
 		}
-		page, err = tx.advance(ctx, p, now)
-		return err
+		if page, err = tx.advance(ctx, &p, previous.DeadLetters, now); err != nil {
+			return err
+		}
+		return tx.setProgress(ctx, p)
 	})
 	return page, err
 }
 
-// advance does the work of Advance for a locked erasure.
-func (tx *Tx) advance(ctx context.Context, p Progress, now time.Time) (affiliate.ErasurePage, error) {
-	plan, err := tx.plan(ctx, p)
+// advance does the work of Advance for a locked erasure, and sets its position. read is the
+// page of dead letters that the caller has processed; it can be nil.
+func (tx *Tx) advance(ctx context.Context, p *Progress, read *affiliate.DeadLetterPage, now time.Time) (affiliate.ErasurePage, error) {
+	plan, err := tx.plan(ctx, *p)
 	if err != nil {
 		return affiliate.ErasurePage{}, err
 	}
@@ -90,20 +94,29 @@ func (tx *Tx) advance(ctx context.Context, p Progress, now time.Time) (affiliate
 		return affiliate.ErasurePage{Wait: p.ErasedAt.Add(secondPass).Sub(now)}, nil
 	}
 	current := plan[p.Step%len(plan)]
-	next, done := p.Cursor, true
 	if request := current.step.request; request != nil {
-		page, err := request(ctx, tx, current.target)
-		if err != nil || len(page.Delete) > 0 {
-			return page, err
+		if read != nil && read.Step == p.Step && cursorAt(read.After) == p.Cursor {
+			p.moveTo(cursorAt(read.Last), !read.More)
+			return affiliate.ErasurePage{}, nil
 		}
-	} else if next, done, err = current.step.run(ctx, tx, current.target, p.Cursor); err != nil {
+		page, err := request(ctx, tx, current.target, p.Cursor)
+		if err != nil {
+			return page, fmt.Errorf("erase %s: %w", current.step.name, err)
+		}
+		switch {
+		case page.DeadLetters != nil:
+			page.DeadLetters.Step = p.Step
+		case len(page.Delete) == 0:
+			p.moveTo(p.Cursor, true)
+		}
+		return page, nil
+	}
+	next, done, err := current.step.run(ctx, tx, current.target, p.Cursor)
+	if err != nil {
 		return affiliate.ErasurePage{}, fmt.Errorf("erase %s: %w", current.step.name, err)
 	}
-	number := p.Step
-	if done {
-		number, next = number+1, uuid.UUID{}
-	}
-	return affiliate.ErasurePage{}, tx.setProgress(ctx, p.ID, number, next)
+	p.moveTo(next, done)
+	return affiliate.ErasurePage{}, nil
 }
 
 // planned is a step with its target.

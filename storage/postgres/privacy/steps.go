@@ -85,6 +85,7 @@ var participantSteps = []step{
 	storedResponses(),
 	eventBodies(),
 	deadLetters(),
+	streamedDeadLetters(),
 }
 
 // accountSteps erase what the transaction of the erasure has left of a partner's account.
@@ -203,4 +204,5 @@ var workspaceSteps = []step{
 		update events set body = convert_to('{}', 'UTF8')
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and body <> convert_to('{}', 'UTF8')`),
 	deadLetters(),
+	streamedDeadLetters(),
 }

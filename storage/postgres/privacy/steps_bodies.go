@@ -3,6 +3,7 @@ package privacy
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"time"
 
 	"github.com/google/uuid"
@@ -115,15 +116,55 @@ func eventBodies() step {
 }
 
 // deadLetters returns a step that deletes records of clicks that could not be stored, if they
-// contain the workspace's id or one of its public keys, and one of the texts.
+// contain the id of the workspace or one of its public keys. It deletes those of a participant
+// only if they contain the id of the participant or one of the texts. A malformed record may
+// have lost the workspace, so the id or a longer text of the participant is sufficient.
 func deadLetters() step {
 	return walk("dead letters",
 		`select id from click_dead_letters where id > @after order by id limit @limit`, `
+		with keys as (
+			select convert_to(k.public_text, 'UTF8') as key from api_keys k
+			where k.workspace_id = @workspace and k.mode in ('test', 'live') and k.kind = 'public'
+		), words as (
+			select convert_to(t.word, 'UTF8') as word from unnest(@texts::text[]) as t (word) where t.word <> ''
+		)
 		delete from click_dead_letters d
-		where d.id = any(@ids)
-			and (position(uuid_send(@workspace::uuid) in d.record) > 0 or exists (
-				select from api_keys k
-				where k.workspace_id = @workspace and k.mode in ('test', 'live') and k.kind = 'public' and position(k.digest in d.record) > 0))
-			and (@participant::uuid is null or exists (
-				select from unnest(@texts::text[]) as t (word) where position(convert_to(word, 'UTF8') in d.record) > 0))`)
+		where d.id = any(@ids) and case
+			when position(uuid_send(@workspace::uuid) in d.record) > 0 or exists (select from keys where position(key in d.record) > 0) then
+				@participant::uuid is null or position(uuid_send(@participant) in d.record) > 0
+				or exists (select from words where position(word in d.record) > 0)
+			when d.reason = 'malformed' then
+				position(uuid_send(@participant) in d.record) > 0
+				or @participant::uuid is not null and exists (select from words where length(word) > 3 and position(word in d.record) > 0)
+			else false
+		end`)
+}
+
+// streamedDeadLetters returns a step that requests the deletion of the same records from the
+// Redis stream of dead letters. The cursor is the position in the stream.
+func streamedDeadLetters() step {
+	const publicKeys = `
+		select public_text from api_keys
+		where workspace_id = @workspace and mode in ('test', 'live') and kind = 'public'`
+	return step{name: "dead letters in Redis", request: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (affiliate.ErasurePage, error) {
+		rows, err := tx.Query(ctx, publicKeys, t.args())
+		if err != nil {
+			return affiliate.ErasurePage{}, err
+		}
+		keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		search := affiliate.DeadLetterSearch{Workspace: t.Workspace, PublicKeys: keys, Participant: t.Participant, Texts: t.Texts}
+		return affiliate.ErasurePage{DeadLetters: &affiliate.DeadLetterPage{Search: search, After: positionAt(cursor)}}, err
+	}}
+}
+
+// positionAt returns the position in a stream that a cursor stores, and cursorAt the cursor
+// that stores a position.
+func positionAt(cursor uuid.UUID) affiliate.StreamPosition {
+	return affiliate.StreamPosition{Time: binary.BigEndian.Uint64(cursor[:8]), Sequence: binary.BigEndian.Uint64(cursor[8:])}
+}
+
+func cursorAt(p affiliate.StreamPosition) (cursor uuid.UUID) {
+	binary.BigEndian.PutUint64(cursor[:8], p.Time)
+	binary.BigEndian.PutUint64(cursor[8:], p.Sequence)
+	return cursor
 }

@@ -201,6 +201,16 @@ func (s *Store) ReferralCodes(ctx context.Context, workspace affiliate.Workspace
 	return codes, nil
 }
 
+// PublicKeys returns the public keys of test mode, also those that were revoked.
+func (s *Store) PublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]string, error) {
+	const query = `select public_text from api_keys where workspace_id = $1 and mode = 'test' and kind = 'public'`
+	rows, err := s.db.Pool().Query(ctx, query, workspace)
+	if err != nil {
+		return nil, fmt.Errorf("read the public keys of test mode: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
 // countRecords counts the records that the API reports, except clicks. Each part stops at
 // the limit.
 const countRecords = `

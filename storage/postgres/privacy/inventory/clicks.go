@@ -3,7 +3,7 @@ package inventory
 const (
 	clickRetention = "13 months. Then daily sums replace it. The hashes and the network are removed after 90 days."
 	// deadLetterNote explains what erasures do to dead letters.
-	deadLetterNote = "An erasure deletes the records with the workspace and a code of the erased partner. A record has no reference to a buyer, so it stays until it is 90 days old."
+	deadLetterNote = "An erasure deletes the records that contain the workspace and the id or a code of the erased participant. A record has no reference to a buyer, so it stays until it is 90 days old."
 )
 
 var clicks = Area{
