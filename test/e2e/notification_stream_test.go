@@ -340,9 +340,9 @@ func TestNotificationStream_EndsWithPermission(t *testing.T) {
 			t.Helper()
 			merchant.setRole(t, "viewer")
 		},
-		"erasure": func(t *testing.T, merchant account) {
+		"erasure of the workspace": func(t *testing.T, merchant account) {
 			t.Helper()
-			sys.exec(t, "update users set erased_at = now() where id = $1", merchant.id)
+			merchant.post(t, "/api/v1/merchant/account/erase", confirmed).wantStatus(http.StatusOK)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -368,13 +368,31 @@ func TestNotificationStream_EndsWithPermission(t *testing.T) {
 		// The streams of other members stay open.
 		others.next(t, "notification")
 	})
-	t.Run("logout of a partner", func(t *testing.T) {
-		partner := sys.newPartner(t)
-		stream := partner.openStream(t, partnerStream)
+	t.Run("erasure of the workspace of a member", func(t *testing.T) {
+		owner := sys.newMerchant(t)
+		stream := owner.addMember(t, "viewer").openStream(t, merchantStream)
 		stream.next(t, "ready")
-		partner.post(t, "/api/v1/auth/logout", object{"refreshToken": partner.refresh}).wantStatus(http.StatusNoContent)
+		owner.post(t, "/api/v1/merchant/account/erase", confirmed).wantStatus(http.StatusOK)
 		stream.wantReauth(t)
 	})
+	for name, end := range map[string]func(t *testing.T, partner account){
+		"logout of a partner": func(t *testing.T, partner account) {
+			t.Helper()
+			partner.post(t, "/api/v1/auth/logout", object{"refreshToken": partner.refresh}).wantStatus(http.StatusNoContent)
+		},
+		"erasure of a partner": func(t *testing.T, partner account) {
+			t.Helper()
+			partner.post(t, "/api/v1/partner/account/erase", confirmed).wantStatus(http.StatusOK)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			partner := sys.newPartner(t)
+			stream := partner.openStream(t, partnerStream)
+			stream.next(t, "ready")
+			end(t, partner)
+			stream.wantReauth(t)
+		})
+	}
 }
 
 func TestNotificationStream_AtMostFivePerUser(t *testing.T) {
