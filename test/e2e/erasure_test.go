@@ -241,6 +241,7 @@ func TestErasure_LeavesNoTraces(t *testing.T) {
 			merchant := sys.newMerchant(t).inMode("test")
 			f := sys.newFixtureFor(t, merchant, partner, object{"name": "Quokka Programme"})
 			values, buyer := f.aLife(t)
+			f.loseClicks(t, redisURL, values["code"])
 			eventually(t, waitTimeout, "the click is stored", func() error {
 				if sys.count(t, `select count(*) from clicks`) == 0 {
 					return errors.New("there is none")

@@ -20,6 +20,7 @@ func TestLimits(t *testing.T) {
 	sys := start(t, setup{env: map[string]string{
 		"TRIBUTARY_LIMIT_CONVERSIONS": "120", "TRIBUTARY_LIMIT_AUTH": "10", "TRIBUTARY_LIMIT_UNSUBSCRIBE": "60", "TRIBUTARY_LIMIT_GENERAL": strconv.Itoa(general),
 		"TRIBUTARY_LIMIT_EXPORT":   "10",
+		"TRIBUTARY_LIMIT_ERASURE":  "5",
 		"TRIBUTARY_LIMIT_TRACKING": strconv.Itoa(tracking), "TRIBUTARY_LIMIT_MAIL_PROVIDER": strconv.Itoa(mailProvider),
 		// The limits are exact only if Redis responds within this time. The time is long
 		// because the machine may be busy.
@@ -186,6 +187,9 @@ func TestLimits(t *testing.T) {
 	t.Run("an account can request ten exports in an hour", func(t *testing.T) {
 		sys.clock.advance(time.Minute + time.Second)
 		checkExportLimit(t, sys, f, other)
+	})
+	t.Run("an account can request five erasures in an hour", func(t *testing.T) {
+		checkErasureLimit(t, sys, f, other)
 	})
 	t.Run("a request with an invalid body counts once", func(t *testing.T) {
 		session := other.login(t)
