@@ -171,8 +171,8 @@ func TestErasure_RewritesWhatWaitsToBeSent(t *testing.T) {
 	}
 }
 
-// loseClicks writes clicks with a code to the click stream that cannot be stored in the
-// database: one that the database rejects, one that is not complete, and one that is damaged.
+// loseClicks writes three clicks with a code to the click stream. The database rejects the
+// first click. The second click has no time. The bytes of the third click are damaged.
 func (f fixture) loseClicks(t *testing.T, redisURL, code string) {
 	t.Helper()
 	client, err := clickstream.Connect(clickstream.Endpoint{URL: redisURL})
