@@ -98,9 +98,11 @@ func (r route) unknownOutcome() outcome {
 		return noLogEntry
 	case strings.Contains(r.template, "{operation_id}"):
 		return noOperation
+	case r.rpc == "EraseParticipant":
+		return noParticipant
 	case strings.Contains(r.template, "{token}"):
 		return noExport
-	case r.rpc == "EraseParticipant", r.rpc == "ExportParticipant":
+	case r.rpc == "ExportParticipant":
 		return noParticipant
 	}
 	return notFound
