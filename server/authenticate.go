@@ -29,7 +29,7 @@ type CredentialStore interface {
 	// exist, was revoked or has expired. ActiveKey also stores the time at which the key
 	// was used, at most once a minute.
 	ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, ok bool, err error)
-	// StreamTicket returns the ticket with a digest. found is false if there is none.
+	// StreamTicket returns the ticket with a digest. found is false if no ticket has the digest.
 	StreamTicket(ctx context.Context, digest []byte) (ticket affiliate.StreamTicket, found bool, err error)
 }
 
