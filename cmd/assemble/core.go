@@ -216,8 +216,10 @@ func (c *Core) build() error {
 		return err
 	}
 	erasureKey := affiliate.NewErasureKey(c.cfg.HashKey)
+	deadLetters := clickstream.NewDeadLetters(c.stream)
 	erasures := privacy.New(privacy.Config{
-		Store: stores.Privacy(c.store.DB, erasureKey), Directory: c.keeper, Log: erasureLog, HashKey: c.cfg.HashKey, Now: c.now,
+		Store: stores.Privacy(c.store.DB, erasureKey), Directory: c.keeper, DeadLetters: deadLetters, Log: erasureLog,
+		HashKey: c.cfg.HashKey, Now: c.now,
 	})
 	exports := export.New(export.Config{Store: stores.Export(c.store.DB), Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now})
 	buyers := buyer.New(buyer.Config{
@@ -225,9 +227,8 @@ func (c *Core) build() error {
 		ErasureKey: erasureKey, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
 	})
 	accounts := account.New(account.Config{Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now})
-	erasures.DeadLetters = clickstream.NewDeadLetters(c.stream)
 	testData := testmode.New(testmode.Config{
-		Store: stores.TestMode(c.store.DB), Edge: c.keeper, Visitors: visitors.New(c.cache), DeadLetters: erasures.DeadLetters, Log: c.log, Now: c.now,
+		Store: stores.TestMode(c.store.DB), Edge: c.keeper, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now,
 	})
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
