@@ -13,14 +13,14 @@ import (
 
 const (
 	// timingAddresses is the number of addresses in a round, half of which have an account.
-	timingAddresses = 100
+	timingAddresses = 40
 	// A client that compares the durations of responses should not find a difference. If the
 	// machine is busy, the medians of equal durations can be outside of these bounds, so the
 	// test then adds the durations of another round, up to timingRounds. A lookup of the
 	// account, the creation of a token or a hash of the password in only one case would change
 	// the medians of all rounds.
 	minMedianRatio, maxMedianRatio = 0.67, 1.5
-	timingRounds                   = 4
+	timingRounds                   = 10
 )
 
 // Neither a response nor its duration must say whether an account has an address.
