@@ -197,6 +197,19 @@ func (sys *system) exec(t *testing.T, sql string, args ...any) {
 	})
 }
 
+// execWithoutForeignKeys runs a statement like exec, but Postgres does not check foreign
+// keys and runs no triggers. The check of many rows costs more than their insertion.
+func (sys *system) execWithoutForeignKeys(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	sys.withDatabase(t, func(conn *pgx.Conn) error {
+		if _, err := conn.Exec(t.Context(), `set session_replication_role = replica`); err != nil {
+			return err
+		}
+		_, err := conn.Exec(t.Context(), sql, args...)
+		return err
+	})
+}
+
 // count returns the number that a query returns. Tests use it for data that the API does
 // not return.
 func (sys *system) count(t *testing.T, sql string, args ...any) (n int) {

@@ -22,7 +22,7 @@ func TestExport_OfTooManyRecordsIsRefused(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	f := sys.newFixture(t, "test", nil)
-	sys.exec(t, `
+	sys.execWithoutForeignKeys(t, `
 		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, created_by, created_at)
 		select $1, gen_random_uuid(), 'test', $2, $3, $4, 'bonus', 0, 'USD', 'system', now() from generate_series(1, 250001)`,
 		f.merchant.workspace, f.program, f.participant, f.partner.id)
