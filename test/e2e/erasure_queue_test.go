@@ -199,10 +199,13 @@ func (f fixture) loseClicks(t *testing.T, redisURL, code string) {
 		t.Fatal(err)
 	}
 	eventually(t, waitTimeout, "three clicks are dead letters", func() error {
-		// The table also contains clicks that came before their code was known.
 		streamed, err := client.XLen(t.Context(), clickstream.DeadLetterStream).Result()
-		if stored := f.sys.count(t, `select count(*) from click_dead_letters`); err != nil || streamed != 3 || stored < 3 {
-			return fmt.Errorf("Redis has %d (%v), and the database %d", streamed, err, stored)
+		if err != nil {
+			return err
+		}
+		// The table also contains clicks that came before their code was known.
+		if stored := f.sys.count(t, `select count(*) from click_dead_letters`); streamed != 3 || stored < 3 {
+			return fmt.Errorf("Redis has %d, and the database %d", streamed, stored)
 		}
 		return nil
 	})

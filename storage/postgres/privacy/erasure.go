@@ -63,7 +63,7 @@ func (p *Progress) moveTo(cursor uuid.UUID, done bool) {
 	}
 }
 
-func (p Progress) erasure() affiliate.Erasure {
+func (p *Progress) erasure() affiliate.Erasure {
 	return affiliate.Erasure{
 		ID: p.ID, Subject: p.Subject, SubjectID: p.SubjectID, Workspace: p.Workspace, Mode: p.Mode, At: p.ErasedAt.UTC(),
 	}
