@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -130,7 +131,7 @@ func testBuyerErasureRequests(t *testing.T, sys *system) {
 	}
 }
 
-// The test also reaches the limit of erasures in an hour.
+// The test also reaches the limit of erasures in an hour, and lets a worker recover an erasure.
 func TestBuyerErasure_LeavesNoTraces(t *testing.T) {
 	t.Parallel()
 	address, folder := redistest.New(t), t.TempDir()
@@ -162,6 +163,7 @@ func TestBuyerErasure_LeavesNoTraces(t *testing.T) {
 	sys.clock.advance(61 * time.Minute)
 	f.merchant = f.merchant.login(t).inMode("test")
 	f.requestErasure(t, object{"email": "c@example.com"}).wantStatus(http.StatusAccepted)
+	checkJoinDuringRecovery(t, sys, f)
 }
 
 func TestBuyerErasure_CanBeDisabled(t *testing.T) {
@@ -173,4 +175,47 @@ func TestBuyerErasure_CanBeDisabled(t *testing.T) {
 	merchant.get(t, buyerErasurePath+"/"+unknownID).wantOutcome(disabled)
 	sys.client().post(t, buyerErasurePath, object{}).wantOutcome(unauthorized)
 	sys.newPartner(t).post(t, buyerErasurePath, object{}).wantOutcome(forbidden)
+}
+
+// checkJoinDuringRecovery requests the erasure of a buyer while a worker recovers the erasure. A
+// locked conversion keeps the first worker from going on, until its lease has expired and a
+// second worker takes the erasure over.
+func checkJoinDuringRecovery(t *testing.T, sys *system, f fixture) {
+	t.Helper()
+	sale := f.reportSale(t, f.click(t), object{"customer_id": "customer-of-two-workers"})
+	buyer := object{"customerId": "customer-of-two-workers"}
+	var operation string
+	sys.withDatabase(t, func(conn *pgx.Conn) error {
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback(t.Context()) }()
+		if _, err := tx.Exec(t.Context(), `select from conversions where id = $1 for update`, sale.text("id")); err != nil {
+			return err
+		}
+		operation = f.requestErasure(t, buyer).wantStatus(http.StatusAccepted).text("operationId")
+		awaitWorker := func(description string, recovering bool) {
+			eventually(t, waitTimeout, description, func() error {
+				if sys.count(t, `select count(*) from buyer_erasures where id = $1 and step = 'sales' and recovering = $2`, operation, recovering) == 0 {
+					return errors.New("no worker erases the conversions")
+				}
+				return nil
+			})
+		}
+		awaitWorker("the first worker waits for the lock", false)
+		sys.clock.advance(6 * time.Minute)
+		sys.exec(t, `
+			insert into river.river_job (args, kind, max_attempts, priority, queue, state)
+			select args, kind, max_attempts, priority, queue, 'available' from river.river_job where args ->> 'operation' = $1`, operation)
+		awaitWorker("the second worker recovers the erasure", true)
+		f.requestErasure(t, buyer).wantError(http.StatusConflict, "ACTIVE_OPERATION_CONFLICT")
+		return nil
+	})
+	eventually(t, waitTimeout, "the erasure is done", func() error {
+		if status := f.merchant.get(t, buyerErasurePath+"/"+operation).text("status"); status != "done" {
+			return errors.New(status)
+		}
+		return nil
+	})
 }
