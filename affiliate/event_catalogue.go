@@ -60,9 +60,6 @@ type EventKind struct {
 	Name EventName
 	// Description says in one sentence for merchants when the event is sent.
 	Description string
-	// Upcoming means that endpoints can already subscribe to the event, but that it is
-	// not sent yet.
-	Upcoming bool
 }
 
 // Catalogue returns the events to which endpoints can subscribe.

@@ -83,11 +83,7 @@ func distinct(texts []string) []string {
 }
 
 func eventTypeToProto(kind affiliate.EventKind) *affiliatev1.EventTypeInfo {
-	info := &affiliatev1.EventTypeInfo{Name: string(kind.Name), Description: kind.Description}
-	if kind.Upcoming {
-		info.Description += " Not sent by this version yet."
-	}
-	return info
+	return &affiliatev1.EventTypeInfo{Name: string(kind.Name), Description: kind.Description}
 }
 
 // filterOf returns the filter of a list request. Check has validated the request.

@@ -52,8 +52,7 @@ var Events embed.FS
 // event is an entry of the catalogue with its schema and its example.
 type event struct {
 	affiliate.EventKind
-	// object is the type of the event's object; nil if the event is not sent yet.
-	object  reflect.Type
+	object  reflect.Type // the type of the event's object
 	schema  schema
 	example string // an example of the body, indented
 }
@@ -110,9 +109,6 @@ func write(root string, files map[string]string) error {
 func schemaFiles(events []event) (map[string]string, error) {
 	files := map[string]string{embedFile: embedding}
 	for _, e := range events {
-		if e.object == nil {
-			continue
-		}
 		text, err := render(e.schema)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Name, err)
@@ -125,9 +121,6 @@ func schemaFiles(events []event) (map[string]string, error) {
 // document returns the text of the page. It reads the examples from the checkout.
 func document(root string, events []event) (string, error) {
 	for i, e := range events {
-		if e.object == nil {
-			continue
-		}
 		var err error
 		if events[i].example, err = example(root, e.Name); err != nil {
 			return "", err
@@ -138,9 +131,8 @@ func document(root string, events []event) (string, error) {
 
 func schemaFile(name affiliate.EventName) string { return schemaDir + "/" + string(name) + ".json" }
 
-// catalogue returns all events, with webhook.ping at the end. An upcoming event is not
-// sent yet, so it must have no object type. All other events must have an object type.
-// Otherwise catalogue returns an error.
+// catalogue returns all events, with webhook.ping at the end. Each event must have an object
+// type. Otherwise catalogue returns an error.
 func catalogue(root string) ([]event, error) {
 	var dirs []string
 	for _, dir := range sourceDirs {
@@ -154,16 +146,12 @@ func catalogue(root string) ([]event, error) {
 	kinds := append(affiliate.Catalogue(), affiliate.EventKind{Name: affiliate.EventWebhookPing, Description: pingDescription})
 	events := make([]event, len(kinds))
 	for i, kind := range kinds {
-		object, sent := objects[kind.Name]
-		if sent == kind.Upcoming {
-			return nil, fmt.Errorf("%s: an event must either have an object type or be upcoming", kind.Name)
+		object, ok := objects[kind.Name]
+		if !ok {
+			return nil, fmt.Errorf("%s: the event has no object type", kind.Name)
 		}
 		delete(objects, kind.Name)
-		events[i] = event{EventKind: kind}
-		if !sent {
-			continue
-		}
-		events[i].object = reflect.TypeOf(object)
+		events[i] = event{EventKind: kind, object: reflect.TypeOf(object)}
 		if events[i].schema, err = bodySchema(kind, events[i].object, src); err != nil {
 			return nil, fmt.Errorf("%s: %w", kind.Name, err)
 		}

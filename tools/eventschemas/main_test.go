@@ -52,12 +52,12 @@ func TestPage_HasEveryEventAndField(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range events {
-		if hasSection := strings.Contains(text, "\n### "+string(e.Name)+"\n"); hasSection != (e.object != nil) {
-			t.Errorf("%s: the page has a section: %t; want %t", e.Name, hasSection, e.object != nil)
+		if !strings.Contains(text, "\n### "+string(e.Name)+"\n") {
+			t.Errorf("the page has no section %s", e.Name)
 		}
 	}
 	for _, line := range []string{
-		"| `gdpr.buyer_erasure_completed` | Upcoming. The personal data of a buyer was erased. |",
+		"| [`gdpr.export_ready`](#gdprexport_ready) | An export of personal data is ready for download. |",
 		"| `status` | string: `draft`, `pending`, `processing`, `paid`, `failed`, `canceled` | The current status. |",
 		"| `hold_until` | timestamp? | End of the hold period; null if there is none. |",
 		"| `commission_ids` | list of uuid | The first 200 commissions of the payout. |",

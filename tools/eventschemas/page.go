@@ -31,7 +31,7 @@ Timestamps are RFC 3339 in UTC with three decimals. Amounts are integers in mino
 that the value can be null.
 
 A schema lists all fields that exist today. Use it in your tests to find misspelt fields. In production, accept fields and enum values that you do not know:
-new ones can be added without a new ` + "`api_version`" + `. You can subscribe to events that are marked as upcoming, but they are not sent yet.
+new ones can be added without a new ` + "`api_version`" + `.
 
 An event can arrive more than once, and events can arrive in any order. ` + "`conversion.created`" + ` is always created before the
 ` + "`commission.created`" + ` of the same conversion, but it can arrive later. If two events contain the same object, the event with the higher ` + "`version`" + ` has the newer state.
@@ -55,10 +55,6 @@ func page(events []event) string {
 	b.WriteString(intro)
 	b.WriteString("| Event | Sent when |\n|---|---|\n")
 	for _, e := range events {
-		if e.object == nil {
-			fmt.Fprintf(&b, "| `%s` | Upcoming. %s |\n", e.Name, cell(e.Description))
-			continue
-		}
 		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", e.Name, anchor(string(e.Name)), cell(e.Description))
 	}
 	for _, s := range sections(events) {
@@ -81,7 +77,6 @@ func sections(events []event) []section {
 		typeInGo reflect.Type
 	}
 	var objects []object
-	events = slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.object == nil })
 	eventsOf := map[object][]event{}
 	for _, e := range events {
 		o := object{noun(e), e.object}

@@ -88,13 +88,9 @@ func cause(rule affiliate.NotificationRule) (string, error) {
 		return rule.Cause, nil
 	}
 	for _, event := range affiliate.Catalogue() {
-		if affiliate.NotificationType(event.Name) != rule.Type {
-			continue
+		if affiliate.NotificationType(event.Name) == rule.Type {
+			return event.Description, nil
 		}
-		if event.Upcoming {
-			return event.Description + " Not sent yet.", nil
-		}
-		return event.Description, nil
 	}
 	return "", fmt.Errorf("%s needs a cause", rule.Type)
 }
