@@ -14,9 +14,10 @@ import (
 // others into another one.
 const copyRow = `
 	insert into TABLE
-	select (jsonb_populate_record(s.r, jsonb_build_object('id', gen_random_uuid()) || CHANGES ||
-		case when n % 10 = 0 then '{}' else jsonb_build_object('workspace_id', $2::text, 'participant_id', gen_random_uuid()) end)).*
-	from (select t as r from TABLE t where workspace_id = $1 limit 1) s, generate_series(1, $3) n`
+	select p.*
+	from (select t as r from TABLE t where workspace_id = $1 limit 1) s, generate_series(1, $3) n,
+		lateral jsonb_populate_record(s.r, jsonb_build_object('id', gen_random_uuid()) || CHANGES ||
+			case when n % 10 = 0 then '{}' else jsonb_build_object('workspace_id', $2::text, 'participant_id', gen_random_uuid()) end) p`
 
 // The steps read the rows of their workspace in the order of indexes. They do not scan tables,
 // which contain the data of all workspaces. Mails and dead letters have no index of the
