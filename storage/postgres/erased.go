@@ -100,8 +100,8 @@ func (db *DB) queueErasedAliases(batch *pgx.Batch, rows []aliasRow, onFound func
 	})
 }
 
-// findErasedSale returns the current external id of the sale that had an external id before
-// its buyer was erased; empty if there is none.
+// findErasedSale finds an erased sale by the external id that it had before the erasure, and
+// returns its current external id. It returns an empty text if no erased sale had the id.
 func (tx *Tx) findErasedSale(ctx context.Context, scope affiliate.Scope, external string) (pseudonym string, err error) {
 	const find = `
 		select c.external_transaction_id

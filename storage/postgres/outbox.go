@@ -59,7 +59,7 @@ func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 }
 
 // subjectOf returns the participant or the conversion whose data the body of an event
-// contains. It returns nil if there is none.
+// contains. It returns nil if the body contains no such data.
 func subjectOf(event affiliate.Event) fmt.Stringer {
 	if sale := event.Sale(); sale != nil {
 		return sale

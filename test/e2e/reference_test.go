@@ -212,7 +212,7 @@ func (c *referenceCalls) processor() {
 	c.call(c.merchant, "DELETE", path, nil)
 }
 
-// buyerErasure erases a buyer who is not known, so that the other examples stay as they are.
+// buyerErasure erases a buyer who has bought nothing, so that the other examples do not change.
 func (c *referenceCalls) buyerErasure() {
 	requested := c.call(c.merchant.withHeader("Idempotency-Key", "erasure-2026-03-02"), "POST", buyerErasurePath, object{
 		"confirmation": "DELETE", "buyer": object{"email": "sam.lee@mail.example"},

@@ -31,7 +31,8 @@ type Tx interface {
 	// ErasureOfKey returns the erasure for which an Idempotency-Key was used, with the
 	// fingerprint of the identity in the request.
 	ErasureOfKey(ctx context.Context, workspace affiliate.WorkspaceID, key string, now time.Time) (id affiliate.BuyerErasureID, fingerprint []byte, found bool, err error)
-	// LockActiveErasure locks the erasure of a buyer that is processing; nil if there is none.
+	// LockActiveErasure locks and returns the erasure of a buyer that has the status
+	// processing. It returns nil if the buyer has no such erasure.
 	LockActiveErasure(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity) (*affiliate.BuyerErasure, error)
 	InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error
 	// PutKey stores the Idempotency-Key of a request for an erasure.

@@ -113,7 +113,8 @@ func (s *Service) advance(ctx context.Context, e affiliate.BuyerErasure, worker 
 	return next, done, wait, nil
 }
 
-// afterStep returns the beginning of the step after a step. last is true if there is none.
+// afterStep returns the beginning of the step that follows a step. last is true if no step
+// follows.
 func afterStep(step affiliate.BuyerErasureStep) (next affiliate.BuyerErasureProgress, last bool) {
 	for i, s := range affiliate.BuyerErasureSteps {
 		if s == step && i+1 < len(affiliate.BuyerErasureSteps) {

@@ -67,8 +67,8 @@ func (tx *Tx) ErasureOfKey(
 	return id, fingerprint, err == nil, err
 }
 
-// LockActiveErasure locks and returns the erasure of a buyer that is processing; nil if there
-// is none.
+// LockActiveErasure locks and returns the erasure of a buyer that has the status processing. It
+// returns nil if the buyer has no such erasure.
 func (tx *Tx) LockActiveErasure(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity) (*affiliate.BuyerErasure, error) {
 	const read = `
 		select ` + operationColumns + `

@@ -174,14 +174,14 @@ var system = Area{
 		},
 		{
 			Name:    "buyer_erasure_sales",
-			Row:     "A conversion of a buyer who is being erased.",
+			Row:     "A conversion that a running erasure of a buyer has found.",
 			Kept:    "Until the erasure has ended.",
 			Deleted: []Erasure{WorkspaceErasure, BuyerErasure},
 			Columns: []Columns{business("workspace_id operation_id conversion_id mode followed erased")},
 		},
 		{
 			Name:    "buyer_erasure_customers",
-			Row:     "A reference of a buyer who is being erased.",
+			Row:     "A reference of the buyer that a running erasure has found.",
 			Kept:    "Until the erasure has ended.",
 			Deleted: []Erasure{WorkspaceErasure, BuyerErasure},
 			Columns: []Columns{
