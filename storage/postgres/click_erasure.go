@@ -26,8 +26,12 @@ const selectErased = `
 // EraseClickColumns are the assignments of an update of clicks that removes the personal data
 // of the visitor and of the participant. The referral code becomes the pseudonym of the
 // participant (affiliate.Pseudonym).
-const EraseClickColumns = `
-	referral_code = 'erased-' || right(participant_id::text, 8), landing_url = null, referrer_domain = null,
+const EraseClickColumns = `referral_code = 'erased-' || right(participant_id::text, 8), ` + EraseVisitColumns
+
+// EraseVisitColumns are the same assignments without the referral code. It stays if only the
+// visitor is erased.
+const EraseVisitColumns = `
+	landing_url = null, referrer_domain = null,
 	utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,
 	sub_id = null, language = null, screen = null, ip_hash = null, ip_prefix = null, ua_hash = null`
 

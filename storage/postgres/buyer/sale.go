@@ -240,10 +240,8 @@ const (
 		from unnest(@events::uuid[], @days::date[], @bodies::bytea[]) as t (id, day, body)
 		where e.workspace_id = @workspace and e.mode = @mode and e.id = t.id and e.day = t.day`
 	eraseClick = `
-		update clicks set
-			landing_url = null, referrer_domain = null, utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null,
-			utm_content = null, sub_id = null, consent = 'unknown', language = null, screen = null, ip_hash = null, ip_prefix = null,
-			ua_hash = null, bot_reason = null, occurred_at = null, country = null, region = null, device = null, browser = null,
+		update clicks set ` + postgres.EraseVisitColumns + `,
+			consent = 'unknown', bot_reason = null, occurred_at = null, country = null, region = null, device = null, browser = null,
 			os = null, paid_platform = null
 		where workspace_id = @workspace and mode = @mode and id = @click and clicked_at = @clicked_at`
 	deleteAwaited = `
