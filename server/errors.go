@@ -23,8 +23,8 @@ const ErrorDomain = "tributary"
 
 // toStatus converts the error of a handler into the gRPC status for the caller. An
 // *affiliate.Error keeps its error code and message. If the context has ended, or if the
-// database cannot be reached, the error code is SERVICE_UNAVAILABLE. For all other errors
-// it is INTERNAL_ERROR, and the text of the error is logged but not sent.
+// caller or the database cannot be reached, the error code is SERVICE_UNAVAILABLE. For all
+// other errors it is INTERNAL_ERROR, and the text of the error is logged but not sent.
 func toStatus(err error) *status.Status {
 	var (
 		refusal *affiliate.Error
@@ -34,7 +34,7 @@ func toStatus(err error) *status.Status {
 	case errors.As(err, &bulk):
 		return bulk.status()
 	case errors.As(err, &refusal):
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), dependencyLost(err):
+	case errors.Is(err, context.DeadlineExceeded), callerGone(err), dependencyLost(err):
 		refusal = unavailable()
 	default:
 		refusal = affiliate.Refuse(affiliate.ReasonInternal)
@@ -126,5 +126,13 @@ func isInternalError(err error) bool {
 	if errors.As(err, &bulk) {
 		return false
 	}
-	return !errors.Is(err, context.Canceled)
+	return !callerGone(err)
+}
+
+// callerGone reports whether err means that the caller has cancelled the call or that its
+// connection was lost. A stream on which nothing can be sent any more reports this with
+// the codes Canceled and Unavailable.
+func callerGone(err error) bool {
+	code := status.Code(err)
+	return errors.Is(err, context.Canceled) || code == codes.Canceled || code == codes.Unavailable
 }

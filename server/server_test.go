@@ -86,7 +86,7 @@ func (e sqlError) SQLState() string { return string(e) }
 
 func TestToStatus_OfLostDependencyIsServiceUnavailable(t *testing.T) {
 	for _, lost := range []error{
-		context.DeadlineExceeded, context.Canceled, io.EOF, io.ErrUnexpectedEOF, &net.OpError{Op: "dial", Err: errors.New("refused")},
+		context.DeadlineExceeded, context.Canceled, status.Error(codes.Canceled, "context canceled"), io.EOF, io.ErrUnexpectedEOF, &net.OpError{Op: "dial", Err: errors.New("refused")},
 		sqlError("08006"), sqlError("57P01"), sqlError("53300"), sqlError("57014"), sqlError("55P03"), sqlError("40001"), sqlError("40P01"),
 	} {
 		st := toStatus(fmt.Errorf("query: %w", lost))
@@ -437,6 +437,26 @@ func TestInterceptors_TurnPanicsIntoInternalErrors(t *testing.T) {
 	_, err = p.recover(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
 	if !errors.Is(err, affiliate.Refuse(affiliate.ReasonInternal)) {
 		t.Errorf("recover returned the error %v, want %s", err, affiliate.ReasonInternal)
+	}
+}
+
+// A stream cannot send to a client that has gone. This is not an error of the service.
+func TestInterceptors_LogInternalErrorsOnly(t *testing.T) {
+	for err, logged := range map[error]bool{
+		errors.New("bug"): true,
+		affiliate.Refuse(affiliate.ReasonValidation):              false,
+		fmt.Errorf("query: %w", context.Canceled):                 false,
+		status.FromContextError(context.Canceled).Err():           false,
+		status.Error(codes.Unavailable, "transport is closing"):   false,
+		fmt.Errorf("query: %w", context.DeadlineExceeded):         true,
+		status.Error(codes.Internal, "grpc: error while marshal"): true,
+	} {
+		var log strings.Builder
+		p := &pipeline{log: slog.New(slog.NewTextHandler(&log, nil)), now: time.Now}
+		_, _ = p.mapErrors(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, func(context.Context, any) (any, error) { return nil, err })
+		if got := log.Len() > 0; got != logged {
+			t.Errorf("%v: logged %t, want %t: %s", err, got, logged, &log)
+		}
 	}
 }
 

@@ -219,9 +219,13 @@ func (s *system) tail(name string) error {
 }
 
 // logs returns an error if the log of the core contains errors. It finds errors of
-// background work, which no response contains.
+// background work, which no response contains. It ignores calls that the client cancelled:
+// the load does not read event streams to their end, and some earlier binaries log this.
 func (s *system) logs() error {
-	const shown = 5
+	const (
+		shown     = 5
+		cancelled = "code = Canceled"
+	)
 	text, err := os.ReadFile(s.logPath("core"))
 	if err != nil {
 		return err
@@ -229,7 +233,7 @@ func (s *system) logs() error {
 	var lines []string
 	count := 0
 	for line := range strings.Lines(string(text)) {
-		if !strings.Contains(line, `"level":"ERROR"`) {
+		if !strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, cancelled) {
 			continue
 		}
 		if count++; count <= shown {
