@@ -35,7 +35,8 @@ const (
 )
 
 // BuyerErasureStep is a part of the work of an erasure. The steps run in the order of the
-// constants. Each step can be repeated.
+// constants. Each step can be repeated. If the last step finds more conversions, the steps
+// after EraseFollow run again.
 type BuyerErasureStep string
 
 // The steps.
@@ -58,11 +59,15 @@ const (
 	EraseResponses BuyerErasureStep = "responses"
 	// EraseProcessorEvents empties events of payment processors that are not applied yet.
 	EraseProcessorEvents BuyerErasureStep = "processor_events"
+	// EraseAgain finds conversions that were stored during the erasure, for example by events
+	// of payment processors that had arrived before, or that a joining request has named.
+	EraseAgain BuyerErasureStep = "again"
 )
 
 // BuyerErasureSteps is the order of the steps.
 var BuyerErasureSteps = []BuyerErasureStep{
 	EraseSearch, EraseFollow, EraseFindEvents, EraseSales, EraseExports, EraseCustomers, EraseResponses, EraseProcessorEvents,
+	EraseAgain,
 }
 
 // BuyerErasure is the erasure of a buyer. Its rows contain no value that the caller has sent.

@@ -11,6 +11,7 @@
 //	            ├─ delete the bindings of the customer
 //	            ├─ delete stored responses about the conversions
 //	            ├─ empty events of payment processors that are not applied yet
+//	            ├─ search again; continue with the conversions that were stored meanwhile
 //	            └─ store the status, the event and the notification
 //
 // The package guarantees:
@@ -19,6 +20,7 @@
 //     the value, the request resolves what only the value can find.
 //   - One worker at a time works on an operation. The worker renews its lease in every
 //     transaction. If the process ends, another worker continues after the last transaction.
+//     If the erasure fails, the next erasure of the same buyer continues with its lists.
 //   - Amounts, commissions and the ledger do not change. Reports, refunds and events of the
 //     payment processor about an erased sale still find it, by digests.
 //   - An erasure that is applied again after a restore of the database needs only the digest

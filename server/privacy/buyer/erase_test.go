@@ -354,18 +354,9 @@ func TestErase_WaitsForReceivedEvents(t *testing.T) {
 	f.putEvent("evt_parked", affiliate.ProcessorEventParked, `{"customer":"cus_ada"}`)
 	f.putEvent("evt_other", affiliate.ProcessorEventReceived, `{"customer":"cus_bob"}`)
 	operation := f.mustRequest("k1", byProcessor("cus_ada"))
-	var wait time.Duration
-	for range 20 {
-		var err error
-		if wait, err = f.service.Work(t.Context(), f.job(operation)); err != nil {
-			t.Fatal(err)
-		}
-		if wait >= 30*time.Second {
-			break
-		}
-	}
-	if got := f.status(operation); got != processing || wait != 30*time.Second {
-		t.Fatalf("status %s, wait %s while an event is received", got, wait)
+	f.waitForEvents(operation)
+	if got := f.status(operation); got != processing {
+		t.Fatalf("status %s while an event is received, want processing", got)
 	}
 	if got, want := strings.Join(f.eventBodies(), "; "), "evt_new received - true; evt_other received - true; evt_parked ignored buyer_erased false"; got != want {
 		t.Errorf("events %s, want %s", got, want)
@@ -375,6 +366,78 @@ func TestErase_WaitsForReceivedEvents(t *testing.T) {
 	if got, want := strings.Join(f.eventBodies(), "; "), "evt_new ignored buyer_erased false; evt_other received - true; evt_parked ignored buyer_erased false"; f.status(operation) != done || got != want {
 		t.Errorf("status %s, events %s, want %s", f.status(operation), got, want)
 	}
+}
+
+// waitForEvents runs the job of an operation until it waits for events of a processor.
+func (f *fixture) waitForEvents(operation string) {
+	f.Helper()
+	for range 20 {
+		wait, err := f.service.Work(f.Context(), f.job(operation))
+		if err != nil {
+			f.Fatal(err)
+		}
+		if wait >= 30*time.Second {
+			return
+		}
+	}
+	f.Fatal("the job does not wait for the event")
+}
+
+// apply does what the job of a received event does: it records the sale, and the event has no
+// body any more.
+func (f *fixture) apply(event string, sale affiliate.ProcessorSale) {
+	f.Helper()
+	if _, err := f.conversions.RecordSale(f.Context(), f.Scope, sale, false); err != nil {
+		f.Fatal(err)
+	}
+	f.Exec(`update processor_events set status = 'applied', body = null where id = $1`, event)
+}
+
+// The job of an event that had arrived before the request may record a sale of the buyer while
+// the erasure waits for it. The erasure also erases this sale.
+func TestErase_ErasesSalesOfEventsThatArrivedBefore(t *testing.T) {
+	t.Parallel()
+	ada := newPerson("ada")
+	for name, who := range map[string]*identity{"e-mail": byEmail(ada.email), "customer of the processor": byProcessor(ada.processorCustomer)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"`+ada.processorCustomer+`","email":"`+ada.email+`"}`)
+			operation := f.mustRequest("k1", who)
+			f.waitForEvents(operation)
+			f.apply("evt_new", ada.sale(f, ada.charged, "1"))
+			f.requirePresent(ada.charged)
+			f.work(operation)
+			if got := f.status(operation); got != done {
+				t.Errorf("status %s, want done", got)
+			}
+			f.requireAbsent(ada.values()...)
+			f.requireAbsent(f.hashesOf(ada.email, ada.customer, ada.processorCustomer)...)
+		})
+	}
+}
+
+// A request that joins an erasure also erases what was stored after the first request, of which
+// only the value of the request can find the sale.
+func TestEraseBuyer_JoiningRequestSearchesAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"id":"`+ada.test+`"}`)
+	operation := f.mustRequest("k1", byTransaction(ada.test))
+	f.waitForEvents(operation)
+	f.order(f.pat, ada.test, ada.describe)
+	f.order(f.livePa, ada.live, ada.describe)
+	if got := f.mustRequest("k2", byTransaction(ada.test)); got != operation {
+		t.Error("the second request did not join")
+	}
+	f.clock.Advance(10 * time.Minute)
+	f.work(operation)
+	if got := f.status(operation); got != done {
+		t.Errorf("status %s, want done", got)
+	}
+	f.requireAbsent(ada.values()...)
+	f.requireAbsent(f.hashesOf(ada.email, ada.customer)...)
 }
 
 // After a restore of the database, an erasure is applied again by the digest in the log.

@@ -252,33 +252,8 @@ func TestWork_FailsAfterFiveAttempts(t *testing.T) {
 	f.buys(ada)
 	f.clock.Advance(time.Hour)
 	operation := f.mustRequest("k1", byCustomer(ada.customer))
-	f.store.before = func() error { return errors.New("the database is broken") }
-	finishes := 0
-	for attempt := 1; ; attempt++ {
-		if attempt == affiliate.MaxBuyerErasureFailures {
-			// The transaction that stores the failure succeeds.
-			f.store.before = func() error {
-				if finishes++; finishes == 1 {
-					return errors.New("the database is broken")
-				}
-				return nil
-			}
-		}
-		wait, err := f.service.Work(t.Context(), f.job(operation))
-		if err != nil {
-			t.Fatalf("attempt %d: %v", attempt, err)
-		}
-		if wait == 0 {
-			if attempt != affiliate.MaxBuyerErasureFailures {
-				t.Errorf("the erasure ended after %d attempts", attempt)
-			}
-			break
-		}
-		f.clock.Advance(wait)
-	}
-	f.store.before = nil
-	if got := f.status(operation); got != failed {
-		t.Errorf("status %s, want failed", got)
+	if !f.breakAfter(0, operation) {
+		t.Fatal("the erasure has not failed")
 	}
 	if object, _ := f.LastEvent(affiliate.EventGDPRBuyerErasureCompleted); object["status"] != "failed" {
 		t.Errorf("event %v", object)
@@ -288,6 +263,93 @@ func TestWork_FailsAfterFiveAttempts(t *testing.T) {
 	}
 	f.erase("k2", byCustomer(ada.customer))
 	f.requireAbsent(ada.values()...)
+}
+
+// breakAfter runs the job of an operation with a database that breaks after n transactions,
+// until the erasure has failed. It returns false if the job ended before.
+func (f *fixture) breakAfter(n int, operation string) bool {
+	f.Helper()
+	broken := errors.New("the database is broken")
+	left := n
+	f.store.before = func() error {
+		if left--; left < 0 {
+			return broken
+		}
+		return nil
+	}
+	defer func() { f.store.before = nil }()
+	for attempt := 1; ; attempt++ {
+		if attempt == affiliate.MaxBuyerErasureFailures {
+			// The transaction that stores the failure succeeds.
+			first := true
+			f.store.before = func() error {
+				if first {
+					first = false
+					return broken
+				}
+				return nil
+			}
+		}
+		wait, err := f.service.Work(f.Context(), f.job(operation))
+		if err != nil {
+			f.Fatalf("attempt %d: %v", attempt, err)
+		}
+		if wait > 0 {
+			f.clock.Advance(wait)
+			continue
+		}
+		ended := f.status(operation)
+		if ended == failed && attempt != affiliate.MaxBuyerErasureFailures {
+			f.Errorf("the erasure failed after %d attempts", attempt)
+		}
+		return ended == failed
+	}
+}
+
+// An erasure that fails has erased a part of the data, by which the rest could be found. The
+// next erasure of the same buyer erases the rest.
+func TestErase_EndsWhatAFailedErasureHasBegun(t *testing.T) {
+	t.Parallel()
+	clock := pgtest.NewRunningClock()
+	db := pgtest.Open(t, clock.Now)
+	for n := 1; ; n++ {
+		f := newFixtureIn(db, clock)
+		ada := newPerson(fmt.Sprintf("ada%dx", n))
+		f.buys(ada)
+		clock.Advance(time.Hour)
+		operation := f.mustRequest("k1", byTransaction(ada.live))
+		if !f.breakAfter(n, operation) {
+			if n < 8 {
+				t.Errorf("the job has only %d transactions", n-1)
+			}
+			break
+		}
+		f.erase("k2", byTransaction(ada.live))
+		f.requireAbsent(ada.values()...)
+		f.requireAbsent(f.hashesOf(ada.email, ada.customer, ada.processorCustomer)...)
+		f.requireStillKnown(ada)
+	}
+	db.WantCount(0, "rows of the work", `select (select count(*) from buyer_erasure_sales) + (select count(*) from buyer_erasure_customers)`)
+}
+
+// The lists of a failed erasure are deleted with it.
+func TestDeleteErasures_DeletesTheLists(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	f.buys(ada)
+	operation := f.mustRequest("k1", byCustomer(ada.customer))
+	if !f.breakAfter(3, operation) {
+		t.Fatal("the erasure has not failed")
+	}
+	const rows = `select (select count(*) from buyer_erasure_sales) + (select count(*) from buyer_erasure_customers)`
+	if f.Count(rows) == 0 {
+		t.Fatal("the failed erasure has no lists")
+	}
+	if n, err := buyerpg.NewStore(f.Store.DB).DeleteErasures(t.Context(), f.clock.Now(), 10); n != 1 || err != nil {
+		t.Fatalf("DeleteErasures deleted %d erasures, %v, want 1", n, err)
+	}
+	f.WantCount(0, "rows of the work", rows)
 }
 
 // A request that joins while a worker recovers the erasure is refused. The first worker has
@@ -386,6 +448,43 @@ func TestWork_ContinuesAfterTheEndOfTheProcess(t *testing.T) {
 		}
 		f.requireAbsent(ada.values()...)
 		f.requireStillKnown(ada)
+	}
+}
+
+// An attempt that takes longer than the job may is a failure. The end of the process is none.
+func TestWork_CountsTimeoutsAsFailures(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	operation := f.mustRequest("k1", byCustomer("ada"))
+	for n, tc := range []struct {
+		limit    time.Duration // of the context
+		stop     bool          // whether the process stops
+		wait     time.Duration
+		err      error
+		failures int
+	}{
+		{time.Second, false, 10 * time.Second, nil, 1},
+		{time.Hour, true, 0, context.Canceled, 1},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
+		f.store.before = func() error {
+			if tc.stop {
+				cancel()
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		if wait, err := f.service.Work(ctx, f.job(operation)); wait != tc.wait || !errors.Is(err, tc.err) {
+			t.Errorf("%d: Work returned %s, %v, want %s, %v", n, wait, err, tc.wait, tc.err)
+		}
+		cancel()
+		f.WantCount(tc.failures, "failures", `select failures from buyer_erasures`)
+		f.WantCount(0, "leases", `select count(*) from buyer_erasures where lease_owner is not null`)
+	}
+	f.store.before = nil
+	f.work(operation)
+	if got := f.status(operation); got != done {
+		t.Errorf("status %s, want done", got)
 	}
 }
 

@@ -146,7 +146,10 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 				return err
 			}
 			operation = active.ID
-			return tx.PutKey(ctx, *active, key, fingerprint, now.Add(affiliate.BuyerErasureKeyLifetime))
+			if err := tx.PutKey(ctx, *active, key, fingerprint, now.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
+				return err
+			}
+			return s.resolve(ctx, tx, *active, value)
 		}
 		e := s.newErasure(workspace, identity, affiliate.EraseFollow, now)
 		operation = e.ID
@@ -185,6 +188,9 @@ const resourceErasure = "buyer_erasure"
 // register stores a new erasure with its job. The audit log does not say who the buyer is.
 func (s *Service) register(ctx context.Context, tx Tx, e affiliate.BuyerErasure, by affiliate.Actor) error {
 	if err := tx.InsertErasure(ctx, e); err != nil {
+		return err
+	}
+	if err := tx.TakeOver(ctx, e, s.ErasureKey.Fingerprint(e.Workspace, e.Identity)); err != nil {
 		return err
 	}
 	if err := tx.Enqueue(ctx, affiliate.EraseBuyer{Workspace: e.Workspace, Operation: e.ID}); err != nil {

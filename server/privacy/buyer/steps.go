@@ -32,11 +32,12 @@ const (
 )
 
 // part is the result of a part of a step. If wait is not zero, the step continues after that
-// time.
+// time. If next is not empty, the erasure continues with that step.
 type part struct {
 	position string
 	finished bool
 	wait     time.Duration
+	next     affiliate.BuyerErasureStep
 }
 
 // work does one part of the current step of an erasure.
@@ -58,6 +59,8 @@ func (s *Service) work(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (pa
 		return s.deleteResponses(ctx, tx, e)
 	case affiliate.EraseProcessorEvents:
 		return s.emptyEvents(ctx, tx, e)
+	case affiliate.EraseAgain:
+		return s.again(ctx, tx, e)
 	}
 	return part{}, fmt.Errorf("unknown step %q", e.Progress.Step)
 }
@@ -194,7 +197,7 @@ func (s *Service) eraseSales(ctx context.Context, tx Tx, e affiliate.BuyerErasur
 // deleteExports deletes the exports of the workspace if they can contain an id of the buyer. The
 // step runs after the conversions were erased, so an export that begins later has no such id.
 func (s *Service) deleteExports(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
-	found, err := tx.HasSales(ctx, e)
+	found, _, err := tx.HasSales(ctx, e)
 	// A transaction that has no conversion can have refunds, which were deleted by the request.
 	if err != nil || !found && e.Identity.Kind != affiliate.BuyerTransactionID {
 		return part{finished: true}, err
@@ -278,6 +281,29 @@ func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasu
 		return part{wait: applyWait}, nil
 	}
 	return part{finished: true}, nil
+}
+
+// again searches once more. Meanwhile the job of an event that had arrived before may have
+// recorded a sale or bound a customer, and a request that has joined may have added
+// conversions. A request that waits for the lock begins a new erasure if this one ends.
+func (s *Service) again(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+	if err := tx.LockErasure(ctx, e); err != nil {
+		return part{}, err
+	}
+	if e.Progress.Position == "" {
+		if err := tx.UnfollowCustomers(ctx, e); err != nil {
+			return part{}, err
+		}
+	}
+	found, err := s.follow(ctx, tx, e)
+	if err != nil || !found.finished {
+		return found, err
+	}
+	_, unerased, err := tx.HasSales(ctx, e)
+	if err != nil || unerased {
+		return part{next: affiliate.EraseFindEvents}, err
+	}
+	return part{finished: true}, tx.DeleteCustomers(ctx, e)
 }
 
 func encodePosition(position any) string {

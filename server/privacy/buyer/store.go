@@ -35,13 +35,19 @@ type Tx interface {
 	// processing. It returns nil if the buyer has no such erasure.
 	LockActiveErasure(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity) (*affiliate.BuyerErasure, error)
 	InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error
+	// TakeOver moves the lists of failed erasures of the same buyer to the erasure e. These
+	// erasures may have erased a part of the data by which the rest can be found. fingerprint
+	// is that of the requests.
+	TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprint []byte) error
 	// PutKey stores the Idempotency-Key of a request for an erasure.
 	PutKey(ctx context.Context, e affiliate.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error
+	// LockErasure locks an erasure, so that no request joins it until the transaction ends.
+	LockErasure(ctx context.Context, e affiliate.BuyerErasure) error
 	// Advance stores the progress and renews the lease. Errors: NOT_FOUND if the worker no
 	// longer has the lease.
 	Advance(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, until time.Time) error
-	// FinishErasure stores the final status. Errors: NOT_FOUND if the worker no longer has the
-	// lease.
+	// FinishErasure stores the final status. The lists of an erasure that has failed stay for
+	// TakeOver. Errors: NOT_FOUND if the worker no longer has the lease.
 	FinishErasure(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, status affiliate.BuyerErasureStatus, at time.Time) error
 
 	Search
@@ -68,6 +74,8 @@ type Search interface {
 	// conversions were searched.
 	UnfollowedSales(ctx context.Context, e affiliate.BuyerErasure, limit int) ([]affiliate.FoundSale, error)
 	MarkFollowed(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID) error
+	// UnfollowCustomers makes FollowCustomers return all customers in the list again.
+	UnfollowCustomers(ctx context.Context, e affiliate.BuyerErasure) error
 	// SearchSales returns at most limit conversions of the workspace that follow the id after.
 	SearchSales(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]affiliate.SaleIDs, error)
 	// ParkedSales returns the external transaction ids of parked refunds.
@@ -82,15 +90,17 @@ type Erase interface {
 	// follow the id after and do not say which conversion they are about, and stores the
 	// conversion. It returns the last id; nil if no event follows.
 	AddSalesToEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int) (*affiliate.EventID, error)
-	// LockSales locks at most limit conversions in the list that are not erased. ids are the
-	// ids of all of them, and sales has only those that no other erasure has erased.
+	// LockSales locks at most limit conversions in the list that are followed and not erased.
+	// ids are the ids of all of them, and sales has only those that no other erasure has
+	// erased.
 	LockSales(ctx context.Context, e affiliate.BuyerErasure, limit int) (ids []affiliate.ConversionID, sales []affiliate.BuyerSale, err error)
 	// TakenPseudonyms returns those of the given texts that are external ids of conversions.
 	TakenPseudonyms(ctx context.Context, scope affiliate.Scope, candidates []string) ([]string, error)
 	// EraseSales stores erased conversions, which LockSales has locked.
 	EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID, sales []affiliate.ErasedSale, at time.Time) error
-	// HasSales reports whether the list has a conversion.
-	HasSales(ctx context.Context, e affiliate.BuyerErasure) (bool, error)
+	// HasSales reports whether the list has a conversion, and whether it has one that is not
+	// erased.
+	HasSales(ctx context.Context, e affiliate.BuyerErasure) (found, unerased bool, err error)
 	// DeleteCustomers deletes the customers in the list.
 	DeleteCustomers(ctx context.Context, e affiliate.BuyerErasure) error
 	// DeleteResponses reads at most limit stored responses that follow the key after, and

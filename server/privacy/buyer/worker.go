@@ -18,7 +18,7 @@ const (
 	// a run begins no further transaction, and another run continues.
 	jobTimeout = 5 * time.Minute
 	maxRunTime = 4 * time.Minute
-	// releaseTimeout is the longest time for ending the lease.
+	// releaseTimeout is the longest time for storing that an attempt has ended.
 	releaseTimeout = 10 * time.Second
 	// nextRun is the time until the next run continues.
 	nextRun = time.Second
@@ -99,10 +99,13 @@ func (s *Service) advance(ctx context.Context, e affiliate.BuyerErasure, worker 
 			return fmt.Errorf("step %s: %w", e.Progress.Step, err)
 		}
 		wait, next.Progress.Position = result.wait, result.position
-		if !result.finished {
-			return tx.Advance(ctx, next, worker, s.now().Add(affiliate.BuyerErasureLease))
+		switch {
+		case result.next != "":
+			next.Progress = affiliate.BuyerErasureProgress{Step: result.next}
+		case result.finished:
+			next.Progress, done = afterStep(e.Progress.Step)
 		}
-		if next.Progress, done = afterStep(e.Progress.Step); !done {
+		if !done {
 			return tx.Advance(ctx, next, worker, s.now().Add(affiliate.BuyerErasureLease))
 		}
 		return s.finishIn(ctx, tx, e, worker, affiliate.BuyerErasureDone)
@@ -144,12 +147,15 @@ func (s *Service) finishIn(ctx context.Context, tx Tx, e affiliate.BuyerErasure,
 	return tx.Publish(ctx, e.Event(status, now))
 }
 
-// fail handles an error of a step. If the context has ended, the process stops or the time of
-// the job is over: this is no failure. The last failure ends the erasure.
+// fail handles an error of a step. It is no failure if the process stops. It is one if the time
+// of the job is over, because the next attempt would take as long. The last failure ends the
+// erasure.
 func (s *Service) fail(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, cause error) (wait time.Duration, err error) {
-	if ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return 0, errors.Join(cause, s.release(ctx, e, worker, false))
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
 	if errors.Is(cause, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		// Another worker has the lease.
 		return nextRun, nil
@@ -162,7 +168,7 @@ func (s *Service) fail(ctx context.Context, e affiliate.BuyerErasure, worker uui
 	return retryDelays[e.Failures], s.release(ctx, e, worker, true)
 }
 
-// release ends the lease, even if the context has ended.
+// release ends the lease, also if the context has ended.
 func (s *Service) release(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()

@@ -146,15 +146,26 @@ func (tx *Tx) UnfollowedSales(ctx context.Context, e affiliate.BuyerErasure, lim
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.FoundSale])
 }
 
-// HasSales reports whether the list of an erasure has a conversion.
-func (tx *Tx) HasSales(ctx context.Context, e affiliate.BuyerErasure) (found bool, err error) {
+// HasSales reports whether the list of an erasure has a conversion, and whether it has one that
+// is not erased.
+func (tx *Tx) HasSales(ctx context.Context, e affiliate.BuyerErasure) (found, unerased bool, err error) {
 	const read = `
 		select exists (
 			select from buyer_erasure_sales s
 			where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live')
+		), exists (
+			select from buyer_erasure_sales s
+			where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live') and not s.erased
 		)`
-	err = tx.QueryRow(ctx, read, e.Workspace, e.ID).Scan(&found)
-	return found, err
+	err = tx.QueryRow(ctx, read, e.Workspace, e.ID).Scan(&found, &unerased)
+	return found, unerased, err
+}
+
+// UnfollowCustomers makes FollowCustomers return all customers in the list of an erasure again.
+func (tx *Tx) UnfollowCustomers(ctx context.Context, e affiliate.BuyerErasure) error {
+	const update = `update buyer_erasure_customers set followed = false where workspace_id = $1 and operation_id = $2 and followed`
+	_, err := tx.Exec(ctx, update, e.Workspace, e.ID)
+	return err
 }
 
 // MarkFollowed stores that further conversions of these conversions were searched.

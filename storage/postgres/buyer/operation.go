@@ -95,6 +95,35 @@ func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error
 	return nil
 }
 
+// takeOver moves the lists of the failed erasures with a fingerprint to another erasure.
+const takeOver = `
+	with failed as (
+		select o.id from buyer_erasure_keys k
+		join buyer_erasures o on o.workspace_id = k.workspace_id and o.id = k.operation_id
+		where k.workspace_id = $1 and k.fingerprint = $3 and o.status = 'failed'
+	), sales as (
+		update buyer_erasure_sales s set operation_id = $2
+		where s.workspace_id = $1 and s.operation_id in (select f.id from failed f) and s.mode in ('test', 'live')
+	)
+	update buyer_erasure_customers u set operation_id = $2
+	where u.workspace_id = $1 and u.operation_id in (select f.id from failed f)`
+
+// TakeOver moves the lists of failed erasures of the same buyer to a new erasure.
+func (tx *Tx) TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprint []byte) error {
+	_, err := tx.Exec(ctx, takeOver, e.Workspace, e.ID, fingerprint)
+	if err != nil {
+		return fmt.Errorf("take over the lists of failed erasures: %w", err)
+	}
+	return nil
+}
+
+// LockErasure locks an erasure until the transaction ends.
+func (tx *Tx) LockErasure(ctx context.Context, e affiliate.BuyerErasure) error {
+	const lock = `select from buyer_erasures o where o.workspace_id = $1 and o.id = $2 for no key update`
+	_, err := tx.Exec(ctx, lock, e.Workspace, e.ID)
+	return err
+}
+
 // PutKey stores the Idempotency-Key of a request for an erasure. It replaces an expired key.
 func (tx *Tx) PutKey(ctx context.Context, e affiliate.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error {
 	const put = `
@@ -154,8 +183,9 @@ func (s *Store) ReleaseErasure(ctx context.Context, e affiliate.BuyerErasure, wo
 	return err
 }
 
-// FinishErasure stores the final status of an erasure, and deletes the hash of the identity and
-// the list of the conversions and customers. Errors: NOT_FOUND if the worker no longer has the lease.
+// FinishErasure stores the final status of an erasure, and deletes the hash of the identity and,
+// unless the erasure has failed, the lists of the conversions and customers. Errors: NOT_FOUND
+// if the worker no longer has the lease.
 func (tx *Tx) FinishErasure(ctx context.Context, e affiliate.BuyerErasure, worker Worker, status affiliate.BuyerErasureStatus, at time.Time) error {
 	const finish = `
 		update buyer_erasures set status = $4, finished_at = $5, identity = null, position = '', lease_owner = null, lease_until = null, recovering = false
@@ -163,17 +193,20 @@ func (tx *Tx) FinishErasure(ctx context.Context, e affiliate.BuyerErasure, worke
 	const deleteSales = `
 		delete from buyer_erasure_sales s
 		where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live')`
-	const deleteCustomers = `delete from buyer_erasure_customers where workspace_id = $1 and operation_id = $2`
+	const deleteCustomersOfList = `delete from buyer_erasure_customers where workspace_id = $1 and operation_id = $2`
 	tag, err := tx.Exec(ctx, finish, e.Workspace, e.ID, worker, status, at)
 	if err == nil && tag.RowsAffected() == 0 {
 		return affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	for _, statement := range []string{deleteSales, deleteCustomers} {
-		if err == nil {
-			_, err = tx.Exec(ctx, statement, e.Workspace, e.ID)
+	if err != nil || status == affiliate.BuyerErasureFailed {
+		return err
+	}
+	for _, statement := range []string{deleteSales, deleteCustomersOfList} {
+		if _, err := tx.Exec(ctx, statement, e.Workspace, e.ID); err != nil {
+			return fmt.Errorf("delete the lists of an erasure: %w", err)
 		}
 	}
-	return err
+	return nil
 }
 
 const (
@@ -182,8 +215,16 @@ const (
 		using (select workspace_id, key from buyer_erasure_keys where expires_at <= $1 order by expires_at limit $2) as old
 		where k.workspace_id = old.workspace_id and k.key = old.key`
 	deleteErasures = `
-		delete from buyer_erasures o
-		using (select workspace_id, id from buyer_erasures where finished_at <= $1 order by finished_at limit $2) as old
+		with old as (
+			select workspace_id, id from buyer_erasures where finished_at <= $1 order by finished_at limit $2
+		), sales as (
+			delete from buyer_erasure_sales s using old
+			where s.workspace_id = old.workspace_id and s.operation_id = old.id and s.mode in ('test', 'live')
+		), customers as (
+			delete from buyer_erasure_customers u using old
+			where u.workspace_id = old.workspace_id and u.operation_id = old.id
+		)
+		delete from buyer_erasures o using old
 		where o.workspace_id = old.workspace_id and o.id = old.id`
 )
 

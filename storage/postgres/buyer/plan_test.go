@@ -74,9 +74,16 @@ func TestStatements_UseIndexes(t *testing.T) {
 			insert into buyer_erasure_customers (workspace_id, operation_id, ref)
 			select $1, case when n < 20 then $2::uuid else gen_random_uuid() end, 'ref' || n from generate_series(1, 2000) n
 			on conflict do nothing`, w, operation)
+		f.ExecWithoutForeignKeys(`
+			insert into buyer_erasures (workspace_id, id, kind, status, step, created_at, finished_at)
+			select $1, gen_random_uuid(), 'email', 'done', 'again', $2, $2 from generate_series(1, 1000)`, w, f.Now())
+		f.ExecWithoutForeignKeys(`
+			insert into buyer_erasure_keys (workspace_id, key, operation_id, fingerprint, expires_at)
+			select o.workspace_id, o.id::text, o.id, uuid_send(o.id), $2 from buyer_erasures o where o.workspace_id = $1
+			on conflict do nothing`, w, f.Now())
 	}
 	f.VacuumAnalyze("conversions", "refunds", "events", "conversion_aliases", "processor_events", "idempotency_keys", "customers", "customer_payments",
-		"buyer_erasure_sales", "buyer_erasure_customers")
+		"buyer_erasure_sales", "buyer_erasure_customers", "buyer_erasures", "buyer_erasure_keys")
 
 	workspace := shop.Scope.Workspace
 	args := pgx.NamedArgs{"workspace": workspace, "operation": operation, "after": affiliate.ConversionID{}, "most": 100}
@@ -111,6 +118,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 		{"customers", deleteCustomers, []any{workspace, operation}, nil, []string{"customers_pkey"}},
 		{"payments", deletePayments, []any{workspace, operation}, nil, []string{"customer_payments_pkey"}},
 		{"responses", deleteResponses, nil, pgx.NamedArgs{"workspace": workspace, "operation": operation, "mode": "test", "method": "/m", "key": "key-1", "most": 100}, []string{"idempotency_keys_pkey"}},
+		{"take over", takeOver, []any{workspace, operation, hash}, nil, []string{"buyer_erasures_pkey", "buyer_erasure_sales_", "buyer_erasure_customers_pkey"}},
 		{"events of the processor", waitingEvents, []any{workspace, connection, "evt_1", 50}, nil, []string{"processor_events_with_body"}},
 	} {
 		sql, values := tc.sql, tc.args

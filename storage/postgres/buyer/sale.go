@@ -43,10 +43,12 @@ func (tx *Tx) AddSalesToEvents(ctx context.Context, workspace affiliate.Workspac
 	return &last[0], nil
 }
 
-// nextSales returns conversions in the list of an erasure that are not erased.
+// nextSales returns conversions in the list of an erasure that are not erased. Further
+// conversions can be found only before a conversion is erased, so it returns only those for
+// which they were searched.
 const nextSales = `
 	select s.conversion_id from buyer_erasure_sales s
-	where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live') and not s.erased
+	where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live') and s.followed and not s.erased
 	order by s.conversion_id
 	limit $3`
 
@@ -87,7 +89,7 @@ const (
 		where e.workspace_id = $1 and e.mode in ('test', 'live') and e.subject_id = any($2)`
 )
 
-// LockSales locks at most limit conversions in the list of an erasure, and returns them with
+// LockSales locks at most limit conversions that nextSales returns, and returns them with
 // everything that must be changed. ids are the ids of all of them. sales has only those that
 // no other erasure has erased.
 func (tx *Tx) LockSales(ctx context.Context, e affiliate.BuyerErasure, limit int) (ids []affiliate.ConversionID, sales []affiliate.BuyerSale, err error) {

@@ -174,15 +174,15 @@ var system = Area{
 		},
 		{
 			Name:    "buyer_erasure_sales",
-			Row:     "A conversion that a running erasure of a buyer has found.",
-			Kept:    "Until the erasure has ended.",
+			Row:     "A conversion that an erasure of a buyer has found.",
+			Kept:    "Until the erasure has ended. After a failure at most 30 days, for the next request.",
 			Deleted: []Erasure{WorkspaceErasure, BuyerErasure},
 			Columns: []Columns{business("workspace_id operation_id conversion_id mode followed erased")},
 		},
 		{
 			Name:    "buyer_erasure_customers",
-			Row:     "A reference of the buyer that a running erasure has found.",
-			Kept:    "Until the erasure has ended.",
+			Row:     "A reference of the buyer that an erasure has found.",
+			Kept:    "Until the erasure has ended. After a failure at most 30 days, for the next request.",
 			Deleted: []Erasure{WorkspaceErasure, BuyerErasure},
 			Columns: []Columns{
 				pseudonymous(buyer, "ref", "keyed hash of the customer id", Effects{}),
