@@ -35,17 +35,17 @@ type Limiter interface {
 }
 
 // limit counts one request in its zone. It returns RATE_LIMIT_EXCEEDED if the limit is
-// reached. If the policy has a zone for accounts and the method accepts the credential,
-// the request then also counts in this zone.
+// reached. If the policy has a second zone and the method accepts the credential, the
+// request then also counts in this zone.
 func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) error {
 	zone, subject := policy.countedAs(ctx, id)
 	if zone == ZoneNone {
 		return nil
 	}
 	allowance := limiter.Allow(ctx, zone, subject)
-	if allowance.Allowed && policy.AccountZone != ZoneNone && id.fault == noFault && policy.Accept&id.principal.Kind != 0 {
-		zone = policy.AccountZone
-		allowance = limiter.Allow(ctx, zone, "user:"+id.principal.User.String())
+	if second, subject := policy.alsoCountedAs(id); allowance.Allowed && second != ZoneNone {
+		zone = second
+		allowance = limiter.Allow(ctx, second, subject)
 	}
 	reset := allowance.Reset
 	if !allowance.Allowed {
@@ -61,6 +61,17 @@ func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) err
 	refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
 	refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(allowance.RetryAfter)}
 	return refusal
+}
+
+// alsoCountedAs returns the second zone for which a request counts, with the subject.
+func (p Policy) alsoCountedAs(id identity) (zone Zone, subject string) {
+	switch {
+	case id.fault != noFault || p.Accept&id.principal.Kind == 0:
+		return ZoneNone, ""
+	case p.WorkspaceZone != ZoneNone:
+		return p.WorkspaceZone, "workspace:" + id.principal.Workspace.String()
+	}
+	return p.AccountZone, "user:" + id.principal.User.String()
 }
 
 // countedAs returns the zone and the subject for which a request counts. If the method

@@ -81,8 +81,8 @@ type Policy struct {
 	Action Action
 	Zone   Zone
 	// AccountZone is a second zone, in which each call counts for its user. ZoneNone means
-	// that there is no second zone.
-	AccountZone Zone
+	// that there is no such zone. WorkspaceZone is the same for the workspace of the caller.
+	AccountZone, WorkspaceZone Zone
 	// Verified states whether the caller's e-mail address must be verified. It has an
 	// effect only if the deployment requires verified addresses.
 	Verified Verified
@@ -135,6 +135,13 @@ func (p Policy) inAuthZone() Policy {
 // user.
 func (p Policy) limitedPerAccount(zone Zone) Policy {
 	p.AccountZone = zone
+	return p
+}
+
+// limitedPerWorkspace returns the policy with a second zone, in which calls count for their
+// workspace.
+func (p Policy) limitedPerWorkspace(zone Zone) Policy {
+	p.WorkspaceZone = zone
 	return p
 }
 
@@ -344,7 +351,7 @@ var policies = map[string]Policy{
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: unauthenticated(ZoneMailProvider),
 
-	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      merchant(exportPersonal).limitedPerAccount(ZoneBuyerErasure),
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      merchant(exportPersonal).limitedPerWorkspace(ZoneBuyerErasure),
 	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName: merchant(exportPersonal),
 
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:       merchant(manageKeys),

@@ -353,6 +353,7 @@ func TestLimit_ZoneAndSubject(t *testing.T) {
 	programs := policies[affiliatev1.ProgramService_ListPrograms_FullMethodName]
 	change := policies[affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName]
 	resend := policies[affiliatev1.AccountService_ResendMerchantVerification_FullMethodName]
+	buyer := policies[affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName]
 	for _, tc := range []struct {
 		name   string
 		policy Policy
@@ -369,6 +370,7 @@ func TestLimit_ZoneAndSubject(t *testing.T) {
 		{"resend with a token", resend, identity{principal: user}, "auth address,resend user"},
 		{"resend with a token of a partner", resend, identity{principal: Principal{Kind: PartnerToken}}, "auth address"},
 		{"resend without a credential", resend, identity{fault: faultMissing}, "auth address"},
+		{"erasure of a buyer", buyer, identity{principal: user}, "general user,buyer_erasure workspace"},
 		{"health", unauthenticated(ZoneNone), identity{fault: faultMissing}, ""},
 	} {
 		l := &countingLimiter{}

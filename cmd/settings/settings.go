@@ -198,8 +198,8 @@ type Limits struct {
 	Unsubscribe int `env:"TRIBUTARY_LIMIT_UNSUBSCRIBE" envDefault:"60"`
 	// Resend is the number of verifications that an account can request in any hour.
 	Resend int `env:"TRIBUTARY_LIMIT_RESEND" envDefault:"3"`
-	// Erasure, BuyerErasure and Export are the numbers of requests of these kinds that an
-	// account can send in any hour.
+	// Erasure and Export are the numbers of requests of these kinds that an account can send
+	// in any hour. BuyerErasure is the number for a workspace.
 	Erasure      int `env:"TRIBUTARY_LIMIT_ERASURE" envDefault:"5"`
 	BuyerErasure int `env:"TRIBUTARY_LIMIT_BUYER_ERASURE" envDefault:"60"`
 	Export       int `env:"TRIBUTARY_LIMIT_EXPORT" envDefault:"10"`

@@ -19,8 +19,10 @@ func limitText(r contract.Route, policy server.Policy) string {
 	} else {
 		sentences = append(sentences, zoneText(string(policy.Zone)))
 	}
-	if policy.AccountZone != server.ZoneNone {
-		sentences = append(sentences, zoneText(string(policy.AccountZone)))
+	for _, second := range []server.Zone{policy.AccountZone, policy.WorkspaceZone} {
+		if second != server.ZoneNone {
+			sentences = append(sentences, zoneText(string(second)))
+		}
 	}
 	if r.HasBody {
 		sentences = append(sentences, fmt.Sprintf("The body may have up to %d KiB.", contract.BodyLimit(r.FullMethod)>>10))
@@ -32,7 +34,7 @@ func limitText(r contract.Route, policy server.Policy) string {
 var limitSubjects = map[string]string{
 	"mail_provider": "per client address", "unsubscribe": "per client address",
 	"conversions": "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key", "resend": "per account",
-	"erasure": "per account", "buyer_erasure": "per account", "export": "per account",
+	"erasure": "per account", "buyer_erasure": "per workspace", "export": "per account",
 }
 
 // zoneText describes the rate limit of a zone. The default is read from the tags of the

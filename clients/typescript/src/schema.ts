@@ -1348,7 +1348,7 @@ export interface paths {
          *       - ACTIVE_OPERATION_CONFLICT: the erasure of the buyer is being recovered after a
          *         failure of the service. Send the request again after some minutes.
          *
-         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. Rate limit: `buyer_erasure`, by default 60 requests in an hour per account. The body may have up to 64 KiB.
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. Rate limit: `buyer_erasure`, by default 60 requests in an hour per workspace. The body may have up to 64 KiB.
          */
         post: operations["eraseBuyer"];
         delete?: never;
