@@ -62,9 +62,9 @@ var auditLogs = Area{
 			Columns: []Columns{
 				ids(partnerOrMember, "actor resource_id", "ids of the person or key that made the change, and of the changed record"),
 				personal(
-					[]Subject{Partner, Member, Buyer}, "before after", "changed values before and after the change",
-					Effects{Participant: Emptied, Account: Emptied, Workspace: Emptied, Buyer: Redacted},
-				).because("The erasure of a participant empties the entries about the participant and its links, codes, commissions, ledger entries and payouts. The erasure of a buyer removes the ids of the buyer's sales."),
+					partnerOrMember, "before after", "changed values before and after the change",
+					Effects{Participant: Emptied, Account: Emptied, Workspace: Emptied},
+				).because("The erasure of a participant empties the entries about the participant and its links, codes, commissions, ledger entries and payouts."),
 				personal(partnerOrMember, "ip_prefix", "network (/24 or /48) of the IP address from which the change was made", participation(Null)).
 					because("The erasure of a participant concerns the entries of changes that the partner made."),
 				business("workspace_id id mode at action resource_type request_id"),
