@@ -59,6 +59,7 @@ type WaitingEvent struct {
 	Body         []byte // encrypted
 	Status       ProcessorEventStatus
 	ReceivedAt   time.Time
+	ChargeID     *string // of an event that waits for the sale of the charge
 }
 
 // WaitingEventKey is the position of a walk through the waiting events of a workspace.

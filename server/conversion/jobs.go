@@ -80,8 +80,9 @@ func (s *Service) AttributeAwaited(ctx context.Context, click affiliate.AwaitedC
 }
 
 // errSuperseded rolls back the transaction of a late attribution. It means that another
-// decision about the conversion was stored after the conversion was read.
-var errSuperseded = errors.New("another decision is in force")
+// decision about the conversion was stored, or its buyer was erased, after the conversion was
+// read.
+var errSuperseded = errors.New("the conversion has changed")
 
 // attributeLate makes a new decision about a conversion whose click has arrived, and ends
 // the conversion's wait. If the conversion is already attributed, or if the click and the
@@ -99,7 +100,7 @@ func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversio
 		if err != nil {
 			return err
 		}
-		if stored.Decision != c.Decision {
+		if stored.Decision != c.Decision || stored.ExternalTransactionID != c.ExternalTransactionID {
 			return errSuperseded
 		}
 		// A report with a promo code of the other mode is rejected with MODE_MISMATCH.

@@ -368,6 +368,64 @@ func TestErase_WaitsForReceivedEvents(t *testing.T) {
 	}
 }
 
+// A sale that the merchant's server has reported is also found by the id of its charge, which
+// only the refunds of the processor name.
+func TestErase_FindsTheSaleOfACharge(t *testing.T) {
+	t.Parallel()
+	for name, replay := range map[string]bool{"request": false, "replay": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			if replay { // only the log has the erasure
+				f.erase("k1", byTransaction("ch_ada9"))
+			}
+			f.order(f.pat, "cs_ada9")
+			if f.putCharge(newPerson("ada").charge("9", 100)) == nil {
+				t.Fatal("the charge has not found its sale")
+			}
+			f.WantCount(0, "aliases of the charge", `select count(*) from conversion_aliases where id = 'ch_ada9'`)
+			if !replay {
+				f.erase("k1", byTransaction("ch_ada9"))
+			} else {
+				who, _ := affiliate.BuyerOfEntry(f.log.entries[0])
+				if err := f.service.Replay(t.Context(), f.Scope.Workspace, who); err != nil {
+					t.Fatal(err)
+				}
+				f.work(f.Texts(`select id::text from buyer_erasures where status = 'processing'`)[0])
+			}
+			f.requireAbsent("cs_ada9", "ch_ada9")
+			f.WantCount(1, "erased conversions", `select count(*) from conversions where buyer_erased_at is not null`)
+		})
+	}
+}
+
+// If an event of a refund waits for its sale, the charge is stored. The erasure of the buyer
+// deletes the charge. An attempt to apply the event that began before changes nothing.
+func TestErase_DeletesTheChargeOfAWaitingEvent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.putCharge(newPerson("ada").charge("9", 100, affiliate.ProcessorDispute{ID: "dp_ada", Status: affiliate.DisputeOpen}))
+	f.putEvent("evt_refund", affiliate.ProcessorEventParked, `{"customer":"cus_ada"}`)
+	f.Exec(`update processor_events set charge_id = 'ch_ada9'`)
+	store := stores.Processor(f.Store.DB)
+	attempt, err := store.Event(t.Context(), affiliate.ProcessorEventKey{
+		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: affiliate.ConnectionIDOf(f.Scope, affiliate.Stripe), Event: "evt_refund",
+	})
+	if err != nil || attempt.Charge != "ch_ada9" {
+		t.Fatalf("event %+v, %v", attempt, err)
+	}
+	f.erase("k1", byProcessor("cus_ada"))
+	f.requireAbsent("ch_ada9", "cs_ada9", "dp_ada")
+	err = store.InTx(t.Context(), func(tx processor.Tx) error { return tx.SetEventOutcome(t.Context(), attempt, f.clock.Now()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.requireAbsent("ch_ada9")
+	if got, want := strings.Join(f.eventBodies(), "; "), "evt_refund ignored buyer_erased false"; got != want {
+		t.Errorf("events %s, want %s", got, want)
+	}
+}
+
 // waitForEvents runs the job of an operation until it waits for events of a processor.
 func (f *fixture) waitForEvents(operation string) {
 	f.Helper()

@@ -77,6 +77,45 @@ func TestErase_WithReportsAtTheSameTime(t *testing.T) {
 	}
 }
 
+// If the click of a sale arrives while the sale is erased, the late attribution waits for the
+// erasure and then changes nothing.
+func TestErase_WhileTheClickOfTheSaleArrives(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	f.anonymousClicks = true
+	click := f.UnstoredClick(f.pat)
+	f.order(f.pat, ada.test, ada.describe, func(r *affiliatev1.ReportConversionRequest) { r.ClickId = new(click.ID.String()) })
+	f.WantCount(1, "conversions that wait for the click", `select count(*) from awaited_clicks`)
+	if err := f.Store.StoreClicks(t.Context(), []affiliate.Click{click}); err != nil {
+		t.Fatal(err)
+	}
+	operation := f.mustRequest("k1", byCustomer(ada.customer))
+	var late sync.WaitGroup
+	var lateErr error
+	f.store.after = func() error {
+		if f.Count(`select count(*) from buyer_erasures where step = 'sales'`) == 0 {
+			return nil
+		}
+		f.store.after = nil
+		late.Go(func() {
+			lateErr = f.conversions.AttributeAwaited(t.Context(), affiliate.AwaitedClick{Workspace: f.Scope.Workspace, Click: click.ID})
+		})
+		pgtest.Eventually(t, "the late attribution waits for the erasure", func() bool {
+			return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) > 0
+		})
+		return nil
+	}
+	f.work(operation)
+	late.Wait()
+	if lateErr != nil {
+		t.Error(lateErr)
+	}
+	f.WantCount(0, "commissions", `select count(*) from commissions`)
+	f.requireAbsent(ada.values()...)
+	f.requireAbsent(f.hashesOf(ada.email, ada.customer)...)
+}
+
 // An erasure of many conversions needs several transactions, and gives each sale its own
 // pseudonym.
 func TestErase_ErasesManyConversions(t *testing.T) {

@@ -272,6 +272,12 @@ func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasu
 			if err := tx.EmptyEvent(ctx, e.Workspace, event, affiliate.IgnoredErased, now); err != nil {
 				return part{}, err
 			}
+			if event.ChargeID == nil {
+				continue
+			}
+			if err := tx.DeleteUnknownSale(ctx, e.Workspace, *event.ChargeID); err != nil {
+				return part{}, err
+			}
 		}
 	}
 	switch {

@@ -9,15 +9,25 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The statements below add conversions of a buyer to the list of an erasure. They read an
-// index in the order of the ids of the conversions, start after the id @after, and add at most
-// @most conversions. They do not add conversions that are already erased.
+// The statements below add conversions of a buyer to the list of an erasure. They read the
+// conversions with a property by an index, and add at most @most conversions that follow the
+// id @after, in the order of the ids. They do not add conversions that are already erased. Each
+// part reads all conversions with the property: a buyer has few, and only an address that a
+// shop reports for all its guests has more than a part.
 const (
 	addSalesOfTransaction = addSales + `
 		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.external_transaction_id = @value` + inParts
 	addSalesOfAlias = addSales + `
 		join conversion_aliases a on a.workspace_id = c.workspace_id and a.mode = c.mode and a.conversion_id = c.id
 		where c.workspace_id = @workspace and a.workspace_id = @workspace and a.mode in ('test', 'live') and a.id = @value` + inParts
+	addSalesOfCharge = addSales + `
+		join processor_charges g on g.workspace_id = c.workspace_id and g.mode = c.mode and g.conversion_id = c.id
+		where c.workspace_id = @workspace and g.workspace_id = @workspace and g.mode in ('test', 'live') and g.id in (
+				select @value::text
+				union all
+				select h.charge_id from processor_charge_aliases h
+				where h.workspace_id = @workspace and h.mode in ('test', 'live') and h.id = @value
+			)` + inParts
 	addSalesOfProcessorCustomer = addSales + `
 		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.processor ->> 'customer_id' = @value` + inParts
 	addSalesOfCustomer = addSales + `
@@ -73,7 +83,7 @@ func (tx *Tx) AddSalesOf(ctx context.Context, e affiliate.BuyerErasure, by affil
 func statementsBy(p affiliate.SaleProperty) []string {
 	switch p {
 	case affiliate.SaleOfTransaction:
-		return []string{addSalesOfTransaction, addSalesOfAlias}
+		return []string{addSalesOfTransaction, addSalesOfAlias, addSalesOfCharge}
 	case affiliate.SaleOfProcessorCustomer:
 		return []string{addSalesOfProcessorCustomer}
 	case affiliate.SaleOfCustomerRef:
@@ -182,6 +192,11 @@ const searchSales = `
 	select c.id, c.external_transaction_id, c.processor ->> 'customer_id' as processor_customer, array(
 		select a.id from conversion_aliases a
 		where a.workspace_id = c.workspace_id and a.mode = c.mode and a.conversion_id = c.id
+		union all
+		select unnest(array[g.id, h.id])
+		from processor_charges g
+		left join processor_charge_aliases h on h.workspace_id = g.workspace_id and h.mode = g.mode and h.charge_id = g.id
+		where g.workspace_id = c.workspace_id and g.mode = c.mode and g.conversion_id = c.id
 	) as aliases
 	from conversions c
 	where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id > $2 and c.buyer_erased_at is null

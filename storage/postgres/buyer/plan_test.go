@@ -55,6 +55,12 @@ func TestStatements_UseIndexes(t *testing.T) {
 			insert into conversion_aliases (workspace_id, mode, id, conversion_id)
 			select c.workspace_id, c.mode, 'pi_' || c.external_transaction_id, c.id from conversions c where c.workspace_id = $1 and c.mode = $2`, w, mode)
 		f.ExecWithoutForeignKeys(`
+			insert into processor_charges (workspace_id, mode, id, currency, amount_cents, refunded_cents, conversion_id, read_number, updated_at)
+			select c.workspace_id, c.mode, 'ch_' || c.external_transaction_id, 'EUR', 1, 1, c.id, 1, $3 from conversions c where c.workspace_id = $1 and c.mode = $2`, w, mode, f.Now())
+		f.ExecWithoutForeignKeys(`
+			insert into processor_charge_aliases (workspace_id, mode, id, charge_id)
+			select g.workspace_id, g.mode, 'in_' || g.id, g.id from processor_charges g where g.workspace_id = $1 and g.mode = $2`, w, mode)
+		f.ExecWithoutForeignKeys(`
 			insert into processor_events (workspace_id, connection_id, id, mode, type, resync, status, happened_at, received_at, body)
 			select $1, $2, 'evt_' || n, $3, 'invoice.paid', false, 'applied', $4, $4, case when n % 100 = 0 then '\x00'::bytea end
 			from generate_series(1, 5000) n`, w, affiliate.ConnectionIDOf(s.Scope, affiliate.Stripe), mode, f.Now())
@@ -82,7 +88,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 			select o.workspace_id, o.id::text, o.id, uuid_send(o.id), $2 from buyer_erasures o where o.workspace_id = $1
 			on conflict do nothing`, w, f.Now())
 	}
-	f.VacuumAnalyze("conversions", "refunds", "events", "conversion_aliases", "processor_events", "idempotency_keys", "customers", "customer_payments",
+	f.VacuumAnalyze("conversions", "refunds", "events", "conversion_aliases", "processor_charges", "processor_charge_aliases", "processor_events", "idempotency_keys", "customers", "customer_payments",
 		"buyer_erasure_sales", "buyer_erasure_customers", "buyer_erasures", "buyer_erasure_keys")
 
 	workspace := shop.Scope.Workspace
@@ -104,10 +110,11 @@ func TestStatements_UseIndexes(t *testing.T) {
 	}{
 		{"transaction", addSalesOfTransaction, nil, by("order-7"), []string{"conversions_external"}},
 		{"alias", addSalesOfAlias, nil, by("pi_order-7"), []string{"conversion_aliases_pkey", "conversions_pkey"}},
+		{"charge", addSalesOfCharge, nil, by("ch_7"), []string{"processor_charges_pkey", "processor_charge_aliases_pkey", "conversions_pkey"}},
 		{"customer of the processor", addSalesOfProcessorCustomer, nil, by("cus_7"), []string{"conversions_by_processor_customer"}},
 		{"customer", addSalesOfCustomer, nil, by("ref7"), []string{"conversions_by_customer"}},
 		{"e-mail", addSalesOfEmail, nil, by(hash), []string{"conversions_by_email"}},
-		{"search", searchSales, []any{workspace, affiliate.ConversionID{}, 100}, nil, []string{"conversions_pkey", "conversion_aliases_by_conversion"}},
+		{"search", searchSales, []any{workspace, affiliate.ConversionID{}, 100}, nil, []string{"conversions_pkey", "conversion_aliases_by_conversion", "processor_charges_by_conversion", "processor_charge_aliases_by_charge"}},
 		{"events without a sale", addSalesToEvents, []any{workspace, affiliate.EventID{}, 10}, nil, []string{"events_"}},
 		{"next sales", nextSales, []any{workspace, operation, 20}, nil, []string{"buyer_erasure_sales_"}},
 		{"lock sales", lockSales, []any{workspace, some}, nil, []string{"conversions_pkey"}},
@@ -131,7 +138,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 				t.Errorf("%s: the plan does not use %s\n%s", tc.name, index, plan)
 			}
 		}
-		if scan := regexp.MustCompile(`Seq Scan on (conversions|refunds|events_\w+|conversion_aliases|processor_events|idempotency_keys|customers|customer_payments)\b`).FindString(plan); scan != "" {
+		if scan := regexp.MustCompile(`Seq Scan on (conversions|refunds|events_\w+|conversion_aliases|processor_charges|processor_charge_aliases|processor_events|idempotency_keys|customers|customer_payments)\b`).FindString(plan); scan != "" {
 			t.Errorf("%s: the plan contains %q\n%s", tc.name, scan, plan)
 		}
 	}

@@ -75,15 +75,16 @@ func (s *Store) Event(ctx context.Context, key affiliate.ProcessorEventKey) (aff
 }
 
 // SetEventOutcome stores the status, the reason, the conversion and the charge of an event
-// after an attempt. The body is deleted when no more work follows. A failed event keeps it.
+// after an attempt. The body is deleted when no more work follows. A failed event keeps it. An
+// event that the erasure of a buyer has emptied does not change.
 func (tx *Tx) SetEventOutcome(ctx context.Context, e affiliate.StoredProcessorEvent, at time.Time) error {
 	const update = `
 		update processor_events
 		set status = $5, reason = nullif($6, ''), conversion_id = coalesce($7, conversion_id), charge_id = nullif($9, ''),
 			processed_at = case when $5 in ('applied', 'ignored', 'failed') then $8::timestamptz end,
 			body = case when $5 in ('applied', 'ignored') then null else body end
-		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and status <> 'applied'`
-	_, err := tx.Exec(ctx, update, e.Workspace, e.Mode, e.Connection, e.Event, e.Status, e.Reason, e.Conversion, at, e.Charge)
+		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and status <> 'applied' and reason is distinct from $10`
+	_, err := tx.Exec(ctx, update, e.Workspace, e.Mode, e.Connection, e.Event, e.Status, e.Reason, e.Conversion, at, e.Charge, affiliate.IgnoredErased)
 	if err != nil {
 		return fmt.Errorf("store the outcome of an event of a processor: %w", err)
 	}
