@@ -15,6 +15,7 @@ type StoredConversion struct {
 	Participant    *ParticipantID
 	Link           *LinkID
 	RecurringIndex *int
+	BuyerErased    bool
 }
 
 // LockedAttribution is a stored conversion that a person assigns to a participant, with

@@ -87,8 +87,11 @@ var errSuperseded = errors.New("the conversion has changed")
 // attributeLate makes a new decision about a conversion whose click has arrived, and ends
 // the conversion's wait. If the conversion is already attributed, or if the click and the
 // conversion have different modes (test and live), it makes no decision and only ends the
-// wait.
+// wait. If the buyer of the conversion was erased, it erases the click instead.
 func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversion, found *affiliate.FoundClick) error {
+	if c.BuyerErased {
+		return s.store.EraseAwaited(ctx, c.Conversion)
+	}
 	if c.Attributed || found.Mode != c.Scope.Mode {
 		return s.store.StopAwaiting(ctx, c.Conversion)
 	}
@@ -100,7 +103,7 @@ func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversio
 		if err != nil {
 			return err
 		}
-		if stored.Decision != c.Decision || stored.ExternalTransactionID != c.ExternalTransactionID {
+		if stored.Decision != c.Decision || stored.BuyerErased {
 			return errSuperseded
 		}
 		// A report with a promo code of the other mode is rejected with MODE_MISMATCH.

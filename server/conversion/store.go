@@ -64,6 +64,9 @@ type Store interface {
 	WaitingConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error)
 	// StopAwaiting stores that a conversion no longer waits for its click.
 	StopAwaiting(ctx context.Context, c affiliate.Conversion) error
+	// EraseAwaited removes the data of the visitor of a click that has arrived, because the
+	// buyer of the conversion was erased. The conversion no longer waits for the click.
+	EraseAwaited(ctx context.Context, c affiliate.Conversion) error
 	// ArrivedClicks reads at most limit awaited clicks that follow the click in cursor. A
 	// click is awaited if conversions wait for it. ArrivedClicks returns those of the
 	// clicks that have arrived and are stored. next is the cursor for the next call. It

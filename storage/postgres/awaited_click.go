@@ -73,6 +73,18 @@ func (s *Store) StopAwaiting(ctx context.Context, c affiliate.Conversion) error 
 	return err
 }
 
+// EraseAwaited removes the data of the visitor of a click that has arrived after the erasure of
+// the buyer. The conversion stops waiting for the click.
+func (s *Store) EraseAwaited(ctx context.Context, c affiliate.Conversion) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		clickedAt, _ := c.Click.Time()
+		batch := &pgx.Batch{}
+		batch.Queue(EraseClickOfBuyer, pgx.NamedArgs{"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "click": c.Click, "clicked_at": clickedAt})
+		batch.Queue(deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+		return tx.SendBatch(ctx, batch).Close()
+	})
+}
+
 // selectStoredAwaited returns those of the given awaited clicks that are stored. For
 // each awaited click it searches one partition of clicks. The lateral join with a limit
 // keeps the planner from joining whole partitions.

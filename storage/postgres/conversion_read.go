@@ -14,7 +14,8 @@ const conversionColumns = `
 	c.workspace_id, c.id, c.mode, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
 	c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,
 	c.refunded_amount_cents, c.click_id, c.promo_code, c.customer_ref, c.product_ids, c.line_items, c.is_recurring,
-	c.version, c.decision_id, c.attributed, c.program_id, c.participant_id, c.link_id, c.recurring_index, c.processor`
+	c.version, c.decision_id, c.attributed, c.program_id, c.participant_id, c.link_id, c.recurring_index, c.processor,
+	c.buyer_erased_at is not null as buyer_erased`
 
 func scanConversion(row pgx.CollectableRow) (affiliate.StoredConversion, error) {
 	type conversionRow struct {
@@ -48,6 +49,7 @@ func scanConversion(row pgx.CollectableRow) (affiliate.StoredConversion, error) 
 		LinkID                *affiliate.LinkID
 		RecurringIndex        *int
 		Processor             *affiliate.ProcessorIDs
+		BuyerErased           bool
 	}
 	r, err := pgx.RowToStructByName[conversionRow](row)
 	return affiliate.StoredConversion{
@@ -65,5 +67,6 @@ func scanConversion(row pgx.CollectableRow) (affiliate.StoredConversion, error) 
 		},
 		Decision: r.DecisionID, Attributed: r.Attributed,
 		Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID, RecurringIndex: r.RecurringIndex,
+		BuyerErased: r.BuyerErased,
 	}, err
 }

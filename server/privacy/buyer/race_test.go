@@ -116,6 +116,43 @@ func TestErase_WhileTheClickOfTheSaleArrives(t *testing.T) {
 	f.requireAbsent(f.hashesOf(ada.email, ada.customer)...)
 }
 
+// A click that arrives after the erasure of its sale is stored, but the data of its visitor are
+// removed. The sale waits for the click, or was attributed by the stream of clicks.
+func TestErase_ErasesAClickThatArrivesLater(t *testing.T) {
+	t.Parallel()
+	for name, attributed := range map[string]bool{"awaited": false, "attributed by the stream": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			ada := newPerson("ada")
+			f.anonymousClicks = true
+			click := f.UnstoredClick(f.pat, func(c *affiliate.Click) {
+				c.LandingURL, c.Language, c.IPPrefix, c.IPHash = "https://shop.example/for-ada", "nl", "198.51.100.0/24", []byte("ip of ada")
+			})
+			f.order(f.pat, ada.test, ada.describe, func(r *affiliatev1.ReportConversionRequest) { r.ClickId = new(click.ID.String()) })
+			if attributed {
+				f.Exec(`delete from awaited_clicks`)
+				f.Exec(`update conversions set attributed = true, program_id = $1, participant_id = $2`, f.Program, f.pat.ID)
+			}
+			f.erase("k1", byCustomer(ada.customer))
+			if err := f.Store.StoreClicks(t.Context(), []affiliate.Click{click}); err != nil {
+				t.Fatal(err)
+			}
+			f.requirePresent("for-ada")
+			if n := f.CountJobs("attribute_awaited"); n != 1 {
+				t.Errorf("%d jobs for the click, want 1", n)
+			}
+			if err := f.conversions.AttributeAwaited(t.Context(), affiliate.AwaitedClick{Workspace: f.Scope.Workspace, Click: click.ID}); err != nil {
+				t.Fatal(err)
+			}
+			f.requireAbsent("for-ada", "198.51.100.0/24", "ip of ada")
+			f.WantCount(1, "clicks", `select count(*) from clicks where id = $1 and language is null`, click.ID)
+			f.WantCount(0, "conversions that wait", `select count(*) from awaited_clicks`)
+			f.WantCount(0, "commissions", `select count(*) from commissions`)
+		})
+	}
+}
+
 // An erasure of many conversions needs several transactions, and gives each sale its own
 // pseudonym.
 func TestErase_ErasesManyConversions(t *testing.T) {

@@ -241,14 +241,21 @@ const (
 		update events e set body = t.body
 		from unnest(@events::uuid[], @days::date[], @bodies::bytea[]) as t (id, day, body)
 		where e.workspace_id = @workspace and e.mode = @mode and e.id = t.id and e.day = t.day`
-	eraseClick = `
-		update clicks set ` + postgres.EraseVisitColumns + `,
-			consent = 'unknown', bot_reason = null, occurred_at = null, country = null, region = null, device = null, browser = null,
-			os = null, paid_platform = null
-		where workspace_id = @workspace and mode = @mode and id = @click and clicked_at = @clicked_at`
+	// A click that is not stored can still arrive. It is erased by the job that attributes
+	// late clicks, so the conversion waits for it.
+	awaitClick = `
+		insert into awaited_clicks (workspace_id, click_id, conversion_id, mode, created_at, expires_at)
+		select @workspace, @click, @conversion, @mode, @at, @at::timestamptz + interval '24 hours'
+		where not exists (
+			select from clicks k where k.workspace_id = @workspace and k.mode = @mode and k.id = @click and k.clicked_at = @clicked_at
+		)
+		on conflict (workspace_id, click_id, conversion_id) do nothing`
 	deleteAwaited = `
 		delete from awaited_clicks
-		where workspace_id = @workspace and mode = @mode and click_id = @click and conversion_id = @conversion`
+		where workspace_id = @workspace and mode = @mode and click_id = @click and conversion_id = @conversion
+			and exists (
+				select from clicks k where k.workspace_id = @workspace and k.mode = @mode and k.id = @click and k.clicked_at = @clicked_at
+			)`
 	eraseDecisions = `select erase_decision_evidence(@workspace, @mode, array[@conversion::uuid], @pseudonym)`
 	markErased     = `
 		update buyer_erasure_sales set erased = true
@@ -285,8 +292,9 @@ func (tx *Tx) EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []af
 		}
 		if sale.Click != nil {
 			args["clicked_at"], _ = sale.Click.Time()
-			batch.Queue(eraseClick, args)
+			batch.Queue(postgres.EraseClickOfBuyer, args)
 			batch.Queue(deleteAwaited, args)
+			batch.Queue(awaitClick, args)
 		}
 	}
 	batch.Queue(markErased, e.Workspace, e.ID, ids)

@@ -60,9 +60,10 @@ var clicks = Area{
 			Name:    "awaited_clicks",
 			Row:     "A reported conversion whose click has not arrived yet.",
 			Kept:    "24 hours.",
-			Deleted: []Erasure{WorkspaceErasure, BuyerErasure},
+			Deleted: []Erasure{WorkspaceErasure},
 			Columns: []Columns{
-				pseudonymous([]Subject{Buyer, Visitor}, "click_id", "id of the click", Effects{}),
+				pseudonymous([]Subject{Buyer, Visitor}, "click_id", "id of the click", sale(Kept)).
+					because("If the click arrives after the erasure of the buyer, the data of the visitor are removed from it."),
 				business("workspace_id conversion_id mode created_at expires_at"),
 			},
 		},
