@@ -11,7 +11,7 @@
 //	            ├─ delete the bindings of the customer
 //	            ├─ delete stored responses about the conversions
 //	            ├─ empty events of payment processors that are not applied yet
-//	            ├─ search again; continue with the conversions that were stored meanwhile
+//	            ├─ search again; continue if conversions were stored since the first search
 //	            └─ store the status, the event and the notification
 //
 // The package guarantees:

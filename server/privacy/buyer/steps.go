@@ -289,8 +289,8 @@ func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasu
 	return part{finished: true}, nil
 }
 
-// again searches once more. Meanwhile the job of an event that had arrived before may have
-// recorded a sale or bound a customer, and a request that has joined may have added
+// again searches once more. Since the first search, the job of an event that had arrived before
+// may have recorded a sale or bound a customer, and a request that has joined may have added
 // conversions. A request that waits for the lock begins a new erasure if this one ends.
 func (s *Service) again(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
 	if err := tx.LockErasure(ctx, e); err != nil {

@@ -37,7 +37,7 @@ type Tx interface {
 	InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error
 	// TakeOver moves the lists of failed erasures of the same buyer to the erasure e. These
 	// erasures may have erased a part of the data by which the rest can be found. fingerprint
-	// is that of the requests.
+	// is affiliate.ErasureKey.Fingerprint of the buyer.
 	TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprint []byte) error
 	// PutKey stores the Idempotency-Key of a request for an erasure.
 	PutKey(ctx context.Context, e affiliate.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error
@@ -98,8 +98,7 @@ type Erase interface {
 	TakenPseudonyms(ctx context.Context, scope affiliate.Scope, candidates []string) ([]string, error)
 	// EraseSales stores erased conversions, which LockSales has locked.
 	EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID, sales []affiliate.ErasedSale, at time.Time) error
-	// HasSales reports whether the list has a conversion, and whether it has one that is not
-	// erased.
+	// HasSales reports whether the list has conversions, and whether some are not erased.
 	HasSales(ctx context.Context, e affiliate.BuyerErasure) (found, unerased bool, err error)
 	// DeleteCustomers deletes the customers in the list.
 	DeleteCustomers(ctx context.Context, e affiliate.BuyerErasure) error

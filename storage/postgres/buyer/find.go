@@ -156,8 +156,8 @@ func (tx *Tx) UnfollowedSales(ctx context.Context, e affiliate.BuyerErasure, lim
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.FoundSale])
 }
 
-// HasSales reports whether the list of an erasure has a conversion, and whether it has one that
-// is not erased.
+// HasSales reports whether the list of an erasure has conversions, and whether some are not
+// erased.
 func (tx *Tx) HasSales(ctx context.Context, e affiliate.BuyerErasure) (found, unerased bool, err error) {
 	const read = `
 		select exists (
