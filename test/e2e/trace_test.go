@@ -179,7 +179,7 @@ func (sys *system) wantInventory(t *testing.T, erasure inventory.Erasure, order 
 			}
 		}
 	}
-	if checked < 40 {
+	if checked < 35 {
 		t.Errorf("only %d columns were checked", checked)
 	}
 }
