@@ -332,6 +332,45 @@ func TestErase_EndsWhatAFailedErasureHasBegun(t *testing.T) {
 	db.WantCount(0, "rows of the work", `select (select count(*) from buyer_erasure_sales) + (select count(*) from buyer_erasure_customers)`)
 }
 
+// An erasure by the erasure log also ends what failed erasures have begun, and can fail itself.
+func TestReplay_EndsWhatFailedErasuresHaveBegun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	f.buys(ada)
+	f.clock.Advance(time.Hour)
+	if !f.breakAfter(5, f.mustRequest("k1", byTransaction(ada.live))) {
+		t.Fatal("the first erasure has not failed")
+	}
+	who, _ := affiliate.BuyerOfEntry(f.log.entries[0])
+	for _, transactions := range []int{1, 100} {
+		if err := f.service.Replay(t.Context(), f.Scope.Workspace, who); err != nil {
+			t.Fatal(err)
+		}
+		if fails := f.breakAfter(transactions, f.Texts(`select id::text from buyer_erasures where status = 'processing'`)[0]); fails != (transactions == 1) {
+			t.Fatalf("with %d transactions the erasure failed: %t", transactions, fails)
+		}
+	}
+	f.requireAbsent(ada.values()...)
+	f.requireAbsent(f.hashesOf(ada.email, ada.customer, ada.processorCustomer)...)
+}
+
+// A conversion that was found can be deleted with all test data before it is erased.
+func TestWork_EndsIfConversionsWereDeleted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, followed := range []bool{false, true} {
+		operation := f.mustRequest(fmt.Sprint("k-", followed), byTransaction("order-1"))
+		f.Exec(`
+			insert into buyer_erasure_sales (workspace_id, operation_id, conversion_id, mode, followed)
+			select $1, $2, gen_random_uuid(), 'test', $3 from generate_series(1, 250)`, f.Scope.Workspace, operation, followed)
+		f.work(operation)
+		if got := f.status(operation); got != done {
+			t.Errorf("followed %t: status %s, want done", followed, got)
+		}
+	}
+}
+
 // The lists of a failed erasure are deleted with it.
 func TestDeleteErasures_DeletesTheLists(t *testing.T) {
 	t.Parallel()

@@ -134,7 +134,12 @@ func TestErase_ErasesAClickThatArrivesLater(t *testing.T) {
 				f.Exec(`delete from awaited_clicks`)
 				f.Exec(`update conversions set attributed = true, program_id = $1, participant_id = $2`, f.Program, f.pat.ID)
 			}
+			f.clock.Advance(20 * time.Hour)
 			f.erase("k1", byCustomer(ada.customer))
+			f.clock.Advance(20 * time.Hour)
+			if _, err := f.conversions.SweepAwaited(t.Context(), affiliate.AwaitedClick{}); err != nil {
+				t.Fatal(err)
+			}
 			if err := f.Store.StoreClicks(t.Context(), []affiliate.Click{click}); err != nil {
 				t.Fatal(err)
 			}

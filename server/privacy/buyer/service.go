@@ -259,6 +259,13 @@ func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, i
 		if err != nil || active != nil {
 			return err
 		}
-		return s.register(ctx, tx, s.newErasure(workspace, identity, affiliate.EraseSearch, s.now()), affiliate.System)
+		e := s.newErasure(workspace, identity, affiliate.EraseSearch, s.now())
+		if err := s.register(ctx, tx, e, affiliate.System); err != nil {
+			return err
+		}
+		// If the erasure fails, the next one finds it by the fingerprint. No request has a key
+		// with a colon.
+		fingerprint := s.ErasureKey.Fingerprint(workspace, identity)
+		return tx.PutKey(ctx, e, "replay:"+e.ID.String(), fingerprint, e.CreatedAt.Add(affiliate.BuyerErasureKeyLifetime))
 	})
 }

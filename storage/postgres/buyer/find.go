@@ -141,17 +141,18 @@ func (tx *Tx) FollowCustomers(ctx context.Context, e affiliate.BuyerErasure, lim
 }
 
 // UnfollowedSales returns at most limit conversions in the list of an erasure for which no
-// further conversions were searched.
+// further conversions were searched. It also returns those that were deleted, for example with
+// all test data.
 func (tx *Tx) UnfollowedSales(ctx context.Context, e affiliate.BuyerErasure, limit int) ([]affiliate.FoundSale, error) {
 	const read = `
-		select c.id, c.customer_ref, c.processor ->> 'customer_id' as processor_customer
+		select s.conversion_id as id, c.customer_ref, c.processor ->> 'customer_id' as processor_customer
 		from (
 			select s.conversion_id, s.mode from buyer_erasure_sales s
 			where s.workspace_id = $1 and s.operation_id = $2 and s.mode in ('test', 'live') and not s.followed
 			order by s.conversion_id
 			limit $3
 		) as s
-		join conversions c on c.workspace_id = $1 and c.mode = s.mode and c.id = s.conversion_id`
+		left join conversions c on c.workspace_id = $1 and c.mode = s.mode and c.id = s.conversion_id`
 	rows, _ := tx.Query(ctx, read, e.Workspace, e.ID, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.FoundSale])
 }

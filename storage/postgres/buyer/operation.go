@@ -95,18 +95,27 @@ func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error
 	return nil
 }
 
-// takeOver moves the lists of the failed erasures with a fingerprint to another erasure.
+// takeOver moves the lists of the failed erasures with a fingerprint to a new erasure, whose
+// lists are empty.
 const takeOver = `
 	with failed as (
 		select o.id from buyer_erasure_keys k
 		join buyer_erasures o on o.workspace_id = k.workspace_id and o.id = k.operation_id
 		where k.workspace_id = $1 and k.fingerprint = $3 and o.status = 'failed'
 	), sales as (
-		update buyer_erasure_sales s set operation_id = $2
+		delete from buyer_erasure_sales s
 		where s.workspace_id = $1 and s.operation_id in (select f.id from failed f) and s.mode in ('test', 'live')
+		returning s.conversion_id, s.mode, s.followed, s.erased
+	), customers as (
+		delete from buyer_erasure_customers u
+		where u.workspace_id = $1 and u.operation_id in (select f.id from failed f)
+		returning u.ref
+	), moved as (
+		insert into buyer_erasure_sales (workspace_id, operation_id, conversion_id, mode, followed, erased)
+		select $1, $2, s.conversion_id, s.mode, bool_or(s.followed), bool_or(s.erased) from sales s group by s.conversion_id, s.mode
 	)
-	update buyer_erasure_customers u set operation_id = $2
-	where u.workspace_id = $1 and u.operation_id in (select f.id from failed f)`
+	insert into buyer_erasure_customers (workspace_id, operation_id, ref)
+	select distinct $1::uuid, $2::uuid, u.ref from customers u`
 
 // TakeOver moves the lists of failed erasures of the same buyer to a new erasure.
 func (tx *Tx) TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprint []byte) error {

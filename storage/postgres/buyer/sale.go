@@ -249,7 +249,7 @@ const (
 		where not exists (
 			select from clicks k where k.workspace_id = @workspace and k.mode = @mode and k.id = @click and k.clicked_at = @clicked_at
 		)
-		on conflict (workspace_id, click_id, conversion_id) do nothing`
+		on conflict (workspace_id, click_id, conversion_id) do update set expires_at = excluded.expires_at`
 	deleteAwaited = `
 		delete from awaited_clicks
 		where workspace_id = @workspace and mode = @mode and click_id = @click and conversion_id = @conversion
@@ -292,9 +292,11 @@ func (tx *Tx) EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []af
 		}
 		if sale.Click != nil {
 			args["clicked_at"], _ = sale.Click.Time()
-			batch.Queue(postgres.EraseClickOfBuyer, args)
+			// The click can be stored between two of the statements. The last one erases it
+			// then.
 			batch.Queue(deleteAwaited, args)
 			batch.Queue(awaitClick, args)
+			batch.Queue(postgres.EraseClickOfBuyer, args)
 		}
 	}
 	batch.Queue(markErased, e.Workspace, e.ID, ids)
