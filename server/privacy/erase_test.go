@@ -16,6 +16,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/servertest"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -277,6 +278,29 @@ func TestStoreClicks_OfErasedParticipantKeepsNoPersonalData(t *testing.T) {
 	f.wantTraces("quokka")
 	f.WantCount(1, "late clicks of Ben", `select count(*) from clicks where id = $1 and sub_id = 'wombat-ben-sub' and ip_hash is not null`, ben.ID)
 	f.WantCount(1, "late clicks of Ada without a network", `select count(*) from clicks where id = $1 and ip_prefix is null`, ada.ID)
+}
+
+// The account of the partner stays after the erasure of a participation. Its later changes do
+// not reach the erased participant.
+func TestErase_LaterChangesOfTheAccountDoNotReachTheParticipant(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if err := f.eraseParticipant(f.ada); err != nil {
+		t.Fatal(err)
+	}
+	f.finish(f.erasure())
+	patch := affiliate.PartnerProfilePatch{Name: affiliate.Set("Ada Numbat")}
+	if _, err := f.Store.UpdatePartnerProfile(t.Context(), f.ada.Partner, patch, f.Now(), affiliate.System); err != nil {
+		t.Fatal(err)
+	}
+	err := accountpg.NewStore(f.Store.DB).InTx(t.Context(), func(tx *accountpg.Tx) error {
+		return tx.ChangeEmail(t.Context(), f.ada.Partner, "ada@numbat.example", f.Now())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.WantCount(1, "accounts with the new values", `select count(*) from users where name = 'Ada Numbat' and email = 'ada@numbat.example'`)
+	f.WantCount(0, "participants with a new value", `select count(*) from participants where participants::text ~* 'numbat'`)
 }
 
 func TestErase_CodesStayTaken(t *testing.T) {

@@ -306,6 +306,26 @@ func TestExport_ErasureStopsABundleThatIsBeingMade(t *testing.T) {
 	f.WantCount(0, "pieces", `select count(*) from export_chunks`)
 }
 
+// A request for the bundle of a workspace that is erased while the bundle is made does not make
+// it again.
+func TestExport_ErasureOfTheWorkspaceStopsItsBundle(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var once sync.Once
+	f.service = f.newService(hookedStore{stores.Export(f.Store.DB), func() error {
+		once.Do(func() {
+			f.Exec(`update workspaces set erased_at = now() where id = $1`, f.Scope.Workspace)
+			f.Exec(`delete from export_chunks`)
+			f.Exec(`delete from exports`)
+		})
+		return nil
+	}})
+	if response, err := f.exportMerchant(); pgtest.ReasonOf(t, err) != affiliate.ReasonUnauthorized {
+		t.Errorf("the response is %v, %v, want UNAUTHORIZED", response, err)
+	}
+	f.WantCount(0, "bundles", `select count(*) from exports`)
+}
+
 // A request continues an export whose process has crashed, and waits while its lease lasts.
 func TestExport_ContinuesAfterACrash(t *testing.T) {
 	t.Parallel()

@@ -159,7 +159,7 @@ func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string
 	const (
 		update = `update users set email = $2, email_verified_at = $3, version = version + 1 where id = $1`
 		// copyEmail updates the copies of the address in all workspaces and both modes.
-		copyEmail = `update participants set partner_email = $2 where partner_id = $1`
+		copyEmail = `update participants set partner_email = $2 where partner_id = $1 and erased_at is null`
 	)
 	if _, err := tx.Exec(ctx, update, id, email, at); err != nil {
 		return postgres.Refusal(err)

@@ -21,9 +21,10 @@ func (tx *Tx) LockUser(ctx context.Context, user affiliate.UserID) (exists bool,
 	return tag.RowsAffected() == 1, nil
 }
 
-// LockSubjectWorkspace locks a workspace. It returns false if the workspace does not exist.
+// LockSubjectWorkspace locks a workspace. It returns false if the workspace does not exist or
+// was erased.
 func (tx *Tx) LockSubjectWorkspace(ctx context.Context, id affiliate.WorkspaceID) (exists bool, err error) {
-	const lock = `select from workspaces w where w.id = $1 for share`
+	const lock = `select from workspaces w where w.id = $1 and w.erased_at is null for share`
 	tag, err := tx.Exec(ctx, lock, id)
 	if err != nil {
 		return false, fmt.Errorf("lock the workspace of an export: %w", err)
