@@ -490,7 +490,8 @@ func TestWork_ContinuesAfterTheEndOfTheProcess(t *testing.T) {
 	}
 }
 
-// An attempt that takes longer than the job may is a failure. The end of the process is none.
+// An attempt that exceeds the time limit of the job counts as a failure. An attempt that ends
+// because the process stops does not count.
 func TestWork_CountsTimeoutsAsFailures(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -153,10 +153,7 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 		}
 		e := s.newErasure(workspace, identity, affiliate.EraseFollow, now)
 		operation = e.ID
-		if err := s.register(ctx, tx, e, server.ActorFrom(ctx)); err != nil {
-			return err
-		}
-		if err := tx.PutKey(ctx, e, key, fingerprint, now.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
+		if err := s.register(ctx, tx, e, key, server.ActorFrom(ctx)); err != nil {
 			return err
 		}
 		if err := s.resolve(ctx, tx, e, value); err != nil {
@@ -185,12 +182,17 @@ func (s *Service) newErasure(workspace affiliate.WorkspaceID, identity affiliate
 // resourceErasure is the type of the resource in the audit log.
 const resourceErasure = "buyer_erasure"
 
-// register stores a new erasure with its job. The audit log does not say who the buyer is.
-func (s *Service) register(ctx context.Context, tx Tx, e affiliate.BuyerErasure, by affiliate.Actor) error {
+// register stores a new erasure with its job and its Idempotency-Key. The audit log does not
+// say who the buyer is.
+func (s *Service) register(ctx context.Context, tx Tx, e affiliate.BuyerErasure, key string, by affiliate.Actor) error {
+	fingerprint := s.ErasureKey.Fingerprint(e.Workspace, e.Identity)
 	if err := tx.InsertErasure(ctx, e); err != nil {
 		return err
 	}
-	if err := tx.TakeOver(ctx, e, s.ErasureKey.Fingerprint(e.Workspace, e.Identity)); err != nil {
+	if err := tx.TakeOver(ctx, e, fingerprint); err != nil {
+		return err
+	}
+	if err := tx.PutKey(ctx, e, key, fingerprint, e.CreatedAt.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
 		return err
 	}
 	if err := tx.Enqueue(ctx, affiliate.EraseBuyer{Workspace: e.Workspace, Operation: e.ID}); err != nil {
@@ -260,12 +262,8 @@ func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, i
 			return err
 		}
 		e := s.newErasure(workspace, identity, affiliate.EraseSearch, s.now())
-		if err := s.register(ctx, tx, e, affiliate.System); err != nil {
-			return err
-		}
-		// If the erasure fails, the next one finds it by the fingerprint. No request has a key
-		// with a colon.
-		fingerprint := s.ErasureKey.Fingerprint(workspace, identity)
-		return tx.PutKey(ctx, e, "replay:"+e.ID.String(), fingerprint, e.CreatedAt.Add(affiliate.BuyerErasureKeyLifetime))
+		// If the erasure fails, the next one finds it by the fingerprint of its key. No request
+		// has a key with a colon.
+		return s.register(ctx, tx, e, "replay:"+e.ID.String(), affiliate.System)
 	})
 }

@@ -147,9 +147,9 @@ func (s *Service) finishIn(ctx context.Context, tx Tx, e affiliate.BuyerErasure,
 	return tx.Publish(ctx, e.Event(status, now))
 }
 
-// fail handles an error of a step. It is no failure if the process stops. It is one if the time
-// of the job is over, because the next attempt would take as long. The last failure ends the
-// erasure.
+// fail handles an error of a step. The error does not count as a failure if the process stops.
+// It counts if the time of the job is over, because the next attempt would take as long. The
+// last failure ends the erasure.
 func (s *Service) fail(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, cause error) (wait time.Duration, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return 0, errors.Join(cause, s.release(ctx, e, worker, false))
