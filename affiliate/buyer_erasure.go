@@ -80,7 +80,14 @@ type BuyerErasure struct {
 	Failures  int // number of failed attempts
 	Lease     BuyerErasureWork
 	CreatedAt time.Time
+	// RequestedAt is when the last request that joined the erasure arrived.
+	RequestedAt time.Time
 }
+
+// Until returns the time up to which the erasure covers conversions, by their occurred_at.
+// Without a limit, it would not end for an address that a shop reports for all its guests. A
+// conversion that was reported before the request can have happened MaxConversionLead after it.
+func (e BuyerErasure) Until() time.Time { return e.RequestedAt.Add(MaxConversionLead) }
 
 // BuyerErasureProgress is how far an erasure has come. Position has a meaning within the
 // step: the step continues after this row. It is empty at the start of the step.

@@ -266,6 +266,9 @@ type StoredProcessorEvent struct {
 	HappenedAt  time.Time        // as the processor says
 	ReceivedAt  time.Time
 	ProcessedAt *time.Time
+	// AttemptUntil is when the running attempt to apply the event has ended at the latest; nil
+	// if no attempt is running.
+	AttemptUntil *time.Time
 }
 
 // ProcessorHealth describes the events of a connection.

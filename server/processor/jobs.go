@@ -19,6 +19,9 @@ const (
 	applyTimeout = 2 * time.Minute
 	// storeTimeout is the longest time for storing the outcome of an attempt.
 	storeTimeout = 10 * time.Second
+	// attemptTime is the time after which an attempt has surely ended, although the clocks of
+	// processes differ.
+	attemptTime = applyTimeout + storeTimeout + 30*time.Second
 )
 
 // retryDelays are the times between two attempts to apply an event. Together they are about
@@ -86,8 +89,8 @@ func (w *applyWorker) Work(ctx context.Context, job *river.Job[affiliate.ApplyPr
 // parked, wait is the time until the next attempt. If last is true or the event is
 // malformed, an error ends the work: the event has failed, and the merchant is notified.
 func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, last bool) (wait time.Duration, err error) {
-	event, err := s.Store.Event(ctx, key)
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || event.Body == nil && err == nil {
+	event, err := s.Store.BeginAttempt(ctx, key, s.now().Add(attemptTime))
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return 0, nil
 	}
 	if err != nil {

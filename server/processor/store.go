@@ -29,8 +29,9 @@ type Store interface {
 	Health(ctx context.Context, c affiliate.ProcessorConnection, now time.Time) (affiliate.ProcessorHealth, error)
 	// AddSignatureFailures counts messages whose signature is not valid.
 	AddSignatureFailures(ctx context.Context, c affiliate.ProcessorConnection, failures int64, at time.Time) error
-	// Event returns a stored event. Errors: NOT_FOUND.
-	Event(ctx context.Context, key affiliate.ProcessorEventKey) (affiliate.StoredProcessorEvent, error)
+	// BeginAttempt stores that an attempt to apply an event is running until the given time, and
+	// returns the event. Errors: NOT_FOUND if the event does not exist or needs no more work.
+	BeginAttempt(ctx context.Context, key affiliate.ProcessorEventKey, until time.Time) (affiliate.StoredProcessorEvent, error)
 	// Events returns one page of the events of a scope, the latest first, and the number of
 	// events on all pages. It stops counting at affiliate.MaxTotal. The events have no body.
 	Events(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.StoredProcessorEvent, int64, error)

@@ -2,6 +2,8 @@ package buyer_test
 
 import (
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -405,15 +407,14 @@ func TestErase_DeletesTheChargeOfAWaitingEvent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.putCharge(newPerson("ada").charge("9", 100, affiliate.ProcessorDispute{ID: "dp_ada", Status: affiliate.DisputeOpen}))
-	f.putEvent("evt_refund", affiliate.ProcessorEventParked, `{"customer":"cus_ada"}`)
+	f.putEvent("evt_refund", affiliate.ProcessorEventParked, `{"id":"ch_ada9","customer":"cus_ada"}`)
 	f.Exec(`update processor_events set charge_id = 'ch_ada9'`)
 	store := stores.Processor(f.Store.DB)
-	attempt, err := store.Event(t.Context(), affiliate.ProcessorEventKey{
-		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: affiliate.ConnectionIDOf(f.Scope, affiliate.Stripe), Event: "evt_refund",
-	})
+	attempt, err := f.beginAttempt("evt_refund", f.clock.Now().Add(time.Minute))
 	if err != nil || attempt.Charge != "ch_ada9" {
 		t.Fatalf("event %+v, %v", attempt, err)
 	}
+	f.clock.Advance(2 * time.Minute)
 	f.erase("k1", byProcessor("cus_ada"))
 	f.requireAbsent("ch_ada9", "cs_ada9", "dp_ada")
 	err = store.InTx(t.Context(), func(tx processor.Tx) error { return tx.SetEventOutcome(t.Context(), attempt, f.clock.Now()) })
@@ -423,6 +424,63 @@ func TestErase_DeletesTheChargeOfAWaitingEvent(t *testing.T) {
 	f.requireAbsent("ch_ada9")
 	if got, want := strings.Join(f.eventBodies(), "; "), "evt_refund ignored buyer_erased false"; got != want {
 		t.Errorf("events %s, want %s", got, want)
+	}
+}
+
+// beginAttempt begins an attempt to apply an event.
+func (f *fixture) beginAttempt(event string, until time.Time) (affiliate.StoredProcessorEvent, error) {
+	return stores.Processor(f.Store.DB).BeginAttempt(f.Context(), affiliate.ProcessorEventKey{
+		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: affiliate.ConnectionIDOf(f.Scope, affiliate.Stripe), Event: event,
+	}, until)
+}
+
+// While an attempt to apply an event of a refund is running, the erasure waits. If the attempt
+// then fails, the charge that it has stored is deleted with the event. No attempt begins after
+// that.
+func TestErase_WaitsForARunningAttempt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.putEvent("evt_refund", affiliate.ProcessorEventFailed, `{"id":"ch_ada9","customer":"cus_ada"}`)
+	operation := f.mustRequest("k1", byProcessor("cus_ada"))
+	attempt, err := f.beginAttempt("evt_refund", f.clock.Now().Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.waitForEvents(operation)
+	f.putCharge(newPerson("ada").charge("9", 100))
+	attempt.Status, attempt.Reason = affiliate.ProcessorEventFailed, affiliate.FailedInternal
+	store := stores.Processor(f.Store.DB)
+	err = store.InTx(t.Context(), func(tx processor.Tx) error { return tx.SetEventOutcome(t.Context(), attempt, f.clock.Now()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.requirePresent("ch_ada9")
+	f.work(operation)
+	if got, want := strings.Join(f.eventBodies(), "; "), "evt_refund ignored buyer_erased false"; f.status(operation) != done || got != want {
+		t.Errorf("status %s, events %s, want done, %s", f.status(operation), got, want)
+	}
+	f.requireAbsent("ch_ada9", "cs_ada9")
+	_, err = f.beginAttempt("evt_refund", f.clock.Now())
+	if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotFound {
+		t.Errorf("an attempt to apply the emptied event begins: %v, want NOT_FOUND", err)
+	}
+}
+
+// An erasure does not wait longer for an attempt whose process has crashed than the attempt can
+// take.
+func TestErase_DoesNotWaitForACrashedAttempt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.putEvent("evt_refund", affiliate.ProcessorEventFailed, `{"customer":"cus_ada"}`)
+	if _, err := f.beginAttempt("evt_refund", f.clock.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	operation := f.mustRequest("k1", byProcessor("cus_ada"))
+	f.waitForEvents(operation)
+	f.clock.Advance(time.Minute)
+	f.work(operation)
+	if got, want := strings.Join(f.eventBodies(), "; "), "evt_refund ignored buyer_erased false"; f.status(operation) != done || got != want {
+		t.Errorf("status %s, events %s, want done, %s", f.status(operation), got, want)
 	}
 }
 
@@ -456,11 +514,14 @@ func (f *fixture) apply(event string, sale affiliate.ProcessorSale) {
 func TestErase_ErasesSalesOfEventsThatArrivedBefore(t *testing.T) {
 	t.Parallel()
 	ada := newPerson("ada")
-	for name, who := range map[string]*identity{"e-mail": byEmail(ada.email), "customer of the processor": byProcessor(ada.processorCustomer)} {
+	for name, who := range map[string]*identity{
+		"e-mail": byEmail(ada.email), "customer of the processor": byProcessor(ada.processorCustomer),
+		"transaction": byTransaction(ada.charged), "session": byTransaction("cs_ada1"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"`+ada.processorCustomer+`","email":"`+ada.email+`"}`)
+			f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"id":"cs_ada1","payment_intent":"`+ada.charged+`","customer":"`+ada.processorCustomer+`","email":"`+ada.email+`"}`)
 			operation := f.mustRequest("k1", who)
 			f.waitForEvents(operation)
 			f.apply("evt_new", ada.sale(f, ada.charged, "1"))
@@ -473,6 +534,75 @@ func TestErase_ErasesSalesOfEventsThatArrivedBefore(t *testing.T) {
 			f.requireAbsent(f.hashesOf(ada.email, ada.customer, ada.processorCustomer)...)
 		})
 	}
+}
+
+// The job of such an event can also add the customer of the processor to a sale that the
+// merchant's server has reported.
+func TestErase_ErasesSalesToWhichEventsAddTheCustomer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	f.order(f.pat, ada.charged)
+	f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"`+ada.processorCustomer+`"}`)
+	operation := f.mustRequest("k1", byProcessor(ada.processorCustomer))
+	f.waitForEvents(operation)
+	f.requirePresent(ada.charged)
+	f.apply("evt_new", ada.sale(f, ada.charged, "1"))
+	f.work(operation)
+	if got := f.status(operation); got != done {
+		t.Errorf("status %s, want done", got)
+	}
+	f.requireAbsent(ada.values()...)
+}
+
+// An erasure ends although the buyer buys all the time: it covers the sales up to the request.
+func TestErase_EndsAlthoughTheBuyerGoesOn(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	f.order(f.pat, ada.test, ada.describe)
+	operation := f.mustRequest("k1", byEmail(ada.email))
+	f.clock.Advance(affiliate.MaxConversionLead + time.Second)
+	sales := 0
+	f.store.before = func() error {
+		if sales++; sales > 50 {
+			return errors.New("the erasure does not end")
+		}
+		f.order(f.pat, fmt.Sprintf("%s-%d", ada.live, sales), ada.describe)
+		return nil
+	}
+	f.work(operation)
+	if got := f.status(operation); got != done {
+		t.Errorf("status %s, want done", got)
+	}
+	f.requireAbsent(ada.test)
+	f.WantCount(sales, "conversions after the request", `select count(*) from conversions where buyer_erased_at is null`)
+}
+
+// A request can join between two transactions of the last step. The step then searches again.
+func TestEraseBuyer_JoiningRequestRestartsTheLastStep(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	operation := f.mustRequest("k1", byEmail(ada.email))
+	joined := ""
+	f.store.before = func() error {
+		const searched = `select count(*) from buyer_erasures where step = 'again' and position <> ''`
+		if joined != "" || f.Count(searched) == 0 {
+			return nil
+		}
+		joined = "joins"
+		f.clock.Advance(time.Hour)
+		f.order(f.pat, ada.test, ada.describe)
+		joined = f.mustRequest("k2", byEmail(ada.email))
+		return nil
+	}
+	f.work(operation)
+	if joined != operation || f.status(operation) != done {
+		t.Fatalf("operation %s has status %s; the second request has joined %q", operation, f.status(operation), joined)
+	}
+	f.requireAbsent(ada.test)
+	f.WantCount(1, "erased conversions", `select count(*) from conversions where buyer_erased_at is not null`)
 }
 
 // A request that joins an erasure also erases what was stored after the first request, of which

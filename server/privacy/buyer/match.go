@@ -16,33 +16,33 @@ const maxValue = 320
 
 // isAbout reports whether an event of a payment processor is about the buyer: it contains the
 // identity, a customer in the list, or an id of an erased sale in the list. It compares the
-// digests of all texts in the event.
-func (s *Service) isAbout(ctx context.Context, tx Tx, e affiliate.BuyerErasure, event affiliate.WaitingEvent) (bool, error) {
+// digests of all texts in the event. ids are the ids of sales and charges in the event.
+func (s *Service) isAbout(ctx context.Context, tx Tx, e affiliate.BuyerErasure, event affiliate.WaitingEvent) (about bool, ids []string, err error) {
 	body, err := s.Events.OpenEvent(event.ConnectionID, event.Body)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	texts, err := textsIn(body)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	scope := affiliate.Scope{Workspace: e.Workspace, Mode: event.Mode}
-	var refs, ids []string
+	var refs, erased []string
 	for _, text := range texts {
-		if e.Identity.Is(s.BuyerKey, e.Workspace, e.Identity.Kind, text) {
-			return true, nil
-		}
+		about = about || e.Identity.Is(s.BuyerKey, e.Workspace, e.Identity.Kind, text)
 		refs = append(refs, s.BuyerKey.CustomerRef(e.Workspace, text))
 		if affiliate.IsProcessorID(text) {
-			ids = append(ids, s.ErasureKey.ProcessorID(scope, text))
+			ids, erased = append(ids, text), append(erased, s.ErasureKey.ProcessorID(scope, text))
 		}
 	}
-	found, err := tx.Customers(ctx, e, refs)
-	if err != nil || len(found) > 0 {
-		return err == nil, err
+	if about {
+		return true, ids, nil
 	}
-	found, err = tx.ErasedAliases(ctx, e, event.Mode, ids)
-	return len(found) > 0, err
+	found, err := tx.Customers(ctx, e, refs)
+	if err == nil && len(found) == 0 {
+		found, err = tx.ErasedAliases(ctx, e, event.Mode, erased)
+	}
+	return len(found) > 0, ids, err
 }
 
 // textsIn returns the different texts in a JSON document that can identify a buyer. Keys are

@@ -146,6 +146,10 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 				return err
 			}
 			operation = active.ID
+			active.RequestedAt = now
+			if err := tx.Join(ctx, *active, now); err != nil {
+				return err
+			}
 			if err := tx.PutKey(ctx, *active, key, fingerprint, now.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
 				return err
 			}
@@ -175,7 +179,7 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 func (s *Service) newErasure(workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity, step affiliate.BuyerErasureStep, now time.Time) affiliate.BuyerErasure {
 	return affiliate.BuyerErasure{
 		ID: affiliate.NewID[affiliate.BuyerErasure](now), Workspace: workspace, Identity: identity,
-		Status: affiliate.BuyerErasureProcessing, Progress: affiliate.BuyerErasureProgress{Step: step}, CreatedAt: now,
+		Status: affiliate.BuyerErasureProcessing, Progress: affiliate.BuyerErasureProgress{Step: step}, CreatedAt: now, RequestedAt: now,
 	}
 }
 

@@ -257,28 +257,13 @@ func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasu
 	if err != nil {
 		return part{}, err
 	}
-	now := s.now()
 	for _, event := range events {
 		at.After = affiliate.WaitingEventKey{Connection: event.ConnectionID, ID: event.ID}
-		about, err := s.isAbout(ctx, tx, e, event)
+		emptied, err := s.emptyEvent(ctx, tx, e, event)
 		if err != nil {
 			return part{}, fmt.Errorf("event %s: %w", event.ID, err)
 		}
-		switch {
-		case !about:
-		case event.Status == affiliate.ProcessorEventReceived && now.Sub(event.ReceivedAt) < applyGrace:
-			at.Waits = true
-		default:
-			if err := tx.EmptyEvent(ctx, e.Workspace, event, affiliate.IgnoredErased, now); err != nil {
-				return part{}, err
-			}
-			if event.ChargeID == nil {
-				continue
-			}
-			if err := tx.DeleteUnknownSale(ctx, e.Workspace, *event.ChargeID); err != nil {
-				return part{}, err
-			}
-		}
+		at.Waits = at.Waits || !emptied
 	}
 	switch {
 	case len(events) == eventBatch:
@@ -289,17 +274,54 @@ func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasu
 	return part{finished: true}, nil
 }
 
+// emptyEvent empties an event if it is about the buyer, and deletes what the attempts to apply it
+// have stored. emptied is false if the event is left to its job for now.
+func (s *Service) emptyEvent(ctx context.Context, tx Tx, e affiliate.BuyerErasure, event affiliate.WaitingEvent) (emptied bool, err error) {
+	about, ids, err := s.isAbout(ctx, tx, e, event)
+	if err != nil || !about {
+		return true, err
+	}
+	now := s.now()
+	if event.Status == affiliate.ProcessorEventReceived && now.Sub(event.ReceivedAt) < applyGrace {
+		return false, nil
+	}
+	emptied, err = tx.EmptyEvent(ctx, e.Workspace, event, affiliate.IgnoredErased, now)
+	if err != nil || !emptied {
+		return false, err
+	}
+	for _, id := range ids {
+		if err := tx.DeleteUnknownSale(ctx, e.Workspace, id); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // again searches once more. Since the first search, the job of an event that had arrived before
-// may have recorded a sale or bound a customer, and a request that has joined may have added
-// conversions. A request that waits for the lock begins a new erasure if this one ends.
+// may have recorded a sale, added the ids of the payment processor to a sale, or bound a
+// customer, and a request that has joined may have added conversions. A request that waits for
+// the lock begins a new erasure if this one ends.
 func (s *Service) again(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
-	if err := tx.LockErasure(ctx, e); err != nil {
+	e, err := tx.LockErasure(ctx, e) // a request that has joined has changed the position
+	if err != nil {
 		return part{}, err
 	}
 	if e.Progress.Position == "" {
 		if err := tx.UnfollowCustomers(ctx, e); err != nil {
 			return part{}, err
 		}
+	}
+	if e.Progress.Position != followed {
+		has, err := tx.HasProcessorEvents(ctx, e.Workspace)
+		if err != nil {
+			return part{}, err
+		}
+		if has {
+			if searched, err := s.search(ctx, tx, e); err != nil || !searched.finished {
+				return searched, err
+			}
+		}
+		e.Progress.Position = ""
 	}
 	found, err := s.follow(ctx, tx, e)
 	if err != nil || !found.finished {

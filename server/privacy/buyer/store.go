@@ -41,8 +41,12 @@ type Tx interface {
 	TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprint []byte) error
 	// PutKey stores the Idempotency-Key of a request for an erasure.
 	PutKey(ctx context.Context, e affiliate.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error
-	// LockErasure locks an erasure, so that no request joins it until the transaction ends.
-	LockErasure(ctx context.Context, e affiliate.BuyerErasure) error
+	// Join stores that a request has joined an erasure. The step EraseAgain then starts from
+	// its beginning.
+	Join(ctx context.Context, e affiliate.BuyerErasure, at time.Time) error
+	// LockErasure locks and returns an erasure, so that no request joins it until the transaction
+	// ends.
+	LockErasure(ctx context.Context, e affiliate.BuyerErasure) (affiliate.BuyerErasure, error)
 	// Advance stores the progress and renews the lease. Errors: NOT_FOUND if the worker no
 	// longer has the lease.
 	Advance(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, until time.Time) error
@@ -61,7 +65,8 @@ type Tx interface {
 // Search finds the conversions of a buyer. The store keeps a list of conversions and of
 // customers for each erasure.
 type Search interface {
-	// AddSalesOf adds the conversions with a property to the list.
+	// AddSalesOf adds the conversions with a property to the list. It and AddSales add no
+	// conversion that happened after e.Until().
 	AddSalesOf(ctx context.Context, e affiliate.BuyerErasure, by affiliate.SaleProperty, value any) error
 	// AddSales adds conversions to the list, by their ids.
 	AddSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID) error
@@ -76,6 +81,8 @@ type Search interface {
 	MarkFollowed(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID) error
 	// UnfollowCustomers makes FollowCustomers return all customers in the list again.
 	UnfollowCustomers(ctx context.Context, e affiliate.BuyerErasure) error
+	// HasProcessorEvents reports whether events of payment processors of the workspace are stored.
+	HasProcessorEvents(ctx context.Context, workspace affiliate.WorkspaceID) (bool, error)
 	// SearchSales returns at most limit conversions of the workspace that follow the id after.
 	SearchSales(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]affiliate.SaleIDs, error)
 	// ParkedSales returns the external transaction ids of parked refunds.
@@ -117,6 +124,9 @@ type Erase interface {
 	// DeleteExportsOfWorkspace deletes the exports of a workspace and of its participants, which
 	// contain the ids of sales.
 	DeleteExportsOfWorkspace(ctx context.Context, workspace affiliate.WorkspaceID) error
-	// EmptyEvent deletes the content of an event, which is not applied any more.
-	EmptyEvent(ctx context.Context, workspace affiliate.WorkspaceID, event affiliate.WaitingEvent, reason affiliate.ProcessorIgnored, at time.Time) error
+	// EmptyEvent deletes the content of an event, which is not applied any more. emptied is false
+	// if an attempt to apply the event is running, or has applied it.
+	EmptyEvent(
+		ctx context.Context, workspace affiliate.WorkspaceID, event affiliate.WaitingEvent, reason affiliate.ProcessorIgnored, at time.Time,
+	) (emptied bool, err error)
 }

@@ -78,7 +78,7 @@ func (tx *Tx) DeleteResponses(ctx context.Context, e affiliate.BuyerErasure, aft
 // waitingEvents reads events that still have their content, in the order of the index
 // processor_events_with_body.
 const waitingEvents = `
-	select e.connection_id, e.id, e.mode, e.body, e.status, e.received_at, e.charge_id
+	select e.connection_id, e.id, e.mode, e.body, e.status, e.received_at, e.attempt_until
 	from processor_events e
 	where e.workspace_id = $1 and e.mode in ('test', 'live') and (e.connection_id, e.id) > ($2, $3) and e.body is not null
 	order by e.connection_id, e.id
@@ -112,13 +112,17 @@ func (tx *Tx) Customers(ctx context.Context, e affiliate.BuyerErasure, refs []st
 }
 
 // EmptyEvent deletes the content of an event and its charge. The event is not applied any more.
-func (tx *Tx) EmptyEvent(ctx context.Context, workspace affiliate.WorkspaceID, event affiliate.WaitingEvent, reason affiliate.ProcessorIgnored, at time.Time) error {
+// emptied is false if an attempt to apply the event is running, or has applied it.
+func (tx *Tx) EmptyEvent(
+	ctx context.Context, workspace affiliate.WorkspaceID, event affiliate.WaitingEvent, reason affiliate.ProcessorIgnored, at time.Time,
+) (emptied bool, err error) {
 	const update = `
-		update processor_events set body = null, charge_id = null, status = 'ignored', reason = $5, processed_at = $6
-		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and status <> 'applied'`
-	_, err := tx.Exec(ctx, update, workspace, event.Mode, event.ConnectionID, event.ID, reason, at)
+		update processor_events set body = null, charge_id = null, attempt_until = null, status = 'ignored', reason = $5, processed_at = $6
+		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and body is not null
+			and (attempt_until is null or attempt_until <= $6)`
+	tag, err := tx.Exec(ctx, update, workspace, event.Mode, event.ConnectionID, event.ID, reason, at)
 	if err != nil {
-		return fmt.Errorf("empty an event of a payment processor: %w", err)
+		return false, fmt.Errorf("empty an event of a payment processor: %w", err)
 	}
-	return nil
+	return tag.RowsAffected() == 1, nil
 }

@@ -11,7 +11,8 @@ import (
 
 // The statements below add conversions of a buyer to the list of an erasure. They read the
 // conversions with a property by an index, and add at most @most conversions that follow the
-// id @after, in the order of the ids. They do not add conversions that are already erased. Each
+// id @after, in the order of the ids. They do not add conversions that are already erased, and
+// those that happened after @until. Each
 // part reads all conversions with the property: a buyer has few, and only an address that a
 // shop reports for all its guests has more than a part.
 const (
@@ -40,7 +41,7 @@ const (
 			select c.workspace_id, c.id, c.mode, c.buyer_erased_at
 			from conversions c`
 	inParts = `
-				and c.id > @after
+				and c.id > @after and c.occurred_at <= @until
 			order by c.id
 			limit @most
 		), added as (
@@ -65,6 +66,7 @@ func (tx *Tx) AddSalesOf(ctx context.Context, e affiliate.BuyerErasure, by affil
 		for {
 			rows, _ := tx.Query(ctx, statement, pgx.NamedArgs{
 				"workspace": e.Workspace, "operation": e.ID, "value": value, "after": after, "most": findBatch,
+				"until": e.Until(),
 			})
 			last, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
 			if err != nil {
@@ -100,8 +102,9 @@ func (tx *Tx) AddSales(ctx context.Context, e affiliate.BuyerErasure, ids []affi
 		select c.workspace_id, $2, c.id, c.mode
 		from conversions c
 		where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id = any($3) and c.buyer_erased_at is null
+			and c.occurred_at <= $4
 		on conflict (workspace_id, operation_id, conversion_id) do nothing`
-	_, err := tx.Exec(ctx, add, e.Workspace, e.ID, ids)
+	_, err := tx.Exec(ctx, add, e.Workspace, e.ID, ids, e.Until())
 	return err
 }
 
@@ -205,10 +208,17 @@ const searchSales = `
 	limit $3`
 
 // SearchSales returns at most limit conversions of the workspace that follow the id after. It
-// is for erasures that are applied again after a restore, whose values are not known.
+// is for erasures that compare digests with the identity.
 func (tx *Tx) SearchSales(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]affiliate.SaleIDs, error) {
 	rows, _ := tx.Query(ctx, searchSales, workspace, after, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.SaleIDs])
+}
+
+// HasProcessorEvents reports whether events of payment processors of the workspace are stored.
+func (tx *Tx) HasProcessorEvents(ctx context.Context, workspace affiliate.WorkspaceID) (has bool, err error) {
+	const read = `select exists (select from processor_events e where e.workspace_id = $1 and e.mode in ('test', 'live'))`
+	err = tx.QueryRow(ctx, read, workspace).Scan(&has)
+	return has, err
 }
 
 // ParkedSales returns the external transaction ids of the parked refunds of a workspace, in

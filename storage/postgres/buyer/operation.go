@@ -14,7 +14,8 @@ import (
 )
 
 const operationColumns = `
-	o.workspace_id, o.id, o.kind, o.identity, o.status, o.step, o.position, o.failures, o.lease_until, o.recovering, o.created_at`
+	o.workspace_id, o.id, o.kind, o.identity, o.status, o.step, o.position, o.failures, o.lease_until, o.recovering, o.created_at,
+	coalesce(o.requested_at, o.created_at) as requested_at`
 
 type operationRow struct {
 	WorkspaceID affiliate.WorkspaceID
@@ -28,12 +29,14 @@ type operationRow struct {
 	LeaseUntil  *time.Time
 	Recovering  bool
 	CreatedAt   time.Time
+	RequestedAt time.Time
 }
 
 func (r operationRow) operation() affiliate.BuyerErasure {
 	e := affiliate.BuyerErasure{
 		ID: r.ID, Workspace: r.WorkspaceID, Identity: affiliate.BuyerIdentity{Kind: r.Kind, Digest: r.Identity}, Status: r.Status,
 		Progress: affiliate.BuyerErasureProgress{Step: r.Step, Position: r.Position}, Failures: r.Failures, CreatedAt: r.CreatedAt.UTC(),
+		RequestedAt: r.RequestedAt.UTC(),
 	}
 	if r.LeaseUntil != nil {
 		e.Lease = affiliate.BuyerErasureWork{Until: r.LeaseUntil.UTC(), Recovering: r.Recovering}
@@ -86,9 +89,9 @@ func (tx *Tx) LockActiveErasure(ctx context.Context, workspace affiliate.Workspa
 // InsertErasure stores a new erasure.
 func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error {
 	const insert = `
-		insert into buyer_erasures (workspace_id, id, kind, identity, status, step, created_at)
-		values ($1, $2, $3, $4, $5, $6, $7)`
-	_, err := tx.Exec(ctx, insert, e.Workspace, e.ID, e.Identity.Kind, e.Identity.Digest, e.Status, e.Progress.Step, e.CreatedAt)
+		insert into buyer_erasures (workspace_id, id, kind, identity, status, step, created_at, requested_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8)`
+	_, err := tx.Exec(ctx, insert, e.Workspace, e.ID, e.Identity.Kind, e.Identity.Digest, e.Status, e.Progress.Step, e.CreatedAt, e.RequestedAt)
 	if err != nil {
 		return fmt.Errorf("store the erasure of a buyer: %w", err)
 	}
@@ -126,11 +129,25 @@ func (tx *Tx) TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprin
 	return nil
 }
 
-// LockErasure locks an erasure until the transaction ends.
-func (tx *Tx) LockErasure(ctx context.Context, e affiliate.BuyerErasure) error {
-	const lock = `select from buyer_erasures o where o.workspace_id = $1 and o.id = $2 for no key update`
-	_, err := tx.Exec(ctx, lock, e.Workspace, e.ID)
+// Join stores that a request has joined an erasure. The step affiliate.EraseAgain then starts
+// from its beginning.
+func (tx *Tx) Join(ctx context.Context, e affiliate.BuyerErasure, at time.Time) error {
+	const join = `
+		update buyer_erasures set requested_at = $3, position = case when step = $4 then '' else position end
+		where workspace_id = $1 and id = $2`
+	_, err := tx.Exec(ctx, join, e.Workspace, e.ID, at, affiliate.EraseAgain)
 	return err
+}
+
+// LockErasure locks an erasure until the transaction ends, and returns it.
+func (tx *Tx) LockErasure(ctx context.Context, e affiliate.BuyerErasure) (affiliate.BuyerErasure, error) {
+	const lock = `
+		select ` + operationColumns + `
+		from buyer_erasures o
+		where o.workspace_id = $1 and o.id = $2
+		for no key update`
+	row, err := postgres.OneRow[operationRow](tx.Query(ctx, lock, e.Workspace, e.ID))
+	return row.operation(), err
 }
 
 // PutKey stores the Idempotency-Key of a request for an erasure. It replaces an expired key.

@@ -92,7 +92,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 		"buyer_erasure_sales", "buyer_erasure_customers", "buyer_erasures", "buyer_erasure_keys")
 
 	workspace := shop.Scope.Workspace
-	args := pgx.NamedArgs{"workspace": workspace, "operation": operation, "after": affiliate.ConversionID{}, "most": 100}
+	args := pgx.NamedArgs{"workspace": workspace, "operation": operation, "after": affiliate.ConversionID{}, "most": 100, "until": f.Now()}
 	by := func(value any) pgx.NamedArgs {
 		named := pgx.NamedArgs{"value": value}
 		for key, v := range args {

@@ -35,7 +35,7 @@ func (tx *Tx) InsertEvent(ctx context.Context, e affiliate.StoredProcessorEvent)
 
 const eventColumns = `
 	e.workspace_id, e.connection_id, e.id, e.mode, e.type, e.account_id, coalesce(e.charge_id, '') as charge_id, e.resync, e.since, e.status, coalesce(e.reason, '') as reason,
-	e.conversion_id, e.happened_at, e.received_at, e.processed_at`
+	e.conversion_id, e.happened_at, e.received_at, e.processed_at, e.attempt_until`
 
 type eventRow struct {
 	WorkspaceID  affiliate.WorkspaceID
@@ -54,6 +54,7 @@ type eventRow struct {
 	HappenedAt   time.Time
 	ReceivedAt   time.Time
 	ProcessedAt  *time.Time
+	AttemptUntil *time.Time
 }
 
 func (r eventRow) event() affiliate.StoredProcessorEvent {
@@ -61,30 +62,36 @@ func (r eventRow) event() affiliate.StoredProcessorEvent {
 		ProcessorEventKey: affiliate.ProcessorEventKey{Workspace: r.WorkspaceID, Mode: r.Mode, Connection: r.ConnectionID, Event: r.ID},
 		Type:              r.Type, Account: r.AccountID, Charge: r.ChargeID, Body: r.Body, Resync: r.Resync, Since: postgres.UTC(r.Since), Status: r.Status, Reason: r.Reason,
 		Conversion: r.ConversionID, HappenedAt: r.HappenedAt.UTC(), ReceivedAt: r.ReceivedAt.UTC(), ProcessedAt: postgres.UTC(r.ProcessedAt),
+		AttemptUntil: postgres.UTC(r.AttemptUntil),
 	}
 }
 
-// Event returns a stored event. Errors: NOT_FOUND.
-func (s *Store) Event(ctx context.Context, key affiliate.ProcessorEventKey) (affiliate.StoredProcessorEvent, error) {
-	const read = `
-		select ` + eventColumns + `, e.body
-		from processor_events e
-		where e.workspace_id = $1 and e.mode = $2 and e.connection_id = $3 and e.id = $4`
-	row, err := postgres.OneRow[eventRow](s.db.Pool().Query(ctx, read, key.Workspace, key.Mode, key.Connection, key.Event))
+// BeginAttempt stores that an attempt to apply an event is running until the given time, and
+// returns the event. The erasure of a buyer does not empty the event before that time. Errors:
+// NOT_FOUND if the event does not exist or needs no more work.
+func (s *Store) BeginAttempt(ctx context.Context, key affiliate.ProcessorEventKey, until time.Time) (affiliate.StoredProcessorEvent, error) {
+	const begin = `
+		update processor_events e set attempt_until = $5
+		where e.workspace_id = $1 and e.mode = $2 and e.connection_id = $3 and e.id = $4 and e.body is not null
+		returning ` + eventColumns + `, e.body`
+	row, err := postgres.OneRow[eventRow](s.db.Pool().Query(ctx, begin, key.Workspace, key.Mode, key.Connection, key.Event, until))
 	return row.event(), err
 }
 
 // SetEventOutcome stores the status, the reason, the conversion and the charge of an event
 // after an attempt. The body is deleted when no more work follows. A failed event keeps it. An
-// event that the erasure of a buyer has emptied does not change.
+// event that the erasure of a buyer has emptied does not change. The attempt that
+// e.AttemptUntil names has ended.
 func (tx *Tx) SetEventOutcome(ctx context.Context, e affiliate.StoredProcessorEvent, at time.Time) error {
 	const update = `
 		update processor_events
 		set status = $5, reason = nullif($6, ''), conversion_id = coalesce($7, conversion_id), charge_id = nullif($9, ''),
 			processed_at = case when $5 in ('applied', 'ignored', 'failed') then $8::timestamptz end,
-			body = case when $5 in ('applied', 'ignored') then null else body end
+			body = case when $5 in ('applied', 'ignored') then null else body end,
+			attempt_until = case when attempt_until = $11 then null else attempt_until end
 		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and status <> 'applied' and reason is distinct from $10`
-	_, err := tx.Exec(ctx, update, e.Workspace, e.Mode, e.Connection, e.Event, e.Status, e.Reason, e.Conversion, at, e.Charge, affiliate.IgnoredErased)
+	_, err := tx.Exec(ctx, update, e.Workspace, e.Mode, e.Connection, e.Event, e.Status, e.Reason, e.Conversion, at, e.Charge,
+		affiliate.IgnoredErased, e.AttemptUntil)
 	if err != nil {
 		return fmt.Errorf("store the outcome of an event of a processor: %w", err)
 	}

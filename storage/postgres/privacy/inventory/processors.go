@@ -27,7 +27,7 @@ var processors = Area{
 				ids(buyer, "id", "id of the message at the payment processor"),
 				pseudonymous(buyer, "charge_id", "id of the charge at the payment processor", sale(Null)),
 				ids(member, "account_id", "id of the merchant's account at the payment processor"),
-				business("workspace_id connection_id mode type resync since status reason conversion_id happened_at received_at processed_at"),
+				business("workspace_id connection_id mode type resync since status reason conversion_id happened_at received_at processed_at attempt_until"),
 			},
 		},
 		{

@@ -158,7 +158,7 @@ var system = Area{
 				pseudonymous(buyer, "identity", "keyed hash of the address or id that names the buyer", sale(Null)).
 					because("The hash is removed at the end of the erasure."),
 				pseudonymous(buyer, "position", "place where the erasure continues, which can contain an id of the payment processor", sale(Emptied)),
-				business("workspace_id id kind status step failures lease_owner lease_until recovering created_at finished_at"),
+				business("workspace_id id kind status step failures lease_owner lease_until recovering created_at requested_at finished_at"),
 			},
 		},
 		{
