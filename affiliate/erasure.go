@@ -216,6 +216,9 @@ type ErasurePage struct {
 	// DeadLetters is a page of the stream of dead letters that must be processed. It is nil if
 	// this page is about something else.
 	DeadLetters *DeadLetterPage
+	// Exports is true if all exports with data of the subject must be deleted. It is the last
+	// page.
+	Exports bool
 	// Wait is the time until the next page; 0 means now.
 	Wait time.Duration
 	// Finished is true if no page is left.

@@ -27,8 +27,8 @@ type privacyTx struct {
 	exports *exportpg.Tx
 }
 
-func (tx privacyTx) DeleteExportsWithParticipant(ctx context.Context, key affiliate.ParticipationKey) error {
-	return tx.exports.DeleteExportsWithParticipant(ctx, key)
+func (tx privacyTx) DeleteExportsWithParticipant(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) error {
+	return tx.exports.DeleteExportsWithParticipant(ctx, workspace, id)
 }
 
 func (tx privacyTx) DeleteExportsWithPartner(ctx context.Context, user affiliate.UserID) error {

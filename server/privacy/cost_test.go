@@ -37,10 +37,12 @@ func TestErase_ScansNoTable(t *testing.T) {
 	} {
 		f.copyRows(table, changes, other.Scope.Workspace, rows)
 	}
-	f.VacuumAnalyze("conversions", "commissions", "ledger_entries", "audit_log", "events", "clicks")
+	f.addClickDays(f.ada, 1, 10)
+	f.addClickDays(pgtest.Participant{Scope: other.Scope, Program: other.Program}, 10, rows/10)
+	f.VacuumAnalyze("conversions", "commissions", "ledger_entries", "audit_log", "events", "clicks", "click_days")
 	const scanned = `
 		select coalesce(sum(seq_tup_read), 0) from pg_stat_user_tables
-		where relname ~ '^(conversions|commissions|ledger_entries|audit_log|events_|clicks_[0-9d]|attribution_decisions|commission_history)'`
+		where relname ~ '^(conversions|commissions|ledger_entries|audit_log|events_|clicks_[0-9d]|click_days|attribution_decisions|commission_history)'`
 	f.Exec(`select pg_stat_reset()`)
 	if _, err := f.service.EraseMerchantAccount(servertest.AsMember(t, f.Scope, f.Owner, affiliate.RoleOwner), &affiliatev1.EraseMerchantAccountRequest{}); err != nil {
 		t.Fatal(err)

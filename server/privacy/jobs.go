@@ -3,6 +3,7 @@ package privacy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -20,8 +21,6 @@ const (
 	workTime = 2 * time.Minute
 	// resumeInterval is the time between two searches for erasures that have not finished.
 	resumeInterval = time.Hour
-	// resumeBatch is the number of erasures that one search continues at most.
-	resumeBatch = 100
 )
 
 // AddWorkers registers the workers of this package's jobs.
@@ -71,7 +70,7 @@ func (s *Service) Erase(ctx context.Context, id affiliate.ErasureID) (wait time.
 		if err != nil || page.Finished || page.Wait > 0 {
 			return page.Wait, err
 		}
-		if err := s.process(ctx, page); err != nil {
+		if err := s.process(ctx, erasure, page); err != nil {
 			return 0, err
 		}
 		previous = page
@@ -79,17 +78,33 @@ func (s *Service) Erase(ctx context.Context, id affiliate.ErasureID) (wait time.
 	return time.Second, nil
 }
 
-// process does the work outside the database that a page requests.
-func (s *Service) process(ctx context.Context, page affiliate.ErasurePage) (err error) {
+// process does the work outside the transaction of a page that the page requests.
+func (s *Service) process(ctx context.Context, erasure affiliate.Erasure, page affiliate.ErasurePage) (err error) {
 	for _, codes := range page.Delete {
 		if err := s.Directory.DeleteCodes(ctx, codes); err != nil {
 			return err
 		}
 	}
+	if page.Exports {
+		return s.Store.InTx(ctx, func(tx Tx) error { return deleteExports(ctx, tx, erasure) })
+	}
 	if letters := page.DeadLetters; letters != nil {
 		letters.Last, letters.More, err = s.DeadLetters.Delete(ctx, letters.Search, letters.After)
 	}
 	return err
+}
+
+// deleteExports deletes all exports with data of the subject of an erasure.
+func deleteExports(ctx context.Context, tx Tx, e affiliate.Erasure) error {
+	switch e.Subject {
+	case affiliate.EraseParticipant:
+		return tx.DeleteExportsWithParticipant(ctx, *e.Workspace, affiliate.ParticipantID{UUID: e.SubjectID})
+	case affiliate.ErasePartner:
+		return tx.DeleteExportsWithPartner(ctx, affiliate.UserID{UUID: e.SubjectID})
+	case affiliate.EraseWorkspace:
+		return tx.DeleteExportsOfWorkspace(ctx, *e.Workspace)
+	}
+	return fmt.Errorf("unknown subject %q", e.Subject)
 }
 
 type resumeWorker struct {
@@ -101,10 +116,9 @@ func (w *resumeWorker) Work(ctx context.Context, _ *river.Job[affiliate.ResumeEr
 	return w.service.Resume(ctx)
 }
 
-// Resume enqueues the jobs of erasures that should have finished. If a job is still running,
-// two jobs process the pages of an erasure in turn, which does no harm.
+// Resume enqueues the jobs of erasures that should have finished.
 func (s *Service) Resume(ctx context.Context) error {
-	unfinished, err := s.Store.UnfinishedErasures(ctx, s.Now().Add(-resumeInterval), resumeBatch)
+	unfinished, err := s.Store.UnfinishedErasures(ctx, s.Now().Add(-resumeInterval))
 	if err != nil {
 		return err
 	}

@@ -177,6 +177,9 @@ func (s *Service) eraseParticipant(ctx context.Context, tx Tx, e affiliate.Erasu
 	if err != nil {
 		return err
 	}
+	if err := deleteExports(ctx, tx, e); err != nil {
+		return err
+	}
 	return tx.InsertErasure(ctx, e, texts, []affiliate.Participant{p})
 }
 
@@ -189,11 +192,6 @@ func (s *Service) anonymise(ctx context.Context, tx Tx, p affiliate.Participant,
 	}
 	texts, err := tx.EraseParticipant(ctx, p, at)
 	if err != nil {
-		return nil, err
-	}
-	if err := tx.DeleteExportsWithParticipant(ctx, affiliate.ParticipationKey{
-		Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Program: p.Program, Participant: p.ID, Partner: p.Partner,
-	}); err != nil {
 		return nil, err
 	}
 	if err := tx.Publish(ctx, p.ErasedEvent(at)); err != nil {
@@ -228,7 +226,7 @@ func (s *Service) erasePartner(
 	if err := tx.EndFeed(ctx, affiliate.PartnerFeed(account.ID)); err != nil {
 		return err
 	}
-	if err := tx.DeleteExportsWithPartner(ctx, account.ID); err != nil {
+	if err := deleteExports(ctx, tx, e); err != nil {
 		return err
 	}
 	return tx.InsertErasure(ctx, e, texts, participations)
@@ -256,7 +254,7 @@ func (s *Service) eraseWorkspace(ctx context.Context, tx Tx, e affiliate.Erasure
 	if err := tx.EndFeed(ctx, affiliate.WorkspaceFeed(*e.Workspace)); err != nil {
 		return err
 	}
-	if err := tx.DeleteExportsOfWorkspace(ctx, *e.Workspace); err != nil {
+	if err := deleteExports(ctx, tx, e); err != nil {
 		return err
 	}
 	by.AddressPrefix = "" // the network of the owner is personal data

@@ -24,10 +24,10 @@ type Store interface {
 	// that the caller got before and whose work it has done; it is empty in the first call.
 	// Errors: NOT_FOUND.
 	Advance(ctx context.Context, id affiliate.ErasureID, previous affiliate.ErasurePage, now time.Time) (affiliate.ErasurePage, error)
-	// UnfinishedErasures returns at most limit erasures that were inserted before the given
-	// time and have not finished.
-	UnfinishedErasures(ctx context.Context, before time.Time, limit int) ([]affiliate.ErasureID, error)
-	// Enqueue inserts jobs.
+	// UnfinishedErasures returns the erasures that were inserted before the given time and have
+	// not finished.
+	UnfinishedErasures(ctx context.Context, before time.Time) ([]affiliate.ErasureID, error)
+	// Enqueue inserts jobs. An erasure whose job has not ended gets no second one.
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 }
 
@@ -69,7 +69,7 @@ type Tx interface {
 	EndFeed(ctx context.Context, feed affiliate.FeedID) error
 	// These methods delete all exports with data of a participant, of a partner's account, or
 	// of a workspace.
-	DeleteExportsWithParticipant(ctx context.Context, key affiliate.ParticipationKey) error
+	DeleteExportsWithParticipant(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) error
 	DeleteExportsWithPartner(ctx context.Context, user affiliate.UserID) error
 	DeleteExportsOfWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
 	// InsertErasure stores an erasure and its job.

@@ -43,10 +43,15 @@ const EraseClickOfBuyer = `
 		os = null, paid_platform = null
 	where workspace_id = @workspace and mode = @mode and id = @click and clicked_at = @clicked_at`
 
-// eraseStoredClicks is the statement that removes the personal data of clicks.
+// eraseStoredClicks is the statement that removes the personal data of clicks. If the workspace
+// was erased, nothing about the visitors stays.
 const eraseStoredClicks = `
-	update clicks c set ` + EraseClickColumns + `
+	update clicks c set ` + EraseClickColumns + `,
+		country = case when w.erased_at is null then c.country end, region = case when w.erased_at is null then c.region end,
+		device = case when w.erased_at is null then c.device end, browser = case when w.erased_at is null then c.browser end,
+		os = case when w.erased_at is null then c.os end, paid_platform = case when w.erased_at is null then c.paid_platform end
 	from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as e (workspace_id, id, clicked_at)
+	join workspaces w on w.id = e.workspace_id
 	where c.workspace_id = e.workspace_id and c.mode in ('test', 'live') and c.id = e.id and c.clicked_at = e.clicked_at`
 
 // participantKey identifies a participant.

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -120,9 +121,14 @@ func (tx *Tx) DeliveriesAdded(endpoints ...affiliate.EndpointKey) {
 	tx.newDeliveries = append(tx.newDeliveries, endpoints...)
 }
 
-// Enqueue inserts jobs in one round trip. The jobs run after the commit. They have no
-// unique options, because one conflict would make all inserts fail. For a SyncDirectory
-// job, Enqueue also makes the callback of OnDirectoryChange run after the commit.
+// unfinishedStates are the states of jobs that have not ended.
+var unfinishedStates = []rivertype.JobState{
+	rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning, rivertype.JobStateRetryable, rivertype.JobStateScheduled,
+}
+
+// Enqueue inserts jobs in one round trip. The jobs run after the commit. For a
+// SyncDirectory job, Enqueue also makes the callback of OnDirectoryChange run after the commit.
+// An EraseData job is not inserted if the erasure has a job that has not ended.
 func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -144,6 +150,8 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 			options.Queue, options.MaxAttempts = affiliate.ExportQueue, affiliate.ExportAttempts
 		case affiliate.SendMail:
 			options.Queue, options.MaxAttempts = affiliate.MailQueue, affiliate.MailAttempts
+		case affiliate.EraseData:
+			options.UniqueOpts = river.UniqueOpts{ByArgs: true, ByState: unfinishedStates}
 		case affiliate.DeleteTestData:
 			options.MaxAttempts, options.ScheduledAt = affiliate.DeleteTestDataAttempts, job.NotBefore
 		}

@@ -235,9 +235,7 @@ func (f *fixture) erase(p pgtest.Participant) {
 		if _, err := tx.Exec(f.Context(), `update participants set erased_at = $3 where workspace_id = $1 and mode = $4 and id = $2`, p.Scope.Workspace, p.ID, f.Now(), p.Scope.Mode); err != nil {
 			return err
 		}
-		return exportpg.NewTx(tx).DeleteExportsWithParticipant(f.Context(), affiliate.ParticipationKey{
-			Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Program: p.Program, Participant: p.ID, Partner: p.Partner,
-		})
+		return exportpg.NewTx(tx).DeleteExportsWithParticipant(f.Context(), p.Scope.Workspace, p.ID)
 	})
 }
 

@@ -8,11 +8,11 @@ import (
 )
 
 // StoreOrigin stores the network and the browser from which a user has used the
-// account, and the time of the last use.
+// account, and the time of the last use. It stores nothing about an erased account.
 func (s *Store) StoreOrigin(ctx context.Context, o affiliate.Origin) error {
 	const store = `
 		insert into user_origins as o (user_id, ip_prefix, ua_hash, seen_at)
-		values ($1, $2, $3, $4)
+		select u.id, $2, $3, $4 from users u where u.id = $1 and u.erased_at is null for share
 		on conflict (user_id, ip_prefix, ua_hash) do update set seen_at = greatest(o.seen_at, excluded.seen_at)`
 	agent := o.AgentHash
 	if agent == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
@@ -37,6 +38,16 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 	if remaining != 1 || f.Count(`select count(*) from user_origins`) != 1 {
 		t.Error("the remaining origins are not only the origin from 30 days ago")
 	}
+}
+
+// A login can end while the account is erased. It stores no origin after that.
+func TestStoreOrigin_StoresNothingAboutErasedAccounts(t *testing.T) {
+	f := newFixture(t)
+	partner := f.NewPartner("Jane", pgtest.Row{"erased_at": f.Now()})
+	if err := f.accounts.StoreOrigin(t.Context(), affiliate.Origin{User: partner, IPPrefix: "203.0.113.0/24", SeenAt: f.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	f.WantCount(0, "origins", `select count(*) from user_origins`)
 }
 
 func TestDeleteOldOrigins_UsesIndexes(t *testing.T) {

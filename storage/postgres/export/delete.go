@@ -24,13 +24,17 @@ func (tx *Tx) DropExport(ctx context.Context, e affiliate.Export) error {
 // DeleteExportsWithParticipant deletes all bundles that contain data of a participant: of the
 // participant, of the partner and of the workspace. A bundle that is being made is deleted
 // too, and its process stops. The links no longer work.
-func (tx *Tx) DeleteExportsWithParticipant(ctx context.Context, key affiliate.ParticipationKey) error {
+func (tx *Tx) DeleteExportsWithParticipant(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) error {
 	const lock = `
 		select e.id from exports e
-		where e.subject_id in ($1, $2, $3)
+		where e.subject_id in (
+			select unnest(array[$1, $2]::uuid[])
+			union all
+			select t.partner_id from participants t where t.workspace_id = $1 and t.mode in ('test', 'live') and t.id = $2
+		)
 		order by e.id
 		for update`
-	return tx.drop(ctx, lock, key.Participant, key.Partner, key.Workspace)
+	return tx.drop(ctx, lock, workspace, id)
 }
 
 // DeleteExportsWithPartner deletes all bundles that contain data of a partner's account: of

@@ -72,7 +72,7 @@ func TestDeleteExports(t *testing.T) {
 		remain string
 	}{
 		{"with a participant", func(tx *Tx) error {
-			return tx.DeleteExportsWithParticipant(t.Context(), affiliate.ParticipationKey{Workspace: shop.Scope.Workspace, Participant: adaTest.ID, Partner: ada})
+			return tx.DeleteExportsWithParticipant(t.Context(), shop.Scope.Workspace, adaTest.ID)
 		}, "ada/live bob bob/other bob/test other"},
 		{"with a partner", func(tx *Tx) error { return tx.DeleteExportsWithPartner(t.Context(), ada) }, "bob bob/other bob/test other"},
 		{"of a workspace", func(tx *Tx) error { return tx.DeleteExportsOfWorkspace(t.Context(), shop.Scope.Workspace) }, "ada bob bob/other other"},

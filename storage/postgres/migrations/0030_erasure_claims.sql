@@ -4,8 +4,8 @@
 -- of a buyer empties no event while an attempt is running, because the attempt has read it.
 alter table processor_events add column attempt_until timestamptz;
 
--- When the last request that joined the erasure arrived; null: stored by an earlier version, and
--- none but the first has arrived.
+-- When the last request for the erasure arrived. It is null if an earlier version of the service
+-- has stored the erasure: then it is created_at.
 alter table buyer_erasures add column requested_at timestamptz;
 
 -- +goose StatementBegin

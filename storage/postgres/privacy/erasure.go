@@ -97,11 +97,11 @@ func (s *Store) Erased(ctx context.Context, subject affiliate.ErasureSubject, id
 	return erased, err
 }
 
-// UnfinishedErasures returns at most limit erasures that were inserted before the given time
-// and have not finished, the oldest first.
-func (s *Store) UnfinishedErasures(ctx context.Context, before time.Time, limit int) ([]affiliate.ErasureID, error) {
-	const query = `select id from erasures where finished_at is null and erased_at < $1 order by erased_at limit $2`
-	rows, err := s.db.Pool().Query(ctx, query, before, limit)
+// UnfinishedErasures returns the erasures that were inserted before the given time and have not
+// finished. They are few.
+func (s *Store) UnfinishedErasures(ctx context.Context, before time.Time) ([]affiliate.ErasureID, error) {
+	const query = `select id from erasures where finished_at is null and erased_at < $1`
+	rows, err := s.db.Pool().Query(ctx, query, before)
 	if err != nil {
 		return nil, err
 	}

@@ -28,8 +28,10 @@ const pageSize = 2000
 type target struct {
 	Workspace   affiliate.WorkspaceID    // the zero value: a partner's account
 	Participant *affiliate.ParticipantID // nil: the workspace, or the account
-	Partner     *affiliate.UserID        // the account, or the participant's partner; nil: the workspace
-	Pseudonym   string
+	// Partner is the account, or the partner of the participant. It is nil for a workspace, and
+	// for a participant that was deleted with test data.
+	Partner   *affiliate.UserID
+	Pseudonym string
 	// Texts are the names, addresses and codes of the subject.
 	Texts []string
 	At    time.Time // of the erasure
@@ -72,7 +74,7 @@ func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, previous af
 			page.Finished = true
 			return nil
 		}
-		if page, err = tx.advance(ctx, &p, previous.DeadLetters, now); err != nil {
+		if page, err = tx.advance(ctx, &p, previous, now); err != nil {
 			return err
 		}
 		return tx.setProgress(ctx, p)
@@ -80,14 +82,16 @@ func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, previous af
 	return page, err
 }
 
-// advance does the work of Advance for a locked erasure, and sets its position. read is the
-// page of dead letters that the caller has processed; it can be nil.
-func (tx *Tx) advance(ctx context.Context, p *Progress, read *affiliate.DeadLetterPage, now time.Time) (affiliate.ErasurePage, error) {
+// advance does the work of Advance for a locked erasure, and sets its position.
+func (tx *Tx) advance(ctx context.Context, p *Progress, previous affiliate.ErasurePage, now time.Time) (affiliate.ErasurePage, error) {
 	plan, err := tx.plan(ctx, *p)
 	if err != nil {
 		return affiliate.ErasurePage{}, err
 	}
 	switch {
+	case p.Step >= passes*len(plan) && !previous.Exports:
+		// An export that was made beside the steps has data that they had not reached.
+		return affiliate.ErasurePage{Exports: true}, nil
 	case p.Step >= passes*len(plan):
 		return affiliate.ErasurePage{Finished: true}, tx.finish(ctx, p.ID, now)
 	case p.Step == len(plan) && now.Before(p.ErasedAt.Add(secondPass)):
@@ -95,7 +99,7 @@ func (tx *Tx) advance(ctx context.Context, p *Progress, read *affiliate.DeadLett
 	}
 	current := plan[p.Step%len(plan)]
 	if request := current.step.request; request != nil {
-		if read != nil && read.Step == p.Step && cursorAt(read.After) == p.Cursor {
+		if read := previous.DeadLetters; read != nil && read.Step == p.Step && cursorAt(read.After) == p.Cursor {
 			p.moveTo(cursorAt(read.Last), !read.More)
 			return affiliate.ErasurePage{}, nil
 		}
@@ -127,16 +131,18 @@ type planned struct {
 
 // plan returns the steps of one pass of an erasure, in a fixed order.
 func (tx *Tx) plan(ctx context.Context, p Progress) ([]planned, error) {
+	// A participant of test mode can be deleted during the erasure. Its steps stay, because the
+	// position of the erasure counts them.
 	const query = `
-		select t.workspace_id as workspace, t.id as participant, t.partner_id as partner
+		select e.workspace_id as workspace, e.participant_id as participant, t.partner_id as partner
 		from erasure_participants e
-		join participants t on t.workspace_id = e.workspace_id and t.id = e.participant_id
-		where e.erasure_id = $1 and t.mode in ('test', 'live')
-		order by t.workspace_id, t.id`
+		left join participants t on t.workspace_id = e.workspace_id and t.id = e.participant_id and t.mode in ('test', 'live')
+		where e.erasure_id = $1
+		order by e.workspace_id, e.participant_id`
 	type row struct {
 		Workspace   affiliate.WorkspaceID
 		Participant affiliate.ParticipantID
-		Partner     affiliate.UserID
+		Partner     *affiliate.UserID
 	}
 	var plan []planned
 	add := func(t target, steps []step) {
@@ -161,7 +167,7 @@ func (tx *Tx) plan(ctx context.Context, p Progress) ([]planned, error) {
 	participants, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
 	for _, r := range participants {
 		add(target{
-			Workspace: r.Workspace, Participant: &r.Participant, Partner: &r.Partner, Pseudonym: affiliate.Pseudonym(r.Participant.UUID),
+			Workspace: r.Workspace, Participant: &r.Participant, Partner: r.Partner, Pseudonym: affiliate.Pseudonym(r.Participant.UUID),
 		}, participantSteps)
 	}
 	return plan, err

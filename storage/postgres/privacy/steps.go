@@ -35,7 +35,7 @@ var participantSteps = []step{
 		update clicks set ` + postgres.EraseClickColumns + `
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
 			and clicked_at >= @from and clicked_at <= @until and participant_id = @participant and referral_code <> @pseudonym`),
-	repeat("daily sums of clicks", `select from generate_series(1, erase_click_days(@workspace, @participant, @limit))`),
+	clickDays(),
 	walk("conversions", pageOf("conversions"), `
 		update conversions set promo_code = case when promo_code is null then null else @pseudonym end, sub_id = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
@@ -125,22 +125,26 @@ var workspaceSteps = []step{
 		update clicks set ` + postgres.EraseClickColumns + `,
 			country = null, region = null, device = null, browser = null, os = null, paid_platform = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
-			and clicked_at >= @from and clicked_at <= @until and referral_code <> 'erased-' || right(participant_id::text, 8)`),
-	repeat("daily sums of clicks", `select from generate_series(1, erase_click_days(@workspace, null, @limit))`),
+			and clicked_at >= @from and clicked_at <= @until
+			and (referral_code <> 'erased-' || right(participant_id::text, 8) or num_nonnulls(country, region, device, browser, os, paid_platform) > 0)`),
+	clickDays(),
 	walk("conversions", pageOf("conversions"), `
 		update conversions set external_transaction_id = 'erased-' || replace(id::text, '-', ''),
 			promo_code = case when promo_code is null then null else @pseudonym end, sub_id = null,
 			customer_ref = null, customer_email_hash = null, customer_email_domain = null, subscription_id = null, product_ids = '{}',
 			line_items = null, metadata = null, customer_ip_hash = null, customer_ua_hash = null, processor = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
-			and external_transaction_id <> 'erased-' || replace(id::text, '-', '')`,
+			and (external_transaction_id <> 'erased-' || replace(id::text, '-', '') or promo_code <> @pseudonym or product_ids <> '{}'
+				or num_nonnulls(sub_id, customer_ref, customer_email_hash, customer_email_domain, subscription_id, line_items, metadata,
+					customer_ip_hash, customer_ua_hash, processor) > 0)`,
 		`select erase_texts('explanations', @workspace, @ids, @pseudonym)`),
 	walk("commissions", pageOf("commissions"), `
 		update commissions set external_transaction_id = 'erased-' || replace(conversion_id::text, '-', ''),
 			promo_code = case when promo_code is null then null else @pseudonym end, customer_ref = null,
 			override_reason = null, rejection_reason = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
-			and external_transaction_id <> 'erased-' || replace(conversion_id::text, '-', '')`,
+			and (external_transaction_id <> 'erased-' || replace(conversion_id::text, '-', '') or promo_code <> @pseudonym
+				or num_nonnulls(customer_ref, override_reason, rejection_reason) > 0)`,
 		eraseHistory),
 	walk("ledger", pageOf("ledger_entries"), eraseLedger),
 	walk("payouts", pageOf("payouts"), erasePayouts),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,8 +14,7 @@ import (
 )
 
 // clicks returns a step that walks through all clicks of the workspace in the order of their
-// ids, because there is no index of the clicks of a participant. It runs the statement update
-// for each page: the clicks with an id after @after and up to @last, whose clicked_at is from
+// ids, also if only those of one participant change. It runs the statement update for each page: the clicks with an id after @after and up to @last, whose clicked_at is from
 // @from to @until.
 func clicks(update string) step {
 	const last = `
@@ -41,18 +41,66 @@ func clicks(update string) step {
 	}}
 }
 
+// clickDays returns a step that walks through the days of which the workspace has sums of
+// clicks. The cursor is the time of the day. The sums of one day have a maximum number of rows.
+func clickDays() step {
+	const (
+		next = `
+			select least(
+				(select min(d.day) from click_days d where d.workspace_id = @workspace and d.mode = 'test' and d.day >= @day),
+				(select min(d.day) from click_days d where d.workspace_id = @workspace and d.mode = 'live' and d.day >= @day))`
+		erase = `select erase_click_days(@workspace, @participant, @day, @limit)`
+	)
+	return step{name: "daily sums of clicks", run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+		from, _ := affiliate.ClickID{UUID: cursor}.Time()
+		args := t.args()
+		args["day"], args["limit"] = from, pageSize
+		var day *time.Time
+		if err := tx.QueryRow(ctx, next, planForArgs, args).Scan(&day); err != nil || day == nil {
+			return cursor, true, err
+		}
+		var changed int
+		args["day"] = *day
+		err := tx.QueryRow(ctx, erase, planForArgs, args).Scan(&changed)
+		following := *day
+		if changed < pageSize {
+			following = day.AddDate(0, 0, 1)
+		}
+		return affiliate.FirstID[affiliate.Click](following).UUID, false, err
+	}}
+}
+
 // storedResponses returns a step that deletes the stored responses of a workspace that
 // contain one of the texts. A request with the key of such a response is processed as a new
-// request. Responses are kept for 24 hours.
+// request. Responses are kept for 24 hours, so one transaction reads all of them, in pages.
 func storedResponses() step {
 	const remove = `
-		delete from idempotency_keys k
-		where k.workspace_id = @workspace and k.mode in ('test', 'live') and exists (
-			select from unnest(@texts::text[]) as t (word)
-			where length(word) > 3 and position(convert_to(word, 'UTF8') in k.response) > 0)`
+		with page as (
+			select k.mode, k.method, k.key, k.response from idempotency_keys k
+			where k.workspace_id = @workspace and k.mode in ('test', 'live') and (k.mode, k.method, k.key) > (@mode, @method, @key)
+			order by k.mode, k.method, k.key
+			limit @limit
+		), deleted as (
+			delete from idempotency_keys k using page p
+			where k.workspace_id = @workspace and k.mode = p.mode and k.method = p.method and k.key = p.key and exists (
+				select from unnest(@texts::text[]) as t (word)
+				where length(word) > 3 and position(convert_to(word, 'UTF8') in p.response) > 0)
+		)
+		select p.mode, p.method, p.key from page p order by p.mode desc, p.method desc, p.key desc limit 1`
 	return step{name: "stored responses", run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
-		_, err := tx.Exec(ctx, remove, planForArgs, t.args())
-		return cursor, true, err
+		args := t.args()
+		args["limit"] = pageSize
+		var last affiliate.StoredResponseKey
+		for {
+			args["mode"], args["method"], args["key"] = last.Mode, last.Method, last.Key
+			err := tx.QueryRow(ctx, remove, planForArgs, args).Scan(&last.Mode, &last.Method, &last.Key)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return cursor, true, nil
+			}
+			if err != nil {
+				return cursor, false, err
+			}
+		}
 	}}
 }
 
