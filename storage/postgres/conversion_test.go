@@ -23,16 +23,20 @@ type sales struct {
 	participant pgtest.Participant
 }
 
-// newSales creates a shop whose clicks have a partition per day. The rows in program
-// replace columns of its programme.
+// newSales creates a shop. The rows in program replace columns of its programme.
 func newSales(t *testing.T, program ...pgtest.Row) *sales {
 	t.Helper()
 	f := newFixture(t, append([]pgtest.Row{{
 		"name": "Spring", "attribution_model": affiliate.FirstClick, "rules_version": 4,
 		"rules": `{"commission_type":"percentage","rate_bps":3000,"hold_period_days":30,"auto_approval":true,"net_basis":"net_of_tax"}`,
 	}}, program...)...)
-	f.Exec(`select ensure_click_partitions('2026-03-01', '2026-03-20')`)
 	return &sales{f, f.Join("Pat")}
+}
+
+// partitionClicks makes the clicks have a partition per day.
+func (s *sales) partitionClicks() {
+	s.Helper()
+	s.Exec(`select ensure_click_partitions('2026-03-01', '2026-03-20')`)
 }
 
 // withStore returns the same shop with another store.
@@ -151,6 +155,7 @@ func nilOr[T any](found *T, err error) (any, error) {
 // statements must read only one partition of clicks, with an index of this partition.
 func TestFindClick_ReadsOnePartitionByIndex(t *testing.T) {
 	s := newSales(t)
+	s.partitionClicks()
 	for day := range 5 {
 		s.Exec(`
 			insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)

@@ -134,6 +134,7 @@ func TestDecisions_PlansAndTotals(t *testing.T) {
 // determines this partition.
 func TestAttributedClick_ReadsOnePartition(t *testing.T) {
 	s := newSales(t)
+	s.partitionClicks()
 	click := s.click(noon)
 	args := fmt.Sprintf("'%s', 'live', '%s', '%s'", s.Scope.Workspace, click, noon.Format(time.RFC3339Nano))
 	for mode, plan := range s.executedPlans(postgres.SelectClickSQL, args) {

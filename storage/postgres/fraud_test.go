@@ -23,6 +23,7 @@ import (
 // addresses.
 func (s *sales) manyFacts() {
 	s.Helper()
+	s.partitionClicks()
 	s.manySignals()
 	s.Exec(`update conversions set customer_email_hash = sha256(id::text::bytea)`)
 	s.Exec(`
