@@ -84,8 +84,7 @@ type BuyerErasure struct {
 	RequestedAt time.Time
 }
 
-// Until returns the time up to which the erasure covers conversions, by their occurred_at.
-// Without a limit, it would not end for an address that a shop reports for all its guests. A
+// Until returns the time up to which the erasure covers conversions and events. Without a limit, it would not end for an address that a shop reports for all its guests. A
 // conversion that was reported before the request can have happened MaxConversionLead after it.
 func (e BuyerErasure) Until() time.Time { return e.RequestedAt.Add(MaxConversionLead) }
 
@@ -149,7 +148,7 @@ const buyerEntry = "buyer."
 
 // Entry returns the entry of the erasure log. Its subject is the digest of the identity.
 func (e BuyerErasure) Entry() ErasureLogEntry {
-	return ErasureLogEntry{At: e.CreatedAt, Workspace: &e.Workspace, Kind: buyerEntry + string(e.Identity.Kind), Subject: hex.EncodeToString(e.Identity.Digest)}
+	return ErasureLogEntry{At: e.RequestedAt, Workspace: &e.Workspace, Kind: buyerEntry + string(e.Identity.Kind), Subject: hex.EncodeToString(e.Identity.Digest)}
 }
 
 // BuyerOfEntry returns the identity of the buyer in an entry of the erasure log. ok is false if
@@ -167,8 +166,9 @@ type BuyerSale struct {
 	ExternalTransactionID string
 	Click                 *ClickID
 	// ProcessorIDs are the ids by which a payment processor knows the sale, its charges and
-	// its disputes.
-	ProcessorIDs []string
+	// its disputes. ProcessorCustomer is the id of its customer; empty: unknown.
+	ProcessorIDs      []string
+	ProcessorCustomer string
 	Refunds      []SaleRefund // also those that are parked
 	Events       []SaleEvent
 }

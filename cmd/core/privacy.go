@@ -59,7 +59,7 @@ func (r replayer) replay(ctx context.Context, entry affiliate.ErasureLogEntry) (
 		_, done, err := r.accounts.Replay(ctx, entry)
 		return done, err
 	}
-	err := r.buyers.Replay(ctx, *entry.Workspace, identity)
+	err := r.buyers.Replay(ctx, *entry.Workspace, identity, entry.At)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) { // the backup is older than the workspace
 		return false, nil
 	}

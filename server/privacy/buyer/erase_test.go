@@ -389,11 +389,8 @@ func TestErase_FindsTheSaleOfACharge(t *testing.T) {
 			if !replay {
 				f.erase("k1", byTransaction("ch_ada9"))
 			} else {
-				who, _ := affiliate.BuyerOfEntry(f.log.entries[0])
-				if err := f.service.Replay(t.Context(), f.Scope.Workspace, who); err != nil {
-					t.Fatal(err)
-				}
-				f.work(f.Texts(`select id::text from buyer_erasures where status = 'processing'`)[0])
+				f.replay(f.log.entries[0])
+				f.work(f.active())
 			}
 			f.requireAbsent("cs_ada9", "ch_ada9")
 			f.WantCount(1, "erased conversions", `select count(*) from conversions where buyer_erased_at is not null`)
@@ -628,6 +625,25 @@ func TestEraseBuyer_JoiningRequestSearchesAgain(t *testing.T) {
 	f.requireAbsent(f.hashesOf(ada.email, ada.customer)...)
 }
 
+// replay applies an entry of the erasure log again.
+func (f *fixture) replay(entry affiliate.ErasureLogEntry) {
+	f.Helper()
+	who, ok := affiliate.BuyerOfEntry(entry)
+	if err := f.service.Replay(f.Context(), *entry.Workspace, who, entry.At); err != nil || !ok || !entry.Valid() {
+		f.Fatalf("the entry %+v: %v", entry, err)
+	}
+}
+
+// active returns the only erasure that is being processed.
+func (f *fixture) active() string {
+	f.Helper()
+	operations := f.Texts(`select id::text from buyer_erasures where status = 'processing'`)
+	if len(operations) != 1 {
+		f.Fatalf("%d erasures are being processed, want 1", len(operations))
+	}
+	return operations[0]
+}
+
 // After a restore of the database, an erasure is applied again by the digest in the log.
 func TestReplay_ErasesByTheDigest(t *testing.T) {
 	t.Parallel()
@@ -651,19 +667,10 @@ func TestReplay_ErasesByTheDigest(t *testing.T) {
 			if _, err := before.refund(before.Scope, "parked-order", "parked-refund", 1); err != nil {
 				t.Fatal(err)
 			}
-			who, ok := affiliate.BuyerOfEntry(entry)
-			if err := before.service.Replay(t.Context(), *entry.Workspace, who); err != nil || !ok || !entry.Valid() {
-				t.Fatal(err)
-			}
-			if err := before.service.Replay(t.Context(), *entry.Workspace, who); err != nil {
-				t.Fatal(err)
-			}
-			operations := before.Texts(`select id::text from buyer_erasures where status = 'processing'`)
-			if len(operations) != 1 {
-				t.Fatalf("%d erasures are being processed, want 1", len(operations))
-			}
+			before.replay(entry)
+			before.replay(entry)
 			before.clock.Advance(time.Hour)
-			before.work(operations[0])
+			before.work(before.active())
 			before.requireAbsent(ada.values()...)
 			before.requirePresent("parked-order")
 		})

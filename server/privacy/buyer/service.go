@@ -153,7 +153,10 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 			if err := tx.PutKey(ctx, *active, key, fingerprint, now.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
 				return err
 			}
-			return s.resolve(ctx, tx, *active, value)
+			if err := s.resolve(ctx, tx, *active, value); err != nil {
+				return err
+			}
+			return s.appendToLog(*active)
 		}
 		e := s.newErasure(workspace, identity, affiliate.EraseFollow, now)
 		operation = e.ID
@@ -214,7 +217,7 @@ func (s *Service) resolve(ctx context.Context, tx Tx, e affiliate.BuyerErasure, 
 		if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfTransaction, value); err != nil {
 			return err
 		}
-		return tx.DeleteUnknownSale(ctx, e.Workspace, value)
+		return tx.DeleteUnknownSale(ctx, e.Workspace, value, e.RequestedAt)
 	case affiliate.BuyerProcessorCustomer:
 		return tx.AddSalesOf(ctx, e, affiliate.SaleOfProcessorCustomer, value)
 	case affiliate.BuyerEmail, affiliate.BuyerCustomerID:
@@ -255,17 +258,22 @@ func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyer
 // Replay registers an erasure again after a restore of the database. The erasure log contains
 // only the digest of the identity, so the job computes the digests of the ids of all
 // conversions of the workspace, if conversions do not store the digest. An erasure that is
-// being processed is not registered twice. Errors: NOT_FOUND if the workspace does not exist.
-func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity) error {
+// being processed is not registered twice. The erasure covers the conversions up to the time of
+// the request. Errors: NOT_FOUND if the workspace does not exist.
+func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity, requestedAt time.Time) error {
 	return s.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockWorkspace(ctx, workspace); err != nil {
 			return err
 		}
 		active, err := tx.LockActiveErasure(ctx, workspace, identity)
-		if err != nil || active != nil {
+		if err != nil {
 			return err
 		}
+		if active != nil {
+			return tx.Join(ctx, *active, requestedAt)
+		}
 		e := s.newErasure(workspace, identity, affiliate.EraseSearch, s.now())
+		e.RequestedAt = requestedAt
 		// If the erasure fails, the next one finds it by the fingerprint of its key. No request
 		// has a key with a colon.
 		return s.register(ctx, tx, e, "replay:"+e.ID.String(), affiliate.System)

@@ -44,6 +44,9 @@ type part struct {
 func (s *Service) work(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
 	switch e.Progress.Step {
 	case affiliate.EraseSearch:
+		if kind := e.Identity.Kind; kind == affiliate.BuyerEmail || kind == affiliate.BuyerCustomerID {
+			return part{finished: true}, nil // the next step finds the conversions by the hash
+		}
 		return s.search(ctx, tx, e)
 	case affiliate.EraseFollow:
 		return s.follow(ctx, tx, e)
@@ -65,29 +68,40 @@ func (s *Service) work(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (pa
 	return part{}, fmt.Errorf("unknown step %q", e.Progress.Step)
 }
 
-// search compares the ids of all conversions with the identity. It is needed if conversions do
-// not store the digest of the identity.
+// search compares the ids of all conversions with the identity, and with the customers in the
+// list. It is needed if conversions do not store the digest of the identity, and for ids that
+// were added to a conversion after the step follow. It reads all conversions of the workspace, a
+// batch in some hundredths of a second.
 func (s *Service) search(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
-	kind := e.Identity.Kind
-	if kind != affiliate.BuyerTransactionID && kind != affiliate.BuyerProcessorCustomer {
-		return part{finished: true}, nil
-	}
 	var after affiliate.ConversionID
 	if e.Progress.Position != "" {
 		var ok bool
 		if after, ok = affiliate.ParseID[affiliate.Conversion](e.Progress.Position); !ok {
 			return part{}, errors.New("the position is not an id")
 		}
-	} else if err := s.searchParked(ctx, tx, e); err != nil {
-		return part{}, err
+	} else if e.Identity.Kind == affiliate.BuyerTransactionID {
+		if err := s.searchParked(ctx, tx, e); err != nil {
+			return part{}, err
+		}
 	}
 	sales, err := tx.SearchSales(ctx, e.Workspace, after, searchBatch)
 	if err != nil {
 		return part{}, err
 	}
+	refs := make([]string, len(sales)) // of the customers of the processor
+	for i, sale := range sales {
+		if sale.ProcessorCustomer != nil {
+			refs[i] = s.BuyerKey.CustomerRef(e.Workspace, *sale.ProcessorCustomer)
+		}
+	}
+	listed, err := tx.Customers(ctx, e, refs)
+	if err != nil {
+		return part{}, err
+	}
 	var found []affiliate.ConversionID
-	for _, sale := range sales {
-		if after = sale.ID; sale.Matches(s.BuyerKey, e.Workspace, e.Identity) {
+	for i, sale := range sales {
+		after = sale.ID
+		if slices.Contains(listed, refs[i]) || sale.Matches(s.BuyerKey, e.Workspace, e.Identity) {
 			found = append(found, sale.ID)
 		}
 	}
@@ -104,7 +118,7 @@ func (s *Service) searchParked(ctx context.Context, tx Tx, e affiliate.BuyerEras
 		if !e.Identity.Is(s.BuyerKey, e.Workspace, affiliate.BuyerTransactionID, external) {
 			continue
 		}
-		if err := tx.DeleteUnknownSale(ctx, e.Workspace, external); err != nil {
+		if err := tx.DeleteUnknownSale(ctx, e.Workspace, external, s.now()); err != nil {
 			return err
 		}
 	}
@@ -144,20 +158,31 @@ func (s *Service) follow(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (
 		if sale.CustomerRef != nil {
 			refs = append(refs, *sale.CustomerRef)
 		}
-		if id := sale.ProcessorCustomer; id != nil && !slices.Contains(atProcessor, *id) {
+		if id := sale.ProcessorCustomer; id != nil {
 			atProcessor = append(atProcessor, *id)
-			refs = append(refs, s.BuyerKey.CustomerRef(e.Workspace, *id))
 		}
 	}
-	for _, id := range atProcessor {
-		if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfProcessorCustomer, id); err != nil {
-			return part{}, err
-		}
+	if err := s.addProcessorCustomers(ctx, tx, e, atProcessor); err != nil {
+		return part{}, err
 	}
 	if err := tx.AddCustomers(ctx, e, refs); err != nil {
 		return part{}, err
 	}
 	return part{position: followed}, tx.MarkFollowed(ctx, e, ids)
+}
+
+// addProcessorCustomers adds customers of a payment processor and their conversions to the
+// lists.
+func (s *Service) addProcessorCustomers(ctx context.Context, tx Tx, e affiliate.BuyerErasure, ids []string) error {
+	slices.Sort(ids)
+	var refs []string
+	for _, id := range slices.Compact(ids) {
+		refs = append(refs, s.BuyerKey.CustomerRef(e.Workspace, id))
+		if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfProcessorCustomer, id); err != nil {
+			return err
+		}
+	}
+	return tx.AddCustomers(ctx, e, refs)
 }
 
 // findEvents adds the conversion to events of the workspace that have none.
@@ -180,8 +205,11 @@ func (s *Service) eraseSales(ctx context.Context, tx Tx, e affiliate.BuyerErasur
 		return part{finished: true}, err
 	}
 	erased := make([]affiliate.ErasedSale, len(sales))
-	var given []string
+	var given, customers []string
 	for i, sale := range sales {
+		if sale.ProcessorCustomer != "" {
+			customers = append(customers, sale.ProcessorCustomer)
+		}
 		pseudonym, err := s.pseudonym(ctx, tx, sale, given)
 		if err != nil {
 			return part{}, err
@@ -190,6 +218,10 @@ func (s *Service) eraseSales(ctx context.Context, tx Tx, e affiliate.BuyerErasur
 		if erased[i], err = s.ErasureKey.Erase(sale, pseudonym); err != nil {
 			return part{}, fmt.Errorf("conversion %s: %w", sale.Conversion, err)
 		}
+	}
+	// A customer can have been added to a conversion after the step follow.
+	if err := s.addProcessorCustomers(ctx, tx, e, customers); err != nil {
+		return part{}, err
 	}
 	return part{}, tx.EraseSales(ctx, e, ids, erased, s.now())
 }
@@ -247,13 +279,14 @@ type walkPosition struct {
 	Waits bool `json:"waits"`
 }
 
-// emptyEvents empties events about the buyer that are not applied yet.
+// emptyEvents empties events about the buyer that had arrived before the last request and are
+// not applied yet.
 func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
 	var at walkPosition
 	if err := decodePosition(e.Progress.Position, &at); err != nil {
 		return part{}, err
 	}
-	events, err := tx.WaitingEvents(ctx, e.Workspace, at.After, eventBatch)
+	events, err := tx.WaitingEvents(ctx, e, at.After, eventBatch)
 	if err != nil {
 		return part{}, err
 	}
@@ -290,7 +323,7 @@ func (s *Service) emptyEvent(ctx context.Context, tx Tx, e affiliate.BuyerErasur
 		return false, err
 	}
 	for _, id := range ids {
-		if err := tx.DeleteUnknownSale(ctx, e.Workspace, id); err != nil {
+		if err := tx.DeleteUnknownSale(ctx, e.Workspace, id, now); err != nil {
 			return false, err
 		}
 	}
@@ -300,12 +333,8 @@ func (s *Service) emptyEvent(ctx context.Context, tx Tx, e affiliate.BuyerErasur
 // again searches once more. Since the first search, the job of an event that had arrived before
 // may have recorded a sale, added the ids of the payment processor to a sale, or bound a
 // customer, and a request that has joined may have added conversions. A request that waits for
-// the lock begins a new erasure if this one ends.
+// the lock of the erasure begins a new one if this one ends.
 func (s *Service) again(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
-	e, err := tx.LockErasure(ctx, e) // a request that has joined has changed the position
-	if err != nil {
-		return part{}, err
-	}
 	if e.Progress.Position == "" {
 		if err := tx.UnfollowCustomers(ctx, e); err != nil {
 			return part{}, err

@@ -41,8 +41,8 @@ type Tx interface {
 	TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprint []byte) error
 	// PutKey stores the Idempotency-Key of a request for an erasure.
 	PutKey(ctx context.Context, e affiliate.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error
-	// Join stores that a request has joined an erasure. The step EraseAgain then starts from
-	// its beginning.
+	// Join stores that a request has joined an erasure. If the last two steps have begun, they
+	// start again.
 	Join(ctx context.Context, e affiliate.BuyerErasure, at time.Time) error
 	// LockErasure locks and returns an erasure, so that no request joins it until the transaction
 	// ends.
@@ -66,7 +66,7 @@ type Tx interface {
 // customers for each erasure.
 type Search interface {
 	// AddSalesOf adds the conversions with a property to the list. It and AddSales add no
-	// conversion that happened after e.Until().
+	// conversion that happened and was stored after e.Until().
 	AddSalesOf(ctx context.Context, e affiliate.BuyerErasure, by affiliate.SaleProperty, value any) error
 	// AddSales adds conversions to the list, by their ids.
 	AddSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID) error
@@ -91,8 +91,9 @@ type Search interface {
 
 // Erase changes the data of a buyer.
 type Erase interface {
-	// DeleteUnknownSale deletes what is stored about a transaction whose sale is not recorded.
-	DeleteUnknownSale(ctx context.Context, workspace affiliate.WorkspaceID, external string) error
+	// DeleteUnknownSale deletes what is stored about a transaction whose sale is not recorded,
+	// and empties the events that wait for the sale.
+	DeleteUnknownSale(ctx context.Context, workspace affiliate.WorkspaceID, external string, at time.Time) error
 	// AddSalesToEvents reads at most limit events about conversions and commissions that
 	// follow the id after and do not say which conversion they are about, and stores the
 	// conversion. It returns the last id; nil if no event follows.
@@ -107,15 +108,16 @@ type Erase interface {
 	EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID, sales []affiliate.ErasedSale, at time.Time) error
 	// HasSales reports whether the list has conversions, and whether some are not erased.
 	HasSales(ctx context.Context, e affiliate.BuyerErasure) (found, unerased bool, err error)
-	// DeleteCustomers deletes the customers in the list.
+	// DeleteCustomers deletes the customers in the list, unless their first sale happened after
+	// e.Until().
 	DeleteCustomers(ctx context.Context, e affiliate.BuyerErasure) error
 	// DeleteResponses reads at most limit stored responses that follow the key after, and
 	// deletes those about conversions in the list. It returns the last key; nil if no response
 	// follows.
 	DeleteResponses(ctx context.Context, e affiliate.BuyerErasure, after affiliate.StoredResponseKey, limit int) (*affiliate.StoredResponseKey, error)
 	// WaitingEvents returns at most limit events of payment processors that follow the key
-	// after.
-	WaitingEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.WaitingEventKey, limit int) ([]affiliate.WaitingEvent, error)
+	// after and that arrived up to e.Until().
+	WaitingEvents(ctx context.Context, e affiliate.BuyerErasure, after affiliate.WaitingEventKey, limit int) ([]affiliate.WaitingEvent, error)
 	// ErasedAliases returns those of the given texts that replace ids of conversions in the
 	// list.
 	ErasedAliases(ctx context.Context, e affiliate.BuyerErasure, mode affiliate.Mode, texts []string) ([]string, error)

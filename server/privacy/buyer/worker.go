@@ -93,22 +93,26 @@ func (s *Service) timeUntilFree(ctx context.Context, job affiliate.EraseBuyer) (
 // cannot go on before that time.
 func (s *Service) advance(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID) (next affiliate.BuyerErasure, done bool, wait time.Duration, err error) {
 	err = s.Store.InTx(ctx, func(tx Tx) error {
-		next, done = e, false
-		result, err := s.work(ctx, tx, e)
+		current, err := tx.LockErasure(ctx, e) // a request that has joined has changed it
 		if err != nil {
-			return fmt.Errorf("step %s: %w", e.Progress.Step, err)
+			return err
+		}
+		next, done = current, false
+		result, err := s.work(ctx, tx, current)
+		if err != nil {
+			return fmt.Errorf("step %s: %w", current.Progress.Step, err)
 		}
 		wait, next.Progress.Position = result.wait, result.position
 		switch {
 		case result.next != "":
 			next.Progress = affiliate.BuyerErasureProgress{Step: result.next}
 		case result.finished:
-			next.Progress, done = afterStep(e.Progress.Step)
+			next.Progress, done = afterStep(current.Progress.Step)
 		}
 		if !done {
 			return tx.Advance(ctx, next, worker, s.now().Add(affiliate.BuyerErasureLease))
 		}
-		return s.finishIn(ctx, tx, e, worker, affiliate.BuyerErasureDone)
+		return s.finishIn(ctx, tx, current, worker, affiliate.BuyerErasureDone)
 	})
 	if err != nil {
 		return e, false, 0, err

@@ -15,19 +15,19 @@ const (
 		delete from customers u
 		using buyer_erasure_customers l
 		where l.workspace_id = $1 and l.operation_id = $2
-			and u.workspace_id = $1 and u.mode in ('test', 'live') and u.ref = l.ref`
+			and u.workspace_id = $1 and u.mode in ('test', 'live') and u.ref = l.ref and u.created_at <= $3`
 	deletePayments = `
 		delete from customer_payments p
 		using buyer_erasure_customers l
 		where l.workspace_id = $1 and l.operation_id = $2
-			and p.workspace_id = $1 and p.mode in ('test', 'live') and p.ref = l.ref`
+			and p.workspace_id = $1 and p.mode in ('test', 'live') and p.ref = l.ref and p.first_at <= $3`
 )
 
 // DeleteCustomers deletes the customers in the list of an erasure, with their bindings and the
-// numbers of their payments.
+// numbers of their payments, unless the first sale happened after e.Until().
 func (tx *Tx) DeleteCustomers(ctx context.Context, e affiliate.BuyerErasure) error {
 	for _, statement := range []string{deletePayments, deleteCustomers} {
-		if _, err := tx.Exec(ctx, statement, e.Workspace, e.ID); err != nil {
+		if _, err := tx.Exec(ctx, statement, e.Workspace, e.ID, e.Until()); err != nil {
 			return fmt.Errorf("delete the customers of a buyer: %w", err)
 		}
 	}
@@ -80,13 +80,14 @@ func (tx *Tx) DeleteResponses(ctx context.Context, e affiliate.BuyerErasure, aft
 const waitingEvents = `
 	select e.connection_id, e.id, e.mode, e.body, e.status, e.received_at, e.attempt_until
 	from processor_events e
-	where e.workspace_id = $1 and e.mode in ('test', 'live') and (e.connection_id, e.id) > ($2, $3) and e.body is not null
+	where e.workspace_id = $1 and e.mode in ('test', 'live') and (e.connection_id, e.id) > ($2, $3) and e.body is not null and e.received_at <= $5
 	order by e.connection_id, e.id
 	limit $4`
 
-// WaitingEvents returns at most limit events of a workspace that follow the key after.
-func (tx *Tx) WaitingEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.WaitingEventKey, limit int) ([]affiliate.WaitingEvent, error) {
-	rows, _ := tx.Query(ctx, waitingEvents, workspace, after.Connection, after.ID, limit)
+// WaitingEvents returns at most limit events of a workspace that follow the key after and that
+// arrived up to e.Until().
+func (tx *Tx) WaitingEvents(ctx context.Context, e affiliate.BuyerErasure, after affiliate.WaitingEventKey, limit int) ([]affiliate.WaitingEvent, error) {
+	rows, _ := tx.Query(ctx, waitingEvents, e.Workspace, after.Connection, after.ID, limit, e.Until())
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.WaitingEvent])
 }
 

@@ -3,6 +3,7 @@ package buyer
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,7 +13,7 @@ import (
 // The statements below add conversions of a buyer to the list of an erasure. They read the
 // conversions with a property by an index, and add at most @most conversions that follow the
 // id @after, in the order of the ids. They do not add conversions that are already erased, and
-// those that happened after @until. Each
+// those that happened and were stored after @until. Each
 // part reads all conversions with the property: a buyer has few, and only an address that a
 // shop reports for all its guests has more than a part.
 const (
@@ -41,7 +42,7 @@ const (
 			select c.workspace_id, c.id, c.mode, c.buyer_erased_at
 			from conversions c`
 	inParts = `
-				and c.id > @after and c.occurred_at <= @until
+				and c.id > @after and least(c.occurred_at, c.created_at) <= @until
 			order by c.id
 			limit @most
 		), added as (
@@ -102,7 +103,7 @@ func (tx *Tx) AddSales(ctx context.Context, e affiliate.BuyerErasure, ids []affi
 		select c.workspace_id, $2, c.id, c.mode
 		from conversions c
 		where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id = any($3) and c.buyer_erased_at is null
-			and c.occurred_at <= $4
+			and least(c.occurred_at, c.created_at) <= $4
 		on conflict (workspace_id, operation_id, conversion_id) do nothing`
 	_, err := tx.Exec(ctx, add, e.Workspace, e.ID, ids, e.Until())
 	return err
@@ -232,8 +233,9 @@ func (tx *Tx) ParkedSales(ctx context.Context, workspace affiliate.WorkspaceID) 
 }
 
 // DeleteUnknownSale deletes what is stored about a transaction whose sale is not recorded:
-// parked refunds, and charges that a payment processor has reported.
-func (tx *Tx) DeleteUnknownSale(ctx context.Context, workspace affiliate.WorkspaceID, external string) error {
+// parked refunds, and charges that a payment processor has reported. It empties the events that
+// wait for the sale of such a charge.
+func (tx *Tx) DeleteUnknownSale(ctx context.Context, workspace affiliate.WorkspaceID, external string, at time.Time) error {
 	const deleteRefunds = `
 		delete from refunds r
 		where r.workspace_id = $1 and r.mode = $2 and r.external_transaction_id = $3 and r.conversion_id is null
@@ -254,6 +256,10 @@ func (tx *Tx) DeleteUnknownSale(ctx context.Context, workspace affiliate.Workspa
 		), aliases as (
 			delete from processor_charge_aliases h using unknown u
 			where h.workspace_id = $1 and h.mode = $2 and h.charge_id = u.id
+		), events as (
+			update processor_events e set body = null, charge_id = null, attempt_until = null, status = 'ignored', reason = $4, processed_at = $5
+			from unknown u
+			where e.workspace_id = $1 and e.mode = $2 and e.charge_id = u.id and e.body is not null
 		)
 		delete from processor_disputes d using unknown u
 		where d.workspace_id = $1 and d.mode = $2 and d.charge_id = u.id`
@@ -268,7 +274,7 @@ func (tx *Tx) DeleteUnknownSale(ctx context.Context, workspace affiliate.Workspa
 		if len(charges) == 0 {
 			continue
 		}
-		if _, err := tx.Exec(ctx, deleteCharges, workspace, mode, charges); err != nil {
+		if _, err := tx.Exec(ctx, deleteCharges, workspace, mode, charges, affiliate.IgnoredErased, at); err != nil {
 			return fmt.Errorf("delete charges without a sale: %w", err)
 		}
 	}

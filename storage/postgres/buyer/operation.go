@@ -99,7 +99,7 @@ func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error
 }
 
 // takeOver moves the lists of the failed erasures with a fingerprint to a new erasure, whose
-// lists are empty.
+// lists are empty. Conversions that are not erased are followed again.
 const takeOver = `
 	with failed as (
 		select o.id from buyer_erasure_keys k
@@ -115,7 +115,7 @@ const takeOver = `
 		returning u.ref
 	), moved as (
 		insert into buyer_erasure_sales (workspace_id, operation_id, conversion_id, mode, followed, erased)
-		select $1, $2, s.conversion_id, s.mode, bool_or(s.followed), bool_or(s.erased) from sales s group by s.conversion_id, s.mode
+		select $1, $2, s.conversion_id, s.mode, bool_or(s.erased), bool_or(s.erased) from sales s group by s.conversion_id, s.mode
 	)
 	insert into buyer_erasure_customers (workspace_id, operation_id, ref)
 	select distinct $1::uuid, $2::uuid, u.ref from customers u`
@@ -129,13 +129,18 @@ func (tx *Tx) TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprin
 	return nil
 }
 
-// Join stores that a request has joined an erasure. The step affiliate.EraseAgain then starts
-// from its beginning.
+// Join stores that a request has joined an erasure. If the last two steps have begun, they start
+// again, because more events can have arrived.
 func (tx *Tx) Join(ctx context.Context, e affiliate.BuyerErasure, at time.Time) error {
 	const join = `
-		update buyer_erasures set requested_at = $3, position = case when step = $4 then '' else position end
-		where workspace_id = $1 and id = $2`
-	_, err := tx.Exec(ctx, join, e.Workspace, e.ID, at, affiliate.EraseAgain)
+		update buyer_erasures set
+			requested_at = greatest(requested_at, @at),
+			step = case when step = @again then @events else step end,
+			position = case when step in (@again, @events) then '' else position end
+		where workspace_id = @workspace and id = @id`
+	_, err := tx.Exec(ctx, join, pgx.NamedArgs{
+		"workspace": e.Workspace, "id": e.ID, "at": at, "again": affiliate.EraseAgain, "events": affiliate.EraseProcessorEvents,
+	})
 	return err
 }
 

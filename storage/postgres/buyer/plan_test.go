@@ -122,11 +122,11 @@ func TestStatements_UseIndexes(t *testing.T) {
 		{"aliases", aliasesOfSales, []any{workspace, some}, nil, []string{"conversion_aliases_by_conversion"}},
 		{"refunds", refundsOfSales, []any{workspace, some}, nil, []string{"refunds_by_conversion", "conversions_pkey", "refunds_parked"}},
 		{"events", eventsOfSales, []any{workspace, some}, nil, []string{"events_"}},
-		{"customers", deleteCustomers, []any{workspace, operation}, nil, []string{"customers_pkey"}},
-		{"payments", deletePayments, []any{workspace, operation}, nil, []string{"customer_payments_pkey"}},
+		{"customers", deleteCustomers, []any{workspace, operation, f.Now()}, nil, []string{"customers_pkey"}},
+		{"payments", deletePayments, []any{workspace, operation, f.Now()}, nil, []string{"customer_payments_pkey"}},
 		{"responses", deleteResponses, nil, pgx.NamedArgs{"workspace": workspace, "operation": operation, "mode": "test", "method": "/m", "key": "key-1", "most": 100}, []string{"idempotency_keys_pkey"}},
 		{"take over", takeOver, []any{workspace, operation, hash}, nil, []string{"buyer_erasures_pkey", "buyer_erasure_sales_", "buyer_erasure_customers_pkey"}},
-		{"events of the processor", waitingEvents, []any{workspace, connection, "evt_1", 50}, nil, []string{"processor_events_with_body"}},
+		{"events of the processor", waitingEvents, []any{workspace, connection, "evt_1", 50, f.Now()}, nil, []string{"processor_events_with_body"}},
 	} {
 		sql, values := tc.sql, tc.args
 		if tc.named != nil {

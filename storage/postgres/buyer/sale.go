@@ -121,6 +121,9 @@ func (tx *Tx) LockSales(ctx context.Context, e affiliate.BuyerErasure, limit int
 			ExternalTransactionID: sale.ExternalTransactionID, Click: sale.ClickID,
 			ProcessorIDs: idsOfSale(sale.ExternalTransactionID, sale.Processor),
 		})
+		if sale.Processor != nil {
+			sales[len(sales)-1].ProcessorCustomer = sale.Processor.Customer
+		}
 	}
 	return ids, sales, tx.completeSales(ctx, e.Workspace, remaining, sales)
 }

@@ -51,13 +51,17 @@ const readChargeSale = `
 
 // FindChargeSale returns the conversion to which a stored charge is assigned. If the charge is
 // not assigned, it returns the conversion that has one of the charge's aliases. If no
-// conversion has one, it returns nil. If the buyer of the conversion was erased while the
+// conversion has one, or if the charge was deleted, it returns nil. If the buyer of the conversion was erased while the
 // charge was stored, it also erases the ids of the charge.
 func (tx *Tx) FindChargeSale(ctx context.Context, scope affiliate.Scope, charge string) (conversion *affiliate.ConversionID, err error) {
 	var id string
 	var aliases []string
 	forms := tx.ChargeForms(scope, charge)
-	if err := tx.QueryRow(ctx, readChargeSale, scope.Workspace, scope.Mode, forms).Scan(&id, &conversion, &aliases); err != nil {
+	err = tx.QueryRow(ctx, readChargeSale, scope.Workspace, scope.Mode, forms).Scan(&id, &conversion, &aliases)
+	if errors.Is(err, pgx.ErrNoRows) { // deleted by the erasure of a buyer
+		return nil, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read the conversion of a charge: %w", err)
 	}
 	if conversion != nil {
