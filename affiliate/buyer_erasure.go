@@ -169,8 +169,8 @@ type BuyerSale struct {
 	// its disputes. ProcessorCustomer is the id of its customer; empty: unknown.
 	ProcessorIDs      []string
 	ProcessorCustomer string
-	Refunds      []SaleRefund // also those that are parked
-	Events       []SaleEvent
+	Refunds           []SaleRefund // also those that are parked
+	Events            []SaleEvent
 }
 
 // SaleRefund is a refund of a BuyerSale.

@@ -1,15 +1,22 @@
 package privacy_test
 
 import (
+	"context"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -34,7 +41,7 @@ func (f *fixture) eraseWorkspace() {
 	f.Helper()
 	_, err := f.service.EraseMerchantAccount(servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleOwner), &affiliatev1.EraseMerchantAccountRequest{})
 	if err != nil {
-		f.Fatal(err)
+		f.Error(err)
 	}
 }
 
@@ -176,4 +183,114 @@ func TestErase_OfAWorkspaceErasesRowsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.WantCount(1, "late clicks without data of the visitor", `select count(*) from clicks where id = $1 and num_nonnulls(country, browser, os, device, region) = 0`, late.ID)
+}
+
+// A buyer can use a promo code of one participant and the link of another one, who earns the
+// commission. The sale then names the code.
+func TestErase_ErasesPromoCodesInSalesOfOthers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	code := "quokka-ada-promo"
+	f.NewCommission(f.ben, func(c *affiliate.Commission) { c.PromoCode = &code })
+	f.Exec(`update conversions set promo_code = 'quokka-ada-promo' from commissions m where m.conversion_id = conversions.id and m.promo_code = 'quokka-ada-promo'`)
+	f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.PromoCode = &code })
+	f.Exec(`update conversions set promo_code = 'wombat-ben-promo', sub_id = 'wombat-sub' where participant_id = $1 and promo_code is null`, f.ben.ID)
+	f.Exec(`update participants set partner_name = 'wombat-ben-promo' where id = $1`, f.ada.ID) // a name that is a code of somebody else
+	f.WantCount(1, "commissions of Ben with the code", `select count(*) from commissions where participant_id = $1 and promo_code = $2`, f.ben.ID, code)
+	f.WantCount(5, "conversions with the code", `select count(*) from conversions where promo_code = $1`, code)
+	if err := f.eraseParticipant(f.ada); err != nil {
+		t.Fatal(err)
+	}
+	f.finish(f.erasure())
+	f.wantTraces("quokka")
+	f.WantCount(3, "conversions with the code of Ben", `select count(*) from conversions where promo_code = 'wombat-ben-promo' and sub_id = 'wombat-sub'`)
+	f.WantCount(1, "commissions of Ben with the pseudonym", `select count(*) from commissions where participant_id = $1 and promo_code = $2`, f.ben.ID, affiliate.Pseudonym(f.ada.ID.UUID))
+}
+
+// Somebody can accept an invitation while the workspace is erased. The erasure waits and erases
+// the account too.
+func TestEraseWorkspace_ErasesMembersWhoJoinAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Insert("member_invites", pgtest.Row{
+		"id": uuid.New(), "workspace_id": f.Scope.Workspace, "email": "quokka@shop.example", "role": "viewer", "digest": []byte("digest"),
+		"invited_by": f.Owner, "created_at": f.Now(), "expires_at": f.Now().Add(time.Hour),
+	})
+	tx, err := f.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	joined := uuid.New()
+	for _, statement := range []string{
+		`select from member_invites for update`,
+		`insert into users (id, kind, email, password_hash, name, created_at) values ('` + joined.String() + `', 'merchant', 'quokka@shop.example', 'x', 'Quokka', now())`,
+		`insert into members (workspace_id, user_id, role, created_at) select id, '` + joined.String() + `', 'viewer', now() from workspaces where id = '` + f.Scope.Workspace.String() + `'`,
+		`update member_invites set ended_at = now()`,
+	} {
+		if _, err := tx.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var erasing sync.WaitGroup
+	erasing.Go(f.eraseWorkspace)
+	pgtest.Eventually(t, "the erasure waits for the new member", func() bool {
+		return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) > 0
+	})
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	erasing.Wait()
+	f.finish(f.erasure())
+	f.WantCount(0, "members", `select count(*) from members where workspace_id = $1`, f.Scope.Workspace)
+	f.WantCount(0, "accounts with the address", `select count(*) from users where email like 'quokka%' or name = 'Quokka'`)
+}
+
+// A request that was authenticated before the erasure changes nothing of an erased workspace.
+func TestLockWorkspace_RefusesErasedWorkspaces(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.eraseWorkspace()
+	err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.LockWorkspace(t.Context(), f.Scope.Workspace) })
+	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
+		t.Errorf("LockWorkspace returns %v, want NOT_FOUND", err)
+	}
+	err = accountpg.NewStore(f.Store.DB).InTx(t.Context(), func(tx *accountpg.Tx) error {
+		_, err := tx.LockSettings(t.Context(), f.Scope.Workspace)
+		return err
+	})
+	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
+		t.Errorf("LockSettings returns %v, want NOT_FOUND", err)
+	}
+	_, err = f.Store.CreateProgram(t.Context(), affiliate.Program{ID: affiliate.NewID[affiliate.Program](f.Now()), Scope: f.Scope, Name: "Late"}, affiliate.System)
+	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
+		t.Errorf("CreateProgram returns %v, want NOT_FOUND", err)
+	}
+}
+
+// A text of a participant can be a part of other words in a record. Only records with the text
+// as a field are about the participant.
+func TestErase_DeletesOnlyItsDeadLetters(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(`update participants set partner_name = 'Max' where id = $1`, f.ada.ID)
+	records := map[string]*edgev1.Click{
+		"other": {WorkspaceId: f.Scope.Workspace.UUID[:], ReferralCode: "wombat-ben", LandingUrl: "https://shop.example/MaxiCosi?quokka-ada-and-more"},
+		"code":  {WorkspaceId: f.Scope.Workspace.UUID[:], ReferralCode: "Quokka-ADA"},
+		"id":    {WorkspaceId: f.Scope.Workspace.UUID[:], ParticipantId: f.ada.ID.UUID[:], ReferralCode: "x"},
+	}
+	for name, click := range records {
+		record, err := proto.Marshal(click)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](f.Now()), "reason": name, "record": record, "created_at": f.Now()})
+	}
+	if err := f.eraseParticipant(f.ada); err != nil {
+		t.Fatal(err)
+	}
+	f.finish(f.erasure())
+	if got := strings.Join(f.Texts(`select reason from click_dead_letters`), " "); got != "other" {
+		t.Errorf("the records %q remain, want other", got)
+	}
 }

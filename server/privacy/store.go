@@ -42,7 +42,8 @@ type Tx interface {
 	// LockParticipations locks the participations of a partner that were not erased before.
 	LockParticipations(ctx context.Context, partner affiliate.UserID) ([]affiliate.Participant, error)
 	// LockAccount and LockWorkspaceForErasure lock an account or a workspace, even if it is
-	// erased. LockMembers locks the accounts of a workspace's members.
+	// erased. LockMembers ends the invitations of members and locks the accounts of a
+	// workspace's members.
 	LockAccount(ctx context.Context, id affiliate.UserID) (a affiliate.ErasableAccount, found bool, err error)
 	LockWorkspaceForErasure(ctx context.Context, id affiliate.WorkspaceID) (w affiliate.ErasableWorkspace, found bool, err error)
 	LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.ErasableAccount, error)

@@ -105,6 +105,9 @@ func (d *deletion) round(ctx context.Context) (deleted affiliate.TestDataCounts,
 	if err := d.deleteEvents(ctx, cutoff); err != nil {
 		return nil, false, err
 	}
+	if err := d.clearAuditLog(ctx); err != nil {
+		return nil, false, err
+	}
 	deleted, finished, err = d.deleteRest(ctx)
 	if errors.Is(err, errTooMuch) {
 		return nil, false, d.deleteParts(ctx)
@@ -289,6 +292,27 @@ func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
 			}
 			r.EventsAfter = last
 			r.Deleted["events"] += deleted
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := d.checkTime(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearAuditLog removes the values from entries of the audit log about test data. Without the
+// rows, the erasure of a partner could not find the entries about the partner. Each round reads
+// the whole audit log again.
+func (d *deletion) clearAuditLog(ctx context.Context) error {
+	var last affiliate.AuditID
+	for more := true; more; {
+		err := d.change(ctx, func(tx Tx, _ *affiliate.RunningReset) error {
+			next, read, err := tx.ClearAuditLog(ctx, d.workspace, last, walkBatch)
+			last, more = next, read == walkBatch
 			return err
 		})
 		if err != nil {

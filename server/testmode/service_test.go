@@ -2,6 +2,7 @@ package testmode_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,31 @@ func fromProto(d *affiliatev1.DeletedTestData) affiliate.DeletedTestData {
 		Programs: d.GetPrograms(), Participants: d.GetParticipants(), Links: d.GetLinks(), Clicks: d.GetClicks(),
 		Conversions: d.GetConversions(), Commissions: d.GetCommissions(), WebhookDeliveries: d.GetWebhookDeliveries(),
 		NotificationLogs: d.GetNotificationLogs(), PromoCodes: d.GetPromoCodes(), Payouts: d.GetPayouts(),
+	}
+}
+
+// The audit log says who has changed test data, but not the values. Entries about other things,
+// live mode and other workspaces stay as they are.
+func TestDeleteTestData_ClearsTheAuditLog(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	other := f.NewShop(affiliate.ModeTest)
+	entry := func(workspace affiliate.WorkspaceID, mode, resource string) {
+		f.Insert("audit_log", pgtest.Row{
+			"workspace_id": workspace, "id": affiliate.NewID[affiliate.AuditEntry](f.Now()), "mode": mode, "at": f.Now(), "actor": "system", "action": resource + ".update",
+			"resource_type": resource, "resource_id": f.Program.UUID, "after": `{"name": "Jane"}`, "ip_prefix": "192.0.2.0/24",
+		})
+	}
+	for _, resource := range []string{"participant", "link", "api_key"} {
+		entry(f.Scope.Workspace, "test", resource)
+	}
+	entry(f.Scope.Workspace, "live", "participant")
+	entry(other.Scope.Workspace, "test", "participant")
+	f.mustReset()
+	const entries = `select (workspace_id = $1)::text || ' ' || mode || ' ' || resource_type || ' ' || (after is not null and ip_prefix is not null) from audit_log where action like '%.update' order by 1`
+	want := "false test participant true; true live participant true; true test api_key true; true test link false; true test participant false"
+	if got := strings.Join(f.Texts(entries, f.Scope.Workspace), "; "); got != want {
+		t.Errorf("the entries are %s, want %s", got, want)
 	}
 }
 

@@ -55,6 +55,11 @@ type Tx interface {
 	// DeleteEvents does the same with events.
 	DeleteEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int) (
 		last affiliate.EventID, read int, deleted int64, err error)
+	// ClearAuditLog reads at most limit entries of the audit log that follow the id after. It
+	// removes the values and the network from entries about test data. It returns the last id
+	// and the number of entries that it has read.
+	ClearAuditLog(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.AuditID, limit int) (
+		last affiliate.AuditID, read int, err error)
 	// DeleteRows executes a step: it deletes at most limit rows of one table. The steps are
 	// numbered from 0, and their order respects the foreign keys.
 	DeleteRows(ctx context.Context, workspace affiliate.WorkspaceID, step, limit int) (affiliate.DeletedTestRows, error)

@@ -136,7 +136,7 @@ func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affil
 func lockSlugs(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (currency string, err error) {
 	// FOR UPDATE would wait for each transaction that inserts a row of the workspace,
 	// because each insert takes a key share lock on the workspace's row.
-	const lock = `select currency from workspaces where id = $1 for no key update`
+	const lock = `select currency from workspaces where id = $1 and erased_at is null for no key update`
 	err = tx.QueryRow(ctx, lock, workspace).Scan(&currency)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", affiliate.Refuse(affiliate.ReasonNotFound)

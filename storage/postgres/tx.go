@@ -223,7 +223,7 @@ func auditJSON(before, after any) (encodedBefore, encodedAfter []byte, err error
 func (tx *Tx) LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error {
 	// FOR UPDATE would conflict with the key share lock that each insert of a row of
 	// the workspace takes on the workspace's row.
-	const lock = `select from workspaces where id = $1 for no key update`
+	const lock = `select from workspaces where id = $1 and erased_at is null for no key update`
 	tag, err := tx.Exec(ctx, lock, id)
 	if err == nil && tag.RowsAffected() == 0 {
 		return affiliate.Refuse(affiliate.ReasonNotFound)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,6 +107,33 @@ func TestExportMerchantAccount_LargeWorkspaceIsMadeByAJobAndMailed(t *testing.T)
 	f.clock.Advance(time.Millisecond)
 	if _, err := f.download(links[f.emailOf(admin)], "gzip"); pgtest.ReasonOf(t, err) != affiliate.ReasonExportExpired {
 		t.Errorf("the mailed link returned %v after 72 hours, want EXPORT_EXPIRED", err)
+	}
+}
+
+// The erasure of a participant makes the job of a large workspace begin again, because it may
+// have stored data of the participant. The link is still mailed.
+func TestBuildExport_BeginsAgainAfterAnErasure(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(`update participants set note = 'quokka-note' where id = $1`, f.ada.ID)
+	var once sync.Once
+	store := hookedStore{stores.Export(f.Store.DB), func() error {
+		once.Do(func() {
+			f.erase(f.ada)
+			f.Exec(`update participants set note = null where id = $1`, f.ada.ID)
+		})
+		return nil
+	}}
+	f.service = f.newService(store, small)
+	f.wantProcessing(f.exportMerchant())
+	f.StartWorkers(f.workers())
+	pgtest.Eventually(t, "the link is mailed", func() bool { return len(f.mailedLinks()) == 1 })
+	bundle := f.text(f.mailedLinks()[f.emailOf(f.Owner)])
+	if len(parse(t, bundle).records(t, "participants")) != 3 || strings.Contains(bundle, "quokka-note") {
+		t.Error("the bundle does not have all participants, or it has the erased note")
+	}
+	if n := f.CountJobs("build_export"); n != 2 {
+		t.Errorf("%d jobs were inserted, want 2", n)
 	}
 }
 

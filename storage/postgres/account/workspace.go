@@ -57,10 +57,10 @@ func (tx *Tx) Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliat
 	return row.workspace(), err
 }
 
-// LockSettings locks the row of a workspace and returns the workspace. Errors:
-// NOT_FOUND.
+// LockSettings locks the row of a workspace and returns the workspace. Errors: NOT_FOUND, also
+// if the workspace is erased.
 func (tx *Tx) LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error) {
-	row, err := postgres.OneRow[workspaceRow](tx.Query(ctx, selectWorkspace+` for no key update`, id))
+	row, err := postgres.OneRow[workspaceRow](tx.Query(ctx, selectWorkspace+` and erased_at is null for no key update`, id))
 	return row.workspace(), err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -26,7 +27,7 @@ func (tx *Tx) DropExport(ctx context.Context, e affiliate.Export) error {
 // too, and its process stops. The links no longer work.
 func (tx *Tx) DeleteExportsWithParticipant(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) error {
 	const lock = `
-		select e.id from exports e
+		select e.id, e.kind = 'merchant' and e.queued and e.ready_at is null as restarts from exports e
 		where e.subject_id in (
 			select unnest(array[$1, $2]::uuid[])
 			union all
@@ -34,19 +35,24 @@ func (tx *Tx) DeleteExportsWithParticipant(ctx context.Context, workspace affili
 		)
 		order by e.id
 		for update`
-	return tx.drop(ctx, lock, workspace, id)
+	return tx.dropOrRestart(ctx, lock, workspace, id)
 }
 
 // DeleteExportsWithPartner deletes all bundles that contain data of a partner's account: of
-// the partner, of the participants, and of the workspaces in whose programmes the partner
-// takes part.
+// the partner, of the participants, and of the workspaces in whose programmes the partner takes
+// part or to which the partner was invited. EraseAccountTraces has replaced the address in the
+// invitations by the pseudonym.
 func (tx *Tx) DeleteExportsWithPartner(ctx context.Context, user affiliate.UserID) error {
 	const lock = `
-		select e.id from exports e
-		where e.partner_id = $1 or e.subject_id in (select t.workspace_id from participants t where t.partner_id = $1 and t.mode in ('test', 'live'))
+		select e.id, e.kind = 'merchant' and e.queued and e.ready_at is null as restarts from exports e
+		where e.partner_id = $1 or e.subject_id in (
+			select t.workspace_id from participants t where t.partner_id = $1 and t.mode in ('test', 'live')
+			union all
+			select i.workspace_id from participant_invites i where i.email = $2 and i.mode in ('test', 'live')
+		)
 		order by e.id
 		for update`
-	return tx.drop(ctx, lock, user)
+	return tx.dropOrRestart(ctx, lock, user, affiliate.Pseudonym(user.UUID))
 }
 
 // DeleteExportsOfWorkspace deletes the bundles of a workspace and of its participants. The
@@ -69,6 +75,53 @@ func (tx *Tx) DeleteTestExports(ctx context.Context, id affiliate.WorkspaceID) e
 		order by e.id
 		for update`
 	return tx.drop(ctx, lock, id)
+}
+
+// dropOrRestart deletes the exports whose ids a statement returns and locks. An export of a
+// workspace that a job is making for a person starts again, so that the person gets the mail.
+func (tx *Tx) dropOrRestart(ctx context.Context, lock string, args ...any) error {
+	const (
+		restart = `
+			update exports e set progress = $3, lease = $2
+			where e.subject_id is not null and e.id = any($1)
+			returning e.workspace_id as workspace, e.id as export`
+		deleteChunks = `delete from export_chunks where export_id = any($1)`
+	)
+	type found struct {
+		ID       affiliate.ExportID
+		Restarts bool
+	}
+	rows, _ := tx.Query(ctx, lock, args...)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[found])
+	if err != nil {
+		return fmt.Errorf("find exports to delete: %w", err)
+	}
+	var drop, again []affiliate.ExportID
+	for _, e := range all {
+		if e.Restarts {
+			again = append(again, e.ID)
+		} else {
+			drop = append(drop, e.ID)
+		}
+	}
+	if err := tx.dropIDs(ctx, drop); err != nil || len(again) == 0 {
+		return err
+	}
+	if _, err := tx.Exec(ctx, deleteChunks, again); err != nil {
+		return fmt.Errorf("delete the pieces of exports: %w", err)
+	}
+	// No process has the lease uuid.Nil, so a process that is making the bundle stops.
+	rows, _ = tx.Query(ctx, restart, again, uuid.Nil, affiliate.ExportProgress{})
+	restarted, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.BuildExport])
+	if err != nil {
+		return fmt.Errorf("restart exports: %w", err)
+	}
+	for _, job := range restarted {
+		if err := tx.Enqueue(ctx, job); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // drop deletes the exports whose ids a statement returns and locks.

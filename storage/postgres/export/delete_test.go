@@ -66,6 +66,11 @@ func TestDeleteExports(t *testing.T) {
 		"ada": affiliate.PartnerSubject(ada), "bob": affiliate.PartnerSubject(bob), "shop": affiliate.WorkspaceSubject(shop.Scope.Workspace),
 		"other": affiliate.WorkspaceSubject(other.Scope.Workspace), "ada/test": of(adaTest), "ada/live": of(adaLive), "bob/test": of(bobTest), "bob/other": of(bobOther),
 	}
+	cleo := f.NewPartner("Cleo") // is only invited to other, and the erasure has replaced the address
+	f.Insert("participant_invites", pgtest.Row{
+		"workspace_id": other.Scope.Workspace, "id": uuid.New(), "mode": "test", "program_id": other.Program, "email": affiliate.Pseudonym(cleo.UUID), "digest": []byte("digest"), "invited_by": other.Owner,
+		"created_at": f.Now(), "expires_at": f.Now(),
+	})
 	for _, tc := range []struct {
 		name   string
 		delete func(tx *Tx) error
@@ -75,6 +80,7 @@ func TestDeleteExports(t *testing.T) {
 			return tx.DeleteExportsWithParticipant(t.Context(), shop.Scope.Workspace, adaTest.ID)
 		}, "ada/live bob bob/other bob/test other"},
 		{"with a partner", func(tx *Tx) error { return tx.DeleteExportsWithPartner(t.Context(), ada) }, "bob bob/other bob/test other"},
+		{"with an invited partner", func(tx *Tx) error { return tx.DeleteExportsWithPartner(t.Context(), cleo) }, "ada ada/live ada/test bob bob/other bob/test shop"},
 		{"of a workspace", func(tx *Tx) error { return tx.DeleteExportsOfWorkspace(t.Context(), shop.Scope.Workspace) }, "ada bob bob/other other"},
 		{"of test data", func(tx *Tx) error { return tx.DeleteTestExports(t.Context(), shop.Scope.Workspace) }, "ada ada/live bob bob/other other"},
 		{

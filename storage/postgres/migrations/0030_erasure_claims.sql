@@ -8,6 +8,10 @@ alter table processor_events add column attempt_until timestamptz;
 -- has stored the erasure: then it is created_at.
 alter table buyer_erasures add column requested_at timestamptz;
 
+-- The erasure of a partner's account finds invitations by the address.
+set local lock_timeout = '5s';
+create index participant_invites_by_email on participant_invites (email);
+
 -- +goose StatementBegin
 -- Removes the campaign parameters and the referrer from the sums of one day of clicks of a
 -- workspace, or of one of its participants. The argument most limits the number of rows. The

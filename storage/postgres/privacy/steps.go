@@ -12,6 +12,15 @@ func pageOf(table string) string {
 		order by id limit @limit`
 }
 
+// withErasedCode selects the conversions of a page that name a promo code of the participant. A
+// text that is now a promo code of somebody else was a name, and not a promo code.
+const withErasedCode = `
+	from conversions c
+	where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.id = any(@ids) and c.promo_code = any(@texts)
+		and not exists (
+			select from promo_codes p where p.workspace_id = c.workspace_id and p.mode = c.mode and p.code = c.promo_code
+		)`
+
 const (
 	auditPage = `select id from audit_log where workspace_id = @workspace and id > @after order by id limit @limit`
 	mailPage  = `select id from mails where id > @after order by id limit @limit`
@@ -41,6 +50,17 @@ var participantSteps = []step{
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
 			and (sub_id is not null or promo_code <> @pseudonym)`,
 		`select erase_texts('attribution_decisions', @workspace, @ids, @pseudonym)`),
+	// Conversions that another participant has earned can also name a promo code of the
+	// participant.
+	walk("promo codes of other conversions", `
+		select id from conversions
+		where workspace_id = @workspace and mode in ('test', 'live') and id > @after
+		order by id limit @limit`,
+		`select erase_texts('attribution_decisions', @workspace, array(select c.id `+withErasedCode+`), @pseudonym)`, `
+		update commissions m set promo_code = @pseudonym `+withErasedCode+`
+			and m.workspace_id = @workspace and m.mode = c.mode and m.conversion_id = c.id and m.promo_code = c.promo_code`, `
+		update conversions u set promo_code = @pseudonym `+withErasedCode+`
+			and u.workspace_id = @workspace and u.mode = c.mode and u.id = c.id`),
 	walk("commissions", pageOf("commissions"), `
 		update commissions set promo_code = case when promo_code is null then null else @pseudonym end,
 			override_reason = null, rejection_reason = null

@@ -165,8 +165,9 @@ func eventBodies() step {
 
 // deadLetters returns a step that deletes records of clicks that could not be stored, if they
 // contain the id of the workspace or one of its public keys. It deletes those of a participant
-// only if they contain the id of the participant or one of the texts. A malformed record may
-// have lost the workspace, so the id or a longer text of the participant is sufficient.
+// only if they contain the id of the participant, or have one of the texts as a field. A record
+// is in protobuf encoding, in which the length of a text precedes the text. A malformed record
+// may have lost the workspace, so the id or a longer text of the participant is sufficient.
 func deadLetters() step {
 	return walk("dead letters",
 		`select id from click_dead_letters where id > @after order by id limit @limit`, `
@@ -174,16 +175,18 @@ func deadLetters() step {
 			select convert_to(k.public_text, 'UTF8') as key from api_keys k
 			where k.workspace_id = @workspace and k.mode in ('test', 'live') and k.kind = 'public'
 		), words as (
-			select convert_to(t.word, 'UTF8') as word from unnest(@texts::text[]) as t (word) where t.word <> ''
+			select lower(t.word) as word, chr(octet_length(t.word)) || lower(t.word) as field
+			from unnest(@texts::text[]) as t (word)
+			where octet_length(t.word) between 1 and 127
 		)
 		delete from click_dead_letters d
 		where d.id = any(@ids) and case
 			when position(uuid_send(@workspace::uuid) in d.record) > 0 or exists (select from keys where position(key in d.record) > 0) then
 				@participant::uuid is null or position(uuid_send(@participant) in d.record) > 0
-				or exists (select from words where position(word in d.record) > 0)
+				or exists (select from words where position(field in lower(encode(d.record, 'escape'))) > 0)
 			when d.reason = 'malformed' then
 				position(uuid_send(@participant) in d.record) > 0
-				or @participant::uuid is not null and exists (select from words where length(word) > 3 and position(word in d.record) > 0)
+				or @participant::uuid is not null and exists (select from words where length(word) > 3 and position(word in lower(encode(d.record, 'escape'))) > 0)
 			else false
 		end`)
 }

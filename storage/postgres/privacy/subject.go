@@ -3,6 +3,7 @@ package privacy
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -39,14 +40,21 @@ func (tx *Tx) LockWorkspaceForErasure(ctx context.Context, id affiliate.Workspac
 	return w, err == nil, err
 }
 
-// LockMembers locks the accounts of a workspace's members and returns them.
+// LockMembers deletes the invitations of members, so that nobody becomes a member any more. It
+// locks the accounts of the workspace's members and returns them.
 func (tx *Tx) LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.ErasableAccount, error) {
+	// The deletion waits for requests that are accepting an invitation. The statement that
+	// follows sees their members.
+	const endInvites = `delete from member_invites where workspace_id = $1`
 	const lock = `
 		select u.id, u.kind, u.email, u.name, u.erased_at
 		from members m join users u on u.id = m.user_id
 		where m.workspace_id = $1
 		order by u.id
 		for no key update of u`
+	if _, err := tx.Exec(ctx, endInvites, workspace); err != nil {
+		return nil, fmt.Errorf("delete the invitations of members: %w", err)
+	}
 	rows, err := tx.Query(ctx, lock, workspace)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,6 @@ var eraseWorkspace = []string{
 		where id = @workspace`,
 	`update api_keys set name = @pseudonym, revoked_at = coalesce(revoked_at, @at) where workspace_id = @workspace and mode in ('test', 'live')`,
 	`delete from members where workspace_id = @workspace`,
-	`delete from member_invites where workspace_id = @workspace`,
 	`update webhook_endpoints set url = @pseudonym, description = null, deleted_at = coalesce(deleted_at, @at), updated_at = @at, version = version + 1,
 		active = false, disabled_reason = coalesce(disabled_reason, 'manual'), epoch = epoch + 1,
 		secret = null, previous_secret = null, previous_until = null, sender = null, sender_until = null
