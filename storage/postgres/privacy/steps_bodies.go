@@ -183,7 +183,10 @@ func deadLetters() step {
 		where d.id = any(@ids) and case
 			when position(uuid_send(@workspace::uuid) in d.record) > 0 or exists (select from keys where position(key in d.record) > 0) then
 				@participant::uuid is null or position(uuid_send(@participant) in d.record) > 0
-				or exists (select from words where position(field in lower(encode(d.record, 'escape'))) > 0)
+				or exists (
+					select from words
+					where position(field in lower(encode(d.record, 'escape'))) > 0
+						or d.reason = 'malformed' and length(word) > 3 and position(word in lower(encode(d.record, 'escape'))) > 0)
 			when d.reason = 'malformed' then
 				position(uuid_send(@participant) in d.record) > 0
 				or @participant::uuid is not null and exists (select from words where length(word) > 3 and position(word in lower(encode(d.record, 'escape'))) > 0)
