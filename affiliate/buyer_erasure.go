@@ -104,13 +104,18 @@ type BuyerErasureWork struct {
 	Recovering bool
 }
 
-// Join checks whether a request may join the erasure. Errors: ACTIVE_OPERATION_CONFLICT if a
-// worker is recovering the erasure at this time.
-func (e BuyerErasure) Join(now time.Time) error {
+// Join returns the erasure after a request has joined it. More events can have arrived, so the
+// last two steps start again if they have begun. Errors: ACTIVE_OPERATION_CONFLICT if a worker is
+// recovering the erasure at this time.
+func (e BuyerErasure) Join(now time.Time) (BuyerErasure, error) {
 	if e.Lease.Recovering && now.Before(e.Lease.Until) {
-		return Refuse(ReasonActiveOperationConflict)
+		return e, Refuse(ReasonActiveOperationConflict)
 	}
-	return nil
+	e.RequestedAt = now
+	if e.Progress.Step == EraseAgain || e.Progress.Step == EraseProcessorEvents {
+		e.Progress = BuyerErasureProgress{Step: EraseProcessorEvents}
+	}
+	return e, nil
 }
 
 // Event returns the event about the end of an erasure. It belongs to live mode, although an

@@ -94,7 +94,7 @@ func TestJoin_RefusesWhileAWorkerRecovers(t *testing.T) {
 		{"a worker recovers", affiliate.BuyerErasureWork{Until: noon.Add(time.Millisecond), Recovering: true}, affiliate.ReasonActiveOperationConflict},
 		{"the lease of the recovering worker has expired", affiliate.BuyerErasureWork{Until: noon, Recovering: true}, ""},
 	} {
-		err := affiliate.BuyerErasure{Lease: tc.lease}.Join(noon)
+		_, err := affiliate.BuyerErasure{Lease: tc.lease}.Join(noon)
 		if tc.want == "" && err != nil || tc.want != "" && reasonOf(err) != tc.want {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}

@@ -25,6 +25,6 @@ type buyerTx struct {
 	exports *exportpg.Tx
 }
 
-func (tx buyerTx) DeleteExportsOfWorkspace(ctx context.Context, id affiliate.WorkspaceID) error {
-	return tx.exports.DeleteExportsOfWorkspace(ctx, id)
+func (tx buyerTx) DeleteExportsWithSales(ctx context.Context, id affiliate.WorkspaceID) error {
+	return tx.exports.DeleteExportsWithSales(ctx, id)
 }

@@ -273,9 +273,10 @@ func TestLockWorkspace_RefusesErasedWorkspaces(t *testing.T) {
 func TestErase_DeletesOnlyItsDeadLetters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.Exec(`update participants set partner_name = 'Max' where id = $1`, f.ada.ID)
+	f.Exec(`update participants set partner_name = 'Max', partner_email = 'jörg numbat-müller, ' || repeat('x', 50) where id = $1`, f.ada.ID)
 	records := map[string]*edgev1.Click{
 		"other": {WorkspaceId: f.Scope.Workspace.UUID[:], ReferralCode: "wombat-ben", LandingUrl: "https://shop.example/MaxiCosi?quokka-ada-and-more"},
+		"name":  {WorkspaceId: f.Scope.Workspace.UUID[:], SubId: "Jörg Numbat-Müller, " + strings.Repeat("x", 50)},
 		"code":  {WorkspaceId: f.Scope.Workspace.UUID[:], ReferralCode: "Quokka-ADA"},
 		"id":    {WorkspaceId: f.Scope.Workspace.UUID[:], ParticipantId: f.ada.ID.UUID[:], ReferralCode: "x"},
 	}

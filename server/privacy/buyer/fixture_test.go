@@ -95,13 +95,26 @@ func (l *recordedLog) Append(entry affiliate.ErasureLogEntry) error {
 	return l.err
 }
 
-// observedStore calls before before each transaction, and after after its function. An error
-// of one of them rolls the transaction back. If dead is true, no lease is released, as if the
+// observedStore calls before before each transaction, locking before a worker locks its erasure,
+// and after after the function of a transaction. An error of one of them rolls the transaction
+// back. If dead is true, no lease is released, as if the
 // process had ended.
 type observedStore struct {
 	buyer.Store
-	before, after func() error
-	dead          bool
+	before, locking, after func() error
+	dead                   bool
+}
+
+type observedTx struct {
+	buyer.Tx
+	locking func() error
+}
+
+func (tx observedTx) LockErasure(ctx context.Context, e affiliate.BuyerErasure) (affiliate.BuyerErasure, error) {
+	if err := tx.locking(); err != nil {
+		return e, err
+	}
+	return tx.Tx.LockErasure(ctx, e)
 }
 
 func (s *observedStore) InTx(ctx context.Context, fn func(tx buyer.Tx) error) error {
@@ -111,6 +124,9 @@ func (s *observedStore) InTx(ctx context.Context, fn func(tx buyer.Tx) error) er
 		}
 	}
 	return s.Store.InTx(ctx, func(tx buyer.Tx) error {
+		if s.locking != nil {
+			tx = observedTx{tx, s.locking}
+		}
 		if err := fn(tx); err != nil || s.after == nil {
 			return err
 		}

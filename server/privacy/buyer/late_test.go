@@ -70,6 +70,7 @@ func TestErase_ErasesStoredSalesOfTheFuture(t *testing.T) {
 			f.requirePresent(ada.charged)
 			f.erase("k1", who)
 			f.requireAbsent(ada.charged, ada.processorCustomer)
+			f.WantCount(0, "rows of the customer", `select (select count(*) from customers) + (select count(*) from customer_payments)`)
 		})
 	}
 }
@@ -175,6 +176,54 @@ func TestErase_KeepsTheCustomerOfLaterSales(t *testing.T) {
 	f.requireAbsent(ada.test)
 	f.requirePresent(ada.both)
 	f.WantCount(2, "rows of the customer after the erasure", bound)
+}
+
+// The job of an event can record the sale more than five minutes after the request. The customer
+// that it binds is deleted.
+func TestErase_DeletesTheCustomerOfALateSale(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	sale := ada.sale(f, ada.charged, "1")
+	click := f.NewClick(f.pat)
+	sale.Click = click.ID.String()
+	f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"`+ada.processorCustomer+`"}`)
+	operation := f.mustRequest("k1", byProcessor(ada.processorCustomer))
+	f.waitForEvents(operation)
+	f.clock.Advance(7 * time.Minute)
+	f.apply("evt_new", sale)
+	f.WantCount(1, "customers", `select count(*) from customers`)
+	f.work(operation)
+	f.requireAbsent(ada.values()...)
+	f.requireAbsent(f.hashesOf(ada.email, ada.processorCustomer)...)
+	f.WantCount(0, "rows of the customer", `select (select count(*) from customers) + (select count(*) from customer_payments)`)
+}
+
+// A request that joins while a part of the work is done makes the worker repeat the part.
+func TestWork_RepeatsAPartIfARequestJoins(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ada := newPerson("ada")
+	f.order(f.pat, ada.test, ada.describe)
+	operation := f.mustRequest("k1", byCustomer(ada.customer))
+	joined := false
+	f.store.locking = func() error {
+		if joined || f.Count(`select count(*) from buyer_erasures where step = 'again'`) == 0 {
+			return nil
+		}
+		joined = true
+		f.clock.Advance(time.Hour)
+		f.order(f.pat, ada.both, ada.describe)
+		if got := f.mustRequest("k2", byCustomer(ada.customer)); got != operation {
+			t.Error("the second request did not join")
+		}
+		return nil
+	}
+	f.work(operation)
+	if !joined || f.status(operation) != done {
+		t.Errorf("status %s, joined: %t", f.status(operation), joined)
+	}
+	f.requireAbsent(ada.test, ada.both)
 }
 
 // A request that joins in the last step also covers the events that had arrived before it.

@@ -142,12 +142,12 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 			return err
 		}
 		if active != nil {
-			if err := active.Join(now); err != nil {
+			joined, err := active.Join(now)
+			if err != nil {
 				return err
 			}
-			operation = active.ID
-			active.RequestedAt = now
-			if err := tx.Join(ctx, *active, now); err != nil {
+			*active, operation = joined, active.ID
+			if err := tx.Join(ctx, *active); err != nil {
 				return err
 			}
 			if err := tx.PutKey(ctx, *active, key, fingerprint, now.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
@@ -255,10 +255,18 @@ func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyer
 	}, nil
 }
 
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
 // Replay registers an erasure again after a restore of the database. The erasure log contains
 // only the digest of the identity, so the job computes the digests of the ids of all
 // conversions of the workspace, if conversions do not store the digest. An erasure that is
-// being processed is not registered twice. The erasure covers the conversions up to the time of
+// being processed is not registered twice, but searches again. The erasure covers the conversions up to the time of
 // the request. Errors: NOT_FOUND if the workspace does not exist.
 func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity, requestedAt time.Time) error {
 	return s.Store.InTx(ctx, func(tx Tx) error {
@@ -270,7 +278,8 @@ func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, i
 			return err
 		}
 		if active != nil {
-			return tx.Join(ctx, *active, requestedAt)
+			active.RequestedAt, active.Progress = later(active.RequestedAt, requestedAt), affiliate.BuyerErasureProgress{Step: affiliate.EraseSearch}
+			return tx.Join(ctx, *active)
 		}
 		e := s.newErasure(workspace, identity, affiliate.EraseSearch, s.now())
 		e.RequestedAt = requestedAt

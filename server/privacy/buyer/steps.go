@@ -234,7 +234,7 @@ func (s *Service) deleteExports(ctx context.Context, tx Tx, e affiliate.BuyerEra
 	if err != nil || !found && e.Identity.Kind != affiliate.BuyerTransactionID {
 		return part{finished: true}, err
 	}
-	return part{finished: true}, tx.DeleteExportsOfWorkspace(ctx, e.Workspace)
+	return part{finished: true}, tx.DeleteExportsWithSales(ctx, e.Workspace)
 }
 
 // pseudonymCandidates is the number of candidates that one look-up checks.
@@ -332,8 +332,7 @@ func (s *Service) emptyEvent(ctx context.Context, tx Tx, e affiliate.BuyerErasur
 
 // again searches once more. Since the first search, the job of an event that had arrived before
 // may have recorded a sale, added the ids of the payment processor to a sale, or bound a
-// customer, and a request that has joined may have added conversions. A request that waits for
-// the lock of the erasure begins a new one if this one ends.
+// customer, and a request that has joined may have added conversions.
 func (s *Service) again(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
 	if e.Progress.Position == "" {
 		if err := tx.UnfollowCustomers(ctx, e); err != nil {

@@ -41,9 +41,8 @@ type Tx interface {
 	TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprint []byte) error
 	// PutKey stores the Idempotency-Key of a request for an erasure.
 	PutKey(ctx context.Context, e affiliate.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error
-	// Join stores that a request has joined an erasure. If the last two steps have begun, they
-	// start again.
-	Join(ctx context.Context, e affiliate.BuyerErasure, at time.Time) error
+	// Join stores the result of affiliate.BuyerErasure.Join for a locked erasure.
+	Join(ctx context.Context, e affiliate.BuyerErasure) error
 	// LockErasure locks and returns an erasure, so that no request joins it until the transaction
 	// ends.
 	LockErasure(ctx context.Context, e affiliate.BuyerErasure) (affiliate.BuyerErasure, error)
@@ -108,8 +107,8 @@ type Erase interface {
 	EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID, sales []affiliate.ErasedSale, at time.Time) error
 	// HasSales reports whether the list has conversions, and whether some are not erased.
 	HasSales(ctx context.Context, e affiliate.BuyerErasure) (found, unerased bool, err error)
-	// DeleteCustomers deletes the customers in the list, unless their first sale happened after
-	// e.Until().
+	// DeleteCustomers deletes the customers in the list. Those that have begun after e.Until() and
+	// have conversions that are not erased stay.
 	DeleteCustomers(ctx context.Context, e affiliate.BuyerErasure) error
 	// DeleteResponses reads at most limit stored responses that follow the key after, and
 	// deletes those about conversions in the list. It returns the last key; nil if no response
@@ -123,9 +122,9 @@ type Erase interface {
 	ErasedAliases(ctx context.Context, e affiliate.BuyerErasure, mode affiliate.Mode, texts []string) ([]string, error)
 	// Customers returns those of the given references that are in the list.
 	Customers(ctx context.Context, e affiliate.BuyerErasure, refs []string) ([]string, error)
-	// DeleteExportsOfWorkspace deletes the exports of a workspace and of its participants, which
-	// contain the ids of sales.
-	DeleteExportsOfWorkspace(ctx context.Context, workspace affiliate.WorkspaceID) error
+	// DeleteExportsWithSales deletes the exports of a workspace and of its participants, which
+	// contain the ids of sales. An export that a job is making begins again.
+	DeleteExportsWithSales(ctx context.Context, workspace affiliate.WorkspaceID) error
 	// EmptyEvent deletes the content of an event, which is not applied any more. emptied is false
 	// if an attempt to apply the event is running, or has applied it.
 	EmptyEvent(

@@ -24,6 +24,10 @@ const (
 	nextRun = time.Second
 )
 
+// errJoined rolls a part back, because a request has joined while it was done. The erasure
+// continues from where the request has set it.
+var errJoined = errors.New("a request has joined the erasure")
+
 // retryDelays are the times after each failure until the next attempt.
 var retryDelays = [affiliate.MaxBuyerErasureFailures - 1]time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 
@@ -93,27 +97,35 @@ func (s *Service) timeUntilFree(ctx context.Context, job affiliate.EraseBuyer) (
 // cannot go on before that time.
 func (s *Service) advance(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID) (next affiliate.BuyerErasure, done bool, wait time.Duration, err error) {
 	err = s.Store.InTx(ctx, func(tx Tx) error {
-		current, err := tx.LockErasure(ctx, e) // a request that has joined has changed it
+		next, done = e, false
+		result, err := s.work(ctx, tx, e)
+		if err != nil {
+			return fmt.Errorf("step %s: %w", e.Progress.Step, err)
+		}
+		// The lock comes last, so that requests do not wait for the work.
+		current, err := tx.LockErasure(ctx, e)
 		if err != nil {
 			return err
 		}
-		next, done = current, false
-		result, err := s.work(ctx, tx, current)
-		if err != nil {
-			return fmt.Errorf("step %s: %w", current.Progress.Step, err)
+		if !current.RequestedAt.Equal(e.RequestedAt) || current.Progress != e.Progress {
+			next = current
+			return errJoined
 		}
 		wait, next.Progress.Position = result.wait, result.position
 		switch {
 		case result.next != "":
 			next.Progress = affiliate.BuyerErasureProgress{Step: result.next}
 		case result.finished:
-			next.Progress, done = afterStep(current.Progress.Step)
+			next.Progress, done = afterStep(e.Progress.Step)
 		}
 		if !done {
 			return tx.Advance(ctx, next, worker, s.now().Add(affiliate.BuyerErasureLease))
 		}
-		return s.finishIn(ctx, tx, current, worker, affiliate.BuyerErasureDone)
+		return s.finishIn(ctx, tx, e, worker, affiliate.BuyerErasureDone)
 	})
+	if errors.Is(err, errJoined) {
+		return next, false, 0, nil
+	}
 	if err != nil {
 		return e, false, 0, err
 	}

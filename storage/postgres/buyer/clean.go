@@ -15,16 +15,23 @@ const (
 		delete from customers u
 		using buyer_erasure_customers l
 		where l.workspace_id = $1 and l.operation_id = $2
-			and u.workspace_id = $1 and u.mode in ('test', 'live') and u.ref = l.ref and u.created_at <= $3`
+			and u.workspace_id = $1 and u.mode in ('test', 'live') and u.ref = l.ref
+			and (u.created_at <= $3 or (u.bound_at is null or u.bound_at <= $3) and not exists (
+				select from conversions c where c.workspace_id = $1 and c.mode = u.mode and c.customer_ref = u.ref
+			))`
 	deletePayments = `
 		delete from customer_payments p
 		using buyer_erasure_customers l
 		where l.workspace_id = $1 and l.operation_id = $2
-			and p.workspace_id = $1 and p.mode in ('test', 'live') and p.ref = l.ref and p.first_at <= $3`
+			and p.workspace_id = $1 and p.mode in ('test', 'live') and p.ref = l.ref
+			and (p.first_at <= $3 or not exists (
+				select from conversions c where c.workspace_id = $1 and c.mode = p.mode and c.customer_ref = p.ref
+			))`
 )
 
 // DeleteCustomers deletes the customers in the list of an erasure, with their bindings and the
-// numbers of their payments, unless the first sale happened after e.Until().
+// numbers of their payments. Those that have begun after e.Until() and have conversions that are
+// not erased stay.
 func (tx *Tx) DeleteCustomers(ctx context.Context, e affiliate.BuyerErasure) error {
 	for _, statement := range []string{deletePayments, deleteCustomers} {
 		if _, err := tx.Exec(ctx, statement, e.Workspace, e.ID, e.Until()); err != nil {

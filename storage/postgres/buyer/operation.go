@@ -129,18 +129,10 @@ func (tx *Tx) TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprin
 	return nil
 }
 
-// Join stores that a request has joined an erasure. If the last two steps have begun, they start
-// again, because more events can have arrived.
-func (tx *Tx) Join(ctx context.Context, e affiliate.BuyerErasure, at time.Time) error {
-	const join = `
-		update buyer_erasures set
-			requested_at = greatest(requested_at, @at),
-			step = case when step = @again then @events else step end,
-			position = case when step in (@again, @events) then '' else position end
-		where workspace_id = @workspace and id = @id`
-	_, err := tx.Exec(ctx, join, pgx.NamedArgs{
-		"workspace": e.Workspace, "id": e.ID, "at": at, "again": affiliate.EraseAgain, "events": affiliate.EraseProcessorEvents,
-	})
+// Join stores that a request has joined a locked erasure: its time, and the step that follows.
+func (tx *Tx) Join(ctx context.Context, e affiliate.BuyerErasure) error {
+	const join = `update buyer_erasures set requested_at = $3, step = $4, position = $5 where workspace_id = $1 and id = $2`
+	_, err := tx.Exec(ctx, join, e.Workspace, e.ID, e.RequestedAt, e.Progress.Step, e.Progress.Position)
 	return err
 }
 

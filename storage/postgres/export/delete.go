@@ -66,6 +66,17 @@ func (tx *Tx) DeleteExportsOfWorkspace(ctx context.Context, id affiliate.Workspa
 	return tx.drop(ctx, lock, id)
 }
 
+// DeleteExportsWithSales deletes the bundles of a workspace and of its participants, which
+// contain ids of sales. The bundle of a workspace that a job is making begins again.
+func (tx *Tx) DeleteExportsWithSales(ctx context.Context, id affiliate.WorkspaceID) error {
+	const lock = `
+		select e.id, e.kind = 'merchant' and e.queued and e.ready_at is null as restarts from exports e
+		where e.workspace_id = $1 and e.subject_id is not null
+		order by e.id
+		for update`
+	return tx.dropOrRestart(ctx, lock, id)
+}
+
 // DeleteTestExports deletes the bundles of a workspace that contain data of test mode: of
 // participants of test mode, and of the workspace.
 func (tx *Tx) DeleteTestExports(ctx context.Context, id affiliate.WorkspaceID) error {

@@ -82,6 +82,7 @@ func TestDeleteExports(t *testing.T) {
 		{"with a partner", func(tx *Tx) error { return tx.DeleteExportsWithPartner(t.Context(), ada) }, "bob bob/other bob/test other"},
 		{"with an invited partner", func(tx *Tx) error { return tx.DeleteExportsWithPartner(t.Context(), cleo) }, "ada ada/live ada/test bob bob/other bob/test shop"},
 		{"of a workspace", func(tx *Tx) error { return tx.DeleteExportsOfWorkspace(t.Context(), shop.Scope.Workspace) }, "ada bob bob/other other"},
+		{"with sales of a workspace", func(tx *Tx) error { return tx.DeleteExportsWithSales(t.Context(), shop.Scope.Workspace) }, "ada bob bob/other other"},
 		{"of test data", func(tx *Tx) error { return tx.DeleteTestExports(t.Context(), shop.Scope.Workspace) }, "ada ada/live bob bob/other other"},
 		{
 			"with nobody", func(tx *Tx) error {

@@ -175,7 +175,8 @@ func deadLetters() step {
 			select convert_to(k.public_text, 'UTF8') as key from api_keys k
 			where k.workspace_id = @workspace and k.mode in ('test', 'live') and k.kind = 'public'
 		), words as (
-			select lower(t.word) as word, chr(octet_length(t.word)) || lower(t.word) as field
+			select encode(convert_to(lower(t.word), 'UTF8'), 'escape') as word, length(t.word) > 3 as long,
+				encode(convert_to(lower(chr(octet_length(t.word)) || t.word), 'UTF8'), 'escape') as field
 			from unnest(@texts::text[]) as t (word)
 			where octet_length(t.word) between 1 and 127
 		)
@@ -186,10 +187,10 @@ func deadLetters() step {
 				or exists (
 					select from words
 					where position(field in lower(encode(d.record, 'escape'))) > 0
-						or d.reason = 'malformed' and length(word) > 3 and position(word in lower(encode(d.record, 'escape'))) > 0)
+						or d.reason = 'malformed' and long and position(word in lower(encode(d.record, 'escape'))) > 0)
 			when d.reason = 'malformed' then
 				position(uuid_send(@participant) in d.record) > 0
-				or @participant::uuid is not null and exists (select from words where length(word) > 3 and position(word in lower(encode(d.record, 'escape'))) > 0)
+				or @participant::uuid is not null and exists (select from words where long and position(word in lower(encode(d.record, 'escape'))) > 0)
 			else false
 		end`)
 }
