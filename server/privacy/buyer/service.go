@@ -266,8 +266,8 @@ func later(a, b time.Time) time.Time {
 // Replay registers an erasure again after a restore of the database. The erasure log contains
 // only the digest of the identity, so the job computes the digests of the ids of all
 // conversions of the workspace, if conversions do not store the digest. An erasure that is
-// being processed is not registered twice, but searches again. The erasure covers the conversions up to the time of
-// the request. Errors: NOT_FOUND if the workspace does not exist.
+// being processed is not registered twice, but searches again. The erasure covers the
+// conversions up to the time of the request. Errors: NOT_FOUND if the workspace does not exist.
 func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity, requestedAt time.Time) error {
 	return s.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockWorkspace(ctx, workspace); err != nil {

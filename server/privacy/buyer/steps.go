@@ -292,11 +292,11 @@ func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasu
 	}
 	for _, event := range events {
 		at.After = affiliate.WaitingEventKey{Connection: event.ConnectionID, ID: event.ID}
-		emptied, err := s.emptyEvent(ctx, tx, e, event)
+		waits, err := s.emptyEvent(ctx, tx, e, event)
 		if err != nil {
 			return part{}, fmt.Errorf("event %s: %w", event.ID, err)
 		}
-		at.Waits = at.Waits || !emptied
+		at.Waits = at.Waits || waits
 	}
 	switch {
 	case len(events) == eventBatch:
@@ -308,26 +308,26 @@ func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasu
 }
 
 // emptyEvent empties an event if it is about the buyer, and deletes what the attempts to apply it
-// have stored. emptied is false if the event is left to its job for now.
-func (s *Service) emptyEvent(ctx context.Context, tx Tx, e affiliate.BuyerErasure, event affiliate.WaitingEvent) (emptied bool, err error) {
+// have stored. waits is true if the event is about the buyer and left to its job for now.
+func (s *Service) emptyEvent(ctx context.Context, tx Tx, e affiliate.BuyerErasure, event affiliate.WaitingEvent) (waits bool, err error) {
 	about, ids, err := s.isAbout(ctx, tx, e, event)
 	if err != nil || !about {
-		return true, err
+		return false, err
 	}
 	now := s.now()
 	if event.Status == affiliate.ProcessorEventReceived && now.Sub(event.ReceivedAt) < applyGrace {
-		return false, nil
+		return true, nil
 	}
-	emptied, err = tx.EmptyEvent(ctx, e.Workspace, event, affiliate.IgnoredErased, now)
+	emptied, err := tx.EmptyEvent(ctx, e.Workspace, event, affiliate.IgnoredErased, now)
 	if err != nil || !emptied {
-		return false, err
+		return true, err
 	}
 	for _, id := range ids {
 		if err := tx.DeleteUnknownSale(ctx, e.Workspace, id, now); err != nil {
 			return false, err
 		}
 	}
-	return true, nil
+	return false, nil
 }
 
 // again searches once more. Since the first search, the job of an event that had arrived before
