@@ -84,8 +84,9 @@ type BuyerErasure struct {
 	RequestedAt time.Time
 }
 
-// Until returns the time up to which the erasure covers conversions and events. Without a limit, it would not end for an address that a shop reports for all its guests. A
-// conversion that was reported before the request can have happened MaxConversionLead after it.
+// Until returns the time up to which the erasure covers conversions and events. Without a limit,
+// it would not end for an address that a shop reports for all its guests. A conversion that was
+// reported before the request can have happened MaxConversionLead after it.
 func (e BuyerErasure) Until() time.Time { return e.RequestedAt.Add(MaxConversionLead) }
 
 // BuyerErasureProgress is how far an erasure has come. Position has a meaning within the

@@ -59,7 +59,6 @@ type WaitingEvent struct {
 	Body         []byte // encrypted
 	Status       ProcessorEventStatus
 	ReceivedAt   time.Time
-	AttemptUntil *time.Time // when the running attempt to apply the event has ended at the latest; nil: none is running
 }
 
 // WaitingEventKey is the position of a walk through the waiting events of a workspace.

@@ -255,14 +255,6 @@ func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyer
 	}, nil
 }
 
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
 // Replay registers an erasure again after a restore of the database. The erasure log contains
 // only the digest of the identity, so the job computes the digests of the ids of all
 // conversions of the workspace, if conversions do not store the digest. An erasure that is
@@ -278,7 +270,10 @@ func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, i
 			return err
 		}
 		if active != nil {
-			active.RequestedAt, active.Progress = later(active.RequestedAt, requestedAt), affiliate.BuyerErasureProgress{Step: affiliate.EraseSearch}
+			if requestedAt.After(active.RequestedAt) {
+				active.RequestedAt = requestedAt
+			}
+			active.Progress = affiliate.BuyerErasureProgress{Step: affiliate.EraseSearch}
 			return tx.Join(ctx, *active)
 		}
 		e := s.newErasure(workspace, identity, affiliate.EraseSearch, s.now())

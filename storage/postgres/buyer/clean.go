@@ -85,7 +85,7 @@ func (tx *Tx) DeleteResponses(ctx context.Context, e affiliate.BuyerErasure, aft
 // waitingEvents reads events that still have their content, in the order of the index
 // processor_events_with_body.
 const waitingEvents = `
-	select e.connection_id, e.id, e.mode, e.body, e.status, e.received_at, e.attempt_until
+	select e.connection_id, e.id, e.mode, e.body, e.status, e.received_at
 	from processor_events e
 	where e.workspace_id = $1 and e.mode in ('test', 'live') and (e.connection_id, e.id) > ($2, $3) and e.body is not null and e.received_at <= $5
 	order by e.connection_id, e.id

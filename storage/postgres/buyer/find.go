@@ -13,9 +13,9 @@ import (
 // The statements below add conversions of a buyer to the list of an erasure. They read the
 // conversions with a property by an index, and add at most @most conversions that follow the
 // id @after, in the order of the ids. They do not add conversions that are already erased, and
-// those that happened and were stored after @until. Each
-// part reads all conversions with the property: a buyer has few, and only an address that a
-// shop reports for all its guests has more than a part.
+// those that happened and were stored after @until. Each part reads all conversions with the
+// property: a buyer has few, and only an address that a shop reports for all its guests has more
+// than a part.
 const (
 	addSalesOfTransaction = addSales + `
 		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.external_transaction_id = @value` + inParts

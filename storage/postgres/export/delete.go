@@ -3,6 +3,7 @@ package export
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,7 +28,7 @@ func (tx *Tx) DropExport(ctx context.Context, e affiliate.Export) error {
 // too, and its process stops. The links no longer work.
 func (tx *Tx) DeleteExportsWithParticipant(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) error {
 	const lock = `
-		select e.id, e.kind = 'merchant' and e.queued and e.ready_at is null as restarts from exports e
+		select e.id from exports e
 		where e.subject_id in (
 			select unnest(array[$1, $2]::uuid[])
 			union all
@@ -44,7 +45,7 @@ func (tx *Tx) DeleteExportsWithParticipant(ctx context.Context, workspace affili
 // invitations by the pseudonym.
 func (tx *Tx) DeleteExportsWithPartner(ctx context.Context, user affiliate.UserID) error {
 	const lock = `
-		select e.id, e.kind = 'merchant' and e.queued and e.ready_at is null as restarts from exports e
+		select e.id from exports e
 		where e.partner_id = $1 or e.subject_id in (
 			select t.workspace_id from participants t where t.partner_id = $1 and t.mode in ('test', 'live')
 			union all
@@ -70,7 +71,7 @@ func (tx *Tx) DeleteExportsOfWorkspace(ctx context.Context, id affiliate.Workspa
 // contain ids of sales. The bundle of a workspace that a job is making begins again.
 func (tx *Tx) DeleteExportsWithSales(ctx context.Context, id affiliate.WorkspaceID) error {
 	const lock = `
-		select e.id, e.kind = 'merchant' and e.queued and e.ready_at is null as restarts from exports e
+		select e.id from exports e
 		where e.workspace_id = $1 and e.subject_id is not null
 		order by e.id
 		for update`
@@ -92,47 +93,33 @@ func (tx *Tx) DeleteTestExports(ctx context.Context, id affiliate.WorkspaceID) e
 // workspace that a job is making for a person starts again, so that the person gets the mail.
 func (tx *Tx) dropOrRestart(ctx context.Context, lock string, args ...any) error {
 	const (
+		// No process has the lease uuid.Nil, so a process that is making the bundle stops.
 		restart = `
 			update exports e set progress = $3, lease = $2
-			where e.subject_id is not null and e.id = any($1)
+			where e.subject_id is not null and e.id = any($1) and e.kind = 'merchant' and e.queued and e.ready_at is null
 			returning e.workspace_id as workspace, e.id as export`
-		deleteChunks = `delete from export_chunks where export_id = any($1)`
+		deleteChunks = `delete from export_chunks where export_id = $1`
 	)
-	type found struct {
-		ID       affiliate.ExportID
-		Restarts bool
-	}
 	rows, _ := tx.Query(ctx, lock, args...)
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[found])
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ExportID])
 	if err != nil {
 		return fmt.Errorf("find exports to delete: %w", err)
 	}
-	var drop, again []affiliate.ExportID
-	for _, e := range all {
-		if e.Restarts {
-			again = append(again, e.ID)
-		} else {
-			drop = append(drop, e.ID)
-		}
-	}
-	if err := tx.dropIDs(ctx, drop); err != nil || len(again) == 0 {
-		return err
-	}
-	if _, err := tx.Exec(ctx, deleteChunks, again); err != nil {
-		return fmt.Errorf("delete the pieces of exports: %w", err)
-	}
-	// No process has the lease uuid.Nil, so a process that is making the bundle stops.
-	rows, _ = tx.Query(ctx, restart, again, uuid.Nil, affiliate.ExportProgress{})
+	rows, _ = tx.Query(ctx, restart, ids, uuid.Nil, affiliate.ExportProgress{})
 	restarted, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.BuildExport])
 	if err != nil {
 		return fmt.Errorf("restart exports: %w", err)
 	}
 	for _, job := range restarted {
+		ids = slices.DeleteFunc(ids, func(id affiliate.ExportID) bool { return id == job.Export })
+		if _, err := tx.Exec(ctx, deleteChunks, job.Export); err != nil {
+			return fmt.Errorf("delete the pieces of exports: %w", err)
+		}
 		if err := tx.Enqueue(ctx, job); err != nil {
 			return err
 		}
 	}
-	return nil
+	return tx.dropIDs(ctx, ids)
 }
 
 // drop deletes the exports whose ids a statement returns and locks.

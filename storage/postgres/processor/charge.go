@@ -51,8 +51,8 @@ const readChargeSale = `
 
 // FindChargeSale returns the conversion to which a stored charge is assigned. If the charge is
 // not assigned, it returns the conversion that has one of the charge's aliases. If no
-// conversion has one, or if the charge was deleted, it returns nil. If the buyer of the conversion was erased while the
-// charge was stored, it also erases the ids of the charge.
+// conversion has one, or if the charge was deleted, it returns nil. If the buyer of the
+// conversion was erased while the charge was stored, it also erases the ids of the charge.
 func (tx *Tx) FindChargeSale(ctx context.Context, scope affiliate.Scope, charge string) (conversion *affiliate.ConversionID, err error) {
 	var id string
 	var aliases []string

@@ -12,7 +12,7 @@ import (
 
 const (
 	auditPage = `
-		select id, mode = 'test' and resource_type <> all($4) and num_nonnulls(before, after, ip_prefix) > 0 as cleared from audit_log
+		select id, coalesce(mode = 'test' and resource_type <> all($4) and num_nonnulls(before, after, ip_prefix) > 0, false) as cleared from audit_log
 		where workspace_id = $1 and id > $2
 		order by id
 		limit $3`
@@ -24,7 +24,7 @@ var keptResources = []string{"api_key", "webhook", "processor_connection", "work
 
 type auditRow struct {
 	ID      affiliate.AuditID
-	Cleared *bool // nil: the entry is about both modes
+	Cleared bool
 }
 
 // ClearAuditLog reads at most limit entries of the audit log of a workspace that follow the id
@@ -42,7 +42,7 @@ func (tx *Tx) ClearAuditLog(
 		return after, 0, nil
 	}
 	last, read = page[len(page)-1].ID, len(page)
-	page = slices.DeleteFunc(page, func(r auditRow) bool { return r.Cleared == nil || !*r.Cleared })
+	page = slices.DeleteFunc(page, func(r auditRow) bool { return !r.Cleared })
 	if len(page) == 0 {
 		return last, read, nil
 	}
