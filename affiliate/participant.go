@@ -286,7 +286,10 @@ type ReferralTarget struct {
 	Participant ParticipantID
 	// Active says that the programme is active and the link is not deleted. Otherwise
 	// clicks are rejected.
-	Active     bool
+	Active bool
+	// Erased says that the participant is erased. An erasure replaces the texts of the code
+	// and the link soon.
+	Erased     bool
 	WindowDays int
 	Model      AttributionModel
 	// Link is the link to which the code belongs. An alias, which is a former code of

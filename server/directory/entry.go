@@ -18,12 +18,22 @@ func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []affiliate.PublicKe
 	}
 }
 
-// putTargets adds referral codes and their links to a batch.
+// putTargets adds referral codes and their links to a batch. It deletes those of erased
+// participants: an erasure may have deleted them from the directory before, and does not
+// delete them again.
 func putTargets[B Batch](version int64, batch B, targets []affiliate.ReferralTarget) {
 	for _, target := range targets {
+		if target.Erased {
+			batch.DeleteReferralCode(version, target.Scope, target.Code)
+			continue
+		}
 		batch.PutReferralCode(version, target.Scope, target.Code, codeEntry(target))
 	}
 	for target := range eachLink(targets) {
+		if target.Erased {
+			batch.DeleteLink(version, target.Link.Key)
+			continue
+		}
 		batch.PutLink(version, target.Link.Key, linkEntry(target))
 	}
 }

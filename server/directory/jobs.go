@@ -70,11 +70,15 @@ func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
 // DeleteCodes deletes codes and short links whose texts must not stay in the directory. The
 // database must already say that they do not work.
 func (k *Keeper[R, B]) DeleteCodes(ctx context.Context, codes affiliate.DirectoryCodes) error {
-	version, err := k.source.DirectoryVersion(ctx)
-	if err != nil {
-		return err
-	}
-	return k.sink.DeleteCodes(ctx, version, codes)
+	return k.write(ctx, k.sink.Changes(), func(version int64, batch B) error {
+		for _, code := range codes.Codes {
+			batch.DeleteReferralCode(version, codes.Scope, code)
+		}
+		for _, link := range codes.Links {
+			batch.DeleteLink(version, link)
+		}
+		return nil
+	})
 }
 
 // Sync writes the current state of the entries to which change refers.

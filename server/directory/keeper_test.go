@@ -104,6 +104,47 @@ func TestSync_WritesChanges(t *testing.T) {
 	}
 }
 
+// An erasure deletes the codes of a participant from the directory and replaces their texts
+// in the database afterwards. A writer that reads the texts in between must not write them.
+func TestSync_DeletesCodesOfErasedParticipants(t *testing.T) {
+	f := newFixture(t)
+	erased := f.join()
+	f.Join("Bert", pgtest.Row{"referral_code": "bert"})
+	f.sync(affiliate.SyncDirectory{Program: &f.Program})
+	f.Exec(`update participants set erased_at = $1 where id = $2`, f.Now(), erased.ID)
+	var link string
+	if err := f.SQL.QueryRow(t.Context(), `select short_key from links where id = $1`, erased.Link).Scan(&link); err != nil {
+		t.Fatal(err)
+	}
+	keeper := directory.New(f.Store, f.writer, config())
+	if err := keeper.DeleteCodes(t.Context(), affiliate.DirectoryCodes{Scope: f.Scope, Codes: []string{"jane"}, Links: []string{link}}); err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string) {
+		t.Helper()
+		if _, state := f.code("jane"); state != edge.Absent {
+			t.Errorf("%s the state of the erased code is %v, want Absent", when, state)
+		}
+		if entry, state := f.code("bert"); state != edge.Found || !entry.Active {
+			t.Errorf("%s the state of the other code is %v with the entry %v, want Found and active", when, state, entry)
+		}
+		for _, text := range []string{"jane", link} {
+			for _, key := range f.client.Keys(t.Context(), "*"+text+"*").Val() {
+				if left := f.client.TTL(t.Context(), key).Val(); left <= 0 {
+					t.Errorf("%s %s does not expire", when, key)
+				}
+			}
+		}
+	}
+	f.sync(affiliate.SyncDirectory{Participant: &erased.ID})
+	check("after the job of the participant")
+	f.sync(affiliate.SyncDirectory{Program: &f.Program})
+	check("after the job of the programme")
+	f.keep(config())
+	f.waitUntilComplete()
+	check("after a rebuild")
+}
+
 // Several writers and sweeps run in parallel, in any order. At the end the directory has
 // the state of the database.
 func TestSync_ParallelWritersEndWithNewestState(t *testing.T) {

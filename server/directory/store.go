@@ -52,16 +52,17 @@ type Sink[R any, B Batch] interface {
 	// MarkComplete ends a rebuild and sets the marker. It returns false if the directory
 	// has lost data since BeginRebuild, or if another rebuild has begun.
 	MarkComplete(ctx context.Context, rebuild R) (bool, error)
-	// DeleteCodes writes that codes and short links do not exist. Soon after, nothing is left
-	// of them in the directory.
-	DeleteCodes(ctx context.Context, version int64, codes affiliate.DirectoryCodes) error
 }
 
-// Batch collects writes. Flush sends all collected writes to the edge directory.
+// Batch collects writes. Flush sends all collected writes to the edge directory. A deletion
+// writes that a code or a link does not exist. Soon after, nothing is left of it in the
+// directory.
 type Batch interface {
 	PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry)
 	PutReferralCode(version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry)
+	DeleteReferralCode(version int64, scope affiliate.Scope, code string)
 	PutLink(version int64, key string, entry *edgev1.LinkEntry)
+	DeleteLink(version int64, key string)
 	PutSigningKeys(version int64, keys *edgev1.SigningKeys)
 	Flush(ctx context.Context) error
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -132,19 +133,42 @@ func testNewestVersionRemains(t *testing.T, endpoint clickstream.Endpoint) {
 	}
 }
 
-func TestWriter_DeletionHasAVersion(t *testing.T) {
-	f := newFixture(t, redistest.New(t))
-	ctx := t.Context()
-	check(t, f.writer.DeleteReferralCode(ctx, 5, scope, "anna"))
-	check(t, f.writer.PutReferralCode(ctx, 4, scope, "anna", code(30)))
-	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Absent {
-		t.Errorf("after a deletion and a write with an older version, the state is %v, want Absent", state)
-	}
-	f = newFixture(t, redistest.New(t))
-	check(t, f.writer.DeleteReferralCode(ctx, 5, scope, "anna"))
-	check(t, f.writer.PutReferralCode(ctx, 6, scope, "anna", code(30)))
-	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
-		t.Errorf("after a deletion and a write with a newer version, the state is %v, want Found", state)
+func TestBatch_DeletionHasAVersionAndExpires(t *testing.T) {
+	for name, batch := range map[string]func(*directory.Writer) *directory.Batch{
+		"Batch": (*directory.Writer).Batch, "Changes": (*directory.Writer).Changes,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, redistest.New(t))
+			ctx := t.Context()
+			deletion := batch(f.writer)
+			deletion.DeleteReferralCode(5, scope, "anna")
+			deletion.DeleteLink(5, "Anna000key")
+			check(t, deletion.Flush(ctx))
+			check(t, f.writer.PutReferralCode(ctx, 4, scope, "anna", code(30)))
+			check(t, f.writer.PutLink(ctx, 4, "Anna000key", link("https://a.example/")))
+			if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Absent {
+				t.Errorf("after a deletion and a write with an older version, the state is %v, want Absent", state)
+			}
+			keys, err := f.client.Keys(ctx, "*").Result()
+			check(t, err)
+			if len(keys) != 2 {
+				t.Errorf("the keys are %q, want a code and a link", keys)
+			}
+			for _, key := range keys {
+				if left := f.client.TTL(ctx, key).Val(); left <= 0 || left > time.Minute {
+					t.Errorf("%s expires after %s, want up to a minute", key, left)
+				}
+			}
+			check(t, f.writer.PutReferralCode(ctx, 6, scope, "anna", code(30)))
+			if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
+				t.Errorf("after a deletion and a write with a newer version, the state is %v, want Found", state)
+			}
+			for _, key := range keys {
+				if left := f.client.TTL(ctx, key).Val(); strings.Contains(key, "anna") && left != -1 {
+					t.Errorf("after the newer write, %s expires after %s, want never", key, left)
+				}
+			}
+		})
 	}
 }
 

@@ -60,7 +60,7 @@ func TestWriter_NewestVersionOfLinkRemains(t *testing.T) {
 			batch := f.writer.Batch()
 			switch {
 			case version == 5:
-				check(t, f.writer.DeleteLink(ctx, 5, key))
+				batch.DeleteLink(5, key)
 			case version%2 == 0:
 				batch.PutLink(int64(version), key, link("https://a.example/"))
 			default:
@@ -110,7 +110,9 @@ func testSubscribedReaderDropsChangedLink(t *testing.T, endpoint clickstream.End
 	batch.PutLink(2, "Anna000key", link("https://b.example/"))
 	check(t, batch.Flush(ctx))
 	awaitLink("https://b.example/", directory.Found)
-	check(t, f.writer.DeleteLink(ctx, 3, "Anna000key"))
+	deletion := f.writer.Changes()
+	deletion.DeleteLink(3, "Anna000key")
+	check(t, deletion.Flush(ctx))
 	awaitLink("", directory.Absent)
 }
 

@@ -19,7 +19,7 @@ import (
 // stored version is equal or newer. It returns 1 if it has stored the value. If ARGV[3]
 // is not empty, it is the channel on which the script publishes the change. One script
 // stores and publishes, so that a writer cannot fail between the two steps. The key expires
-// after ARGV[4] seconds; it does not expire if there is no ARGV[4].
+// after ARGV[4] seconds; 0 means never.
 var setIfNewer = redis.NewScript(`
 local stored = redis.call('GET', KEYS[1])
 if stored then
@@ -29,7 +29,7 @@ if stored then
     return 0
   end
 end
-if ARGV[4] then
+if ARGV[4] ~= '0' then
   redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[4])
 else
   redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2])
@@ -40,9 +40,9 @@ end
 return 1
 `)
 
-// traceLife is the time after which Redis contains nothing of a code that DeleteCodes has
-// deleted. Until then, the version of the entry prevents that a writer stores an older state.
-// A writer stores a state within seconds after it has read it.
+// traceLife is the time after which Redis contains neither the text of a deleted code or link
+// nor that it has existed. Until then, the version of the entry prevents that a writer stores
+// an older state. A writer stores a state within seconds after it has read it.
 const traceLife = time.Minute
 
 // markComplete sets the marker KEYS[1] if KEYS[2] still contains the rebuild token
@@ -77,46 +77,10 @@ func (w *Writer) PutReferralCode(ctx context.Context, version int64, scope affil
 	return w.put(ctx, version, referralCodeKey(scope, code), entry)
 }
 
-// DeleteReferralCode writes that a referral code does not exist.
-func (w *Writer) DeleteReferralCode(ctx context.Context, version int64, scope affiliate.Scope, code string) error {
-	return w.put(ctx, version, referralCodeKey(scope, code), nil)
-}
-
 // PutLink writes the target of a short link. The key of a link is unique in the whole
 // deployment, so there is no scope.
 func (w *Writer) PutLink(ctx context.Context, version int64, key string, entry *edgev1.LinkEntry) error {
 	return w.put(ctx, version, linkKey(key), entry)
-}
-
-// DeleteLink writes that a short link does not exist.
-func (w *Writer) DeleteLink(ctx context.Context, version int64, key string) error {
-	return w.put(ctx, version, linkKey(key), nil)
-}
-
-// DeleteCodes writes that referral codes and short links do not exist. After traceLife, Redis
-// contains neither their texts nor that they have existed.
-func (w *Writer) DeleteCodes(ctx context.Context, version int64, codes affiliate.DirectoryCodes) error {
-	digits, value, err := encode(version, nil)
-	if err != nil {
-		return err
-	}
-	var keys []string
-	for _, code := range codes.Codes {
-		keys = append(keys, referralCodeKey(codes.Scope, code))
-	}
-	for _, link := range codes.Links {
-		keys = append(keys, linkKey(link))
-	}
-	_, err = w.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for _, key := range keys {
-			setIfNewer.Eval(ctx, pipe, []string{key}, digits, value, changeChannel, int(traceLife/time.Second))
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("directory: %w", err)
-	}
-	return nil
 }
 
 // PutSigningKeys writes the public keys that verify access tokens.
@@ -125,25 +89,9 @@ func (w *Writer) PutSigningKeys(ctx context.Context, version int64, keys *edgev1
 }
 
 func (w *Writer) put(ctx context.Context, version int64, key string, entry proto.Message) error {
-	digits, value, err := encode(version, entry)
-	if err != nil {
-		return err
-	}
-	if err := setIfNewer.Run(ctx, w.client, []string{key}, digits, value, changeChannel).Err(); err != nil {
-		return fmt.Errorf("directory: %w", err)
-	}
-	return nil
-}
-
-func encode(version int64, entry proto.Message) (digits string, value []byte, err error) {
-	if digits, err = encodeVersion(version); err != nil {
-		return "", nil, err
-	}
-	if entry == nil {
-		return digits, []byte{flagDeleted}, nil
-	}
-	value, err = proto.MarshalOptions{}.MarshalAppend([]byte{flagPresent}, entry)
-	return digits, value, err
+	batch := w.Changes()
+	batch.add(version, key, entry)
+	return batch.Flush(ctx)
 }
 
 // Complete reports whether the directory is complete. If it is not, the core must rebuild
@@ -194,7 +142,11 @@ type Batch struct {
 type batchWrite struct {
 	key, digits string
 	value       []byte
+	life        int // seconds; 0: no limit
 }
+
+// args returns the arguments of setIfNewer.
+func (w batchWrite) args(channel string) []any { return []any{w.digits, w.value, channel, w.life} }
 
 // Batch returns an empty batch for many entries. If the Flush of this batch changes an
 // entry, Readers drop their whole caches. A batch should have about a thousand writes.
@@ -214,7 +166,8 @@ func (b *Batch) PutReferralCode(version int64, scope affiliate.Scope, code strin
 	b.add(version, referralCodeKey(scope, code), entry)
 }
 
-// DeleteReferralCode adds the write of Writer.DeleteReferralCode to the batch.
+// DeleteReferralCode adds the write that a referral code does not exist. The write expires
+// after traceLife.
 func (b *Batch) DeleteReferralCode(version int64, scope affiliate.Scope, code string) {
 	b.add(version, referralCodeKey(scope, code), nil)
 }
@@ -224,7 +177,8 @@ func (b *Batch) PutLink(version int64, key string, entry *edgev1.LinkEntry) {
 	b.add(version, linkKey(key), entry)
 }
 
-// DeleteLink adds the write of Writer.DeleteLink to the batch.
+// DeleteLink adds the write that a short link does not exist. The write expires after
+// traceLife.
 func (b *Batch) DeleteLink(version int64, key string) {
 	b.add(version, linkKey(key), nil)
 }
@@ -237,10 +191,17 @@ func (b *Batch) PutSigningKeys(version int64, keys *edgev1.SigningKeys) {
 // Len returns the number of writes in the batch.
 func (b *Batch) Len() int { return len(b.writes) }
 
+// add adds a write to the batch. If entry is nil, it is a deletion.
 func (b *Batch) add(version int64, key string, entry proto.Message) {
-	digits, value, err := encode(version, entry)
+	digits, err := encodeVersion(version)
+	write := batchWrite{key: key, digits: digits, value: []byte{flagDeleted}, life: int(traceLife / time.Second)}
+	if entry != nil {
+		var marshalErr error
+		write.value, marshalErr = proto.MarshalOptions{}.MarshalAppend([]byte{flagPresent}, entry)
+		write.life, err = 0, errors.Join(err, marshalErr)
+	}
 	b.err = errors.Join(b.err, err)
-	b.writes = append(b.writes, batchWrite{key: key, digits: digits, value: value})
+	b.writes = append(b.writes, write)
 }
 
 // Flush sends the collected writes and empties the batch, even if it returns an error.
@@ -259,7 +220,7 @@ func (b *Batch) Flush(ctx context.Context) error {
 		// sent to every node of a Cluster.
 		var stored int
 		first := writes[0]
-		stored, err = setIfNewer.Eval(ctx, b.writer.client, []string{first.key}, first.digits, first.value, b.channel).Int()
+		stored, err = setIfNewer.Eval(ctx, b.writer.client, []string{first.key}, first.args(b.channel)...).Int()
 		changed = changed || stored == 1
 		if err == nil {
 			var restChanged bool
@@ -284,7 +245,7 @@ func (b *Batch) Flush(ctx context.Context) error {
 func (b *Batch) send(ctx context.Context, writes []batchWrite) (changed bool, err error) {
 	commands, err := b.writer.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, write := range writes {
-			pipe.EvalSha(ctx, setIfNewer.Hash(), []string{write.key}, write.digits, write.value, b.channel)
+			pipe.EvalSha(ctx, setIfNewer.Hash(), []string{write.key}, write.args(b.channel)...)
 		}
 		return nil
 	})

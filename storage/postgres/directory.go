@@ -112,7 +112,7 @@ const (
 			) d
 		)
 		select r.workspace_id, r.mode, r.code, r.program_id, r.participant_id,
-			p.status = 'active' and l.deleted_at is null as active, p.attribution_window_days, p.attribution_model,
+			p.status = 'active' and l.deleted_at is null as active, a.erased_at is not null as erased, p.attribution_window_days, p.attribution_model,
 			p.allowed_domains, p.link_param, coalesce(p.landing_url, p.website_url, '') as page,
 			r.link_id, l.short_key, l.code as link_code, l.destination_url, coalesce(l.sub_id, '') as sub_id,
 			coalesce(l.utm_source, '') as utm_source, coalesce(l.utm_medium, '') as utm_medium,
@@ -121,6 +121,7 @@ const (
 			o.code as promo_code, o.discount_type, o.discount_value, o.currency, o.expires_at
 		from page r
 		join programs p on p.workspace_id = r.workspace_id and p.id = r.program_id
+		join participants a on a.workspace_id = r.workspace_id and a.id = r.participant_id
 		join links l on l.workspace_id = r.workspace_id and l.id = r.link_id
 		left join offers o on o.workspace_id = r.workspace_id and o.participant_id = r.participant_id
 		order by r.workspace_id, r.mode, r.code`
@@ -133,6 +134,7 @@ type referralTargetRow struct {
 	ProgramID             affiliate.ProgramID        `db:"program_id"`
 	ParticipantID         affiliate.ParticipantID    `db:"participant_id"`
 	Active                bool                       `db:"active"`
+	Erased                bool                       `db:"erased"`
 	AttributionWindowDays int                        `db:"attribution_window_days"`
 	AttributionModel      affiliate.AttributionModel `db:"attribution_model"`
 	AllowedDomains        []string                   `db:"allowed_domains"`
@@ -160,7 +162,7 @@ func (r referralTargetRow) target() affiliate.ReferralTarget {
 	target := affiliate.ReferralTarget{
 		Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Code: r.Code,
 		Program: r.ProgramID, Participant: r.ParticipantID,
-		Active: r.Active, WindowDays: r.AttributionWindowDays, Model: r.AttributionModel,
+		Active: r.Active, Erased: r.Erased, WindowDays: r.AttributionWindowDays, Model: r.AttributionModel,
 		Link: affiliate.ShortLink{ID: r.LinkID, Key: r.ShortKey, Code: r.LinkCode, SubID: r.SubID, UTM: utm},
 	}
 	if r.DestinationURL == nil || stillAllowed(r.AllowedDomains, *r.DestinationURL) {

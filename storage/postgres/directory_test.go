@@ -290,6 +290,10 @@ func TestDirectoryStatements_UseIndexes(t *testing.T) {
 				from generate_series(1, $5::int)
 				on conflict (short_key) do nothing
 				returning id, participant_id, code
+			), joined as (
+				insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+					application_answers, applied_at, created_at, updated_at)
+				select $1, participant_id, $2, $3, participant_id, 'P', code, 'approved', code, '{}', $4, $4, $4 from made
 			), offered as (
 				insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, active,
 					sync_to_processor, sync_status, created_at, updated_at)
@@ -319,22 +323,22 @@ func TestDirectoryStatements_UseIndexes(t *testing.T) {
 		"all codes": {
 			postgres.DirectoryTargetsSQL,
 			[]any{f.Now(), f.Scope.Workspace, f.Scope.Mode, "0", 1000},
-			[]string{"referral_codes_pkey", "links_pkey", "promo_codes_by_participant"},
+			[]string{"referral_codes_pkey", "participants_pkey", "links_pkey", "promo_codes_by_participant"},
 		},
 		"codes of a large programme": {
 			postgres.DirectoryProgramTargetsSQL,
 			[]any{f.Now(), f.Scope.Workspace, large, "0", 1000},
-			[]string{"referral_codes_pkey", "links_pkey", "promo_codes_by_participant"},
+			[]string{"referral_codes_pkey", "participants_pkey", "links_pkey", "promo_codes_by_participant"},
 		},
 		"codes of a small programme": {
 			postgres.DirectoryProgramTargetsSQL,
 			[]any{f.Now(), f.Scope.Workspace, small, "0", 1000},
-			[]string{"referral_codes_by_program", "links_pkey", "promo_codes_by_participant"},
+			[]string{"referral_codes_by_program", "participants_pkey", "links_pkey", "promo_codes_by_participant"},
 		},
 		"codes of a participant": {
 			postgres.DirectoryParticipantTargetsSQL,
 			[]any{f.Now(), f.Scope.Workspace, participant},
-			[]string{"referral_codes_by_participant", "links_pkey", "promo_codes_by_participant"},
+			[]string{"referral_codes_by_participant", "participants_pkey", "links_pkey", "promo_codes_by_participant"},
 		},
 		"all keys": {
 			postgres.DirectoryKeysSQL,
@@ -342,6 +346,6 @@ func TestDirectoryStatements_UseIndexes(t *testing.T) {
 			[]string{"api_keys_pkey", "workspaces_pkey"},
 		},
 	} {
-		checkPlan(t, name, f.Plan(tc.sql, tc.args...), tc.indexes, scansOf("referral_codes", "links", "promo_codes", "api_keys", "workspaces"))
+		checkPlan(t, name, f.Plan(tc.sql, tc.args...), tc.indexes, scansOf("referral_codes", "participants", "links", "promo_codes", "api_keys", "workspaces"))
 	}
 }
