@@ -80,9 +80,13 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 	withBonus := f.partner("With bonus")
 	only := f.addCommission(withBonus, 100)
 	f.addEntry(withBonus, affiliate.EntryBonus, 30)
+	reducedDebtor := f.partner("Reduced debtor")
+	reduced := f.addCommission(reducedDebtor, 100)
+	f.addEntry(reducedDebtor, affiliate.EntryAdjustment, -60)
 	b := f.confirm(f.mustCreateBatch())
 	f.mustRefund(first)
 	f.mustRefund(only)
+	f.mustRefundPart(reduced, 40)
 	f.checkConsistency()
 
 	want := map[string]*affiliatev1.PayoutDetail{
@@ -91,10 +95,12 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 		// next batch can contain its second commission.
 		"Debtor":     {Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED, AmountCents: 90, CommissionCount: 2},
 		"With bonus": {Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING, AmountCents: 30},
+		// The amount would be 40 - 60. The next batch can contain the commission.
+		"Reduced debtor": {Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED, AmountCents: 40, CommissionCount: 1},
 	}
 	for _, got := range f.payouts(b) {
 		servertest.WantFields(t, got.PartnerName, got, want[got.PartnerName])
-		if got.PartnerName == "Debtor" {
+		if got.PartnerName != "With bonus" {
 			names, objects := f.Events(got.Id)
 			if !slices.Contains(names, string(affiliate.EventPayoutCanceled)) || objects[len(objects)-1]["status"] != "canceled" {
 				t.Errorf("the canceled payout has the events %q, the last with the status %v, want payout.canceled with canceled", names, objects[len(objects)-1]["status"])
@@ -104,9 +110,10 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 		}
 	}
 	f.wantInPayout(false, second)
+	f.wantInPayout(false, reduced)
 	servertest.WantFields(t, "batch", f.getBatch(b.Id), &affiliatev1.PayoutBatch{
 		Status:   affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED,
-		ByStatus: &affiliatev1.PayoutCounts{Canceled: 1, Pending: 1},
+		ByStatus: &affiliatev1.PayoutCounts{Canceled: 2, Pending: 1},
 	})
 }
 

@@ -83,7 +83,7 @@ func collectLocked(rows pgx.Rows, scope affiliate.Scope) ([]affiliate.LockedComm
 // audit records. A transaction calls it once, with all its changes, after it has locked
 // all other rows that it needs.
 func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...affiliate.CommissionChange) error {
-	if err := updatePayouts(ctx, tx, changes...); err != nil {
+	if err := updatePayouts(ctx, tx, changes); err != nil {
 		return err
 	}
 	if err := storeCommissionChanges(ctx, tx, changes...); err != nil {

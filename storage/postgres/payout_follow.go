@@ -117,10 +117,11 @@ func lockCommissionsAndPayouts(
 }
 
 // updatePayouts changes the payouts of commissions that are removed from their payout
-// or whose amount changes. The caller must have locked the commissions with
-// lockCommissionsAndPayouts. The caller stores the changes of the commissions
+// or whose amount changes. If this cancels a payout, updatePayouts also takes the
+// commissions of the given changes out of it. The caller must have locked the commissions
+// with lockCommissionsAndPayouts. The caller stores the changes of the commissions
 // afterwards.
-func updatePayouts(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
+func updatePayouts(ctx context.Context, tx *Tx, changes []affiliate.CommissionChange) error {
 	affected := map[affiliate.PayoutID][]affiliate.CommissionChange{}
 	var payouts []affiliate.PayoutID
 	for _, change := range changes {
@@ -135,8 +136,14 @@ func updatePayouts(ctx context.Context, tx *Tx, changes ...affiliate.CommissionC
 	}
 	slices.SortFunc(payouts, func(a, b affiliate.PayoutID) int { return bytes.Compare(a.UUID[:], b.UUID[:]) })
 	for _, id := range payouts {
-		if err := updatePayout(ctx, tx, id, affected[id]); err != nil {
+		status, err := updatePayout(ctx, tx, id, affected[id])
+		if err != nil {
 			return err
+		}
+		for i := range changes {
+			if after := &changes[i].After; status == affiliate.PayoutCanceled && after.Payout != nil && *after.Payout == id {
+				after.Payout = nil
+			}
 		}
 	}
 	return nil
@@ -153,10 +160,10 @@ const remainingContent = `
 	left join unnest($4::uuid[], $5::bigint[]) as t (id, amount_cents) on t.id = h.commission_id
 	where h.workspace_id = $1 and c.mode = $6 and h.payout_id = $2 and h.commission_id <> all($3)`
 
-// updatePayout changes one payout according to the changes of its commissions. The
-// transaction must already have locked the payout and its batch; updatePayout reads them
-// again with lockPayout.
-func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []affiliate.CommissionChange) error {
+// updatePayout changes one payout according to the changes of its commissions, and returns
+// its new status. The transaction must already have locked the payout and its batch;
+// updatePayout reads them again with lockPayout.
+func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []affiliate.CommissionChange) (affiliate.PayoutStatus, error) {
 	scope, t := changes[0].After.Scope, changes[0].Transition
 	removed, lowered, amounts := []affiliate.CommissionID{}, []affiliate.CommissionID{}, []int64{}
 	for _, change := range changes {
@@ -168,17 +175,17 @@ func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []
 	}
 	batch, p, err := lockPayout(ctx, tx, scope, id)
 	if err != nil {
-		return err
+		return "", err
 	}
 	rows, _ := tx.Query(ctx, remainingContent, scope.Workspace, id, removed, lowered, amounts, scope.Mode)
 	remaining, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[affiliate.PayoutContent])
 	if err != nil {
-		return fmt.Errorf("read the contents of a payout: %w", err)
+		return "", fmt.Errorf("read the contents of a payout: %w", err)
 	}
 	remaining.PeriodStart, remaining.PeriodEnd = UTC(remaining.PeriodStart), UTC(remaining.PeriodEnd)
 	change, refusal := p.Follow(remaining, affiliate.System, t.At)
 	if refusal != nil {
-		return refusal
+		return "", refusal
 	}
 	if change.After.Status == affiliate.PayoutCanceled {
 		// A canceled payout keeps its amount and its list of commissions.
@@ -187,10 +194,10 @@ func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []
 		err = updateContents(ctx, tx, scope, id, removed, lowered, amounts)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	_, err = movePayouts(ctx, tx, batch, t.At, change)
-	return err
+	return change.After.Status, err
 }
 
 // updateContents removes the commissions in removed from the list of a payout. It sets

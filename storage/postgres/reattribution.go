@@ -140,7 +140,7 @@ func (tx *Tx) ApplyReattribution(ctx context.Context, r affiliate.Reattribution)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("apply reattribution: %w", err)
 	}
-	if err := updatePayouts(ctx, tx, r.Changes...); err != nil {
+	if err := updatePayouts(ctx, tx, r.Changes); err != nil {
 		return err
 	}
 	if err := storeCommissionChanges(ctx, tx, r.Changes...); err != nil {

@@ -346,7 +346,7 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, conversion *refundedCo
 		}
 		commission = &conversion.commission.Commission
 	}
-	if err := updatePayouts(ctx, tx, changes...); err != nil {
+	if err := updatePayouts(ctx, tx, changes); err != nil {
 		return nil, err
 	}
 	batch := &pgx.Batch{}

@@ -117,7 +117,7 @@ func scanCharge(row pgx.CollectableRow) (affiliate.ChargeReversal, error) {
 
 // ApplyReversal stores a reversal of a locked sale and everything that follows from it.
 func (tx *Tx) ApplyReversal(ctx context.Context, r affiliate.Reversal) error {
-	if err := updatePayouts(ctx, tx, r.Changes...); err != nil {
+	if err := updatePayouts(ctx, tx, r.Changes); err != nil {
 		return err
 	}
 	c, batch := r.Conversion, &pgx.Batch{}
