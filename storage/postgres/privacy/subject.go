@@ -40,8 +40,8 @@ func (tx *Tx) LockWorkspaceForErasure(ctx context.Context, id affiliate.Workspac
 	return w, err == nil, err
 }
 
-// LockMembers deletes the workspace's invitations of members, locks the accounts of its members,
-// and returns these accounts. After the deletion, nobody can become a member.
+// LockMembers deletes the invitations to the workspace, so that nobody else can join it. Then it
+// locks the accounts of the members and returns them.
 func (tx *Tx) LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.ErasableAccount, error) {
 	// The deletion waits for requests that are accepting an invitation. The statement that
 	// follows sees their members.
