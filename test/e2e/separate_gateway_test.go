@@ -9,7 +9,10 @@ import (
 // network, from the registration of a merchant to the approval of a commission.
 func TestSeparateGateway(t *testing.T) {
 	t.Parallel()
-	sys := start(t, setup{separateProcesses: true, env: map[string]string{"TRIBUTARY_LIMIT_AUTH": "10"}})
+	sys := start(t, setup{separateProcesses: true, env: map[string]string{
+		"TRIBUTARY_LIMIT_AUTH":    "10",
+		"TRIBUTARY_LIMIT_TIMEOUT": "1s", // a slow Redis must not change the counts
+	}})
 
 	t.Run("the readiness of the gateway includes the core", func(t *testing.T) {
 		sys.client().get(t, "/api/v1/health/ready").wantStatus(http.StatusOK).wantFields(object{"status": "ok"})
