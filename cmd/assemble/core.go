@@ -114,7 +114,8 @@ type Core struct {
 	webhooks *webhookpg.Store
 	stream   redis.UniversalClient // the Redis of the click stream
 	blocking redis.UniversalClient // the same Redis, for reads that wait for new entries
-	cache    redis.UniversalClient // the Redis of the rate limits and the edge directory
+	cache    redis.UniversalClient // the Redis of the edge directory and the rate limits
+	limits   redis.UniversalClient // the same Redis, for the rate limits, which wait for a short time only
 
 	grpc          *server.Server
 	jobs          *river.Client[pgx.Tx]
@@ -166,6 +167,9 @@ func (c *Core) connect(ctx context.Context) error {
 		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
 	}
 	if c.cache, err = clickstream.Connect(c.cfg.Cache()); err != nil {
+		return fmt.Errorf("TRIBUTARY_CACHE_REDIS_URL: %w", err)
+	}
+	if c.limits, err = clickstream.Connect(c.cfg.Cache()); err != nil {
 		return fmt.Errorf("TRIBUTARY_CACHE_REDIS_URL: %w", err)
 	}
 	return nil
@@ -237,7 +241,7 @@ func (c *Core) build() error {
 	c.grpc, err = server.New(server.Config{
 		Credentials:    stores.Credentials(c.store.DB),
 		Tokens:         tokens,
-		Limiter:        newLimiter(c.cache, c.cfg.Limits, c.cfg.LimitTimeout, c.cfg.HashKey, c.log, c.now, c.registry),
+		Limiter:        newLimiter(c.limits, c.cfg.Limits, c.cfg.LimitTimeout, c.cfg.HashKey, c.log, c.now, c.registry),
 		Log:            c.log,
 		Now:            c.now,
 		TrustedProxies: c.cfg.TrustedProxies,
@@ -434,7 +438,7 @@ func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 
 // Close closes the connections. The caller must not call it before Run has returned.
 func (c *Core) Close() {
-	for _, client := range []redis.UniversalClient{c.stream, c.blocking, c.cache} {
+	for _, client := range []redis.UniversalClient{c.stream, c.blocking, c.cache, c.limits} {
 		if client != nil {
 			_ = client.Close()
 		}

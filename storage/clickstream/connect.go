@@ -47,7 +47,8 @@ type Endpoint struct {
 //
 // The click stream, the directory and the rate limits must each use a separate client.
 // Otherwise slow commands of one part could use all connections and delay the other
-// parts.
+// parts, and the short deadlines of the rate limits could open the circuit breaker of the
+// other parts.
 func Connect(endpoint Endpoint) (redis.UniversalClient, error) {
 	return endpoint.connect(0, func(server *redis.Client) { server.AddHook(&breaker{now: time.Now}) })
 }

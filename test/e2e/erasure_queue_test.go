@@ -175,10 +175,7 @@ func TestErasure_RewritesWhatWaitsToBeSent(t *testing.T) {
 // first click. The second click has no time. The bytes of the third click are damaged.
 func (f fixture) loseClicks(t *testing.T, redisURL, code string) {
 	t.Helper()
-	client, err := clickstream.Connect(clickstream.Endpoint{URL: redisURL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := connectRedis(t, clickstream.Endpoint{URL: redisURL})
 	defer func() { _ = client.Close() }()
 	id := func(text string) []byte { parsed := uuid.MustParse(text); return parsed[:] }
 	now := f.sys.clock.now()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -233,18 +234,27 @@ func openCollector(t *testing.T, env map[string]string, asCommand bool, now func
 		}
 		return func(ctx context.Context) error { return c.Run(ctx, listener, nil) }
 	}
-	client, err := clickstream.Connect(cfg.Cache)
-	if err != nil {
-		t.Fatalf("collector's Redis: %v", err)
-	}
+	client, limits := connectRedis(t, cfg.Cache), connectRedis(t, cfg.Cache)
 	reader := directory.NewReader(client, now)
-	lease := ratelimit.NewLease(client, ratelimit.Options{HashKey: cfg.HashKey, Now: now, Timeout: cfg.LimitTimeout})
+	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Now: now, Timeout: cfg.LimitTimeout})
 	c := collector.New(cfg, collector.Deps{
 		Sink: clickstream.NewWriter(client, cfg.Shards), Directory: reader, Limits: lease,
 		Background: []func(context.Context){reader.Run, lease.Run},
 		Log:        log, Now: now,
 	})
-	return func(ctx context.Context) error { return errors.Join(c.Run(ctx, listener, nil), client.Close()) }
+	return func(ctx context.Context) error {
+		return errors.Join(c.Run(ctx, listener, nil), client.Close(), limits.Close())
+	}
+}
+
+// connectRedis returns a client, which the caller must close.
+func connectRedis(t *testing.T, endpoint clickstream.Endpoint) redis.UniversalClient {
+	t.Helper()
+	client, err := clickstream.Connect(endpoint)
+	if err != nil {
+		t.Fatalf("Redis: %v", err)
+	}
+	return client
 }
 
 func parse[T any](t *testing.T, env map[string]string) T {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -33,6 +34,30 @@ func TestOutage_Redis(t *testing.T) {
 
 	redis.Restart()
 	wantReady(t, sys)
+}
+
+// TestOutage_SlowRateLimits checks that rate limits for which Redis is too slow do not stop
+// the other parts of the core that use Redis.
+func TestOutage_SlowRateLimits(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	sys := start(t, setup{redis: server.URL})
+	merchant := sys.newMerchant(t)
+	client := connectRedis(t, clickstream.Endpoint{URL: server.URL})
+	defer func() { _ = client.Close() }()
+
+	// Redis responds to reads only, so each request waits 50 ms for its rate limit. After
+	// five requests, the circuit breaker of the rate limits is open.
+	if err := client.Do(t.Context(), "client", "pause", waitTimeout.Milliseconds(), "write").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		merchant.get(t, "/api/v1/programs").wantStatus(http.StatusOK)
+	}
+	sys.client().get(t, "/api/v1/health/ready").wantStatus(http.StatusOK)
+	if !strings.Contains(sys.logs.warnings(), "rate limits are counted by this process alone") {
+		t.Error("no request counted its rate limit without Redis")
+	}
 }
 
 // TestOutage_Postgres checks that a system without Postgres responds to API calls with
