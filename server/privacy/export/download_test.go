@@ -90,7 +90,7 @@ func TestDownloadExport_PiecesAreSealed(t *testing.T) {
 		t.Fatalf("the bundle has %d pieces, want at least 3", n)
 	}
 	f.WantCount(0, "pieces that are larger than 1 MiB or not encrypted", `
-		select count(*) from export_chunks where octet_length(data) > 1048576 or encode(data, 'escape') like '%schema_version%' or substring(data for 2) = '\x1f8b'`)
+		select count(*) from export_chunks where octet_length(data) > 1048576 or encode(data, 'escape') like '%schema_version%' or substring(data for 3) = '\x1f8b08'`)
 	for name, change := range map[string]string{
 		"two pieces of a bundle":   `update export_chunks c set number = case number when 1 then 2 else 1 end + 100 from exports e where e.id = c.export_id and e.subject_id = $1 and number in (1, 2)`,
 		"a piece of another one":   `update export_chunks c set data = o.data from exports e, exports oe join export_chunks o on o.export_id = oe.id where e.id = c.export_id and e.subject_id = $1 and oe.subject_id <> $1 and c.number = 0 and o.number = 0`,
