@@ -234,16 +234,16 @@ func openCollector(t *testing.T, env map[string]string, asCommand bool, now func
 		}
 		return func(ctx context.Context) error { return c.Run(ctx, listener, nil) }
 	}
-	client, limits := connectRedis(t, cfg.Cache), connectRedis(t, cfg.Cache)
-	reader := directory.NewReader(client, now)
+	stream, lookups, limits := connectRedis(t, cfg.Stream), connectRedis(t, cfg.Cache), connectRedis(t, cfg.Cache)
+	reader := directory.NewReader(lookups, now)
 	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Now: now, Timeout: cfg.LimitTimeout})
 	c := collector.New(cfg, collector.Deps{
-		Sink: clickstream.NewWriter(client, cfg.Shards), Directory: reader, Limits: lease,
+		Sink: clickstream.NewWriter(stream, cfg.Shards), Directory: reader, Limits: lease,
 		Background: []func(context.Context){reader.Run, lease.Run},
 		Log:        log, Now: now,
 	})
 	return func(ctx context.Context) error {
-		return errors.Join(c.Run(ctx, listener, nil), client.Close(), limits.Close())
+		return errors.Join(c.Run(ctx, listener, nil), stream.Close(), lookups.Close(), limits.Close())
 	}
 }
 
