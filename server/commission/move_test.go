@@ -284,17 +284,25 @@ func inParallel(t *testing.T, n int, functions ...func() error) []map[affiliate.
 	return outcomes
 }
 
+// after returns a function that waits and then calls call.
+func after(wait time.Duration, call func() error) func() error {
+	return func() error {
+		time.Sleep(wait)
+		return call()
+	}
+}
+
 // In each round, either one approval and then one rejection succeed, or only one
 // rejection, because a rejected commission cannot be approved.
 func TestReview_ParallelApprovalsAndRejections(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Some Body")
 	seen := map[string]int{}
-	pgtest.Eventually(t, "the rejection came first in some rounds, and after an approval in others", func() bool {
+	for waits := range pgtest.HeadStarts() {
 		c := f.NewCommission(p)
 		outcomes := inParallel(t, 50,
-			func() error { _, err := f.on(c).approve(); return err },
-			func() error { _, err := f.on(c).reject(); return err },
+			after(waits[0], func() error { _, err := f.on(c).approve(); return err }),
+			after(waits[1], func() error { _, err := f.on(c).reject(); return err }),
 		)
 		statuses := f.statuses(c)
 		seen[statuses]++
@@ -314,17 +322,20 @@ func TestReview_ParallelApprovalsAndRejections(t *testing.T) {
 		if actions, want := f.AuditActions("commission", c.ID.String()), outcomes[0][""]+1; len(actions) != want {
 			t.Errorf("the audit log has %q, want %d records", actions, want)
 		}
-		return seen["pending rejected"] > 0 && seen["pending approved rejected"] > 0
-	})
+		if len(seen) == 2 {
+			return
+		}
+	}
+	t.Errorf("the statuses of the commissions are %v in all rounds, want a rejection with and without an approval", seen)
 }
 
 func TestApprove_InParallelWithSweepApprovesOnce(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Some Body")
 	byOwner, bySystem := 0, 0
-	pgtest.Eventually(t, "the owner and the sweep have each approved a commission", func() bool {
+	for waits := range pgtest.HeadStarts() {
 		c := f.NewCommission(p, func(c *affiliate.Commission) { c.AutoApproveAt, c.HoldUntil = new(f.Now()), new(f.Now()) })
-		outcomes := inParallel(t, 2, func() error { _, err := f.on(c).approve(); return err }, f.sweep)
+		outcomes := inParallel(t, 2, after(waits[0], func() error { _, err := f.on(c).approve(); return err }), after(waits[1], f.sweep))
 		approved := outcomes[0][""]
 		if approved > 1 || outcomes[0][affiliate.ReasonCommissionNotPending] != 2-approved {
 			t.Errorf("the error codes of 2 approvals are %v, want at most one success and %s for the others", outcomes[0], affiliate.ReasonCommissionNotPending)
@@ -334,8 +345,11 @@ func TestApprove_InParallelWithSweepApprovesOnce(t *testing.T) {
 			t.Errorf("the audit log has %q, want one record for each of %d approvals by the owner", actions, approved)
 		}
 		byOwner, bySystem = byOwner+approved, bySystem+1-approved
-		return byOwner > 0 && bySystem > 0
-	})
+		if byOwner > 0 && bySystem > 0 {
+			return
+		}
+	}
+	t.Errorf("the owner approved %d commissions and the sweep %d, want some of each", byOwner, bySystem)
 }
 
 func TestSweep_SkipsCommissionsThatAreNotDue(t *testing.T) {
