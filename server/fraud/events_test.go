@@ -299,11 +299,11 @@ func TestResolveFraudEvent_InParallelWithApproval(t *testing.T) {
 		if cents := f.Count(`select coalesce(sum(amount_cents), 0) from ledger_entries where commission_id = $1`, id); cents != 0 {
 			t.Errorf("the ledger has %d cents for the commission, want 0", cents)
 		}
-		if approvals[""] > 0 && approvals[affiliate.ReasonCommissionNotPending] > 0 {
+		if len(approvals) == 2 {
 			break
 		}
 	}
-	if len(approvals) != 2 || approvals[""] == 0 || approvals[affiliate.ReasonCommissionNotPending] == 0 {
+	if approvals[""] == 0 || approvals[affiliate.ReasonCommissionNotPending] == 0 {
 		t.Errorf("the error codes of the approvals are %v, want success in some rounds and %s in the others", approvals, affiliate.ReasonCommissionNotPending)
 	}
 }

@@ -63,9 +63,9 @@ func lockForPayout(ctx context.Context, tx *Tx, lock string, args pgx.NamedArgs)
 	return found, nil
 }
 
-// rowsPerStatement is the maximum number of rows of one statement. So many rows are
-// changed in about 0.2 s, so that no statement reaches the timeout, even if the database
-// is busy.
+// rowsPerStatement is the maximum number of rows that one statement changes. A statement
+// with this number of rows normally takes about 0.2 s. It does not reach the timeout even
+// if the database is busy.
 const rowsPerStatement = 2_000
 
 // inChunks divides the range from 0 to n into consecutive parts and calls process for

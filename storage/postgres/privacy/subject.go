@@ -40,8 +40,8 @@ func (tx *Tx) LockWorkspaceForErasure(ctx context.Context, id affiliate.Workspac
 	return w, err == nil, err
 }
 
-// LockMembers deletes the invitations to the workspace. After that, nobody else can join the
-// workspace. LockMembers also locks the accounts of the members and returns these accounts.
+// LockMembers locks the accounts of the members of the workspace and returns them. Before
+// that, it deletes the invitations to the workspace, because nobody may join it any more.
 func (tx *Tx) LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.ErasableAccount, error) {
 	// The deletion waits for requests that are accepting an invitation. The statement that
 	// follows sees their members.
