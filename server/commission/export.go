@@ -6,8 +6,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/csv"
 )
 
 // ExportCommissions streams the commissions of the caller's workspace and mode as CSV. If
@@ -33,7 +33,7 @@ func (s *Service) export(req exportRequest, needsReview *bool, route routeKind, 
 		"saleAmountCents", "saleCurrency", "externalTransactionId", "promoCode", "needsReview", "holdUntil", "approvedAt",
 		"rejectedAt", "paidAt", "refundedAt", "payoutId",
 	}
-	return csv.Stream(stream, "commissions", scope.Mode, s.currentTime(), columns, func(w *csv.Writer) error {
+	return server.StreamCSV(stream, "commissions", scope.Mode, s.currentTime(), columns, func(w *csv.Writer) error {
 		for row, err := range s.store.ExportCommissions(ctx, scope, filter, orderOf(req)) {
 			if err != nil {
 				return err

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/csv"
 )
 
 // format is a file format for exported payouts.
@@ -104,7 +104,7 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 	if err := s.store.SendPayouts(ctx, scope, id, file.method, at, server.ActorFrom(ctx)); err != nil {
 		return err
 	}
-	return csv.Stream(stream, "payouts", scope.Mode, at, file.header, func(w *csv.Writer) error {
+	return server.StreamCSV(stream, "payouts", scope.Mode, at, file.header, func(w *csv.Writer) error {
 		for p, err := range s.store.ExportPayouts(ctx, scope, id, file.method) {
 			if err != nil {
 				return err

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/csv"
 )
 
 // auditRequest has the filter fields of the list request and of the export request.
@@ -129,7 +129,7 @@ func (s *Service) ExportAuditLog(req *affiliatev1.ExportAuditLogRequest, stream 
 	columns := []string{
 		"id", "at", "actor", "actorName", "action", "resourceType", "resourceId", "mode", "ipPrefix", "requestId", "before", "after",
 	}
-	return csv.Stream(stream, "audit-log", scope.Mode, s.currentTime(), columns, func(w *csv.Writer) error {
+	return server.StreamCSV(stream, "audit-log", scope.Mode, s.currentTime(), columns, func(w *csv.Writer) error {
 		for entry, err := range s.store.ExportAuditLog(ctx, scope, filter) {
 			if err != nil {
 				return err

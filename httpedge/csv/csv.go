@@ -109,6 +109,12 @@ func (w *Writer) Int(n int64) {
 	w.buf = strconv.AppendInt(w.buf, n, 10)
 }
 
+// Float adds a number with as many digits as are needed to distinguish it from others.
+func (w *Writer) Float(n float64) {
+	w.cell()
+	w.buf = strconv.AppendFloat(w.buf, n, 'f', -1, 64)
+}
+
 // OptionalInt adds a number, or an empty cell if n is nil.
 func (w *Writer) OptionalInt(n *int64) {
 	if n == nil {

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/csv"
+	"github.com/tributary-hq/tributary/httpedge/csv"
 )
 
 // table returns the CSV text of the rows that the function write adds to a Writer.
