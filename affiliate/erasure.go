@@ -216,9 +216,10 @@ type ErasurePage struct {
 	// DeadLetters is a page of the stream of dead letters that must be processed. It is nil if
 	// this page is about something else.
 	DeadLetters *DeadLetterPage
-	// Exports is true if all exports with data of the subject must be deleted. It is the last
-	// page.
-	Exports bool
+	// Exports is true if all exports with data of the subject must be deleted, and the log of
+	// the analytics of Workspaces must be added to the sums. It is the last page.
+	Exports    bool
+	Workspaces []WorkspaceID
 	// Wait is the time until the next page; 0 means now.
 	Wait time.Duration
 	// Finished is true if no page is left.

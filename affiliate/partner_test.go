@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -122,44 +121,5 @@ func TestPartnerProfile_Patch(t *testing.T) {
 		if _, err := before.Patch(affiliate.PartnerProfilePatch{Name: name}); err == nil {
 			t.Error("a patch that clears the name succeeded")
 		}
-	}
-}
-
-func TestStats_Ratio(t *testing.T) {
-	for _, tc := range []struct {
-		clicks, conversions int64
-		want                float64
-	}{{1, 0, 0}, {3, 1, 0.333333}, {3, 2, 0.666667}, {1, 2, 2}, {8, 1, 0.125}, {1e12, 1, 0}} {
-		got := affiliate.Stats{Clicks: tc.clicks, Conversions: tc.conversions}.Ratio()
-		if got == nil || *got != tc.want {
-			t.Errorf("ratio of %d conversions to %d clicks: %v, want %v", tc.conversions, tc.clicks, got, tc.want)
-		}
-	}
-	if (affiliate.Stats{Conversions: 3}).Ratio() != nil {
-		t.Error("the ratio without clicks is not nil")
-	}
-}
-
-func TestPeriod_WholeHours(t *testing.T) {
-	at := func(s string) *time.Time {
-		parsed, err := time.Parse(time.RFC3339Nano, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &parsed
-	}
-	for _, tc := range []struct{ from, before, wideFrom, wideBefore string }{
-		{"2026-01-02T03:00:00Z", "2026-01-02T04:00:00Z", "2026-01-02T03:00:00Z", "2026-01-02T04:00:00Z"},
-		{"2026-01-02T03:59:59.999Z", "2026-01-02T04:00:00.001Z", "2026-01-02T03:00:00Z", "2026-01-02T05:00:00Z"},
-		{"2026-01-02T00:00:00+05:30", "2026-01-03T00:00:00+05:30", "2026-01-01T18:00:00Z", "2026-01-02T19:00:00Z"},
-	} {
-		wide := affiliate.Period{From: at(tc.from), Before: at(tc.before)}.WholeHours()
-		if !wide.From.Equal(*at(tc.wideFrom)) || !wide.Before.Equal(*at(tc.wideBefore)) {
-			t.Errorf("the period from %s to %s was extended to %v to %v, want %s to %s",
-				tc.from, tc.before, wide.From, wide.Before, tc.wideFrom, tc.wideBefore)
-		}
-	}
-	if open := (affiliate.Period{}).WholeHours(); open.From != nil || open.Before != nil {
-		t.Errorf("WholeHours of an open period is %v to %v, want open", open.From, open.Before)
 	}
 }

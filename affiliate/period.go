@@ -88,7 +88,7 @@ func parseBound(s string, zone *time.Location) (bound, bool) {
 		return bound{}, true
 	}
 	if day, err := time.Parse(time.DateOnly, s); err == nil {
-		return bound{start: startOfDay(day, zone), end: startOfDay(day.AddDate(0, 0, 1), zone), day: day}, true
+		return bound{start: StartOfDay(day, zone), end: StartOfDay(day.AddDate(0, 0, 1), zone), day: day}, true
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil || !rfc3339.MatchString(s) {
@@ -115,13 +115,13 @@ func loadZone(name string) (*time.Location, bool) {
 	return zone, err == nil
 }
 
-// startOfDay returns the first instant of a day in a zone. day is the date at 00:00 UTC.
+// StartOfDay returns the first instant of a day in a zone. day is the date at 00:00 UTC.
 //
 // The first instant is not always midnight. If the zone skipped midnight, the day starts
 // at 01:00. If midnight occurred twice, the day starts at the first midnight. If the zone
 // skipped the whole day, the day starts and ends when the next day starts. With this
 // definition, days follow each other without gap or overlap.
-func startOfDay(day time.Time, zone *time.Location) time.Time {
+func StartOfDay(day time.Time, zone *time.Location) time.Time {
 	// No zone has ever been more than 16 hours from UTC, so at is before the start of
 	// the day in every zone.
 	at := day.Add(-26 * time.Hour).In(zone)

@@ -1,7 +1,6 @@
 package affiliate
 
 import (
-	"math"
 	"time"
 )
 
@@ -48,52 +47,16 @@ func (d Decision) StatsDeltas(c Conversion, commission *Commission) []StatsDelta
 	return []StatsDelta{conversionDelta, commissionDelta}
 }
 
-// Stats holds the counts of a period. Revenue and commission are listed by currency.
-type Stats struct {
-	Clicks      int64
-	Signups     int64
-	Conversions int64
-	ByCurrency  []CurrencyStats
-}
-
-// CurrencyStats holds the amounts in one currency, in minor units.
-type CurrencyStats struct {
-	Currency        string
-	RevenueCents    int64
-	CommissionCents int64
-}
-
-// Ratio returns the conversions per click, rounded to six decimals; nil if there are no
-// clicks.
-func (s Stats) Ratio() *float64 {
-	if s.Clicks == 0 {
-		return nil
-	}
-	ratio := math.Round(float64(s.Conversions)/float64(s.Clicks)*1e6) / 1e6
-	return &ratio
-}
-
-// WholeHours returns the period extended to full hours, because counts are stored by
-// the hour.
-func (p Period) WholeHours() Period {
-	var wide Period
-	if p.From != nil {
-		from := p.From.UTC().Truncate(time.Hour)
-		wide.From = &from
-	}
-	if p.Before != nil {
-		before := p.Before.UTC().Truncate(time.Hour)
-		if before.Before(*p.Before) {
-			before = before.Add(time.Hour)
-		}
-		wide.Before = &before
-	}
-	return wide
-}
-
 // FoldStats is the job that adds new deltas (see StatsDelta) to the stored sums. It has
 // no arguments; the job looks up the deltas when it runs.
 type FoldStats struct{}
 
 // Kind returns the name of the job.
 func (FoldStats) Kind() string { return "fold_stats" }
+
+// AddAnalytics is the job that adds new clicks and changed conversions to the sums of the
+// analytics. It has no arguments; the job looks up what is new when it runs.
+type AddAnalytics struct{}
+
+// Kind returns the name of the job.
+func (AddAnalytics) Kind() string { return "add_analytics" }

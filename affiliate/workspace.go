@@ -46,7 +46,7 @@ func NewWorkspace(name string, at time.Time) Workspace {
 	return Workspace{
 		ID:             NewID[Workspace](at),
 		Name:           name,
-		Currency:       "USD",
+		Currency:       DefaultCurrency,
 		Timezone:       "UTC",
 		AllowedOrigins: []string{},
 		OriginPolicy:   ObserveOrigins,
@@ -121,3 +121,6 @@ func ValidTimezone(name string) bool {
 	_, ok := loadZone(name)
 	return ok && name != ""
 }
+
+// DefaultCurrency is the currency of new workspaces.
+const DefaultCurrency = "USD"

@@ -138,6 +138,7 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterPromoCodeServiceServer(server, affiliatev1.UnimplementedPromoCodeServiceServer{})
 	affiliatev1.RegisterConversionServiceServer(server, affiliatev1.UnimplementedConversionServiceServer{})
 	affiliatev1.RegisterCommissionServiceServer(server, affiliatev1.UnimplementedCommissionServiceServer{})
+	affiliatev1.RegisterAnalyticsServiceServer(server, affiliatev1.UnimplementedAnalyticsServiceServer{})
 	affiliatev1.RegisterAttributionServiceServer(server, affiliatev1.UnimplementedAttributionServiceServer{})
 	affiliatev1.RegisterLedgerServiceServer(server, affiliatev1.UnimplementedLedgerServiceServer{})
 	affiliatev1.RegisterPayoutServiceServer(server, affiliatev1.UnimplementedPayoutServiceServer{})

@@ -105,6 +105,7 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 	registrar(affiliatev1.NewProcessorServiceClient, affiliatev1.RegisterProcessorServiceHandlerClient),
 	registrar(affiliatev1.NewBuyerErasureServiceClient, affiliatev1.RegisterBuyerErasureServiceHandlerClient),
 	registrar(affiliatev1.NewErasureServiceClient, affiliatev1.RegisterErasureServiceHandlerClient),
+	registrar(affiliatev1.NewAnalyticsServiceClient, affiliatev1.RegisterAnalyticsServiceHandlerClient),
 	registrar(affiliatev1.NewWebhookServiceClient, affiliatev1.RegisterWebhookServiceHandlerClient),
 	registrar(affiliatev1.NewNotificationServiceClient, affiliatev1.RegisterNotificationServiceHandlerClient),
 	registrar(affiliatev1.NewFraudServiceClient, affiliatev1.RegisterFraudServiceHandlerClient),
@@ -159,6 +160,7 @@ func New(config Config) (http.Handler, error) {
 	useQueryParser()
 	g.mux = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler{}),
+		runtime.WithMarshalerOption(csvMediaType, csvMarshaler{}),
 		runtime.WithMiddlewares(g.matchRoute, g.readQuery, g.readBody, g.limitTime),
 		runtime.WithMetadata(g.outgoingMetadata),
 		runtime.WithErrorHandler(g.handleError),

@@ -141,6 +141,7 @@ func (g *gateway) readQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 			for _, field := range c.route.PathFields {
 				c.decoded.Set(field, protoreflect.ValueOfString(params[string(field.Name())]))
 			}
+			c.selectCSV(r)
 		}
 		next(w, r, params)
 	}

@@ -30,6 +30,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/attribution"
 	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/commission"
@@ -219,15 +220,16 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
+	reports := analytics.New(stores.Analytics(c.store.DB), c.now)
 	erasureKey := affiliate.NewErasureKey(c.cfg.HashKey)
 	deadLetters := clickstream.NewDeadLetters(c.stream)
 	erasures := privacy.New(privacy.Config{
-		Store: stores.Privacy(c.store.DB, erasureKey), Directory: c.keeper, DeadLetters: deadLetters, Log: erasureLog,
+		Store: stores.Privacy(c.store.DB, erasureKey), Directory: c.keeper, DeadLetters: deadLetters, Analytics: reports, Log: erasureLog,
 		HashKey: c.cfg.HashKey, Now: c.now,
 	})
 	exports := export.New(export.Config{Store: stores.Export(c.store.DB), Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now})
 	buyers := buyer.New(buyer.Config{
-		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, BuyerKey: affiliate.BuyerKey(c.cfg.HashKey),
+		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, Analytics: reports, BuyerKey: affiliate.BuyerKey(c.cfg.HashKey),
 		ErasureKey: erasureKey, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
 	})
 	accounts := account.New(account.Config{Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now})
@@ -262,6 +264,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.PromoCodeService_ServiceDesc, Impl: promocode.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ConversionService_ServiceDesc, Impl: conversions},
 		server.Service{Desc: &affiliatev1.CommissionService_ServiceDesc, Impl: commission.New(stores.Commission(c.store), c.now)},
+		server.Service{Desc: &affiliatev1.AnalyticsService_ServiceDesc, Impl: reports},
 		server.Service{Desc: &affiliatev1.AttributionService_ServiceDesc, Impl: attribution.New(c.store, conversions)},
 		server.Service{Desc: &affiliatev1.LedgerService_ServiceDesc, Impl: ledger.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{Store: stores.Payout(c.store), Seal: sealer, Now: c.now})},
@@ -329,6 +332,7 @@ func (c *Core) buildWork(
 	river.AddWorker(registered, participant.NewReviewWorker(c.store, c.now))
 	river.AddWorker(registered, commission.NewSweepWorker(stores.Commission(c.store), c.log, c.now))
 	river.AddWorker(registered, stats.New(c.store, c.log, c.now))
+	river.AddWorker(registered, analytics.NewWorker(stores.Analytics(c.store.DB), c.log, c.now))
 	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
 	river.AddWorker(registered, check.New(c.store, c.log, c.now))
 	river.AddWorker(registered, mails)
@@ -342,7 +346,7 @@ func (c *Core) buildWork(
 	river.AddWorker(registered, notification.NewPeriodWorker(stores.NotificationPeriods(c.store), c.now))
 	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
 
-	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notification.DigestJob(), notification.PeriodJob()}
+	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), analytics.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notification.DigestJob(), notification.PeriodJob()}
 	periodic = append(periodic, processor.PeriodicJobs()...)
 	periodic = append(periodic, privacy.PeriodicJobs()...)
 	periodic = append(periodic, conversions.PeriodicJobs()...)

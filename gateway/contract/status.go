@@ -3,6 +3,8 @@ package contract
 import (
 	"net/http"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -213,4 +215,17 @@ func DownloadType(fullMethod string) string {
 		return media
 	}
 	return "text/csv"
+}
+
+// csvRows are the lists of the messages that are also available as CSV. The request has a field
+// format, whose value csv selects CSV.
+var csvRows = map[protoreflect.FullName]protoreflect.Name{
+	"affiliate.v1.AnalyticsTimeseries": "points",
+	"affiliate.v1.AnalyticsBreakdown":  "rows",
+}
+
+// CSVRows returns the list of a response whose elements are the rows of a CSV table, or nil if
+// the response is not available as CSV.
+func CSVRows(response protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
+	return response.Fields().ByName(csvRows[response.FullName()])
 }

@@ -14,8 +14,6 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	switch req := req.(type) {
 	case *affiliatev1.ListPartnerCommissionsRequest:
 		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
-	case *affiliatev1.GetPartnerSummaryRequest:
-		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	case *affiliatev1.UpdatePartnerProfileRequest:
 		checkProfile(req, &found)
 	case *affiliatev1.SetPayoutMethodRequest:

@@ -105,19 +105,6 @@ func toInt32[N int | int64](n *N) *int32 {
 	return &converted
 }
 
-func summaryToProto(stats affiliate.Stats) *affiliatev1.PartnerSummary {
-	out := &affiliatev1.PartnerSummary{
-		Clicks: stats.Clicks, Signups: stats.Signups, Conversions: stats.Conversions, ConversionRate: stats.Ratio(),
-		ByCurrency: make([]*affiliatev1.PartnerRevenue, len(stats.ByCurrency)),
-	}
-	for i, c := range stats.ByCurrency {
-		out.ByCurrency[i] = &affiliatev1.PartnerRevenue{
-			Currency: c.Currency, RevenueCents: c.RevenueCents, CommissionCents: c.CommissionCents,
-		}
-	}
-	return out
-}
-
 func profileToProto(p affiliate.PartnerProfile) *affiliatev1.PartnerProfile {
 	return &affiliatev1.PartnerProfile{
 		Id:           p.ID.String(),

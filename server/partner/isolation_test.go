@@ -65,12 +65,6 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 		"GetPartnerBalances": func(ctx context.Context, _ string) (proto.Message, error) {
 			return f.service.GetPartnerBalances(ctx, &affiliatev1.GetPartnerBalancesRequest{})
 		},
-		"GetPartnerSummary": func(ctx context.Context, id string) (proto.Message, error) {
-			return f.service.GetPartnerSummary(ctx, &affiliatev1.GetPartnerSummaryRequest{ProgramId: &id})
-		},
-		"GetPartnerSummary all": func(ctx context.Context, _ string) (proto.Message, error) {
-			return f.service.GetPartnerSummary(ctx, &affiliatev1.GetPartnerSummaryRequest{})
-		},
 		"GetPartnerProfile": func(ctx context.Context, _ string) (proto.Message, error) {
 			return f.service.GetPartnerProfile(ctx, &affiliatev1.GetPartnerProfileRequest{})
 		},

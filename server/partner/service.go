@@ -140,20 +140,6 @@ func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPart
 	return out, nil
 }
 
-// GetPartnerSummary returns the partner's clicks, conversions and revenue in a period.
-func (s *Service) GetPartnerSummary(ctx context.Context, req *affiliatev1.GetPartnerSummaryRequest) (*affiliatev1.PartnerSummary, error) {
-	period, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
-	if err := wrong.Err(); err != nil {
-		return nil, err
-	}
-	caller := server.PrincipalFrom(ctx)
-	stats, err := s.store.PartnerStats(ctx, caller.User, caller.Mode, optionalID(req.ProgramId), period.WholeHours())
-	if err != nil {
-		return nil, err
-	}
-	return summaryToProto(stats), nil
-}
-
 // GetPartnerProfile returns the partner's profile.
 func (s *Service) GetPartnerProfile(ctx context.Context, _ *affiliatev1.GetPartnerProfileRequest) (*affiliatev1.PartnerProfile, error) {
 	p, err := s.store.PartnerProfile(ctx, server.PrincipalFrom(ctx).User)

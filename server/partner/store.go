@@ -25,9 +25,6 @@ type Store interface {
 	// PartnerBalances returns, for each currency, the partner's balance and the sums of
 	// the partner's pending and paid commissions.
 	PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.PartnerBalance, error)
-	// PartnerStats returns the sums of the partner's statistics in the hours that begin
-	// in the period. If program is nil, the sums include all programmes of the partner.
-	PartnerStats(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, period affiliate.Period) (affiliate.Stats, error)
 	// PartnerProfile reads the partner's profile. Errors: NOT_FOUND.
 	PartnerProfile(ctx context.Context, id affiliate.UserID) (affiliate.PartnerProfile, error)
 	// UpdatePartnerProfile changes the fields that the patch names. If the name changes,

@@ -14,6 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/servertest"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
@@ -60,7 +61,7 @@ func newFixture(t *testing.T) *fixture {
 }
 
 func (f *fixture) serviceWith(store privacy.Store) *privacy.Service {
-	return privacy.New(privacy.Config{Store: store, Directory: f.directory, DeadLetters: f.dead, Log: f.log, HashKey: hashKey, Now: f.clock.Now})
+	return privacy.New(privacy.Config{Store: store, Directory: f.directory, DeadLetters: f.dead, Analytics: analytics.New(stores.Analytics(f.Store.DB), f.clock.Now), Log: f.log, HashKey: hashKey, Now: f.clock.Now})
 }
 
 // directory records the codes that it has to delete.
@@ -236,6 +237,15 @@ func TestErase_ChangesNothingOfOthers(t *testing.T) {
 	}
 }
 
+// addAnalytics adds all clicks and conversions to the sums of the analytics, as a job does every
+// two seconds.
+func (f *fixture) addAnalytics() {
+	f.Helper()
+	if err := f.service.Analytics.AddAll(f.Context(), f.Scope.Workspace); err != nil {
+		f.Fatal(err)
+	}
+}
+
 // A request that was running during the erasure stores a click after the first pass.
 func TestErase_SecondPassErasesWhatRunningRequestsHaveStored(t *testing.T) {
 	t.Parallel()
@@ -248,6 +258,7 @@ func TestErase_SecondPassErasesWhatRunningRequestsHaveStored(t *testing.T) {
 	if err != nil || wait == 0 {
 		t.Fatalf("the first pass returns %v, %v, want a wait", wait, err)
 	}
+	f.addAnalytics()
 	f.wantTraces("quokka", "erasures")
 	f.Exec(`update clicks set referral_code = 'quokka-late', sub_id = 'quokka-late' where participant_id = $1`, f.ada.ID)
 	f.clock.Advance(wait)
@@ -275,6 +286,7 @@ func TestStoreClicks_OfErasedParticipantKeepsNoPersonalData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	f.addAnalytics()
 	f.wantTraces("quokka")
 	f.WantCount(1, "late clicks of Ben", `select count(*) from clicks where id = $1 and sub_id = 'wombat-ben-sub' and ip_hash is not null`, ben.ID)
 	f.WantCount(1, "late clicks of Ada without a network", `select count(*) from clicks where id = $1 and ip_prefix is null`, ada.ID)

@@ -85,6 +85,11 @@ func (s *Service) process(ctx context.Context, erasure affiliate.Erasure, page a
 			return err
 		}
 	}
+	for _, workspace := range page.Workspaces {
+		if err := s.Analytics.AddAll(ctx, workspace); err != nil {
+			return err
+		}
+	}
 	if page.Exports {
 		return s.Store.InTx(ctx, func(tx Tx) error { return deleteExports(ctx, tx, erasure) })
 	}

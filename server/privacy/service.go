@@ -36,6 +36,8 @@ type Config struct {
 	Directory Directory
 	// DeadLetters contains clicks of the subjects that could not be stored.
 	DeadLetters DeadLetters
+	// Analytics removes the values of the subjects from the sums of the analytics.
+	Analytics Analytics
 	// Log is the erasure log.
 	Log Log
 	// HashKey is the key of the digests of e-mail addresses.

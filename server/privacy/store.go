@@ -101,3 +101,10 @@ type Log interface {
 	// Append writes an entry. When it returns nil, the entry is on disk.
 	Append(entry affiliate.ErasureLogEntry) error
 }
+
+// Analytics keeps the sums of the analytics. Package server/analytics implements it.
+type Analytics interface {
+	// AddAll adds all entries of the log of a workspace to the sums. After an erasure, neither
+	// the log nor the sums then contain the erased values.
+	AddAll(ctx context.Context, workspace affiliate.WorkspaceID) error
+}

@@ -143,6 +143,17 @@ func populate(f *pgtest.Fixture, s *pgtest.Shop, suffix string) pgtest.Participa
 	}))
 	f.Insert("idempotency_keys", row(pgtest.Row{"method": "m", "key": "k", "fingerprint": []byte{1}, "created_at": now, "expires_at": now.Add(time.Hour)}))
 	f.Insert("erased_values", row(pgtest.Row{"kind": "code", "digest": []byte(suffix), "subject_id": p.ID}))
+	f.Insert("analytics_locks", row(pgtest.Row{"version": 1}))
+	f.Insert("analytics_days", row(pgtest.Row{
+		"program_id": s.Program, "participant_id": p.ID, "link_id": p.Link, "dimension": "country", "day": now, "value": suffix, "currency": "", "quarters": []byte{},
+	}))
+	f.Insert("analytics_values", row(pgtest.Row{"dimension": "country", "day": now, "value": suffix, "weight": 1}))
+	f.Insert("analytics_conversions", row(pgtest.Row{
+		"conversion_id": commission.Conversion, "program_id": s.Program, "participant_id": p.ID, "link_id": p.Link, "occurred_at": now,
+		"event_type": "purchase", "dimension_values": []string{}, "currency": "", "amount_cents": 0, "refunded_cents": 0,
+		"commission_status": "", "commission_cents": 0, "commission_currency": "",
+	}))
+	f.Insert("analytics_customers", row(pgtest.Row{"customer_ref": ref, "conversion_id": commission.Conversion, "first_at": now}))
 	batch, payout := id(), id()
 	f.Insert("payout_batches", row(pgtest.Row{"id": batch, "status": "draft", "program_ids": []string{}, "cutoff": now, "created_by": s.Owner, "created_at": now}))
 	f.Insert("payouts", row(pgtest.Row{

@@ -77,11 +77,11 @@ func (s *Store) StopAwaiting(ctx context.Context, c affiliate.Conversion) error 
 // the buyer. The conversion stops waiting for the click.
 func (s *Store) EraseAwaited(ctx context.Context, c affiliate.Conversion) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		clickedAt, _ := c.Click.Time()
-		batch := &pgx.Batch{}
-		batch.Queue(EraseClickOfBuyer, pgx.NamedArgs{"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "click": c.Click, "clicked_at": clickedAt})
-		batch.Queue(deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
-		return tx.SendBatch(ctx, batch).Close()
+		if err := tx.EraseClicksOfBuyers(ctx, c.Scope, *c.Click); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+		return err
 	})
 }
 

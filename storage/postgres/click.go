@@ -166,6 +166,7 @@ func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []af
 	var reset testDataResetError
 	queueResets(batch, clicks, &reset)
 	queueClickCounts(batch, stored)
+	queueClickLog(batch, stored)
 	erased := map[participantKey]bool{}
 	queueErased(batch, clicks, erased)
 	var anyWaiting bool
@@ -186,7 +187,7 @@ func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []af
 func pgUUID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: u != uuid.Nil} }
 
 // mergeClicks stores the clicks that are not in the table yet. It returns the clicks that
-// it stored. They contain only the fields that the counts need.
+// it stored. They contain only the fields that the counts and the analytics need.
 func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affiliate.Click, error) {
 	const stage = `create temporary table clicks_incoming (like clicks) on commit drop`
 	if _, err := tx.Exec(ctx, stage); err != nil {
@@ -199,20 +200,12 @@ func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affil
 		insert into clicks (` + clickColumns + `)
 		select ` + clickColumns + ` from clicks_incoming
 		on conflict (workspace_id, id, clicked_at) do nothing
-		returning workspace_id, mode, program_id, participant_id, link_id, received_at, is_bot, is_unique`
+		returning ` + CountedClickColumns
 	rows, err := tx.Query(ctx, merge)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Click, error) {
-		var c affiliate.Click
-		var link *affiliate.LinkID
-		err := row.Scan(&c.Scope.Workspace, &c.Scope.Mode, &c.Program, &c.Participant, &link, &c.ReceivedAt, &c.IsBot, &c.Unique)
-		if link != nil {
-			c.Link = *link
-		}
-		return c, err
-	})
+	return pgx.CollectRows(rows, CountedClick)
 }
 
 // queueClickCounts adds clicks to the click counts of their participants and links. It

@@ -35,9 +35,9 @@ const EraseVisitColumns = `
 	utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,
 	sub_id = null, language = null, screen = null, ip_hash = null, ip_prefix = null, ua_hash = null`
 
-// EraseClickOfBuyer is the statement that removes the data of the visitor of one click, whose
+// eraseClickOfBuyer is the statement that removes the data of the visitor of one click, whose
 // sale has an erased buyer.
-const EraseClickOfBuyer = `
+const eraseClickOfBuyer = `
 	update clicks set ` + EraseVisitColumns + `,
 		consent = 'unknown', bot_reason = null, occurred_at = null, country = null, region = null, device = null, browser = null,
 		os = null, paid_platform = null

@@ -174,6 +174,27 @@ func eachSpan(n int, timeOf func(int) time.Time, onSpan func(indexes []int, firs
 	}
 }
 
+// EachClickSpan groups the ids of clicks by the times in the ids, as eachSpan does. It calls
+// onSpan with the ids and the times of each group, and with the first and the last of these
+// times. It leaves out ids without a time, which no click has.
+func EachClickSpan(ids []affiliate.ClickID, onSpan func(ids []affiliate.ClickID, times []time.Time, first, last time.Time)) {
+	times := make([]time.Time, 0, len(ids))
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id affiliate.ClickID) bool {
+		at, ok := id.Time()
+		if ok {
+			times = append(times, at)
+		}
+		return !ok
+	})
+	eachSpan(len(ids), func(i int) time.Time { return times[i] }, func(indexes []int, first, last time.Time) {
+		spanIDs, spanTimes := make([]affiliate.ClickID, len(indexes)), make([]time.Time, len(indexes))
+		for j, i := range indexes {
+			spanIDs[j], spanTimes[j] = ids[i], times[i]
+		}
+		onSpan(spanIDs, spanTimes, first, last)
+	})
+}
+
 func collectClicks(rows pgx.Rows, lookups []*clickLookup) error {
 	type clickRow struct {
 		N            int

@@ -125,6 +125,7 @@ func (s *commissionWriter) queue(batch *pgx.Batch, changes ...affiliate.Commissi
 	var updates []commissionUpdateRow
 	var history []historyRow
 	var deltas []affiliate.StatsDelta
+	changed := map[affiliate.Scope][]affiliate.ConversionID{}
 	first := map[affiliate.CommissionID]affiliate.Commission{}
 	indexes := map[affiliate.CommissionID]int{}
 	for _, change := range changes {
@@ -140,6 +141,7 @@ func (s *commissionWriter) queue(batch *pgx.Batch, changes ...affiliate.Commissi
 			} else {
 				first[after.ID], indexes[after.ID] = *before, len(updates)
 				updates = append(updates, updatedCommission(*before, after))
+				changed[after.Scope] = append(changed[after.Scope], after.Conversion)
 			}
 			s.counts.add(*before, -1)
 			if cents := change.EarnedCents(); cents != 0 {
@@ -170,6 +172,9 @@ func (s *commissionWriter) queue(batch *pgx.Batch, changes ...affiliate.Commissi
 		})
 	}
 	queueDeltas(batch, deltas...)
+	for scope, conversions := range changed {
+		queueConversionLog(batch, scope, conversions...)
+	}
 	insertHistory.queue(batch, history...)
 }
 

@@ -276,6 +276,13 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport)
 			batch.Queue(awaitClick, c.Scope.Workspace, c.Click, c.ID, c.Scope.Mode, c.CreatedAt, *r.AwaitUntil)
 		}
 	}
+	recorded := map[affiliate.Scope][]affiliate.ConversionID{}
+	for _, o := range outcomes {
+		recorded[o.conversion.Scope] = append(recorded[o.conversion.Scope], o.conversion.ID)
+	}
+	for scope, ids := range recorded {
+		queueConversionLog(batch, scope, ids...)
+	}
 	if err := queueDecisions(batch, outcomes...); err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 }
 
 // queueSupersede queues the statements that store a decision about a locked conversion
-// and put it in force.
+// and put it in force, and that make the analytics count the conversion again.
 func queueSupersede(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decision) error {
 	fraudSignals, err := json.Marshal(d.Fraud)
 	if err != nil {
@@ -87,5 +87,6 @@ func queueSupersede(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decisi
 		}
 		return nil
 	})
+	queueConversionLog(batch, c.Scope, c.ID)
 	return queueDecisions(batch, outcome{signals: signals{conversion: c}, decision: d})
 }

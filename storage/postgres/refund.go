@@ -332,6 +332,7 @@ func (r *refundChanges) queue(batch *pgx.Batch) {
 			})
 	}
 	queueDeltas(batch, r.deltas...)
+	queueConversionLog(batch, c.Scope, c.ID)
 }
 
 // writeRefunds stores applied refunds and everything that follows from them, including

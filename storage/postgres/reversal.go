@@ -123,6 +123,7 @@ func (tx *Tx) ApplyReversal(ctx context.Context, r affiliate.Reversal) error {
 	c, batch := r.Conversion, &pgx.Batch{}
 	batch.Queue(updateRefunded, c.Scope.Workspace, c.Scope.Mode, c.ID, c.RefundedAmountCents, c.Status, c.Version)
 	queueDeltas(batch, r.Deltas...)
+	queueConversionLog(batch, c.Scope, c.ID)
 	queueCommissionChanges(batch, r.Changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("apply a reversal: %w", err)

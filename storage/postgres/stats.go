@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // foldStats adds deltas to the totals and deletes the deltas, in one statement. A
@@ -97,64 +95,4 @@ func foldDeltas(ctx context.Context, db Queryer, limit int) (int64, error) {
 		return 0, fmt.Errorf("fold stats: %w", err)
 	}
 	return folded, nil
-}
-
-// partnerStats has no condition on the workspace, because a partner has participants in
-// many workspaces. It finds the hours of the period and the deltas by the participants'
-// ids. Clicks and sign-ups are in rows with an empty currency.
-const partnerStats = `
-	with mine as (
-		select t.workspace_id, t.id from participants t
-		where t.partner_id = @partner and t.mode = @mode and (@program::uuid is null or t.program_id = @program)
-	), counted as (
-		select h.currency, h.clicks, h.signups, h.conversions, h.revenue_cents, h.commission_cents
-		from mine t
-		join stats_hours h on h.workspace_id = t.workspace_id and h.participant_id = t.id
-		where h.mode = @mode
-			and h.hour >= coalesce(@from::timestamptz, '-infinity') and h.hour < coalesce(@before::timestamptz, 'infinity')
-		union all
-		select d.currency, d.clicks, d.signups, d.conversions, d.revenue_cents, d.commission_cents
-		from mine t
-		join stats_deltas d on d.workspace_id = t.workspace_id and d.participant_id = t.id
-		where d.mode = @mode
-			and d.hour >= coalesce(@from::timestamptz, '-infinity') and d.hour < coalesce(@before::timestamptz, 'infinity')
-	)
-	select currency, sum(clicks)::bigint as clicks, sum(signups)::bigint as signups, sum(conversions)::bigint as conversions,
-		sum(revenue_cents)::bigint as revenue_cents, sum(commission_cents)::bigint as commission_cents
-	from counted
-	group by currency
-	order by currency`
-
-// PartnerStats returns the stats of a partner in the mode, for the hours that begin in
-// the period. If program is nil, the stats include all programmes. If the partner does
-// not take part in the programme, all numbers are zero.
-func (s *Store) PartnerStats(
-	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, period affiliate.Period,
-) (affiliate.Stats, error) {
-	type row struct {
-		affiliate.CurrencyStats
-		Clicks      int64
-		Signups     int64
-		Conversions int64
-	}
-	var stats affiliate.Stats
-	rows, err := s.pool.Query(ctx, partnerStats, pgx.NamedArgs{
-		"partner": partner, "mode": mode, "program": program, "from": period.From, "before": period.Before,
-	})
-	if err != nil {
-		return stats, fmt.Errorf("read partner's stats: %w", err)
-	}
-	counted, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
-	if err != nil {
-		return stats, fmt.Errorf("read partner's stats: %w", err)
-	}
-	for _, r := range counted {
-		stats.Clicks += r.Clicks
-		stats.Signups += r.Signups
-		stats.Conversions += r.Conversions
-		if r.Currency != "" {
-			stats.ByCurrency = append(stats.ByCurrency, r.CurrencyStats)
-		}
-	}
-	return stats, nil
 }

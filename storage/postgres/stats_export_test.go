@@ -11,7 +11,6 @@ import (
 // Statements whose query plans the tests check.
 const (
 	FoldStatsSQL       = foldStats
-	PartnerStatsSQL    = partnerStats
 	PartnerBalancesSQL = partnerBalances
 )
 

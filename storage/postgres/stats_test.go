@@ -376,7 +376,4 @@ func TestStatsStatements_UseIndexes(t *testing.T) {
 		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, $1, 'EUR' from participants t, generate_series(1, 3)`, f.Now())
 	f.VacuumAnalyze()
 	f.checkStatsPlan("fold", f.Plan(postgres.FoldStatsSQL, 20_000))
-	f.checkStatsPlan("stats of a partner", f.Plan(postgres.PartnerStatsSQL, pgx.NamedArgs{
-		"partner": partner, "mode": "live", "program": nil, "from": f.Now(), "before": f.Now().Add(2 * time.Hour),
-	}), "participants_by_partner", "stats_hours_pkey", "stats_deltas_by_participant")
 }

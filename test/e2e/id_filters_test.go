@@ -18,8 +18,7 @@ func idFilters(t *testing.T) []idFilter {
 	t.Helper()
 	var all []idFilter
 	for _, r := range routes(t) {
-		// A partner's summary is not a list.
-		if r.verb != http.MethodGet || r.rpc == "GetPartnerSummary" {
+		if r.verb != http.MethodGet {
 			continue
 		}
 		for i := range r.input.Fields().Len() {
@@ -61,6 +60,7 @@ func testIDFilters(t *testing.T, sys *system) {
 	filters := map[string]filterValues{
 		"program_id":     {[]string{f.program}, []string{neverUsed, foreignIDs["program_id"], live}},
 		"participant_id": {[]string{f.participant}, []string{neverUsed, foreignIDs["participant_id"]}},
+		"link_id":        {[]string{ownIDs["link_id"]}, []string{neverUsed, foreignIDs["link_id"]}},
 		"group_id":       {[]string{ownIDs["group_id"]}, []string{neverUsed, foreignIDs["group_id"]}},
 		"batch_id":       {[]string{ownIDs["batch_id"]}, []string{neverUsed, foreignIDs["batch_id"]}},
 		"event_id":       {[]string{event(f, ownIDs)}, []string{"evt_" + strings.ReplaceAll(neverUsed, "-", ""), event(foreign, foreignIDs)}},

@@ -101,7 +101,7 @@ func testMainUseCaseOverGRPC(t *testing.T, sys *system) {
 		t.Errorf("GetCommission returned %v, want an approved commission with two history entries and the click %s", read, click)
 	}
 	// Call each of the other services once, and read a stream.
-	links, promoCodes, partnerService := affiliatev1.NewLinkServiceClient(conn), affiliatev1.NewPromoCodeServiceClient(conn), affiliatev1.NewPartnerServiceClient(conn)
+	links, promoCodes := affiliatev1.NewLinkServiceClient(conn), affiliatev1.NewPromoCodeServiceClient(conn)
 	group, err := programs.CreateGroup(merchant, &affiliatev1.CreateGroupRequest{ProgramId: id, Name: "Gold", FlatAmountCents: &amount})
 	check(err)
 	groupID := group.GetId()
@@ -125,10 +125,10 @@ func testMainUseCaseOverGRPC(t *testing.T, sys *system) {
 	if promo.GetCode() != "save" || link.GetUrl() != website+"/beans?via="+link.GetCode() {
 		t.Errorf("CreatePromoCode returned %v, want the code save; CreatePartnerLink returned %v, want a URL with its code", promo, link)
 	}
-	summary, err := partnerService.GetPartnerSummary(partner, &affiliatev1.GetPartnerSummaryRequest{})
+	summary, err := affiliatev1.NewAnalyticsServiceClient(conn).GetPartnerAnalyticsSummary(partner, &affiliatev1.AnalyticsRequest{})
 	check(err)
-	if summary.GetConversions() != 1 {
-		t.Errorf("GetPartnerSummary returned %v, want one conversion", summary)
+	if summary.GetMetrics().GetConversions() != 1 {
+		t.Errorf("GetPartnerAnalyticsSummary returned %v, want one conversion", summary)
 	}
 	export, err := workspaces.ExportAuditLog(merchant, &affiliatev1.ExportAuditLogRequest{})
 	check(err)

@@ -69,12 +69,12 @@ func TestPartner_SeesOnlyOwnData(t *testing.T) {
 	rival.get(t, "/api/v1/partner/balances").wantStatus(http.StatusOK).wantFields(object{"balances": []object{}})
 	eventually(t, waitTimeout, "the summary has all clicks and conversions", func() error {
 		got := partner.get(t, "/api/v1/partner/analytics/summary?dateFrom="+sys.clock.now().UTC().Format(time.DateOnly)).wantStatus(http.StatusOK)
-		if clicks, conversions := got.number("clicks"), got.number("conversions"); clicks < 3 || conversions != 3 || got.length("byCurrency") != 2 {
+		if clicks, conversions := got.number("metrics.clicks"), got.number("metrics.conversions"); clicks < 3 || conversions != 3 || got.length("byCurrency") != 2 {
 			return fmt.Errorf("the summary is %s", got.body)
 		}
 		return nil
 	})
-	partner.get(t, "/api/v1/partner/analytics/summary?dateTo=2020-01-01").wantStatus(http.StatusOK).wantFields(object{"clicks": 0, "conversionRate": nil, "byCurrency": []object{}})
+	partner.get(t, "/api/v1/partner/analytics/summary?dateTo=2020-01-01").wantStatus(http.StatusOK).wantFields(object{"metrics.clicks": 0, "metrics.conversionRate": nil, "byCurrency": []object{}})
 	partner.get(t, list+"/"+b.program).wantStatus(http.StatusOK).wantFields(object{
 		"participation.conversions": 1, "participation.balanceCents": 3000, "participation.commissionCents": 3000, "participation.referralCode": b.code,
 	})

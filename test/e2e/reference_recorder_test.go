@@ -217,8 +217,11 @@ func (n *normalizer) text(s string) string {
 	replace(longHexPattern, "hex", "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df%02x")
 	s = timePattern.ReplaceAllStringFunc(s, func(value string) string {
 		at, err := time.Parse(time.RFC3339Nano, value)
-		if err != nil {
+		if err != nil || inReferenceMonth(at) {
 			return value
+		}
+		if at.Equal(at.Truncate(24 * time.Hour)) {
+			return n.exampleDate(at) + "T00:00:00.000Z"
 		}
 		return n.exampleTime(at).Format("2006-01-02T15:04:05.000Z")
 	})
@@ -231,16 +234,27 @@ func (n *normalizer) text(s string) string {
 	})
 	s = datePattern.ReplaceAllStringFunc(s, func(value string) string {
 		at, err := time.Parse(time.DateOnly, value)
-		if err != nil || at.Year() == referenceTime.Year() && at.Month() == referenceTime.Month() {
+		if err != nil || inReferenceMonth(at) {
 			return value
 		}
-		return n.exampleTime(at.Add(n.start.Sub(n.start.Truncate(24 * time.Hour)))).Format(time.DateOnly)
+		return n.exampleDate(at)
 	})
 	replace(shortLinkPattern, "link", "/r/Vd8MepJ%03d")
 	s = last4Pattern.ReplaceAllString(s, `"last4":"Ns01"`)
 	s = portPattern.ReplaceAllString(s, "127.0.0.1:8443")
 	s = durationPattern.ReplaceAllString(s, `"$1":42`)
 	return s
+}
+
+// exampleDate returns the date in the examples for a date, which is at 00:00.
+func (n *normalizer) exampleDate(date time.Time) string {
+	return n.exampleTime(date.Add(n.start.Sub(n.start.Truncate(24 * time.Hour)))).Format(time.DateOnly)
+}
+
+// inReferenceMonth reports whether a time is in the month of referenceTime. These times do not
+// depend on the time of the test, so they are not replaced.
+func inReferenceMonth(at time.Time) bool {
+	return at.Year() == referenceTime.Year() && at.Month() == referenceTime.Month()
 }
 
 // replacement returns the replacement of a value. For a value that it has not seen

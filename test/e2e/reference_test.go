@@ -42,6 +42,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.conversions(t)
 	c.commissions(t)
 	c.partnerData()
+	c.analytics()
 	c.payouts()
 	c.webhooks(t)
 	c.notifications()
@@ -444,7 +445,20 @@ func (c *referenceCalls) partnerData() {
 	c.call(c.partner, "GET", "/api/v1/partner"+strings.TrimPrefix(c.program, "/api/v1"), nil)
 	c.call(c.partner, "GET", "/api/v1/partner/commissions?status=approved&pageSize=2&sortBy=amountCents", nil)
 	c.call(c.partner, "GET", "/api/v1/partner/balances", nil)
-	c.call(c.partner, "GET", "/api/v1/partner/analytics/summary", nil)
+}
+
+// analytics reads the reports on all surfaces.
+func (c *referenceCalls) analytics() {
+	day := c.normalizer.start.UTC().Format(time.DateOnly)
+	for _, report := range []string{
+		"summary?compare=previous", "timeseries?interval=day&dateFrom=" + day + "&dateTo=" + day, "breakdown?groupBy=participant&metric=revenueCents", "funnel",
+		"cohorts?dateFrom=2026-03-01&dateTo=2026-03-31",
+	} {
+
+		c.call(c.merchant, "GET", "/api/v1/analytics/"+report, nil)
+		c.call(c.merchant, "GET", c.program+"/analytics/"+report, nil)
+		c.call(c.partner, "GET", "/api/v1/partner/analytics/"+report, nil)
+	}
 }
 
 // payouts creates, exports and pays payouts.

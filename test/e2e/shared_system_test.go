@@ -8,6 +8,7 @@ func TestSharedSystem(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	for name, test := range map[string]func(*testing.T, *system){
+		"Analytics":                testAnalytics,
 		"ConversionBatches":        testConversionBatches,
 		"ConversionReads":          testConversionReads,
 		"AttributionAudit":         testAttributionAudit,

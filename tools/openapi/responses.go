@@ -1,6 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -9,6 +14,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/gateway/contract"
+	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -44,7 +50,11 @@ func (b *builder) responses(r contract.Route, policy server.Policy, sample examp
 		if output, err = b.output(r.RPC.Output()); err != nil {
 			return nil, err
 		}
-		set(&success, "content", jsonContent(output))
+		content := jsonContent(output)
+		if contract.CSVRows(r.RPC.Output()) != nil {
+			content = append(content, member{csv.ContentType, object{{"schema", object{{"type", "string"}}}}})
+		}
+		set(&success, "content", content)
 	}
 	for i, m := range success {
 		if m.key != "content" {
@@ -53,7 +63,16 @@ func (b *builder) responses(r contract.Route, policy server.Policy, sample examp
 		if sample.Text != "" {
 			success[i].value = withExample(m.value.(object), sample.Text)
 		} else if sample.Response != nil {
-			success[i].value = withExample(m.value.(object), sample.Response)
+			content := m.value.(object)
+			examples := withExample(content[:1], sample.Response)
+			if len(content) > 1 {
+				table, err := csvExample(sample.Response, contract.CSVRows(r.RPC.Output()).JSONName())
+				if err != nil {
+					return nil, err
+				}
+				examples = append(examples, withExample(content[1:], table)...)
+			}
+			success[i].value = examples
 		}
 	}
 	if contract.IgnoresUnknownKeys(r.FullMethod) {
@@ -205,5 +224,49 @@ func errorSchema() object {
 				}},
 			}},
 		}},
+	}
+}
+
+// csvExample returns the CSV table that belongs to a JSON response. rows is the name of the list
+// of its rows.
+func csvExample(response []byte, rows string) (string, error) {
+	var lists map[string]json.RawMessage
+	if err := json.Unmarshal(response, &lists); err != nil {
+		return "", err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(lists[rows]))
+	decoder.UseNumber()
+	var header, table, row []string
+	for depth := 0; ; {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		switch delimiter, ok := token.(json.Delim); {
+		case ok && delimiter == '{':
+			depth, header, row = 1, nil, nil
+		case ok && delimiter == '}':
+			depth, table = 0, append(table, strings.Join(row, ","))
+		case ok || depth == 0:
+		case len(header) == len(row):
+			header = append(header, token.(string))
+		default:
+			row = append(row, csvCell(token))
+		}
+	}
+	return strings.Join(append([]string{strings.Join(header, ",")}, table...), "\r\n") + "\r\n", nil
+}
+
+func csvCell(value json.Token) string {
+	switch value := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return strconv.Quote(value)
+	default:
+		return fmt.Sprint(value)
 	}
 }

@@ -64,7 +64,21 @@ var titles = map[string]string{
 	"getProgramCommissionStats":            "Get the commission totals of a programme",
 	"listProgramCommissions":               "List the commissions of a programme",
 	"listProgramRules":                     "List versions of the commission rules",
-	"getPartnerSummary":                    "Get a partner's summary",
+	"getAnalyticsSummary":                  "Get the summary of the workspace",
+	"getAnalyticsTimeseries":               "Get a time series of the workspace",
+	"getAnalyticsBreakdown":                "Get a breakdown of the workspace",
+	"getAnalyticsFunnel":                   "Get the funnel of the workspace",
+	"getAnalyticsCohorts":                  "Get the cohorts of the workspace",
+	"getProgramAnalyticsSummary":           "Get the summary of a programme",
+	"getProgramAnalyticsTimeseries":        "Get a time series of a programme",
+	"getProgramAnalyticsBreakdown":         "Get a breakdown of a programme",
+	"getProgramAnalyticsFunnel":            "Get the funnel of a programme",
+	"getProgramAnalyticsCohorts":           "Get the cohorts of a programme",
+	"getPartnerAnalyticsSummary":           "Get the summary of a partner",
+	"getPartnerAnalyticsTimeseries":        "Get a time series of a partner",
+	"getPartnerAnalyticsBreakdown":         "Get a breakdown of a partner",
+	"getPartnerAnalyticsFunnel":            "Get the funnel of a partner",
+	"getPartnerAnalyticsCohorts":           "Get the cohorts of a partner",
 	"getPartnerBalances":                   "Get a partner's balances",
 	"getPartnerProfile":                    "Get the partner's profile",
 	"updatePartnerProfile":                 "Update the partner's profile",
@@ -139,7 +153,7 @@ type tagGroup struct {
 // tagGroups contains every tag once, in the order of the reference.
 var tagGroups = []tagGroup{
 	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
-	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Processor", "Notification", "NotificationLog", "TestMode", "Workspace"}},
+	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Analytics", "Fraud", "Ledger", "Payout", "Webhook", "Processor", "Notification", "NotificationLog", "TestMode", "Workspace"}},
 	{"Personal data", []string{"Export", "Erasure", "BuyerErasure"}},
 	{"Partners", []string{"Partner"}},
 	{"Accounts and system", []string{"Account", "Mail", "Health", "Document"}},
@@ -147,7 +161,7 @@ var tagGroups = []tagGroup{
 
 // tagNames maps tags to the names that the reference shows.
 var tagNames = map[string]string{
-	"Account": "Accounts and sessions", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
+	"Account": "Accounts and sessions", "Analytics": "Analytics", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
 	"BuyerErasure": "Erasure of a buyer", "Erasure": "Erasure", "Export": "Exports of personal data", "Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Mail": "Mail provider", "Notification": "Notifications",
 	"NotificationLog": "Notification log", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
 	"Processor": "Payment processor", "Program": "Programmes", "PromoCode": "Promo codes", "TestMode": "Test mode", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",

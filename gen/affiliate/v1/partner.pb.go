@@ -1287,226 +1287,6 @@ func (x *PartnerBalance) GetPaidCents() int64 {
 	return 0
 }
 
-type GetPartnerSummaryRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The start of the period, rounded down to a full hour. A date (`YYYY-MM-DD`) means
-	// the start of the day. RFC 3339 timestamps are accepted too.
-	DateFrom *string `protobuf:"bytes,1,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// The end of the period, rounded up to a full hour. A date (`YYYY-MM-DD`) means the
-	// end of the day. RFC 3339 timestamps are accepted too.
-	DateTo *string `protobuf:"bytes,2,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
-	// UTC.
-	Timezone *string `protobuf:"bytes,3,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	// Only this programme.
-	ProgramId     *string `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GetPartnerSummaryRequest) Reset() {
-	*x = GetPartnerSummaryRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GetPartnerSummaryRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GetPartnerSummaryRequest) ProtoMessage() {}
-
-func (x *GetPartnerSummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GetPartnerSummaryRequest.ProtoReflect.Descriptor instead.
-func (*GetPartnerSummaryRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *GetPartnerSummaryRequest) GetDateFrom() string {
-	if x != nil && x.DateFrom != nil {
-		return *x.DateFrom
-	}
-	return ""
-}
-
-func (x *GetPartnerSummaryRequest) GetDateTo() string {
-	if x != nil && x.DateTo != nil {
-		return *x.DateTo
-	}
-	return ""
-}
-
-func (x *GetPartnerSummaryRequest) GetTimezone() string {
-	if x != nil && x.Timezone != nil {
-		return *x.Timezone
-	}
-	return ""
-}
-
-func (x *GetPartnerSummaryRequest) GetProgramId() string {
-	if x != nil && x.ProgramId != nil {
-		return *x.ProgramId
-	}
-	return ""
-}
-
-// PartnerSummary holds a partner's numbers in a period.
-type PartnerSummary struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of clicks, without clicks by bots.
-	Clicks int64 `protobuf:"varint,1,opt,name=clicks,proto3" json:"clicks,omitempty"`
-	// The number of attributed conversions of the type `signup`.
-	Signups int64 `protobuf:"varint,2,opt,name=signups,proto3" json:"signups,omitempty"`
-	// The number of attributed conversions of all types, including `signup`.
-	Conversions int64 `protobuf:"varint,3,opt,name=conversions,proto3" json:"conversions,omitempty"`
-	// Conversions divided by clicks, rounded to six decimals. Null without clicks.
-	ConversionRate *float64 `protobuf:"fixed64,4,opt,name=conversion_rate,json=conversionRate,proto3,oneof" json:"conversion_rate,omitempty"`
-	// The revenue and commissions per currency. Empty if there are none.
-	ByCurrency    []*PartnerRevenue `protobuf:"bytes,5,rep,name=by_currency,json=byCurrency,proto3" json:"by_currency,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PartnerSummary) Reset() {
-	*x = PartnerSummary{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PartnerSummary) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PartnerSummary) ProtoMessage() {}
-
-func (x *PartnerSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PartnerSummary.ProtoReflect.Descriptor instead.
-func (*PartnerSummary) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *PartnerSummary) GetClicks() int64 {
-	if x != nil {
-		return x.Clicks
-	}
-	return 0
-}
-
-func (x *PartnerSummary) GetSignups() int64 {
-	if x != nil {
-		return x.Signups
-	}
-	return 0
-}
-
-func (x *PartnerSummary) GetConversions() int64 {
-	if x != nil {
-		return x.Conversions
-	}
-	return 0
-}
-
-func (x *PartnerSummary) GetConversionRate() float64 {
-	if x != nil && x.ConversionRate != nil {
-		return *x.ConversionRate
-	}
-	return 0
-}
-
-func (x *PartnerSummary) GetByCurrency() []*PartnerRevenue {
-	if x != nil {
-		return x.ByCurrency
-	}
-	return nil
-}
-
-// PartnerRevenue is the revenue and the commissions in one currency.
-type PartnerRevenue struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Currency string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
-	// The revenue after refunds, in minor units.
-	RevenueCents int64 `protobuf:"varint,2,opt,name=revenue_cents,json=revenueCents,proto3" json:"revenue_cents,omitempty"`
-	// The sum of the commissions that were neither rejected nor refunded, in minor units.
-	CommissionCents int64 `protobuf:"varint,3,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
-}
-
-func (x *PartnerRevenue) Reset() {
-	*x = PartnerRevenue{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PartnerRevenue) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PartnerRevenue) ProtoMessage() {}
-
-func (x *PartnerRevenue) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PartnerRevenue.ProtoReflect.Descriptor instead.
-func (*PartnerRevenue) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *PartnerRevenue) GetCurrency() string {
-	if x != nil {
-		return x.Currency
-	}
-	return ""
-}
-
-func (x *PartnerRevenue) GetRevenueCents() int64 {
-	if x != nil {
-		return x.RevenueCents
-	}
-	return 0
-}
-
-func (x *PartnerRevenue) GetCommissionCents() int64 {
-	if x != nil {
-		return x.CommissionCents
-	}
-	return 0
-}
-
 type GetPartnerProfileRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1515,7 +1295,7 @@ type GetPartnerProfileRequest struct {
 
 func (x *GetPartnerProfileRequest) Reset() {
 	*x = GetPartnerProfileRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[14]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1307,7 @@ func (x *GetPartnerProfileRequest) String() string {
 func (*GetPartnerProfileRequest) ProtoMessage() {}
 
 func (x *GetPartnerProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[14]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1320,7 @@ func (x *GetPartnerProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPartnerProfileRequest.ProtoReflect.Descriptor instead.
 func (*GetPartnerProfileRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{11}
 }
 
 // PartnerProfile is the account of a partner.
@@ -1562,7 +1342,7 @@ type PartnerProfile struct {
 
 func (x *PartnerProfile) Reset() {
 	*x = PartnerProfile{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[15]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1354,7 @@ func (x *PartnerProfile) String() string {
 func (*PartnerProfile) ProtoMessage() {}
 
 func (x *PartnerProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[15]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1367,7 @@ func (x *PartnerProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerProfile.ProtoReflect.Descriptor instead.
 func (*PartnerProfile) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PartnerProfile) GetId() string {
@@ -1664,7 +1444,7 @@ type UpdatePartnerProfileRequest struct {
 
 func (x *UpdatePartnerProfileRequest) Reset() {
 	*x = UpdatePartnerProfileRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[16]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1456,7 @@ func (x *UpdatePartnerProfileRequest) String() string {
 func (*UpdatePartnerProfileRequest) ProtoMessage() {}
 
 func (x *UpdatePartnerProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[16]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1469,7 @@ func (x *UpdatePartnerProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePartnerProfileRequest.ProtoReflect.Descriptor instead.
 func (*UpdatePartnerProfileRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpdatePartnerProfileRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
@@ -1744,7 +1524,7 @@ type SetPayoutMethodRequest struct {
 
 func (x *SetPayoutMethodRequest) Reset() {
 	*x = SetPayoutMethodRequest{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1536,7 @@ func (x *SetPayoutMethodRequest) String() string {
 func (*SetPayoutMethodRequest) ProtoMessage() {}
 
 func (x *SetPayoutMethodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[17]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1549,7 @@ func (x *SetPayoutMethodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPayoutMethodRequest.ProtoReflect.Descriptor instead.
 func (*SetPayoutMethodRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetPayoutMethodRequest) GetMethod() PayoutMethod {
@@ -1807,7 +1587,7 @@ type PayoutMethodDetails struct {
 
 func (x *PayoutMethodDetails) Reset() {
 	*x = PayoutMethodDetails{}
-	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1599,7 @@ func (x *PayoutMethodDetails) String() string {
 func (*PayoutMethodDetails) ProtoMessage() {}
 
 func (x *PayoutMethodDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_partner_proto_msgTypes[18]
+	mi := &file_affiliate_v1_partner_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1612,7 @@ func (x *PayoutMethodDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PayoutMethodDetails.ProtoReflect.Descriptor instead.
 func (*PayoutMethodDetails) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PayoutMethodDetails) GetMethod() PayoutMethod {
@@ -2004,31 +1784,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\rbalance_cents\x18\x02 \x01(\x03R\fbalanceCents\x12#\n" +
 	"\rpending_cents\x18\x03 \x01(\x03R\fpendingCents\x12\x1d\n" +
 	"\n" +
-	"paid_cents\x18\x04 \x01(\x03R\tpaidCents\"\xfa\x01\n" +
-	"\x18GetPartnerSummaryRequest\x12)\n" +
-	"\tdate_from\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
-	"\adate_to\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x06dateTo\x88\x01\x01\x12(\n" +
-	"\btimezone\x18\x03 \x01(\tB\a\xfaB\x04r\x02\x18@H\x02R\btimezone\x88\x01\x01\x12,\n" +
-	"\n" +
-	"program_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x03R\tprogramId\x88\x01\x01B\f\n" +
-	"\n" +
-	"_date_fromB\n" +
-	"\n" +
-	"\b_date_toB\v\n" +
-	"\t_timezoneB\r\n" +
-	"\v_program_id\"\xe5\x01\n" +
-	"\x0ePartnerSummary\x12\x16\n" +
-	"\x06clicks\x18\x01 \x01(\x03R\x06clicks\x12\x18\n" +
-	"\asignups\x18\x02 \x01(\x03R\asignups\x12 \n" +
-	"\vconversions\x18\x03 \x01(\x03R\vconversions\x12,\n" +
-	"\x0fconversion_rate\x18\x04 \x01(\x01H\x00R\x0econversionRate\x88\x01\x01\x12=\n" +
-	"\vby_currency\x18\x05 \x03(\v2\x1c.affiliate.v1.PartnerRevenueR\n" +
-	"byCurrencyB\x12\n" +
-	"\x10_conversion_rate\"|\n" +
-	"\x0ePartnerRevenue\x12\x1a\n" +
-	"\bcurrency\x18\x01 \x01(\tR\bcurrency\x12#\n" +
-	"\rrevenue_cents\x18\x02 \x01(\x03R\frevenueCents\x12)\n" +
-	"\x10commission_cents\x18\x03 \x01(\x03R\x0fcommissionCents\"\x1a\n" +
+	"paid_cents\x18\x04 \x01(\x03R\tpaidCents\"\x1a\n" +
 	"\x18GetPartnerProfileRequest\"\xe7\x02\n" +
 	"\x0ePartnerProfile\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
@@ -2083,13 +1839,12 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x1bPAYOUT_METHOD_BANK_TRANSFER\x10\x04\x12 \n" +
 	"\x1cPAYOUT_METHOD_STRIPE_CONNECT\x10\x05\x12\x1e\n" +
 	"\x1aPAYOUT_METHOD_STORE_CREDIT\x10\x06\x12\x1a\n" +
-	"\x16PAYOUT_METHOD_EXTERNAL\x10\a2\xd5\b\n" +
+	"\x16PAYOUT_METHOD_EXTERNAL\x10\a2\xce\a\n" +
 	"\x0ePartnerService\x12\x8c\x01\n" +
 	"\x13ListPartnerPrograms\x12(.affiliate.v1.ListPartnerProgramsRequest\x1a).affiliate.v1.ListPartnerProgramsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/programs\x12\x88\x01\n" +
 	"\x11GetPartnerProgram\x12&.affiliate.v1.GetPartnerProgramRequest\x1a\x1c.affiliate.v1.PartnerProgram\"-\x82\xd3\xe4\x93\x02'\x12%/api/v1/partner/programs/{program_id}\x12\x98\x01\n" +
 	"\x16ListPartnerCommissions\x12+.affiliate.v1.ListPartnerCommissionsRequest\x1a,.affiliate.v1.ListPartnerCommissionsResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/api/v1/partner/commissions\x12~\n" +
-	"\x12GetPartnerBalances\x12'.affiliate.v1.GetPartnerBalancesRequest\x1a\x1d.affiliate.v1.PartnerBalances\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/balances\x12\x84\x01\n" +
-	"\x11GetPartnerSummary\x12&.affiliate.v1.GetPartnerSummaryRequest\x1a\x1c.affiliate.v1.PartnerSummary\")\x82\xd3\xe4\x93\x02#\x12!/api/v1/partner/analytics/summary\x12z\n" +
+	"\x12GetPartnerBalances\x12'.affiliate.v1.GetPartnerBalancesRequest\x1a\x1d.affiliate.v1.PartnerBalances\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v1/partner/balances\x12z\n" +
 	"\x11GetPartnerProfile\x12&.affiliate.v1.GetPartnerProfileRequest\x1a\x1c.affiliate.v1.PartnerProfile\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/partner/profile\x12\x83\x01\n" +
 	"\x14UpdatePartnerProfile\x12).affiliate.v1.UpdatePartnerProfileRequest\x1a\x1c.affiliate.v1.PartnerProfile\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*2\x17/api/v1/partner/profile\x12\x84\x01\n" +
 	"\x0fSetPayoutMethod\x12$.affiliate.v1.SetPayoutMethodRequest\x1a!.affiliate.v1.PayoutMethodDetails\"(\x82\xd3\xe4\x93\x02\":\x01*2\x1d/api/v1/partner/payout-methodB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
@@ -2107,7 +1862,7 @@ func file_affiliate_v1_partner_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_partner_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_affiliate_v1_partner_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_affiliate_v1_partner_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_affiliate_v1_partner_proto_goTypes = []any{
 	(ProgramScope)(0),                      // 0: affiliate.v1.ProgramScope
 	(PayoutMethod)(0),                      // 1: affiliate.v1.PayoutMethod
@@ -2122,84 +1877,78 @@ var file_affiliate_v1_partner_proto_goTypes = []any{
 	(*GetPartnerBalancesRequest)(nil),      // 10: affiliate.v1.GetPartnerBalancesRequest
 	(*PartnerBalances)(nil),                // 11: affiliate.v1.PartnerBalances
 	(*PartnerBalance)(nil),                 // 12: affiliate.v1.PartnerBalance
-	(*GetPartnerSummaryRequest)(nil),       // 13: affiliate.v1.GetPartnerSummaryRequest
-	(*PartnerSummary)(nil),                 // 14: affiliate.v1.PartnerSummary
-	(*PartnerRevenue)(nil),                 // 15: affiliate.v1.PartnerRevenue
-	(*GetPartnerProfileRequest)(nil),       // 16: affiliate.v1.GetPartnerProfileRequest
-	(*PartnerProfile)(nil),                 // 17: affiliate.v1.PartnerProfile
-	(*UpdatePartnerProfileRequest)(nil),    // 18: affiliate.v1.UpdatePartnerProfileRequest
-	(*SetPayoutMethodRequest)(nil),         // 19: affiliate.v1.SetPayoutMethodRequest
-	(*PayoutMethodDetails)(nil),            // 20: affiliate.v1.PayoutMethodDetails
-	(ProgramStatus)(0),                     // 21: affiliate.v1.ProgramStatus
-	(Mode)(0),                              // 22: affiliate.v1.Mode
-	(*CommissionRules)(nil),                // 23: affiliate.v1.CommissionRules
-	(*timestamppb.Timestamp)(nil),          // 24: google.protobuf.Timestamp
-	(ParticipantStatus)(0),                 // 25: affiliate.v1.ParticipantStatus
-	(*CommissionRate)(nil),                 // 26: affiliate.v1.CommissionRate
-	(SortOrder)(0),                         // 27: affiliate.v1.SortOrder
-	(CommissionStatus)(0),                  // 28: affiliate.v1.CommissionStatus
-	(CommissionType)(0),                    // 29: affiliate.v1.CommissionType
-	(EventType)(0),                         // 30: affiliate.v1.EventType
-	(RejectionCode)(0),                     // 31: affiliate.v1.RejectionCode
-	(*fieldmaskpb.FieldMask)(nil),          // 32: google.protobuf.FieldMask
+	(*GetPartnerProfileRequest)(nil),       // 13: affiliate.v1.GetPartnerProfileRequest
+	(*PartnerProfile)(nil),                 // 14: affiliate.v1.PartnerProfile
+	(*UpdatePartnerProfileRequest)(nil),    // 15: affiliate.v1.UpdatePartnerProfileRequest
+	(*SetPayoutMethodRequest)(nil),         // 16: affiliate.v1.SetPayoutMethodRequest
+	(*PayoutMethodDetails)(nil),            // 17: affiliate.v1.PayoutMethodDetails
+	(ProgramStatus)(0),                     // 18: affiliate.v1.ProgramStatus
+	(Mode)(0),                              // 19: affiliate.v1.Mode
+	(*CommissionRules)(nil),                // 20: affiliate.v1.CommissionRules
+	(*timestamppb.Timestamp)(nil),          // 21: google.protobuf.Timestamp
+	(ParticipantStatus)(0),                 // 22: affiliate.v1.ParticipantStatus
+	(*CommissionRate)(nil),                 // 23: affiliate.v1.CommissionRate
+	(SortOrder)(0),                         // 24: affiliate.v1.SortOrder
+	(CommissionStatus)(0),                  // 25: affiliate.v1.CommissionStatus
+	(CommissionType)(0),                    // 26: affiliate.v1.CommissionType
+	(EventType)(0),                         // 27: affiliate.v1.EventType
+	(RejectionCode)(0),                     // 28: affiliate.v1.RejectionCode
+	(*fieldmaskpb.FieldMask)(nil),          // 29: google.protobuf.FieldMask
 }
 var file_affiliate_v1_partner_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.ListPartnerProgramsRequest.scope:type_name -> affiliate.v1.ProgramScope
 	5,  // 1: affiliate.v1.ListPartnerProgramsResponse.data:type_name -> affiliate.v1.PartnerProgram
-	21, // 2: affiliate.v1.PartnerProgram.status:type_name -> affiliate.v1.ProgramStatus
-	22, // 3: affiliate.v1.PartnerProgram.mode:type_name -> affiliate.v1.Mode
-	23, // 4: affiliate.v1.PartnerProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
+	18, // 2: affiliate.v1.PartnerProgram.status:type_name -> affiliate.v1.ProgramStatus
+	19, // 3: affiliate.v1.PartnerProgram.mode:type_name -> affiliate.v1.Mode
+	20, // 4: affiliate.v1.PartnerProgram.commission_rules:type_name -> affiliate.v1.CommissionRules
 	6,  // 5: affiliate.v1.PartnerProgram.participation:type_name -> affiliate.v1.Participation
-	24, // 6: affiliate.v1.PartnerProgram.created_at:type_name -> google.protobuf.Timestamp
-	25, // 7: affiliate.v1.Participation.status:type_name -> affiliate.v1.ParticipantStatus
-	26, // 8: affiliate.v1.Participation.commission_rate:type_name -> affiliate.v1.CommissionRate
-	24, // 9: affiliate.v1.Participation.applied_at:type_name -> google.protobuf.Timestamp
-	24, // 10: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
-	24, // 11: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
-	24, // 12: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
-	27, // 13: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
-	28, // 14: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	21, // 6: affiliate.v1.PartnerProgram.created_at:type_name -> google.protobuf.Timestamp
+	22, // 7: affiliate.v1.Participation.status:type_name -> affiliate.v1.ParticipantStatus
+	23, // 8: affiliate.v1.Participation.commission_rate:type_name -> affiliate.v1.CommissionRate
+	21, // 9: affiliate.v1.Participation.applied_at:type_name -> google.protobuf.Timestamp
+	21, // 10: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
+	21, // 11: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
+	21, // 12: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
+	24, // 13: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	25, // 14: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
 	9,  // 15: affiliate.v1.ListPartnerCommissionsResponse.data:type_name -> affiliate.v1.PartnerCommission
-	22, // 16: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
-	28, // 17: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
-	29, // 18: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
-	30, // 19: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
-	24, // 20: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
-	31, // 21: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
-	24, // 22: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
-	24, // 23: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
-	24, // 24: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
-	24, // 25: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
-	24, // 26: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
+	19, // 16: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
+	25, // 17: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
+	26, // 18: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
+	27, // 19: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
+	21, // 20: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
+	28, // 21: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
+	21, // 22: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
+	21, // 23: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
+	21, // 24: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
+	21, // 25: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
+	21, // 26: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
 	12, // 27: affiliate.v1.PartnerBalances.balances:type_name -> affiliate.v1.PartnerBalance
-	15, // 28: affiliate.v1.PartnerSummary.by_currency:type_name -> affiliate.v1.PartnerRevenue
-	20, // 29: affiliate.v1.PartnerProfile.payout_method:type_name -> affiliate.v1.PayoutMethodDetails
-	24, // 30: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
-	32, // 31: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 32: affiliate.v1.SetPayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
-	1,  // 33: affiliate.v1.PayoutMethodDetails.method:type_name -> affiliate.v1.PayoutMethod
-	24, // 34: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
-	2,  // 35: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
-	4,  // 36: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
-	7,  // 37: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
-	10, // 38: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
-	13, // 39: affiliate.v1.PartnerService.GetPartnerSummary:input_type -> affiliate.v1.GetPartnerSummaryRequest
-	16, // 40: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
-	18, // 41: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
-	19, // 42: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
-	3,  // 43: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
-	5,  // 44: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
-	8,  // 45: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
-	11, // 46: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
-	14, // 47: affiliate.v1.PartnerService.GetPartnerSummary:output_type -> affiliate.v1.PartnerSummary
-	17, // 48: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	17, // 49: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	20, // 50: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
-	43, // [43:51] is the sub-list for method output_type
-	35, // [35:43] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	17, // 28: affiliate.v1.PartnerProfile.payout_method:type_name -> affiliate.v1.PayoutMethodDetails
+	21, // 29: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
+	29, // 30: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 31: affiliate.v1.SetPayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
+	1,  // 32: affiliate.v1.PayoutMethodDetails.method:type_name -> affiliate.v1.PayoutMethod
+	21, // 33: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
+	2,  // 34: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
+	4,  // 35: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
+	7,  // 36: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
+	10, // 37: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
+	13, // 38: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
+	15, // 39: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
+	16, // 40: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
+	3,  // 41: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
+	5,  // 42: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
+	8,  // 43: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
+	11, // 44: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
+	14, // 45: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	14, // 46: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	17, // 47: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
+	41, // [41:48] is the sub-list for method output_type
+	34, // [34:41] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_partner_proto_init() }
@@ -2218,19 +1967,17 @@ func file_affiliate_v1_partner_proto_init() {
 	file_affiliate_v1_partner_proto_msgTypes[4].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[5].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[7].OneofWrappers = []any{}
-	file_affiliate_v1_partner_proto_msgTypes[11].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[12].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[13].OneofWrappers = []any{}
+	file_affiliate_v1_partner_proto_msgTypes[14].OneofWrappers = []any{}
 	file_affiliate_v1_partner_proto_msgTypes[15].OneofWrappers = []any{}
-	file_affiliate_v1_partner_proto_msgTypes[16].OneofWrappers = []any{}
-	file_affiliate_v1_partner_proto_msgTypes[17].OneofWrappers = []any{}
-	file_affiliate_v1_partner_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_partner_proto_rawDesc), len(file_affiliate_v1_partner_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

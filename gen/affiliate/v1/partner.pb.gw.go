@@ -165,41 +165,6 @@ func local_request_PartnerService_GetPartnerBalances_0(ctx context.Context, mars
 	return msg, metadata, err
 }
 
-var filter_PartnerService_GetPartnerSummary_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
-
-func request_PartnerService_GetPartnerSummary_0(ctx context.Context, marshaler runtime.Marshaler, client PartnerServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
-	var (
-		protoReq GetPartnerSummaryRequest
-		metadata runtime.ServerMetadata
-	)
-	if err := req.ParseForm(); err != nil {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
-	}
-	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_PartnerService_GetPartnerSummary_0); err != nil {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
-	}
-	if req.Body != nil {
-		_, _ = io.Copy(io.Discard, req.Body)
-	}
-	msg, err := client.GetPartnerSummary(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
-	return msg, metadata, err
-}
-
-func local_request_PartnerService_GetPartnerSummary_0(ctx context.Context, marshaler runtime.Marshaler, server PartnerServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
-	var (
-		protoReq GetPartnerSummaryRequest
-		metadata runtime.ServerMetadata
-	)
-	if err := req.ParseForm(); err != nil {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
-	}
-	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_PartnerService_GetPartnerSummary_0); err != nil {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
-	}
-	msg, err := server.GetPartnerSummary(ctx, &protoReq)
-	return msg, metadata, err
-}
-
 func request_PartnerService_GetPartnerProfile_0(ctx context.Context, marshaler runtime.Marshaler, client PartnerServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq GetPartnerProfileRequest
@@ -360,26 +325,6 @@ func RegisterPartnerServiceHandlerServer(ctx context.Context, mux *runtime.Serve
 			return
 		}
 		forward_PartnerService_GetPartnerBalances_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
-	})
-	mux.Handle(http.MethodGet, pattern_PartnerService_GetPartnerSummary_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
-		ctx, cancel := context.WithCancel(req.Context())
-		defer cancel()
-		var stream runtime.ServerTransportStream
-		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
-		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.PartnerService/GetPartnerSummary", runtime.WithHTTPPathPattern("/api/v1/partner/analytics/summary"))
-		if err != nil {
-			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
-			return
-		}
-		resp, md, err := local_request_PartnerService_GetPartnerSummary_0(annotatedContext, inboundMarshaler, server, req, pathParams)
-		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
-		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
-		if err != nil {
-			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
-			return
-		}
-		forward_PartnerService_GetPartnerSummary_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 	mux.Handle(http.MethodGet, pattern_PartnerService_GetPartnerProfile_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
@@ -549,23 +494,6 @@ func RegisterPartnerServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 		}
 		forward_PartnerService_GetPartnerBalances_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
-	mux.Handle(http.MethodGet, pattern_PartnerService_GetPartnerSummary_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
-		ctx, cancel := context.WithCancel(req.Context())
-		defer cancel()
-		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.PartnerService/GetPartnerSummary", runtime.WithHTTPPathPattern("/api/v1/partner/analytics/summary"))
-		if err != nil {
-			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
-			return
-		}
-		resp, md, err := request_PartnerService_GetPartnerSummary_0(annotatedContext, inboundMarshaler, client, req, pathParams)
-		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
-		if err != nil {
-			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
-			return
-		}
-		forward_PartnerService_GetPartnerSummary_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
-	})
 	mux.Handle(http.MethodGet, pattern_PartnerService_GetPartnerProfile_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -625,7 +553,6 @@ var (
 	pattern_PartnerService_GetPartnerProgram_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 1, 0, 4, 1, 5, 4}, []string{"api", "v1", "partner", "programs", "program_id"}, ""))
 	pattern_PartnerService_ListPartnerCommissions_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "commissions"}, ""))
 	pattern_PartnerService_GetPartnerBalances_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "balances"}, ""))
-	pattern_PartnerService_GetPartnerSummary_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3, 2, 4}, []string{"api", "v1", "partner", "analytics", "summary"}, ""))
 	pattern_PartnerService_GetPartnerProfile_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
 	pattern_PartnerService_UpdatePartnerProfile_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "profile"}, ""))
 	pattern_PartnerService_SetPayoutMethod_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "partner", "payout-method"}, ""))
@@ -636,7 +563,6 @@ var (
 	forward_PartnerService_GetPartnerProgram_0      = runtime.ForwardResponseMessage
 	forward_PartnerService_ListPartnerCommissions_0 = runtime.ForwardResponseMessage
 	forward_PartnerService_GetPartnerBalances_0     = runtime.ForwardResponseMessage
-	forward_PartnerService_GetPartnerSummary_0      = runtime.ForwardResponseMessage
 	forward_PartnerService_GetPartnerProfile_0      = runtime.ForwardResponseMessage
 	forward_PartnerService_UpdatePartnerProfile_0   = runtime.ForwardResponseMessage
 	forward_PartnerService_SetPayoutMethod_0        = runtime.ForwardResponseMessage

@@ -23,7 +23,6 @@ const (
 	PartnerService_GetPartnerProgram_FullMethodName      = "/affiliate.v1.PartnerService/GetPartnerProgram"
 	PartnerService_ListPartnerCommissions_FullMethodName = "/affiliate.v1.PartnerService/ListPartnerCommissions"
 	PartnerService_GetPartnerBalances_FullMethodName     = "/affiliate.v1.PartnerService/GetPartnerBalances"
-	PartnerService_GetPartnerSummary_FullMethodName      = "/affiliate.v1.PartnerService/GetPartnerSummary"
 	PartnerService_GetPartnerProfile_FullMethodName      = "/affiliate.v1.PartnerService/GetPartnerProfile"
 	PartnerService_UpdatePartnerProfile_FullMethodName   = "/affiliate.v1.PartnerService/UpdatePartnerProfile"
 	PartnerService_SetPayoutMethod_FullMethodName        = "/affiliate.v1.PartnerService/SetPayoutMethod"
@@ -52,11 +51,6 @@ type PartnerServiceClient interface {
 	ListPartnerCommissions(ctx context.Context, in *ListPartnerCommissionsRequest, opts ...grpc.CallOption) (*ListPartnerCommissionsResponse, error)
 	// GetPartnerBalances returns what the partner is owed and has earned, per currency.
 	GetPartnerBalances(ctx context.Context, in *GetPartnerBalancesRequest, opts ...grpc.CallOption) (*PartnerBalances, error)
-	// GetPartnerSummary returns the partner's clicks, conversions and revenue in a
-	// period.
-	//
-	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
-	GetPartnerSummary(ctx context.Context, in *GetPartnerSummaryRequest, opts ...grpc.CallOption) (*PartnerSummary, error)
 	// GetPartnerProfile returns the partner's account.
 	GetPartnerProfile(ctx context.Context, in *GetPartnerProfileRequest, opts ...grpc.CallOption) (*PartnerProfile, error)
 	// UpdatePartnerProfile changes the given fields of the partner's account. A field
@@ -116,16 +110,6 @@ func (c *partnerServiceClient) GetPartnerBalances(ctx context.Context, in *GetPa
 	return out, nil
 }
 
-func (c *partnerServiceClient) GetPartnerSummary(ctx context.Context, in *GetPartnerSummaryRequest, opts ...grpc.CallOption) (*PartnerSummary, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PartnerSummary)
-	err := c.cc.Invoke(ctx, PartnerService_GetPartnerSummary_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *partnerServiceClient) GetPartnerProfile(ctx context.Context, in *GetPartnerProfileRequest, opts ...grpc.CallOption) (*PartnerProfile, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PartnerProfile)
@@ -179,11 +163,6 @@ type PartnerServiceServer interface {
 	ListPartnerCommissions(context.Context, *ListPartnerCommissionsRequest) (*ListPartnerCommissionsResponse, error)
 	// GetPartnerBalances returns what the partner is owed and has earned, per currency.
 	GetPartnerBalances(context.Context, *GetPartnerBalancesRequest) (*PartnerBalances, error)
-	// GetPartnerSummary returns the partner's clicks, conversions and revenue in a
-	// period.
-	//
-	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
-	GetPartnerSummary(context.Context, *GetPartnerSummaryRequest) (*PartnerSummary, error)
 	// GetPartnerProfile returns the partner's account.
 	GetPartnerProfile(context.Context, *GetPartnerProfileRequest) (*PartnerProfile, error)
 	// UpdatePartnerProfile changes the given fields of the partner's account. A field
@@ -214,9 +193,6 @@ func (UnimplementedPartnerServiceServer) ListPartnerCommissions(context.Context,
 }
 func (UnimplementedPartnerServiceServer) GetPartnerBalances(context.Context, *GetPartnerBalancesRequest) (*PartnerBalances, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPartnerBalances not implemented")
-}
-func (UnimplementedPartnerServiceServer) GetPartnerSummary(context.Context, *GetPartnerSummaryRequest) (*PartnerSummary, error) {
-	return nil, status.Error(codes.Unimplemented, "method GetPartnerSummary not implemented")
 }
 func (UnimplementedPartnerServiceServer) GetPartnerProfile(context.Context, *GetPartnerProfileRequest) (*PartnerProfile, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPartnerProfile not implemented")
@@ -320,24 +296,6 @@ func _PartnerService_GetPartnerBalances_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
-func _PartnerService_GetPartnerSummary_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetPartnerSummaryRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PartnerServiceServer).GetPartnerSummary(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: PartnerService_GetPartnerSummary_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PartnerServiceServer).GetPartnerSummary(ctx, req.(*GetPartnerSummaryRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _PartnerService_GetPartnerProfile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetPartnerProfileRequest)
 	if err := dec(in); err != nil {
@@ -414,10 +372,6 @@ var PartnerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetPartnerBalances",
 			Handler:    _PartnerService_GetPartnerBalances_Handler,
-		},
-		{
-			MethodName: "GetPartnerSummary",
-			Handler:    _PartnerService_GetPartnerSummary_Handler,
 		},
 		{
 			MethodName: "GetPartnerProfile",

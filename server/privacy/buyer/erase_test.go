@@ -160,6 +160,7 @@ func TestErase_RemovesAllDataOfTheBuyer(t *testing.T) {
 			hashes := f.hashesOf(ada.email, ada.customer, ada.processorCustomer)
 			f.requirePresent(ada.stored()...)
 			f.requirePresent(hashes...)
+			f.addAnalytics()
 			money, bobs := f.money(), f.rowsOf(bob)
 
 			f.clock.Advance(time.Hour)

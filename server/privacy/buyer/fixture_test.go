@@ -15,6 +15,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/privacy/buyer"
 	"github.com/tributary-hq/tributary/server/processor"
@@ -70,9 +71,17 @@ func newFixtureIn(db *pgtest.Fixture, clock *pgtest.Clock) *fixture {
 
 func (f *fixture) newService(store buyer.Store) *buyer.Service {
 	return buyer.New(buyer.Config{
-		Store: store, Events: f.processors, ErasureLog: f.log, BuyerKey: hashKey, ErasureKey: pgtest.ErasureKey,
+		Store: store, Events: f.processors, ErasureLog: f.log, Analytics: analytics.New(stores.Analytics(f.Store.DB), f.clock.Now), BuyerKey: hashKey, ErasureKey: pgtest.ErasureKey,
 		Log: slog.New(slog.DiscardHandler), Now: f.clock.Now,
 	})
+}
+
+// addAnalytics adds all clicks and conversions to the sums of the analytics.
+func (f *fixture) addAnalytics() {
+	f.Helper()
+	if err := f.service.Analytics.AddAll(f.Context(), f.Scope.Workspace); err != nil {
+		f.Fatal(err)
+	}
 }
 
 // emptyTail is a click stream without entries.

@@ -150,6 +150,7 @@ func TestErase_ErasesAClickThatArrivesLater(t *testing.T) {
 			if err := f.conversions.AttributeAwaited(t.Context(), affiliate.AwaitedClick{Workspace: f.Scope.Workspace, Click: click.ID}); err != nil {
 				t.Fatal(err)
 			}
+			f.addAnalytics() // a job does this within seconds
 			f.requireAbsent("for-ada", "198.51.100.0/24", "ip of ada")
 			f.WantCount(1, "clicks", `select count(*) from clicks where id = $1 and language is null`, click.ID)
 			f.WantCount(0, "conversions that wait", `select count(*) from awaited_clicks`)

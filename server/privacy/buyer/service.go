@@ -30,6 +30,7 @@ type Config struct {
 	Store      Store
 	Events     EventOpener
 	ErasureLog Log
+	Analytics  Analytics
 	// BuyerKey is the key of the hashes that conversions store. ErasureKey is the key of the
 	// digests that stay.
 	BuyerKey   affiliate.BuyerKey

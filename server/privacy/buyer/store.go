@@ -131,3 +131,10 @@ type Erase interface {
 		ctx context.Context, workspace affiliate.WorkspaceID, event affiliate.WaitingEvent, reason affiliate.ProcessorIgnored, at time.Time,
 	) (emptied bool, err error)
 }
+
+// Analytics keeps the sums of the analytics. Package server/analytics implements it.
+type Analytics interface {
+	// AddAll adds all entries of the log of a workspace to the sums. After an erasure, neither
+	// the log nor the sums then contain the erased values.
+	AddAll(ctx context.Context, workspace affiliate.WorkspaceID) error
+}

@@ -96,6 +96,11 @@ func (s *Service) timeUntilFree(ctx context.Context, job affiliate.EraseBuyer) (
 // and renews the lease. done is true if the erasure has ended. If wait is not zero, the work
 // cannot go on before that time.
 func (s *Service) advance(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID) (next affiliate.BuyerErasure, done bool, wait time.Duration, err error) {
+	if e.Progress.Step == affiliate.EraseAgain {
+		if err := s.Analytics.AddAll(ctx, e.Workspace); err != nil {
+			return e, false, 0, err
+		}
+	}
 	err = s.Store.InTx(ctx, func(tx Tx) error {
 		next, done = e, false
 		result, err := s.work(ctx, tx, e)

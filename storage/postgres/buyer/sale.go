@@ -267,7 +267,7 @@ const (
 
 // EraseSales stores erased conversions. The transaction must have called LockSales.
 func (tx *Tx) EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID, sales []affiliate.ErasedSale, at time.Time) error {
-	batch := &pgx.Batch{}
+	batch, clicks := &pgx.Batch{}, map[affiliate.Scope][]affiliate.ClickID{}
 	for _, sale := range sales {
 		for _, value := range sale.Values {
 			postgres.QueueErasedValue(batch, sale.Scope, value, sale.Conversion)
@@ -295,16 +295,21 @@ func (tx *Tx) EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []af
 		}
 		if sale.Click != nil {
 			args["clicked_at"], _ = sale.Click.Time()
-			// The click can be stored between two of the statements. The last one erases it
-			// then.
 			batch.Queue(deleteAwaited, args)
 			batch.Queue(awaitClick, args)
-			batch.Queue(postgres.EraseClickOfBuyer, args)
+			clicks[sale.Scope] = append(clicks[sale.Scope], *sale.Click)
 		}
 	}
 	batch.Queue(markErased, e.Workspace, e.ID, ids)
+	batch.Queue(postgres.LogConversions, pgx.NamedArgs{"workspace": e.Workspace, "ids": ids})
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("erase the conversions of a buyer: %w", err)
+	}
+	// The clicks come last: a click can be stored between two of the statements.
+	for scope, ids := range clicks {
+		if err := tx.EraseClicksOfBuyers(ctx, scope, ids...); err != nil {
+			return err
+		}
 	}
 	return nil
 }

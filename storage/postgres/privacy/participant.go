@@ -33,6 +33,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at 
 			update links set destination_url = case when is_default then null else @pseudonym end, sub_id = null,
 				utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null
 			where workspace_id = @workspace and mode = @mode and participant_id = @id`
+		logErased = `insert into analytics_log (workspace_id, mode, erased) values (@workspace, @mode, @id)`
 	)
 	args := pgx.NamedArgs{
 		"workspace": p.Scope.Workspace, "mode": p.Scope.Mode, "program": p.Program, "id": p.ID, "email": p.PartnerEmail,
@@ -53,7 +54,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at 
 	if err := tx.keepDigests(ctx, p, affiliate.ErasedReferralCode, texts); err != nil {
 		return nil, err
 	}
-	for _, statement := range []string{erase, endInvites, eraseLinks} {
+	for _, statement := range []string{erase, endInvites, eraseLinks, logErased} {
 		if _, err := tx.Exec(ctx, statement, args); err != nil {
 			return nil, fmt.Errorf("erase a participant: %w", err)
 		}

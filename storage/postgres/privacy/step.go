@@ -3,6 +3,7 @@ package privacy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -91,7 +92,7 @@ func (tx *Tx) advance(ctx context.Context, p *Progress, previous affiliate.Erasu
 	switch {
 	case p.Step >= passes*len(plan) && !previous.Exports:
 		// An export that was made beside the steps has data that they had not reached.
-		return affiliate.ErasurePage{Exports: true}, nil
+		return affiliate.ErasurePage{Exports: true, Workspaces: workspacesOf(plan)}, nil
 	case p.Step >= passes*len(plan):
 		return affiliate.ErasurePage{Finished: true}, tx.finish(ctx, p.ID, now)
 	case p.Step == len(plan) && now.Before(p.ErasedAt.Add(secondPass)):
@@ -127,6 +128,16 @@ func (tx *Tx) advance(ctx context.Context, p *Progress, previous affiliate.Erasu
 type planned struct {
 	target target
 	step   step
+}
+
+// workspacesOf returns the workspaces of a plan.
+func workspacesOf(plan []planned) (workspaces []affiliate.WorkspaceID) {
+	for _, p := range plan {
+		if id := p.target.Workspace; !id.IsZero() && !slices.Contains(workspaces, id) {
+			workspaces = append(workspaces, id)
+		}
+	}
+	return workspaces
 }
 
 // plan returns the steps of one pass of an erasure, in a fixed order.

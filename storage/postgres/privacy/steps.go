@@ -49,7 +49,7 @@ var participantSteps = []step{
 		update conversions set promo_code = case when promo_code is null then null else @pseudonym end, sub_id = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
 			and (sub_id is not null or promo_code <> @pseudonym)`,
-		`select erase_texts('attribution_decisions', @workspace, @ids, @pseudonym)`),
+		`select erase_texts('attribution_decisions', @workspace, @ids, @pseudonym)`, postgres.LogConversions),
 	// Conversions that another participant has earned can also name a promo code of the
 	// participant.
 	walk("promo codes of other conversions", `
@@ -57,6 +57,8 @@ var participantSteps = []step{
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after
 		order by id limit @limit`,
 		`select erase_texts('attribution_decisions', @workspace, array(select c.id `+withErasedCode+`), @pseudonym)`, `
+		insert into analytics_log (workspace_id, mode, conversions)
+		select c.workspace_id, c.mode, array_agg(c.id) `+withErasedCode+` group by c.workspace_id, c.mode`, `
 		update commissions m set promo_code = @pseudonym `+withErasedCode+`
 			and m.workspace_id = @workspace and m.mode = c.mode and m.conversion_id = c.id and m.promo_code = c.promo_code`, `
 		update conversions u set promo_code = @pseudonym `+withErasedCode+`
@@ -132,7 +134,9 @@ var workspaceSteps = []step{
 			utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null
 		where workspace_id = @workspace and mode in ('test', 'live') and participant_id = any(@ids)
 			and (deleted_at is null or destination_url is distinct from case when is_default then null else @pseudonym end
-				or num_nonnulls(sub_id, utm_source, utm_medium, utm_campaign, utm_term, utm_content) > 0)`),
+				or num_nonnulls(sub_id, utm_source, utm_medium, utm_campaign, utm_term, utm_content) > 0)`, `
+		insert into analytics_log (workspace_id, mode, erased)
+		select workspace_id, mode, id from participants where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)`),
 	directoryCodes(), // the step above has deleted the links
 	repeat("link counts", `
 		delete from list_counts
@@ -157,7 +161,7 @@ var workspaceSteps = []step{
 			and (external_transaction_id <> 'erased-' || replace(id::text, '-', '') or promo_code <> @pseudonym or product_ids <> '{}'
 				or num_nonnulls(sub_id, customer_ref, customer_email_hash, customer_email_domain, subscription_id, line_items, metadata,
 					customer_ip_hash, customer_ua_hash, processor) > 0)`,
-		`select erase_texts('explanations', @workspace, @ids, @pseudonym)`),
+		`select erase_texts('explanations', @workspace, @ids, @pseudonym)`, postgres.LogConversions),
 	walk("commissions", pageOf("commissions"), `
 		update commissions set external_transaction_id = 'erased-' || replace(conversion_id::text, '-', ''),
 			promo_code = case when promo_code is null then null else @pseudonym end, customer_ref = null,

@@ -124,7 +124,7 @@ func (c column) allows(action Action) bool {
 	case Emptied:
 		return c.Type == "text" || c.Type == "bytea" || isJSON || isList
 	case Redacted:
-		return c.Type == "text" || c.Type == "bytea" || isJSON
+		return c.Type == "text" || c.Type == "bytea" || isJSON || isList
 	case NotConcerned, Kept, RowDeleted:
 		return true
 	}

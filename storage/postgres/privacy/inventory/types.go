@@ -164,7 +164,7 @@ func (a Area) Subjects() []Subject {
 func Areas() []Area {
 	return []Area{
 		accounts, security, workspaces, auditLogs, programmes, participations,
-		clicks, conversions, decisions, commissions, payouts, processors,
+		clicks, analytics, conversions, decisions, commissions, payouts, processors,
 		webhooks, notifications, mails, system,
 	}
 }

@@ -1,0 +1,173 @@
+package analytics
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// ClickLog is a compact list of clicks of one workspace and mode. The transaction that stores
+// clicks also stores the list, and a job adds the clicks of the list to the sums later. The
+// zero value is an empty list.
+//
+// Each click consists of the number of its owner in the order of first use (a new number is
+// followed by the three ids), its quarter, a byte of flags, a bit set of the dimensions that
+// have a value, and these values with their lengths. The numbers are varints.
+type ClickLog struct {
+	buf    []byte
+	owners map[Owner]uint64
+}
+
+// The flags of a click in the list.
+const (
+	flagUnique = 1 << iota
+	flagBot
+	flagRemoved // the click is subtracted from the sums
+)
+
+// Add adds a click to the list.
+func (l *ClickLog) Add(c *affiliate.Click) { l.append(c, 0) }
+
+// Remove adds the removal of a click. The click must have the values with which it was added.
+func (l *ClickLog) Remove(c *affiliate.Click) { l.append(c, flagRemoved) }
+
+// Bytes returns the list.
+func (l *ClickLog) Bytes() []byte { return l.buf }
+
+func (l *ClickLog) append(c *affiliate.Click, flags byte) {
+	if l.owners == nil {
+		l.owners = make(map[Owner]uint64)
+	}
+	owner := Owner{Program: c.Program, Participant: c.Participant, Link: c.Link}
+	number, known := l.owners[owner]
+	if !known {
+		number = uint64(len(l.owners))
+		l.owners[owner] = number
+	}
+	b := binary.AppendUvarint(l.buf, number)
+	if !known {
+		b = append(b, owner.Program.UUID[:]...)
+		b = append(b, owner.Participant.UUID[:]...)
+		b = append(b, owner.Link.UUID[:]...)
+	}
+	b = binary.AppendVarint(b, int64(QuarterOf(c.ReceivedAt)))
+	switch {
+	case c.IsBot:
+		flags |= flagBot
+	case c.Unique:
+		flags |= flagUnique
+	}
+	values := ClickValues(c)
+	present := uint16(0)
+	for i := range clickDimensions {
+		if values[i] != "" {
+			present |= 1 << i
+		}
+	}
+	b = binary.LittleEndian.AppendUint16(append(b, flags), present)
+	for i := range clickDimensions {
+		if value := values[i]; value != "" {
+			b = append(append(b, byte(len(value))), value...)
+		}
+	}
+	l.buf = b
+}
+
+var errClickLog = errors.New("analytics: invalid list of clicks")
+
+// AddClicks adds the clicks of a ClickLog to the sums of their links. It adds the number of
+// new clicks with each value to weights.
+func (s Sums) AddClicks(log []byte, weights Weights) error {
+	var owners []Owner
+	r := logReader{rest: log}
+	for len(r.rest) > 0 {
+		number := r.uvarint()
+		if number == uint64(len(owners)) {
+			owners = append(owners, Owner{
+				Program:     affiliate.ProgramID{UUID: r.uuid()},
+				Participant: affiliate.ParticipantID{UUID: r.uuid()},
+				Link:        affiliate.LinkID{UUID: r.uuid()},
+			})
+		}
+		at := Quarter(r.varint())
+		flags := r.next(1)
+		present := r.next(2)
+		if r.failed || number >= uint64(len(owners)) {
+			return errClickLog
+		}
+		var values [len(clickDimensions)]string
+		for i := range clickDimensions {
+			if binary.LittleEndian.Uint16(present)&(1<<i) != 0 {
+				values[i] = r.text()
+			}
+		}
+		if r.failed {
+			return errClickLog
+		}
+		s.addAll(owners[number], at, values[:], "", clickCounts(flags[0]))
+		if flags[0]&flagRemoved == 0 {
+			weights.add(at.Day(), values[:], clickWeight)
+		}
+	}
+	return nil
+}
+
+func clickCounts(flags byte) Counts {
+	var counts Counts
+	switch {
+	case flags&flagBot != 0:
+		counts[BotClicks] = 1
+	case flags&flagUnique != 0:
+		counts[Clicks], counts[UniqueClicks] = 1, 1
+	default:
+		counts[Clicks] = 1
+	}
+	if flags&flagRemoved != 0 {
+		return counts.Negated()
+	}
+	return counts
+}
+
+// logReader reads the parts of a ClickLog. After the first invalid part it returns zero values.
+type logReader struct {
+	rest   []byte
+	failed bool
+}
+
+// next returns the next n bytes. If fewer are left, it returns zeros.
+func (r *logReader) next(n int) []byte {
+	if r.failed || len(r.rest) < n {
+		r.failed, r.rest = true, nil
+		return make([]byte, n)
+	}
+	part := r.rest[:n]
+	r.rest = r.rest[n:]
+	return part
+}
+
+func (r *logReader) uuid() uuid.UUID { return uuid.UUID(r.next(len(uuid.UUID{}))) }
+
+func (r *logReader) text() string { return string(r.next(int(r.next(1)[0]))) }
+
+func (r *logReader) uvarint() uint64 {
+	value, n := binary.Uvarint(r.rest)
+	r.skip(n)
+	return value
+}
+
+func (r *logReader) varint() int64 {
+	value, n := binary.Varint(r.rest)
+	r.skip(n)
+	return value
+}
+
+func (r *logReader) skip(n int) {
+	if n <= 0 {
+		r.failed, r.rest = true, nil
+		return
+	}
+	r.rest = r.rest[n:]
+}

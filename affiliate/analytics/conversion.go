@@ -1,0 +1,95 @@
+package analytics
+
+import (
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Conversion holds everything about a conversion that the analytics use. The stored copy says
+// what the sums contain, so that a change of the conversion can be applied to them.
+type Conversion struct {
+	ID    affiliate.ConversionID
+	Owner Owner // zero if the conversion is not attributed
+	// OccurredAt is when the conversion happened. All its numbers belong to the quarter of
+	// this time, also those of later refunds and changes of its commission.
+	OccurredAt time.Time
+	EventType  affiliate.EventType
+	Values     Values
+	Customer   string // empty if the report did not name the customer
+	// Click is the click that attributed the conversion; zero if none did.
+	Click affiliate.ClickID
+	// ClickDeleted says that this click was deleted after 13 months, so that its values are
+	// not known.
+	ClickDeleted bool
+	// FirstOfCustomer says that it is the first attributed conversion of its customer.
+	FirstOfCustomer bool
+
+	Currency           string // of the sale; empty if there is none
+	AmountCents        int64
+	RefundedCents      int64
+	Commission         affiliate.CommissionStatus // empty if there is no commission
+	CommissionCents    int64
+	CommissionCurrency string
+}
+
+// AddConversion adds a conversion to the sums; sign is 1, or -1 to subtract it.
+func (s Sums) AddConversion(c *Conversion, sign int64) {
+	plain := Counts{Conversions: sign}
+	if c.EventType == affiliate.Signup || c.EventType == affiliate.Lead {
+		plain[Signups] = sign
+	}
+	if c.FirstOfCustomer {
+		plain[NewCustomers] = sign
+	}
+	earned := false
+	switch c.Commission {
+	case affiliate.CommissionPaid:
+		plain[Paid], plain[Approved], earned = sign, sign, true
+	case affiliate.CommissionApproved:
+		plain[Approved], earned = sign, true
+	case affiliate.CommissionPending:
+		earned = true
+	case affiliate.CommissionRejected, affiliate.CommissionRefunded:
+	}
+	at, values := QuarterOf(c.OccurredAt), c.Values[:]
+	s.addAll(c.Owner, at, values, "", plain)
+	if c.EventType.Priced() {
+		s.addAll(c.Owner, at, values, c.Currency, Counts{
+			Orders: sign, RevenueCents: sign * c.AmountCents, RefundedCents: sign * c.RefundedCents,
+		})
+	}
+	if earned {
+		s.addAll(c.Owner, at, values, c.CommissionCurrency, Counts{CommissionCents: sign * c.CommissionCents})
+	}
+}
+
+// SetValues sets the values. click holds the values of the click that attributed the
+// conversion; nil if none did, or if it was deleted. subID and promoCode belong to the
+// conversion. The sub id of the conversion takes precedence over that of the click. promoCode
+// is empty unless the promo code attributed the conversion, because a partner must not see
+// the codes of others.
+func (c *Conversion) SetValues(click *Values, subID, promoCode string) {
+	c.Values = Values{}
+	if click != nil {
+		c.Values = *click
+	}
+	if subID != "" {
+		c.Values[subIDIndex] = cut(subID)
+	}
+	c.Values[promoCodeIndex] = cut(promoCode)
+	c.Values[eventTypeIndex] = string(c.EventType)
+}
+
+// KeepClickValues copies the values of a deleted click from the counted state of the
+// conversion.
+func (c *Conversion) KeepClickValues(counted *Conversion) {
+	if !c.ClickDeleted || c.Click != counted.Click {
+		return
+	}
+	subID := c.Values[subIDIndex]
+	copy(c.Values[:len(clickDimensions)], counted.Values[:])
+	if subID != "" {
+		c.Values[subIDIndex] = subID
+	}
+}

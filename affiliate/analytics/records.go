@@ -1,0 +1,36 @@
+package analytics
+
+import (
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// LogEntry is an entry of the log: a change that is not part of the sums yet.
+type LogEntry struct {
+	Clicks      []byte                   // a ClickLog; nil if the entry has no clicks
+	Conversions []affiliate.ConversionID // conversions that may have changed
+	// Erased is a participant whose clicks lose their personal values.
+	Erased *affiliate.ParticipantID
+}
+
+// First is the first attributed conversion of a customer.
+type First struct {
+	Customer   string
+	Conversion affiliate.ConversionID
+	At         time.Time
+}
+
+// Program is a programme with what the analytics need of it.
+type Program struct {
+	ID       affiliate.ProgramID
+	Currency string
+}
+
+// Participation is a participant of a partner, with the currency of its programme.
+type Participation struct {
+	Workspace   affiliate.WorkspaceID
+	Program     affiliate.ProgramID
+	Participant affiliate.ParticipantID
+	Currency    string
+}

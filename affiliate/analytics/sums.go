@@ -1,0 +1,177 @@
+package analytics
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Owner is what a sum belongs to. Zero ids have these meanings: without a participant, the sum
+// covers the whole programme; without a programme, it covers the conversions of the workspace
+// that are not attributed. The conversions of a participant that no link has caused have no
+// link.
+type Owner struct {
+	Program     affiliate.ProgramID
+	Participant affiliate.ParticipantID
+	Link        affiliate.LinkID
+}
+
+// Narrow adds the ids of other to o, as a further condition. It returns false if the two
+// exclude each other.
+func (o *Owner) Narrow(other Owner) bool {
+	return narrow(&o.Program, other.Program) && narrow(&o.Participant, other.Participant) && narrow(&o.Link, other.Link)
+}
+
+func narrow[T any](id *affiliate.ID[T], other affiliate.ID[T]) bool {
+	if id.IsZero() {
+		*id = other
+	}
+	return other.IsZero() || *id == other
+}
+
+// Target is an owner of a workspace whose sums are read. Without a participant, it stands for
+// the whole programme, and without a programme for the conversions that are not attributed.
+// With a participant and without a link, it stands for all links of the participant.
+type Target struct {
+	Workspace affiliate.WorkspaceID
+	Owner
+}
+
+// Key identifies a stored sum of a workspace and mode.
+type Key struct {
+	Owner
+	Day       Day
+	Dimension Dimension
+	// Value is empty in the dimension Total. In other dimensions an empty value means the
+	// values that are not counted separately (OtherValues). Clicks and conversions without a value
+	// are only part of Total.
+	Value string
+	// Currency is empty for the counts that are no amounts (see Counts).
+	Currency string
+}
+
+// OtherValues is the value of the sums of all values that are not counted separately.
+const OtherValues = ""
+
+// Sums holds sums by their keys.
+type Sums map[Key]*Quarters
+
+func (s Sums) add(key Key, index uint8, counts Counts) {
+	quarters := s[key]
+	if quarters == nil {
+		quarters = &Quarters{}
+		s[key] = quarters
+	}
+	quarters.Add(index, counts)
+}
+
+// addAll adds counts to the totals of an owner and to the sums of the values.
+func (s Sums) addAll(owner Owner, at Quarter, values []string, currency string, counts Counts) {
+	if counts == (Counts{}) {
+		return
+	}
+	day := at.Day()
+	index := uint8(at - day.First())
+	s.add(Key{Owner: owner, Day: day, Currency: currency}, index, counts)
+	for i, value := range values {
+		if value != "" {
+			s.add(Key{Owner: owner, Day: day, Dimension: dimensions[i], Value: value, Currency: currency}, index, counts)
+		}
+	}
+}
+
+// AddProgramSums adds the sums of the programmes: each is the sum over all participants and
+// links of the programme.
+func (s Sums) AddProgramSums() {
+	program := Sums{}
+	for key, quarters := range s {
+		if key.Participant.IsZero() {
+			continue
+		}
+		key.Participant, key.Link = affiliate.ParticipantID{}, affiliate.LinkID{}
+		for _, quarter := range *quarters {
+			program.add(key, quarter.Index, quarter.Counts)
+		}
+	}
+	for key, quarters := range program {
+		s[key] = quarters
+	}
+}
+
+// KeepApart replaces each value for which kept returns false by OtherValues.
+func (s Sums) KeepApart(kept func(Dimension, Day, string) bool) {
+	for key, quarters := range s {
+		if key.Dimension == Total || key.Value == OtherValues || kept(key.Dimension, key.Day, key.Value) {
+			continue
+		}
+		delete(s, key)
+		key.Value = OtherValues
+		s.Add(key, *quarters)
+	}
+}
+
+// WithoutClicks returns the changes that remove the numbers of clicks from sums.
+func (s Sums) WithoutClicks() Sums {
+	changes := Sums{}
+	for key, quarters := range s {
+		for _, quarter := range *quarters {
+			var clicks Counts
+			for _, i := range []int{Clicks, UniqueClicks, BotClicks} {
+				clicks[i] = -quarter.Counts[i]
+			}
+			changes.add(key, quarter.Index, clicks)
+		}
+	}
+	return changes
+}
+
+// DropEmpty deletes sums without numbers.
+func (s Sums) DropEmpty() {
+	maps.DeleteFunc(s, func(_ Key, quarters *Quarters) bool { return len(*quarters) == 0 })
+}
+
+// AddAll adds other sums.
+func (s Sums) AddAll(other Sums) {
+	for key, quarters := range other {
+		s.Add(key, *quarters)
+	}
+}
+
+// Participants returns the participants of the sums.
+func (s Sums) Participants() []affiliate.ParticipantID {
+	found := map[affiliate.ParticipantID]bool{}
+	for key := range s {
+		if !key.Participant.IsZero() {
+			found[key.Participant] = true
+		}
+	}
+	return slices.Collect(maps.Keys(found))
+}
+
+// DayValues returns the dimensions and days of the sums that belong to values.
+func (s Sums) DayValues() []DayValues {
+	found := map[DayValues]bool{}
+	for key := range s {
+		if key.Dimension != Total {
+			found[DayValues{key.Dimension, key.Day}] = true
+		}
+	}
+	return slices.Collect(maps.Keys(found))
+}
+
+// DropErased deletes the sums of the values that an erasure has removed from the clicks of
+// participants. workspace says that the whole workspace was erased.
+func (s Sums) DropErased(participants map[affiliate.ParticipantID]bool, workspace bool) {
+	erased := ErasedDimensions(workspace)
+	maps.DeleteFunc(s, func(key Key, _ *Quarters) bool {
+		return participants[key.Participant] && slices.Contains(erased, key.Dimension)
+	})
+}
+
+// Add adds quarters to the sum with the given key.
+func (s Sums) Add(key Key, quarters Quarters) {
+	for _, quarter := range quarters {
+		s.add(key, quarter.Index, quarter.Counts)
+	}
+}

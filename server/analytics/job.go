@@ -1,0 +1,73 @@
+package analytics
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
+)
+
+const (
+	// interval is the time between two runs of the job.
+	interval = 2 * time.Second
+	// maxScopes is the maximum number of workspaces and modes that a run looks up at once.
+	maxScopes = 1000
+	// maxRunTime is the time after which a run starts no further transaction. The next run
+	// adds the remaining entries.
+	maxRunTime = 30 * time.Second
+	// timeout is the time after which a run is cancelled, for example because the database is
+	// slow.
+	timeout = time.Minute
+)
+
+// Worker runs the job affiliate.AddAnalytics.
+type Worker struct {
+	river.WorkerDefaults[affiliate.AddAnalytics]
+	store Store
+	log   *slog.Logger
+	now   func() time.Time
+}
+
+// NewWorker returns a Worker; now is its clock.
+func NewWorker(store Store, log *slog.Logger, now func() time.Time) *Worker {
+	return &Worker{store: store, log: log, now: now}
+}
+
+// PeriodicJob returns the job that a River client inserts every two seconds. At most one job
+// runs at a time. A failed job is not retried, because the next job adds the same entries.
+func PeriodicJob() *river.PeriodicJob {
+	return server.OneAtATime(river.PeriodicInterval(interval), affiliate.AddAnalytics{}, true)
+}
+
+// Timeout returns the time limit of one run.
+func (w *Worker) Timeout(*river.Job[affiliate.AddAnalytics]) time.Duration { return timeout }
+
+// Work adds the entries of the log to the sums, until none are left or maxRunTime has passed.
+// It skips a workspace and mode whose sums another transaction changes at the same time, for
+// example that of a request.
+func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.AddAnalytics]) error {
+	started := w.now()
+	scopes, err := w.store.Waiting(ctx, maxScopes)
+	for err == nil && len(scopes) > 0 {
+		var left []affiliate.Scope
+		for _, scope := range scopes {
+			more, err := fold(ctx, w.store, scope, false)
+			if err != nil {
+				return err
+			}
+			if more {
+				left = append(left, scope)
+			}
+			if lasted := w.now().Sub(started); lasted >= maxRunTime {
+				w.log.LogAttrs(ctx, slog.LevelWarn, "clicks and conversions arrive faster than they are added to the analytics", slog.Duration("lasted", lasted))
+				return nil
+			}
+		}
+		scopes = left
+	}
+	return err
+}

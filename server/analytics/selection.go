@@ -1,0 +1,166 @@
+package analytics
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// selection is what a caller has selected: the targets whose sums are read, and how they are
+// shown.
+type selection struct {
+	mode    affiliate.Mode
+	targets []analytics.Target
+	view    analytics.View
+}
+
+// workspaces returns the workspaces of the targets.
+func (s selection) workspaces() []affiliate.WorkspaceID {
+	found := map[affiliate.WorkspaceID]bool{}
+	for _, t := range s.targets {
+		found[t.Workspace] = true
+	}
+	return slices.Collect(maps.Keys(found))
+}
+
+// filter holds the ids that a request selects. Zero ids select everything.
+type filter struct {
+	program     affiliate.ProgramID
+	participant affiliate.ParticipantID
+	link        affiliate.LinkID
+}
+
+// filterOf returns the filter of a request. The ids have been validated, except those in paths.
+func filterOf(req request) filter {
+	var f filter
+	f.program, _ = affiliate.ParseID[affiliate.Program](req.GetProgramId())
+	f.participant, _ = affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
+	f.link, _ = affiliate.ParseID[affiliate.Link](req.GetLinkId())
+	return f
+}
+
+// selectWorkspace returns the selection of a member on the routes of the workspace. Errors:
+// NOT_FOUND.
+func (s *Service) selectWorkspace(ctx context.Context, req request) (selection, error) {
+	f, scope := filterOf(req), server.PrincipalFrom(ctx).Scope()
+	if f != (filter{}) {
+		return s.selectFiltered(ctx, req, f)
+	}
+	currency, err := s.store.WorkspaceCurrency(ctx, scope.Workspace)
+	if err != nil {
+		return selection{}, err
+	}
+	programs, err := s.store.Programs(ctx, scope)
+	if err != nil {
+		return selection{}, err
+	}
+	found := selection{mode: scope.Mode, view: analytics.View{Currency: currency, IncludeBots: req.GetIncludeBots()}}
+	for _, p := range programs {
+		found.targets = append(found.targets, analytics.Target{Workspace: scope.Workspace, Owner: analytics.Owner{Program: p.ID}})
+	}
+	if r, ok := req.(*affiliatev1.AnalyticsRequest); ok && r.GetIncludeUnattributed() {
+		found.targets = append(found.targets, analytics.Target{Workspace: scope.Workspace})
+	}
+	return found, nil
+}
+
+// selectProgram returns the selection of a member on the routes of a programme. Errors:
+// NOT_FOUND.
+func (s *Service) selectProgram(ctx context.Context, req request) (selection, error) {
+	if _, err := server.PathID[affiliate.Program](req.GetProgramId()); err != nil {
+		return selection{}, err
+	}
+	return s.selectFiltered(ctx, req, filterOf(req))
+}
+
+// selectFiltered returns the selection of a member with a filter.
+func (s *Service) selectFiltered(ctx context.Context, req request, f filter) (selection, error) {
+	scope := server.PrincipalFrom(ctx).Scope()
+	owner := analytics.Owner{Program: f.program}
+	if !f.participant.IsZero() {
+		found, err := s.store.Participant(ctx, scope, f.participant)
+		if err != nil {
+			return selection{}, err
+		}
+		if !owner.Narrow(found) {
+			return selection{}, affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+	}
+	if !f.link.IsZero() {
+		found, err := s.store.Link(ctx, scope.Mode, []affiliate.WorkspaceID{scope.Workspace}, f.link)
+		if err != nil {
+			return selection{}, err
+		}
+		if !owner.Narrow(found) {
+			return selection{}, affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+	}
+	program, err := s.store.Program(ctx, scope, owner.Program)
+	if err != nil {
+		return selection{}, err
+	}
+	return selection{
+		mode:    scope.Mode,
+		targets: []analytics.Target{{Workspace: scope.Workspace, Owner: owner}},
+		view:    analytics.View{Currency: program.Currency, IncludeBots: req.GetIncludeBots()},
+	}, nil
+}
+
+// selectPartner returns the selection of a partner: its own participations that match the
+// filter. Errors: NOT_FOUND if an id of the filter is not the partner's.
+func (s *Service) selectPartner(ctx context.Context, req request) (selection, error) {
+	caller, f := server.PrincipalFrom(ctx), filterOf(req)
+	participations, err := s.store.Participations(ctx, caller.User, caller.Mode)
+	if err != nil {
+		return selection{}, err
+	}
+	found := selection{mode: caller.Mode, view: analytics.View{IncludeBots: req.GetIncludeBots(), HideCosts: true}}
+	wanted := analytics.Owner{Program: f.program, Participant: f.participant}
+	if !f.link.IsZero() {
+		link, err := s.store.Link(ctx, caller.Mode, workspacesOf(participations), f.link)
+		if err != nil {
+			return selection{}, err
+		}
+		if !wanted.Narrow(link) {
+			return selection{}, affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+	}
+	currencies := map[string]int{}
+	for _, p := range participations {
+		owner := analytics.Owner{Program: p.Program, Participant: p.Participant}
+		if !owner.Narrow(wanted) {
+			continue
+		}
+		found.targets = append(found.targets, analytics.Target{Workspace: p.Workspace, Owner: owner})
+		currencies[p.Currency]++
+	}
+	if len(found.targets) == 0 && f != (filter{}) {
+		return selection{}, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	found.view.Currency = mostFrequent(currencies)
+	return found, nil
+}
+
+func workspacesOf(participations []analytics.Participation) []affiliate.WorkspaceID {
+	ids := make([]affiliate.WorkspaceID, len(participations))
+	for i, p := range participations {
+		ids[i] = p.Workspace
+	}
+	return ids
+}
+
+// mostFrequent returns the currency of most of the programmes. A partner has no currency of
+// its own. If the partner takes part in no programme, it returns the default of workspaces.
+func mostFrequent(currencies map[string]int) string {
+	if len(currencies) == 0 {
+		return affiliate.DefaultCurrency
+	}
+	names := slices.Collect(maps.Keys(currencies))
+	return slices.MinFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(currencies[b], currencies[a]), cmp.Compare(a, b)) })
+}

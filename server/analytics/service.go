@@ -1,0 +1,133 @@
+// Package analytics keeps the sums of the analytics and serves the analytics routes of
+// workspaces, programmes and partners.
+//
+//	clicks, conversions, refunds, reviews ──▶ analytics_log ──job, requests──▶ sums ──▶ routes
+//
+// A transaction that stores clicks or changes conversions inserts an entry into a log, which
+// never waits for other transactions. A job adds the entries to the sums every few seconds. A
+// request first adds the entries of its workspace, so that its response contains everything
+// that was stored before. Each entry is added exactly once: the transaction that adds it also
+// deletes it.
+//
+// For each conversion the package stores what the sums contain. When a conversion changes, it
+// subtracts the stored numbers and adds the current ones, so the sums depend only on the
+// current state and not on the order of changes.
+//
+// A response does not depend on the number of clicks. If more entries wait than one request
+// can add, the response does not contain the newest ones.
+package analytics
+
+import (
+	"context"
+	"time"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+)
+
+// Service implements affiliate.v1.AnalyticsService.
+type Service struct {
+	affiliatev1.UnimplementedAnalyticsServiceServer
+
+	store Store
+	now   func() time.Time
+}
+
+// New returns a Service; now is its clock.
+func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+
+// request has the fields that the two request messages share.
+type request interface {
+	GetDateFrom() string
+	GetDateTo() string
+	GetTimezone() string
+	GetProgramId() string
+	GetParticipantId() string
+	GetLinkId() string
+	GetIncludeBots() bool
+	GetCompare() affiliatev1.AnalyticsComparison
+	GetInterval() affiliatev1.AnalyticsInterval
+	GetGroupBy() affiliatev1.AnalyticsDimension
+	GetMetric() string
+	GetFormat() affiliatev1.AnalyticsFormat
+	GetPage() int32
+	GetPageSize() int32
+}
+
+// GetAnalyticsSummary returns the numbers of a period, of a workspace.
+func (s *Service) GetAnalyticsSummary(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsSummary, error) {
+	return s.summary(ctx, req, s.selectWorkspace)
+}
+
+// GetProgramAnalyticsSummary returns the numbers of a period, of a programme.
+func (s *Service) GetProgramAnalyticsSummary(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsSummary, error) {
+	return s.summary(ctx, req, s.selectProgram)
+}
+
+// GetPartnerAnalyticsSummary returns the numbers of a period, of a partner.
+func (s *Service) GetPartnerAnalyticsSummary(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsSummary, error) {
+	return s.summary(ctx, req, s.selectPartner)
+}
+
+// GetAnalyticsTimeseries returns the numbers of the intervals of a period, of a workspace.
+func (s *Service) GetAnalyticsTimeseries(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsTimeseries, error) {
+	return s.timeseries(ctx, req, s.selectWorkspace)
+}
+
+// GetProgramAnalyticsTimeseries returns the numbers of the intervals of a period, of a
+// programme.
+func (s *Service) GetProgramAnalyticsTimeseries(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsTimeseries, error) {
+	return s.timeseries(ctx, req, s.selectProgram)
+}
+
+// GetPartnerAnalyticsTimeseries returns the numbers of the intervals of a period, of a partner.
+func (s *Service) GetPartnerAnalyticsTimeseries(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsTimeseries, error) {
+	return s.timeseries(ctx, req, s.selectPartner)
+}
+
+// GetAnalyticsBreakdown returns the numbers of the values of a dimension, of a workspace.
+func (s *Service) GetAnalyticsBreakdown(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsBreakdown, error) {
+	return s.breakdown(ctx, req, s.selectWorkspace)
+}
+
+// GetProgramAnalyticsBreakdown returns the numbers of the values of a dimension, of a programme.
+func (s *Service) GetProgramAnalyticsBreakdown(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsBreakdown, error) {
+	return s.breakdown(ctx, req, s.selectProgram)
+}
+
+// GetPartnerAnalyticsBreakdown returns the numbers of the values of a dimension, of a partner.
+func (s *Service) GetPartnerAnalyticsBreakdown(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsBreakdown, error) {
+	return s.breakdown(ctx, req, s.selectPartner)
+}
+
+// GetAnalyticsFunnel returns the steps from clicks to paid commissions, of a workspace.
+func (s *Service) GetAnalyticsFunnel(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsFunnel, error) {
+	return s.funnel(ctx, req, s.selectWorkspace)
+}
+
+// GetProgramAnalyticsFunnel returns the steps from clicks to paid commissions, of a programme.
+func (s *Service) GetProgramAnalyticsFunnel(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsFunnel, error) {
+	return s.funnel(ctx, req, s.selectProgram)
+}
+
+// GetPartnerAnalyticsFunnel returns the steps from clicks to paid commissions, of a partner.
+func (s *Service) GetPartnerAnalyticsFunnel(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsFunnel, error) {
+	return s.funnel(ctx, req, s.selectPartner)
+}
+
+// GetAnalyticsCohorts returns the cohorts of customers, of a workspace.
+func (s *Service) GetAnalyticsCohorts(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsCohorts, error) {
+	return s.cohorts(ctx, req, s.selectWorkspace)
+}
+
+// GetProgramAnalyticsCohorts returns the cohorts of customers, of a programme.
+func (s *Service) GetProgramAnalyticsCohorts(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsCohorts, error) {
+	return s.cohorts(ctx, req, s.selectProgram)
+}
+
+// GetPartnerAnalyticsCohorts returns the cohorts of customers, of a partner.
+func (s *Service) GetPartnerAnalyticsCohorts(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsCohorts, error) {
+	return s.cohorts(ctx, req, s.selectPartner)
+}
+
+// selector returns what the caller of a request has selected.
+type selector func(ctx context.Context, req request) (selection, error)

@@ -1,0 +1,84 @@
+package analytics
+
+import (
+	"context"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+)
+
+// Store reads sums. It is safe for concurrent use.
+type Store interface {
+	// InTx runs fn in a transaction.
+	InTx(ctx context.Context, fn func(tx Tx) error) error
+	// Waiting returns at most limit workspaces and modes that have entries in the log.
+	Waiting(ctx context.Context, limit int) ([]affiliate.Scope, error)
+	// IsWaiting reports whether a workspace and mode have entries in the log.
+	IsWaiting(ctx context.Context, scope affiliate.Scope) (bool, error)
+
+	// Programs returns all programmes of a workspace and mode.
+	Programs(ctx context.Context, scope affiliate.Scope) ([]analytics.Program, error)
+	// Program returns a programme. Errors: NOT_FOUND.
+	Program(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (analytics.Program, error)
+	// WorkspaceCurrency returns the currency of a workspace. Errors: NOT_FOUND.
+	WorkspaceCurrency(ctx context.Context, id affiliate.WorkspaceID) (string, error)
+	// Participant and Link return the owner of the numbers of a participant or link. Deleted
+	// links are included. Errors: NOT_FOUND.
+	Participant(ctx context.Context, scope affiliate.Scope, id affiliate.ParticipantID) (analytics.Owner, error)
+	Link(ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, id affiliate.LinkID) (analytics.Owner, error)
+	// Participations returns the participants of a partner.
+	Participations(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]analytics.Participation, error)
+	// Labels returns the names of programmes or partners, or the codes of links, by their ids.
+	Labels(ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, dimension analytics.Dimension, ids []string) (map[string]string, error)
+
+	// Quarters returns the figures of the programmes of targets by quarter of an hour.
+	Quarters(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period) (map[affiliate.ProgramID]analytics.QuarterFigures, error)
+	// Values returns the figures of the values of a dimension.
+	Values(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, dimension analytics.Dimension, p analytics.Period) (map[string]*analytics.Figures, error)
+	// Owners returns the figures of the participants and links of targets. The keys have no
+	// programme.
+	Owners(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period) (map[analytics.Owner]*analytics.Figures, error)
+	// Cohorts returns the conversions of the customers whose first attributed conversion is
+	// between from and to, by the months with the given starts.
+	Cohorts(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, months []analytics.Quarter, from, to analytics.Quarter, currency string) ([]analytics.CohortCell, error)
+}
+
+// Tx is a transaction that changes the sums of a workspace and mode.
+type Tx interface {
+	// Lock gets the lock of the sums. TryLock does the same without waiting; it returns false
+	// if another transaction has the lock.
+	Lock(ctx context.Context, scope affiliate.Scope) error
+	TryLock(ctx context.Context, scope affiliate.Scope) (bool, error)
+	// TakeEntries deletes at most limit entries of the log, the oldest first, and returns them.
+	TakeEntries(ctx context.Context, scope affiliate.Scope, limit int) ([]analytics.LogEntry, error)
+	// Erased finds the erased participants among ids. workspace says that the whole workspace
+	// was erased.
+	Erased(ctx context.Context, scope affiliate.Scope, ids []affiliate.ParticipantID) (erased map[affiliate.ParticipantID]bool, workspace bool, err error)
+
+	// CurrentConversions returns conversions as they are stored now, and CountedConversions
+	// as they are part of the sums. Conversions that do not exist are missing. FirstOfCustomer
+	// is not set.
+	CurrentConversions(ctx context.Context, scope affiliate.Scope, ids []affiliate.ConversionID) (map[affiliate.ConversionID]analytics.Conversion, error)
+	CountedConversions(ctx context.Context, scope affiliate.Scope, ids []affiliate.ConversionID) (map[affiliate.ConversionID]analytics.Conversion, error)
+	// StoreCounted stores conversions as they are part of the sums, and deletes others.
+	StoreCounted(ctx context.Context, scope affiliate.Scope, stored []analytics.Conversion, deleted []affiliate.ConversionID) error
+	// Firsts returns the first attributed conversions of customers: counted as they are part
+	// of the sums, and current as they follow from the counted conversions.
+	Firsts(ctx context.Context, scope affiliate.Scope, customers []string) (counted map[string]affiliate.ConversionID, current map[string]analytics.First, err error)
+	// StoreFirsts stores the first conversions of customers, and deletes those of others.
+	StoreFirsts(ctx context.Context, scope affiliate.Scope, stored []analytics.First, deleted []string) error
+
+	// Values returns the values that are counted separately, with their weights.
+	Values(ctx context.Context, scope affiliate.Scope, of []analytics.DayValues) (analytics.Weights, error)
+	// StoreValues stores the weights of values that are counted separately, and deletes others.
+	StoreValues(ctx context.Context, scope affiliate.Scope, stored analytics.Weights, deleted map[analytics.DayValues][]string) error
+	// TakeValueSums deletes the sums of values and returns them.
+	TakeValueSums(ctx context.Context, scope affiliate.Scope, values map[analytics.DayValues][]string) (analytics.Sums, error)
+	// ClickSums returns at most limit sums of values of a participant that have clicks.
+	ClickSums(ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, dimensions []analytics.Dimension, limit int) (analytics.Sums, error)
+	// Sums returns the stored sums with the keys of the given sums.
+	Sums(ctx context.Context, scope affiliate.Scope, of analytics.Sums) (analytics.Sums, error)
+	// StoreSums stores sums. It deletes those whose numbers are all zero, and the values that
+	// have no sums any more.
+	StoreSums(ctx context.Context, scope affiliate.Scope, sums analytics.Sums) error
+}

@@ -1,0 +1,275 @@
+package analytics
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// currentConversions reads the conversions as they are stored now. The values of the deciding
+// click follow in a second statement.
+const currentConversions = `
+	select c.id,
+		case when c.attributed then c.program_id end as program_id,
+		case when c.attributed then c.participant_id end as participant_id,
+		case when c.attributed then c.link_id end as link_id,
+		c.occurred_at, c.event_type, c.customer_ref,
+		case when c.attributed and d.method = 'click' then c.click_id end as click_id,
+		coalesce(c.sub_id, '') as sub_id,
+		coalesce(case when c.attributed and d.method = 'promo_code' then c.promo_code end, '') as promo_code,
+		coalesce(c.currency, '') as currency, c.amount_cents, c.refunded_amount_cents as refunded_cents,
+		coalesce(m.status, '') as commission_status, coalesce(m.amount_cents, 0) as commission_cents, coalesce(m.currency, '') as commission_currency
+	from unnest($3::uuid[]) as n (id)
+	join conversions c on c.workspace_id = $1 and c.mode = $2 and c.id = n.id
+	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
+	left join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id`
+
+type currentRow struct {
+	ID            affiliate.ConversionID
+	ProgramID     *affiliate.ProgramID
+	ParticipantID *affiliate.ParticipantID
+	LinkID        *affiliate.LinkID
+	OccurredAt    time.Time
+	EventType     affiliate.EventType
+	CustomerRef   *string
+	ClickID       *affiliate.ClickID
+	SubID         string
+	PromoCode     string
+	conversionAmounts
+}
+
+// conversionAmounts are the columns that currentConversions and analytics_conversions share.
+type conversionAmounts struct {
+	Currency           string
+	AmountCents        int64
+	RefundedCents      int64
+	CommissionStatus   affiliate.CommissionStatus
+	CommissionCents    int64
+	CommissionCurrency string
+}
+
+func (a conversionAmounts) set(c *analytics.Conversion) {
+	c.Currency, c.AmountCents, c.RefundedCents = a.Currency, a.AmountCents, a.RefundedCents
+	c.Commission, c.CommissionCents, c.CommissionCurrency = a.CommissionStatus, a.CommissionCents, a.CommissionCurrency
+}
+
+// CurrentConversions returns the conversions as they are stored now. Conversions that were
+// deleted are missing. FirstOfCustomer is not set.
+func (tx *Tx) CurrentConversions(
+	ctx context.Context, scope affiliate.Scope, ids []affiliate.ConversionID,
+) (map[affiliate.ConversionID]analytics.Conversion, error) {
+	rows, err := tx.Query(ctx, currentConversions, scope.Workspace, scope.Mode, ids)
+	current, err := postgres.AllRows(rows, err, func(r currentRow) currentRow { return r })
+	if err != nil {
+		return nil, fmt.Errorf("read conversions for the analytics: %w", err)
+	}
+	var clickIDs []affiliate.ClickID
+	for _, r := range current {
+		if r.ClickID != nil {
+			clickIDs = append(clickIDs, *r.ClickID)
+		}
+	}
+	clicks, err := tx.clickValues(ctx, scope, clickIDs)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[affiliate.ConversionID]analytics.Conversion, len(current))
+	for _, r := range current {
+		c := analytics.Conversion{ID: r.ID, OccurredAt: r.OccurredAt.UTC(), EventType: r.EventType}
+		r.set(&c)
+		if r.ProgramID != nil && r.ParticipantID != nil {
+			c.Owner.Program, c.Owner.Participant = *r.ProgramID, *r.ParticipantID
+			if r.LinkID != nil {
+				c.Owner.Link = *r.LinkID
+			}
+			if r.CustomerRef != nil {
+				c.Customer = *r.CustomerRef
+			}
+		}
+		var values *analytics.Values
+		if r.ClickID != nil {
+			click, ok := clicks[*r.ClickID]
+			if c.Click, c.ClickDeleted = *r.ClickID, !ok; ok {
+				values = &click
+			}
+		}
+		c.SetValues(values, r.SubID, r.PromoCode)
+		found[c.ID] = c
+	}
+	return found, nil
+}
+
+// selectClickValues reads clicks by their keys. clicked_at is the time inside the id. $5 and
+// $6 are the first and the last of these times, so that Postgres opens few partitions.
+const selectClickValues = `
+	select ` + postgres.CountedClickColumns + `
+	from unnest($3::uuid[], $4::timestamptz[]) as n (click_id, clicked)
+	cross join lateral (
+		select c.* from clicks c
+		where c.workspace_id = $1 and c.mode = $2 and c.id = n.click_id and c.clicked_at = n.clicked and c.clicked_at between $5 and $6
+		limit 1) as x`
+
+// clickValues returns the values of the clicks that still exist.
+func (tx *Tx) clickValues(ctx context.Context, scope affiliate.Scope, ids []affiliate.ClickID) (map[affiliate.ClickID]analytics.Values, error) {
+	values := make(map[affiliate.ClickID]analytics.Values, len(ids))
+	batch := &pgx.Batch{}
+	postgres.EachClickSpan(ids, func(ids []affiliate.ClickID, times []time.Time, first, last time.Time) {
+		batch.Queue(selectClickValues, scope.Workspace, scope.Mode, ids, times, first, last).Query(func(rows pgx.Rows) error {
+			clicks, err := pgx.CollectRows(rows, postgres.CountedClick)
+			for i := range clicks {
+				values[clicks[i].ID] = analytics.ClickValues(&clicks[i])
+			}
+			return err
+		})
+	})
+	return values, send(ctx, tx, "read clicks for the analytics", batch)
+}
+
+const countedConversions = `
+	select conversion_id, program_id, participant_id, link_id, occurred_at, event_type, dimension_values, customer_ref, click_id,
+		currency, amount_cents, refunded_cents, commission_status, commission_cents, commission_currency
+	from analytics_conversions
+	where workspace_id = $1 and mode = $2 and conversion_id = any($3)`
+
+type countedRow struct {
+	ConversionID    affiliate.ConversionID
+	ProgramID       affiliate.ProgramID
+	ParticipantID   affiliate.ParticipantID
+	LinkID          affiliate.LinkID
+	OccurredAt      time.Time
+	EventType       affiliate.EventType
+	DimensionValues []string
+	CustomerRef     *string
+	ClickID         *affiliate.ClickID
+	conversionAmounts
+}
+
+// CountedConversions returns conversions as they are part of the sums. Conversions that are
+// not part of the sums are missing. FirstOfCustomer is not set.
+func (tx *Tx) CountedConversions(
+	ctx context.Context, scope affiliate.Scope, ids []affiliate.ConversionID,
+) (map[affiliate.ConversionID]analytics.Conversion, error) {
+	rows, err := tx.Query(ctx, countedConversions, scope.Workspace, scope.Mode, ids)
+	counted, err := postgres.AllRows(rows, err, func(r countedRow) countedRow { return r })
+	if err != nil {
+		return nil, fmt.Errorf("read counted conversions: %w", err)
+	}
+	found := make(map[affiliate.ConversionID]analytics.Conversion, len(counted))
+	for _, r := range counted {
+		c := analytics.Conversion{
+			ID: r.ConversionID, Owner: analytics.Owner{Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID},
+			OccurredAt: r.OccurredAt.UTC(), EventType: r.EventType,
+		}
+		copy(c.Values[:], r.DimensionValues)
+		if r.CustomerRef != nil {
+			c.Customer = *r.CustomerRef
+		}
+		if r.ClickID != nil {
+			c.Click = *r.ClickID
+		}
+		r.set(&c)
+		found[c.ID] = c
+	}
+	return found, nil
+}
+
+const storeConversion = `
+	insert into analytics_conversions (workspace_id, mode, conversion_id, program_id, participant_id, link_id, occurred_at, event_type,
+		dimension_values, customer_ref, click_id, currency, amount_cents, refunded_cents, commission_status, commission_cents, commission_currency)
+	values (@workspace, @mode, @id, @program, @participant, @link, @occurred_at, @event_type,
+		@values, @customer, @click, @currency, @amount, @refunded, @commission, @commission_cents, @commission_currency)
+	on conflict (workspace_id, mode, conversion_id) do update
+	set program_id = excluded.program_id, participant_id = excluded.participant_id, link_id = excluded.link_id,
+		occurred_at = excluded.occurred_at, event_type = excluded.event_type, dimension_values = excluded.dimension_values,
+		customer_ref = excluded.customer_ref, click_id = excluded.click_id, currency = excluded.currency,
+		amount_cents = excluded.amount_cents, refunded_cents = excluded.refunded_cents, commission_status = excluded.commission_status,
+		commission_cents = excluded.commission_cents, commission_currency = excluded.commission_currency`
+
+const deleteCounted = `delete from analytics_conversions where workspace_id = $1 and mode = $2 and conversion_id = any($3)`
+
+// StoreCounted stores conversions as they are part of the sums, and deletes others.
+func (tx *Tx) StoreCounted(ctx context.Context, scope affiliate.Scope, stored []analytics.Conversion, deleted []affiliate.ConversionID) error {
+	batch := &pgx.Batch{}
+	for _, c := range stored {
+		args := pgx.NamedArgs{
+			"workspace": scope.Workspace, "mode": scope.Mode, "id": c.ID,
+			"program": c.Owner.Program, "participant": c.Owner.Participant, "link": c.Owner.Link,
+			"occurred_at": c.OccurredAt, "event_type": c.EventType, "values": c.Values[:], "customer": nil, "click": nil,
+			"currency": c.Currency, "amount": c.AmountCents, "refunded": c.RefundedCents,
+			"commission": c.Commission, "commission_cents": c.CommissionCents, "commission_currency": c.CommissionCurrency,
+		}
+		if c.Customer != "" {
+			args["customer"] = c.Customer
+		}
+		if !c.Click.IsZero() {
+			args["click"] = c.Click
+		}
+		batch.Queue(storeConversion, args)
+	}
+	if len(deleted) > 0 {
+		batch.Queue(deleteCounted, scope.Workspace, scope.Mode, deleted)
+	}
+	return send(ctx, tx, "store counted conversions", batch)
+}
+
+const (
+	countedFirsts = `
+		select customer_ref, conversion_id from analytics_customers
+		where workspace_id = $1 and mode = $2 and customer_ref = any($3)`
+	// currentFirsts searches the index once for each customer.
+	currentFirsts = `
+		select n.customer_ref, f.conversion_id, f.occurred_at
+		from unnest($3::text[]) as n (customer_ref)
+		cross join lateral (
+			select c.conversion_id, c.occurred_at from analytics_conversions c
+			where c.workspace_id = $1 and c.mode = $2 and c.customer_ref = n.customer_ref
+				and c.program_id <> '00000000-0000-0000-0000-000000000000'
+			order by c.occurred_at, c.conversion_id
+			limit 1) as f`
+	storeFirst = `
+		insert into analytics_customers (workspace_id, mode, customer_ref, conversion_id, first_at)
+		values ($1, $2, $3, $4, $5)
+		on conflict (workspace_id, mode, customer_ref) do update
+		set conversion_id = excluded.conversion_id, first_at = excluded.first_at`
+	deleteFirsts = `delete from analytics_customers where workspace_id = $1 and mode = $2 and customer_ref = any($3)`
+)
+
+// Firsts returns the first attributed conversions of customers: counted as they are part of
+// the sums, and current as they follow from the counted conversions. Customers without
+// attributed conversions are missing.
+func (tx *Tx) Firsts(ctx context.Context, scope affiliate.Scope, customers []string) (counted map[string]affiliate.ConversionID, current map[string]analytics.First, err error) {
+	counted, current = map[string]affiliate.ConversionID{}, map[string]analytics.First{}
+	batch := &pgx.Batch{}
+	batch.Queue(countedFirsts, scope.Workspace, scope.Mode, customers).Query(func(rows pgx.Rows) error {
+		var customer string
+		var id affiliate.ConversionID
+		_, err := pgx.ForEachRow(rows, []any{&customer, &id}, func() error { counted[customer] = id; return nil })
+		return err
+	})
+	batch.Queue(currentFirsts, scope.Workspace, scope.Mode, customers).Query(func(rows pgx.Rows) error {
+		var f analytics.First
+		_, err := pgx.ForEachRow(rows, []any{&f.Customer, &f.Conversion, &f.At}, func() error { current[f.Customer] = f; return nil })
+		return err
+	})
+	return counted, current, send(ctx, tx, "read customers for the analytics", batch)
+}
+
+// StoreFirsts stores the first conversions of customers, and deletes those of other customers.
+func (tx *Tx) StoreFirsts(ctx context.Context, scope affiliate.Scope, stored []analytics.First, deleted []string) error {
+	batch := &pgx.Batch{}
+	for _, f := range stored {
+		batch.Queue(storeFirst, scope.Workspace, scope.Mode, f.Customer, f.Conversion, f.At)
+	}
+	if len(deleted) > 0 {
+		slices.Sort(deleted)
+		batch.Queue(deleteFirsts, scope.Workspace, scope.Mode, deleted)
+	}
+	return send(ctx, tx, "store customers of the analytics", batch)
+}

@@ -1,0 +1,90 @@
+package analytics
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+)
+
+// selectWaiting has no condition on the workspace, because it finds the workspaces with
+// entries in the log. The log is empty except for the entries of the last seconds.
+const selectWaiting = `select workspace_id as workspace, mode from analytics_log group by workspace_id, mode order by max(id) limit $1`
+
+// Waiting returns workspaces and modes that have entries in the log. The first of them has
+// waited longest since its newest entry.
+func (s *Store) Waiting(ctx context.Context, limit int) ([]affiliate.Scope, error) {
+	rows, err := s.db.Pool().Query(ctx, selectWaiting, limit)
+	if err != nil {
+		return nil, fmt.Errorf("find entries of the analytics log: %w", err)
+	}
+	scopes, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.Scope])
+	if err != nil {
+		return nil, fmt.Errorf("find entries of the analytics log: %w", err)
+	}
+	return scopes, nil
+}
+
+const hasWaiting = `select exists (select from analytics_log where workspace_id = $1 and mode = $2)`
+
+// IsWaiting reports whether a workspace and mode have entries in the log.
+func (s *Store) IsWaiting(ctx context.Context, scope affiliate.Scope) (waiting bool, err error) {
+	rows, err := s.db.Pool().Query(ctx, hasWaiting, scope.Workspace, scope.Mode)
+	if err != nil {
+		return false, fmt.Errorf("read the analytics log: %w", err)
+	}
+	if waiting, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool]); err != nil {
+		return false, fmt.Errorf("read the analytics log: %w", err)
+	}
+	return waiting, nil
+}
+
+// takeEntries deletes the oldest entries of a workspace and mode. Entries that another
+// transaction has inserted and not committed stay for the next call.
+const takeEntries = `
+	delete from analytics_log
+	where workspace_id = $1 and mode = $2 and id = any (array(
+		select id from analytics_log where workspace_id = $1 and mode = $2 order by id limit $3))
+	returning clicks, conversions, erased`
+
+// TakeEntries deletes at most limit entries of the log and returns them.
+func (tx *Tx) TakeEntries(ctx context.Context, scope affiliate.Scope, limit int) ([]analytics.LogEntry, error) {
+	rows, err := tx.Query(ctx, takeEntries, scope.Workspace, scope.Mode, limit)
+	if err != nil {
+		return nil, fmt.Errorf("take entries of the analytics log: %w", err)
+	}
+	entries, err := pgx.CollectRows(rows, pgx.RowToStructByName[analytics.LogEntry])
+	if err != nil {
+		return nil, fmt.Errorf("take entries of the analytics log: %w", err)
+	}
+	return entries, nil
+}
+
+// erasedOwners finds the participants among $2 whose data was erased. If the workspace was
+// erased, it returns all of them and true.
+const erasedOwners = `
+	select t.id, w.erased_at is not null as workspace_erased
+	from participants t
+	join workspaces w on w.id = t.workspace_id
+	where t.workspace_id = $1 and t.mode = $2 and t.id = any($3) and (t.erased_at is not null or w.erased_at is not null)`
+
+// Erased finds erased participants. workspace says whether the whole workspace was erased.
+func (tx *Tx) Erased(ctx context.Context, scope affiliate.Scope, ids []affiliate.ParticipantID) (erased map[affiliate.ParticipantID]bool, workspace bool, err error) {
+	rows, err := tx.Query(ctx, erasedOwners, scope.Workspace, scope.Mode, ids)
+	if err != nil {
+		return nil, false, fmt.Errorf("find erased participants: %w", err)
+	}
+	erased = map[affiliate.ParticipantID]bool{}
+	var id affiliate.ParticipantID
+	_, err = pgx.ForEachRow(rows, []any{&id, &workspace}, func() error {
+		erased[id] = true
+		return nil
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("find erased participants: %w", err)
+	}
+	return erased, workspace, nil
+}

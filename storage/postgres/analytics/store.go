@@ -1,0 +1,84 @@
+// Package analytics has the SQL for the sums of the analytics: the log of clicks and
+// conversions that are not yet part of the sums, the conversions as they are part of the sums,
+// the values that are counted separately, and the sums themselves.
+//
+// Package postgres writes the log, in the transactions that store clicks and change
+// conversions. The packages affiliate/analytics and server/analytics decide what is added to
+// the sums. A transaction that changes sums of a workspace and mode must hold their lock
+// (Tx.Lock). Every statement finds its rows with an index.
+package analytics
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// Store runs statements outside a transaction of the caller. Its methods are safe for
+// concurrent use.
+type Store struct{ db *postgres.DB }
+
+// NewStore returns a Store that uses db.
+func NewStore(db *postgres.DB) *Store { return &Store{db} }
+
+// Tx is a database transaction with methods for the statements of this package.
+type Tx struct{ *postgres.Tx }
+
+// InTx runs fn in a transaction, as postgres.DB.InTx does.
+func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
+	return s.db.InTx(ctx, func(tx *postgres.Tx) error { return fn(&Tx{tx}) })
+}
+
+const (
+	insertLock = `insert into analytics_locks (workspace_id, mode, version) values ($1, $2, 0) on conflict (workspace_id, mode) do nothing`
+	lockSums   = `update analytics_locks set version = version + 1 where workspace_id = $1 and mode = $2`
+	skipLocked = `
+		update analytics_locks set version = version + 1
+		where workspace_id = $1 and mode = $2 and (workspace_id, mode) in (
+			select workspace_id, mode from analytics_locks where workspace_id = $1 and mode = $2 for update skip locked)`
+)
+
+// Lock gets the lock of the sums of a workspace and mode. It waits until other transactions
+// have released the lock.
+func (tx *Tx) Lock(ctx context.Context, scope affiliate.Scope) error {
+	_, err := tx.lock(ctx, scope, lockSums)
+	return err
+}
+
+// TryLock does the same as Lock without waiting. It returns false if another transaction has
+// the lock.
+func (tx *Tx) TryLock(ctx context.Context, scope affiliate.Scope) (locked bool, err error) {
+	return tx.lock(ctx, scope, skipLocked)
+}
+
+func (tx *Tx) lock(ctx context.Context, scope affiliate.Scope, update string) (locked bool, err error) {
+	for range 2 {
+		tag, err := tx.Exec(ctx, update, scope.Workspace, scope.Mode)
+		if err != nil {
+			return false, fmt.Errorf("lock analytics: %w", err)
+		}
+		if tag.RowsAffected() == 1 {
+			return true, nil
+		}
+		// The workspace has no lock yet, or another transaction has it.
+		if _, err := tx.Exec(ctx, insertLock, scope.Workspace, scope.Mode); err != nil {
+			return false, fmt.Errorf("lock analytics: %w", err)
+		}
+	}
+	return false, nil
+}
+
+// send sends a batch in one round trip; what names it in errors.
+func send(ctx context.Context, tx *Tx, what string, batch *pgx.Batch) error {
+	if batch.Len() == 0 {
+		return nil
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package analytics
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+const (
+	selectPrograms = `select id, currency from programs where workspace_id = $1 and mode = $2`
+	selectProgram  = selectPrograms + ` and id = $3`
+	selectCurrency = `select currency from workspaces where id = $1`
+)
+
+// Programs returns all programmes of a workspace and mode.
+func (s *Store) Programs(ctx context.Context, scope affiliate.Scope) ([]analytics.Program, error) {
+	rows, err := s.db.Pool().Query(ctx, selectPrograms, scope.Workspace, scope.Mode)
+	programs, err := postgres.AllRows(rows, err, func(p analytics.Program) analytics.Program { return p })
+	if err != nil {
+		return nil, fmt.Errorf("read programmes: %w", err)
+	}
+	return programs, nil
+}
+
+// Program returns a programme. Errors: NOT_FOUND.
+func (s *Store) Program(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (analytics.Program, error) {
+	rows, err := s.db.Pool().Query(ctx, selectProgram, scope.Workspace, scope.Mode, id)
+	return postgres.OneRow[analytics.Program](rows, err)
+}
+
+// WorkspaceCurrency returns the currency of a workspace. Errors: NOT_FOUND.
+func (s *Store) WorkspaceCurrency(ctx context.Context, id affiliate.WorkspaceID) (string, error) {
+	type row struct{ Currency string }
+	rows, err := s.db.Pool().Query(ctx, selectCurrency, id)
+	found, err := postgres.OneRow[row](rows, err)
+	return found.Currency, err
+}
+
+type ownerRow struct {
+	ProgramID     affiliate.ProgramID
+	ParticipantID affiliate.ParticipantID
+	Link          *affiliate.LinkID
+}
+
+func (r ownerRow) owner() analytics.Owner {
+	o := analytics.Owner{Program: r.ProgramID, Participant: r.ParticipantID}
+	if r.Link != nil {
+		o.Link = *r.Link
+	}
+	return o
+}
+
+const (
+	selectParticipant = `
+		select program_id, id as participant_id, null::uuid as link from participants where workspace_id = $1 and mode = $2 and id = $3`
+	selectLink = `
+		select l.program_id, l.participant_id, l.id as link from links l where l.workspace_id = any($1) and l.mode = $2 and l.id = $3`
+)
+
+// Participant returns a participant with its programme. Errors: NOT_FOUND.
+func (s *Store) Participant(ctx context.Context, scope affiliate.Scope, id affiliate.ParticipantID) (analytics.Owner, error) {
+	rows, err := s.db.Pool().Query(ctx, selectParticipant, scope.Workspace, scope.Mode, id)
+	row, err := postgres.OneRow[ownerRow](rows, err)
+	return row.owner(), err
+}
+
+// Link returns a link of one of the workspaces, with its participant and programme. Deleted
+// links are included. Errors: NOT_FOUND.
+func (s *Store) Link(ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, id affiliate.LinkID) (analytics.Owner, error) {
+	rows, err := s.db.Pool().Query(ctx, selectLink, workspaces, mode, id)
+	row, err := postgres.OneRow[ownerRow](rows, err)
+	return row.owner(), err
+}
+
+// selectParticipations has no condition on the workspace, because a partner takes part in
+// programmes of many workspaces.
+const selectParticipations = `
+	select t.workspace_id as workspace, t.program_id as program, t.id as participant, p.currency
+	from participants t
+	join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id
+	where t.partner_id = $1 and t.mode = $2`
+
+// Participations returns the participants of a partner.
+func (s *Store) Participations(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]analytics.Participation, error) {
+	rows, err := s.db.Pool().Query(ctx, selectParticipations, partner, mode)
+	list, err := postgres.AllRows(rows, err, func(p analytics.Participation) analytics.Participation { return p })
+	if err != nil {
+		return nil, fmt.Errorf("read participations: %w", err)
+	}
+	return list, nil
+}
+
+// The labels of ids.
+const (
+	labelsOfPrograms     = `select id::text, name from programs where workspace_id = any($1) and mode = $2 and id = any($3::uuid[])`
+	labelsOfParticipants = `select id::text, partner_name from participants where workspace_id = any($1) and mode = $2 and id = any($3::uuid[])`
+	labelsOfLinks        = `select id::text, code from links where workspace_id = any($1) and mode = $2 and id = any($3::uuid[])`
+)
+
+// Labels returns the names of programmes or partners, or the codes of links, by their ids.
+// workspaces are those to which the ids can belong.
+func (s *Store) Labels(
+	ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, dimension analytics.Dimension, ids []string,
+) (map[string]string, error) {
+	statements := map[analytics.Dimension]string{
+		analytics.ByProgram: labelsOfPrograms, analytics.ByParticipant: labelsOfParticipants, analytics.ByLink: labelsOfLinks,
+	}
+	rows, err := s.db.Pool().Query(ctx, statements[dimension], workspaces, mode, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read labels: %w", err)
+	}
+	labels := map[string]string{}
+	var id, label string
+	if _, err := pgx.ForEachRow(rows, []any{&id, &label}, func() error { labels[id] = label; return nil }); err != nil {
+		return nil, fmt.Errorf("read labels: %w", err)
+	}
+	return labels, nil
+}
