@@ -81,7 +81,7 @@ const defaultPieceTimeout = 30 * time.Second
 
 type gateway struct {
 	Config
-	origins map[string]bool
+	origins httpedge.Origins
 	// routes contains every route. A key is the HTTP method, a space and the pattern that
 	// the mux has for the route.
 	routes  map[string]*route
@@ -151,7 +151,7 @@ func New(config Config) (http.Handler, error) {
 	}
 	g := &gateway{Config: config, gate: affiliatev1.NewGateServiceClient(config.Conn), pieceTimeout: defaultPieceTimeout}
 	var err error
-	if g.origins, err = originSet(config.AllowedOrigins); err != nil {
+	if g.origins, err = httpedge.ParseOrigins(config.AllowedOrigins); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	if g.routes, err = readRoutes(contract.Files()); err != nil {

@@ -2,11 +2,8 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 
 	"google.golang.org/grpc/metadata"
@@ -107,21 +104,6 @@ func (g *gateway) options(c *call, origin string) {
 		h.Set("Access-Control-Max-Age", corsMaxAge)
 	}
 	c.WriteHeader(http.StatusNoContent)
-}
-
-// originSet returns the origins as a set. It fails if an origin does not have the form
-// that browsers use in the header Origin.
-func originSet(origins []string) (map[string]bool, error) {
-	set := make(map[string]bool, len(origins))
-	for _, origin := range origins {
-		u, err := url.Parse(origin)
-		if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) ||
-			u.Scheme+"://"+u.Host != origin || strings.ToLower(origin) != origin || strings.Contains(origin, "*") {
-			return nil, fmt.Errorf("%q is not an origin such as https://app.example", origin)
-		}
-		set[origin] = true
-	}
-	return set, nil
 }
 
 // outgoingMetadata returns the metadata for a call to the core.

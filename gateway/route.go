@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/gateway/contract"
+	"github.com/tributary-hq/tributary/httpedge"
 )
 
 // route is a contract.Route with precomputed data for serving requests.
@@ -201,33 +201,10 @@ func (c *call) readBody() (data []byte, refused affiliate.Reason) {
 		c.Header().Set("Connection", "close")
 		c.faults.add(affiliate.WholeBody, "could not be read to its end")
 		return nil, ""
-	case len(data) > 0 && c.route.RawBody == nil && !isPlainJSON(c.request.Header):
+	case len(data) > 0 && c.route.RawBody == nil && !httpedge.IsPlainJSON(c.request.Header):
 		return nil, affiliate.ReasonUnsupportedMediaType
 	}
 	return data, ""
-}
-
-// isPlainJSON reports whether the headers declare the body as JSON in UTF-8 without
-// compression. If there is no Content-Type, the body counts as JSON.
-func isPlainJSON(h http.Header) bool {
-	for _, encoding := range h["Content-Encoding"] {
-		if !strings.EqualFold(strings.TrimSpace(encoding), "identity") {
-			return false
-		}
-	}
-	types := h["Content-Type"]
-	if len(types) == 0 {
-		return true
-	}
-	if len(types) == 1 && types[0] == "application/json" {
-		return true
-	}
-	media, parameters, err := mime.ParseMediaType(types[0])
-	if err != nil || len(types) > 1 || media != "application/json" {
-		return false
-	}
-	charset, hasCharset := parameters["charset"]
-	return !hasCharset || strings.EqualFold(charset, "utf-8")
 }
 
 // limitTime cancels a call to the core after the timeout. A download has neither a
