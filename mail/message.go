@@ -17,8 +17,11 @@ type Message struct {
 	// ID is stable: every attempt has the same one. The Message-ID is <ID@domain of From>.
 	// Resend also gets it as idempotency key. Characters other than ASCII letters, digits,
 	// ".", "_" and "-" become "-".
-	ID      string
-	To      Address
+	ID string
+	To Address
+	// ReplyTo is optional and replaces Config.ReplyTo. If its address is invalid or not
+	// ASCII, the mail has no Reply-To.
+	ReplyTo Address
 	Content Content
 	// UnsubscribeURL accepts the POST request of RFC 8058. If it is not an https URL, the
 	// mail has neither List-Unsubscribe nor List-Unsubscribe-Post.
@@ -64,8 +67,14 @@ func (s *Sender) compose(m Message) (envelope, error) {
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent(), gomail.WithBoundary(hex.EncodeToString(sum[:])))
 	msg.SetAddrHeaderFromMailAddress(gomail.HeaderFrom, s.from.header())
 	msg.SetAddrHeaderFromMailAddress(gomail.HeaderTo, to.header())
-	if s.replyTo.Address != "" {
-		msg.SetAddrHeaderFromMailAddress(gomail.HeaderReplyTo, s.replyTo.header())
+	replyTo := s.replyTo
+	if m.ReplyTo.Address != "" {
+		if replyTo, err = m.ReplyTo.normalize(); err != nil || !isASCII(replyTo.Address) {
+			replyTo = Address{}
+		}
+	}
+	if replyTo.Address != "" {
+		msg.SetAddrHeaderFromMailAddress(gomail.HeaderReplyTo, replyTo.header())
 	}
 	msg.Subject(shorten(headerText(m.Content.Subject), maxSubject))
 	msg.SetDateWithValue(date)

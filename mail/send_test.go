@@ -112,6 +112,34 @@ func TestSend_UnsubscribeHeadersOnlyForHTTPS(t *testing.T) {
 	}
 }
 
+func TestSend_ReplyToOfMessage(t *testing.T) {
+	server := mailtest.NewServer(t, mailtest.Options{})
+	s := sender(t, server)
+	for i, tc := range []struct {
+		name    string
+		replyTo mail.Address
+		want    string
+	}{
+		{name: "none", want: "<support@acme.example>"},
+		{name: "with a name", replyTo: mail.Address{Name: "Ada Byron", Address: "ada@example.org"}, want: `"Ada Byron" <ada@example.org>`},
+		{name: "foreign domain", replyTo: mail.Address{Address: "ada@bücher.example"}, want: "<ada@xn--bcher-kva.example>"},
+		{name: "foreign local part", replyTo: mail.Address{Address: "jürgen@example.org"}},
+		{name: "too long", replyTo: mail.Address{Address: strings.Repeat("a", 65) + "@example.org"}},
+		{name: "line break", replyTo: mail.Address{Address: "ada@example.org\r\nBcc: victim@example.com"}},
+		{name: "list", replyTo: mail.Address{Address: "ada@example.org, victim@example.com"}},
+	} {
+		m := message(t)
+		m.ReplyTo = tc.replyTo
+		if err := s.Send(t.Context(), m); err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		header := server.WaitMessages(i + 1)[i].Header
+		if got := strings.Join(header["Reply-To"], "|"); got != tc.want || header.Get("Bcc") != "" {
+			t.Errorf("%s: Reply-To %q and headers %v, want %q", tc.name, got, header, tc.want)
+		}
+	}
+}
+
 func TestSend_TextNeverBecomesHeader(t *testing.T) {
 	server := mailtest.NewServer(t, mailtest.Options{})
 	s := sender(t, server)
@@ -119,6 +147,7 @@ func TestSend_TextNeverBecomesHeader(t *testing.T) {
 	for i, change := range []func(*mail.Message){
 		func(m *mail.Message) { m.Content.Subject = injection },
 		func(m *mail.Message) { m.To.Name = injection },
+		func(m *mail.Message) { m.ReplyTo = mail.Address{Name: injection, Address: maria} },
 		func(m *mail.Message) { m.ID = injection },
 		func(m *mail.Message) { m.Content.Text = "a\r\n.\r\nQUIT\r\nBcc: victim@example.com\r\n" },
 		func(m *mail.Message) { m.Content.Text = strings.Repeat("\r\n.\r\nDATA\r\n--boundary--\r\n", 3) },
