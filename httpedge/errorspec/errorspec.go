@@ -1,17 +1,20 @@
 // Package errorspec reads the HTTP status, the gRPC code and the standard message of
-// every error reason from the options of the ErrorReason enum.
+// every error reason from the options of two enums: affiliate.v1.ErrorReason, and
+// landing.v1.ErrorReason with the reasons that only the landing service has.
 //
-// The core, the gateway and the documentation use this package, so they all have the same
-// values. The values do not change after the start of the process.
+// The core, the gateway, the landing service and the documentation use this package, so
+// they all have the same values. The values do not change after the start of the process.
 package errorspec
 
 import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	landingv1 "github.com/tributary-hq/tributary/gen/landing/v1"
 )
 
 // Spec is one value of ErrorReason.
@@ -29,11 +32,16 @@ type Spec struct {
 
 const prefix = "ERROR_REASON_"
 
-// all contains the specs in the order of the enum.
-var all, byReason = read()
+// all and landing contain the specs in the order of their enums. byReason contains the
+// specs of both.
+var (
+	all      = read(affiliatev1.ErrorReason(0).Descriptor())
+	landing  = read(landingv1.ErrorReason(0).Descriptor())
+	byReason = index(all, landing)
+)
 
-func read() ([]Spec, map[affiliate.Reason]*Spec) {
-	values := affiliatev1.ErrorReason(0).Descriptor().Values()
+func read(enum protoreflect.EnumDescriptor) []Spec {
+	values := enum.Values()
 	specs := make([]Spec, 0, values.Len())
 	for i := range values.Len() {
 		value := values.Get(i)
@@ -49,15 +57,26 @@ func read() ([]Spec, map[affiliate.Reason]*Spec) {
 			Message:    option.GetMessage(),
 		})
 	}
-	table := make(map[affiliate.Reason]*Spec, len(specs))
-	for i := range specs {
-		table[specs[i].Reason] = &specs[i]
-	}
-	return specs, table
+	return specs
 }
 
-// ByReason returns the Spec of a reason, or nil if the enum does not contain the reason.
+func index(lists ...[]Spec) map[affiliate.Reason]*Spec {
+	table := make(map[affiliate.Reason]*Spec)
+	for _, specs := range lists {
+		for i := range specs {
+			table[specs[i].Reason] = &specs[i]
+		}
+	}
+	return table
+}
+
+// ByReason returns the Spec of a reason, or nil if no enum contains the reason.
 func ByReason(reason affiliate.Reason) *Spec { return byReason[reason] }
 
-// All returns all specs in the order of the enum. The caller must not change the slice.
+// All returns the specs of affiliate.v1.ErrorReason in the order of the enum. The caller
+// must not change the slice.
 func All() []Spec { return all }
+
+// Landing returns the specs of landing.v1.ErrorReason in the order of the enum. The caller
+// must not change the slice.
+func Landing() []Spec { return landing }
