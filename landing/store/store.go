@@ -1,0 +1,96 @@
+// Package store has the SQL of the landing service: the waitlist and the contact messages
+// in the schema landing, and their jobs in the schema landing_river.
+//
+// Guarantees: an address is on the waitlist at most once. A contact message and the job
+// that mails it commit together, so a stored message is mailed even if the process stops
+// right after the commit.
+//
+// If the connection is lost during COMMIT, it is unknown whether the transaction has
+// committed.
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+)
+
+const (
+	// maxConns is the maximum number of connections that requests and jobs share. The job
+	// queue uses one of them all the time, to listen for new jobs.
+	maxConns       = 10
+	connectTimeout = 5 * time.Second
+)
+
+// connSettings are the settings of each connection. A statement of the service takes
+// milliseconds, except the purge, which works in batches.
+var connSettings = map[string]string{
+	"statement_timeout": "10s",
+	"timezone":          "UTC",
+	"application_name":  "tributary-landing",
+	"jit":               "off",
+}
+
+// Store reads and writes the data of the landing service. It is safe for concurrent use.
+type Store struct {
+	pool *pgxpool.Pool
+	jobs *river.Client[pgx.Tx] // inserts jobs
+}
+
+// Open connects to the database at url, which is a libpq connection string. It returns an
+// error if the database does not have the schema of this binary (Migrate).
+func Open(ctx context.Context, url string) (*Store, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("database url: %w", err)
+	}
+	config.MaxConns = maxConns
+	config.ConnConfig.ConnectTimeout = connectTimeout
+	maps.Copy(config.ConnConfig.RuntimeParams, connSettings)
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if err := checkSchema(ctx, pool); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: queueSchema})
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("job inserter: %w", err)
+	}
+	return &Store{pool: pool, jobs: jobs}, nil
+}
+
+// Close waits until no connection is in use and closes all connections.
+func (s *Store) Close() { s.pool.Close() }
+
+// Ping reports whether the database responds.
+func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
+
+// WorkerClient creates a River client that runs the jobs for which cfg has workers. It
+// sets the schema in cfg.
+func (s *Store) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
+	cfg.Schema = queueSchema
+	return river.NewClient(riverpgxv5.New(s.pool), cfg)
+}
+
+// MailQueue is the queue of MailContact jobs. A process without a mail server does not
+// read it, so the jobs wait.
+const MailQueue = "mail"
+
+// MailContact is the job that mails a contact message to the operator.
+type MailContact struct {
+	Message uuid.UUID `json:"message"`
+}
+
+// Kind returns the name of the job in the database.
+func (MailContact) Kind() string { return "mail_contact" }
