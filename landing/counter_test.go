@@ -1,0 +1,69 @@
+package landing
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestCounter_ConcurrentRequestsShareQuery(t *testing.T) {
+	t.Parallel()
+	var queries atomic.Int64
+	release := make(chan struct{})
+	started := make(chan struct{}, 1)
+	c := &counter{total: 100, log: slog.New(slog.DiscardHandler), now: time.Now, count: func(context.Context) (int64, error) {
+		queries.Add(1)
+		started <- struct{}{}
+		<-release
+		return 7, nil
+	}}
+	var running sync.WaitGroup
+	for range 20 {
+		running.Go(func() {
+			if got, err := c.get(); err != nil || got.Taken != 7 {
+				t.Errorf("get = %v, %v; want 7", got, err)
+			}
+		})
+	}
+	<-started
+	close(release)
+	running.Wait()
+	if n := queries.Load(); n != 1 {
+		t.Errorf("%d queries ran, want 1", n)
+	}
+}
+
+// While the database fails, requests do not wait one after the other for its time-out.
+func TestCounter_PausesAfterFailure(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var queries int
+	var fail error
+	c := &counter{total: 100, log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }, count: func(context.Context) (int64, error) {
+		queries++
+		return 7, fail
+	}}
+	fail = errors.New("no database")
+	for range 3 {
+		if _, err := c.get(); !errors.Is(err, fail) {
+			t.Errorf("get returned %v, want %v", err, fail)
+		}
+	}
+	if queries != 1 {
+		t.Errorf("%d queries ran, want 1", queries)
+	}
+	now, fail = now.Add(countPause), nil
+	if got, err := c.get(); err != nil || got.Taken != 7 || queries != 2 {
+		t.Errorf("get = %v, %v after %d queries; want 7 after 2", got, err, queries)
+	}
+	now, fail = now.Add(countLifetime), errors.New("no database")
+	for range 3 {
+		if got, err := c.get(); err != nil || got.Taken != 7 || queries != 3 {
+			t.Errorf("get = %v, %v after %d queries; want the last value after 3", got, err, queries)
+		}
+	}
+}

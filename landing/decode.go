@@ -1,0 +1,146 @@
+package landing
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/jsonscan"
+)
+
+// maxDepth bounds the nesting of values, and with it the recursion of the decoder.
+const maxDepth = 32
+
+var errMalformed = errors.New("the body is not a JSON object in UTF-8 in which each key occurs once")
+
+// decode sets the fields of message from a JSON object. It ignores unknown keys. A value of
+// a wrong type counts as absent, and so does a string that cannot be stored, because it
+// contains NUL or half of a surrogate pair. A field with the option any_type gets the JSON
+// text of such a value. The only error is errMalformed.
+func decode(body []byte, message protoreflect.Message) error {
+	d := decoder{Scanner: jsonscan.Scanner{Data: string(body)}, message: message, seen: map[string]bool{}}
+	if !utf8.Valid(body) || d.SkipSpace() != '{' || !d.object(1, d.field) {
+		return errMalformed
+	}
+	if d.SkipSpace(); d.Pos < len(d.Data) {
+		return errMalformed
+	}
+	return nil
+}
+
+// decoder reads a body. Its methods return false if the text at Pos is not valid, or is
+// nested too deeply.
+type decoder struct {
+	jsonscan.Scanner
+	message protoreflect.Message
+	// seen contains the keys of the body that were read.
+	seen map[string]bool
+}
+
+// field reads the value of a key of the body.
+func (d *decoder) field(key string, depth int) bool {
+	if d.seen[key] {
+		return false
+	}
+	d.seen[key] = true
+	first, start := d.SkipSpace(), d.Pos
+	var text string
+	var isText, ok bool
+	if first == '"' {
+		var fault string
+		text, fault, ok = d.Text()
+		isText = fault == ""
+	} else {
+		ok = d.skip(depth)
+	}
+	field := d.message.Descriptor().Fields().ByJSONName(key)
+	if !ok || field == nil || first == 'n' {
+		return ok
+	}
+	literal := d.Data[start:d.Pos]
+	anyType, _ := proto.GetExtension(field.Options(), affiliatev1.E_AnyType).(bool)
+	switch kind := field.Kind(); {
+	case kind == protoreflect.StringKind && isText:
+		d.message.Set(field, protoreflect.ValueOfString(text))
+	case kind == protoreflect.StringKind && anyType:
+		d.message.Set(field, protoreflect.ValueOfString(literal))
+	case kind == protoreflect.DoubleKind || kind == protoreflect.Int32Kind:
+		if first == '-' || first >= '0' && first <= '9' {
+			setNumber(d.message, field, literal)
+		}
+	}
+	return true
+}
+
+// setNumber sets a field to a number. The value of the number decides, and not its form:
+// 1500, 1500.0 and 1.5e3 are the same. A number that the field cannot have counts as absent.
+func setNumber(message protoreflect.Message, field protoreflect.FieldDescriptor, literal string) {
+	number, err := strconv.ParseFloat(literal, 64)
+	if err != nil {
+		return // larger than the largest float
+	}
+	if field.Kind() == protoreflect.DoubleKind {
+		message.Set(field, protoreflect.ValueOfFloat64(number))
+	} else if number == math.Trunc(number) && math.Abs(number) <= math.MaxInt32 {
+		message.Set(field, protoreflect.ValueOfInt32(int32(number)))
+	}
+}
+
+// object reads an object whose opening brace is at Pos. It calls value after each key, with
+// the nesting depth of the values in the object.
+func (d *decoder) object(depth int, value func(key string, depth int) bool) bool {
+	return d.list('}', depth, func() bool {
+		if d.SkipSpace() != '"' {
+			return false
+		}
+		key, _, ok := d.Text()
+		return ok && d.Take(':') && value(key, depth+1)
+	})
+}
+
+// list reads an object or array whose opening bracket is at Pos. It calls item to read
+// each item.
+func (d *decoder) list(closing byte, depth int, item func() bool) bool {
+	if depth > maxDepth {
+		return false
+	}
+	d.Pos++
+	if d.Take(closing) {
+		return true
+	}
+	for item() {
+		if d.Take(closing) {
+			return true
+		}
+		if !d.Take(',') {
+			return false
+		}
+	}
+	return false
+}
+
+// skip reads a value of any type.
+func (d *decoder) skip(depth int) (ok bool) {
+	switch d.SkipSpace() {
+	case '{':
+		return d.object(depth, func(_ string, depth int) bool { return d.skip(depth) })
+	case '[':
+		return d.list(']', depth, func() bool { return d.skip(depth + 1) })
+	case '"':
+		_, _, ok = d.Text()
+	case 't':
+		ok = d.Literal("true")
+	case 'f':
+		ok = d.Literal("false")
+	case 'n':
+		ok = d.Literal("null")
+	default:
+		_, _, ok = d.Number()
+	}
+	return ok
+}

@@ -1,0 +1,62 @@
+package landing
+
+import (
+	netmail "net/mail"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// The bounds of elapsedMs, both included (SPEC.md section 8).
+const (
+	minElapsedMs = 1500
+	maxElapsedMs = 1_800_000
+)
+
+// The lengths of fields, in characters.
+const (
+	maxEmail   = 320
+	maxName    = 100
+	minMessage = 10
+	maxMessage = 5000
+)
+
+// checkSpam refuses a form that a person has probably not sent. elapsedMs is nil if the
+// form has no such number.
+func checkSpam[N int32 | float64](website string, elapsedMs *N) error {
+	if website != "" || elapsedMs == nil || *elapsedMs < minElapsedMs || *elapsedMs > maxElapsedMs {
+		return affiliate.Refuse(reasonAntiSpam)
+	}
+	return nil
+}
+
+// parseEmail returns an e-mail address without white space around it. The limit of 320
+// characters is the only limit of its length: package mail has those of SMTP. A domain with
+// non-ASCII letters keeps its spelling.
+func parseEmail(text string) (string, error) {
+	email := strings.TrimSpace(text)
+	parsed, err := netmail.ParseAddress(email)
+	// ParseAddress also accepts names, comments and quotes. The result is then not equal to
+	// the text.
+	if err != nil || parsed.Address != email || utf8.RuneCountInString(email) > maxEmail {
+		return "", affiliate.Refuse(reasonInvalidEmail)
+	}
+	domain := email[strings.LastIndexByte(email, '@')+1:]
+	if ascii, err := idna.Lookup.ToASCII(domain); err != nil || !strings.Contains(ascii, ".") {
+		return "", affiliate.Refuse(reasonInvalidEmail)
+	}
+	return email, nil
+}
+
+// trimmed returns a text without white space around it, if its length is allowed. message
+// is the message of the error.
+func trimmed(text string, shortest, longest int, message string) (string, error) {
+	text = strings.TrimSpace(text)
+	if n := utf8.RuneCountInString(text); n < shortest || n > longest {
+		return "", &affiliate.Error{Reason: reasonInvalidRequest, Message: message}
+	}
+	return text, nil
+}

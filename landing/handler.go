@@ -1,0 +1,202 @@
+package landing
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	landingv1 "github.com/tributary-hq/tributary/gen/landing/v1"
+	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/storage/ratelimit"
+)
+
+const (
+	// zoneName is the name of the rate limit. All POST requests share it.
+	zoneName = "landing"
+	// maxBody is the maximum size of a body in bytes. The longest contact message fits,
+	// even if each of its characters is written as two \u escapes.
+	maxBody = 64 << 10
+)
+
+// Limits counts requests for the rate limit. *ratelimit.Limiter implements this interface.
+type Limits interface {
+	Allow(ctx context.Context, zone ratelimit.Zone, subject string) ratelimit.Result
+}
+
+// HTTPConfig configures the handler.
+type HTTPConfig struct {
+	// Limits and Limit are the rate limit: the number of POST requests in any 60 seconds
+	// per client address.
+	Limits Limits
+	Limit  int64
+	// Origins are the web origins whose scripts may read responses.
+	Origins []string
+	// TrustedProxies are the proxies whose headers may set the client's address and report
+	// that the client used HTTPS.
+	TrustedProxies []netip.Prefix
+	// AllowHTTP makes the handler accept requests over plain HTTP. It is meant for
+	// development.
+	AllowHTTP bool
+}
+
+// handler serves the routes of a Service.
+type handler struct {
+	HTTPConfig
+	service *Service
+	origins httpedge.Origins
+	zone    ratelimit.Zone
+	// routes contains the HTTP methods of each path, sorted.
+	routes map[string][]string
+	mux    *runtime.ServeMux
+}
+
+// Handler returns the HTTP handler of the service.
+func (s *Service) Handler(config HTTPConfig) (http.Handler, error) {
+	h := &handler{
+		HTTPConfig: config, service: s, routes: routes(),
+		zone: ratelimit.Zone{Name: zoneName, Limit: config.Limit},
+	}
+	var err error
+	if h.origins, err = httpedge.ParseOrigins(config.Origins); err != nil {
+		return nil, fmt.Errorf("landing: %w", err)
+	}
+	h.mux = runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, codec{}),
+		runtime.WithForwardResponseOption(setSuccess),
+		runtime.WithErrorHandler(h.handleError),
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithWriteContentLength(),
+	)
+	if err := landingv1.RegisterLandingServiceHandlerServer(context.Background(), h.mux, s); err != nil {
+		return nil, fmt.Errorf("landing: %w", err)
+	}
+	return httpedge.RecoverPanics(http.HandlerFunc(h.serve), s.reportPanic), nil
+}
+
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
+	origin := h.setHeaders(w, r)
+	methods, found := h.routes[r.URL.Path]
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet // net/http does not send the body of a response to HEAD
+	}
+	switch {
+	case !httpedge.Secure(r, h.TrustedProxies, h.AllowHTTP):
+		h.service.refuse(w, &affiliate.Error{Reason: affiliate.ReasonHTTPSRequired, Message: httpedge.HTTPSRequiredMessage})
+	case !found:
+		h.service.refuse(w, affiliate.Refuse(affiliate.ReasonNotFound))
+	case method == http.MethodOptions:
+		respondToOptions(w, r, methods, origin)
+	case !slices.Contains(methods, method):
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		h.service.refuse(w, affiliate.Refuse(affiliate.ReasonMethodNotAllowed))
+	case strings.HasPrefix(r.URL.Path, livePath):
+		h.service.serveHealth(w, r)
+	case method == http.MethodGet:
+		h.mux.ServeHTTP(w, emptyRequest(r, method, nil))
+	default:
+		h.servePost(w, r)
+	}
+}
+
+// servePost counts a POST request before anything else, so that every attempt counts.
+func (h *handler) servePost(w http.ResponseWriter, r *http.Request) {
+	result := h.Limits.Allow(r.Context(), h.zone, httpedge.LimitSubject(httpedge.ClientAddr(r, h.TrustedProxies)))
+	result.SetHeaders(w.Header(), zoneName)
+	if !result.Allowed {
+		h.service.refuse(w, affiliate.Refuse(reasonRateLimited))
+		return
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		h.service.refuse(w, err)
+		return
+	}
+	h.mux.ServeHTTP(w, emptyRequest(r, r.Method, body))
+}
+
+// readBody returns the whole body. If it ends early or arrives too slowly, readBody closes
+// the connection, because the start of the next request is not known.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxBody {
+		return nil, affiliate.Refuse(affiliate.ReasonPayloadTooLarge)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, affiliate.Refuse(affiliate.ReasonPayloadTooLarge)
+	case err != nil:
+		w.Header().Set("Connection", "close")
+		return nil, &affiliate.Error{Reason: reasonInvalidRequest, Message: "The body could not be read to its end."}
+	case len(body) > 0 && !httpedge.IsPlainJSON(r.Header):
+		return nil, affiliate.Refuse(affiliate.ReasonUnsupportedMediaType)
+	}
+	return body, nil
+}
+
+// emptyRequest returns the request that grpc-gateway gets. It has no headers and no query,
+// because grpc-gateway would interpret some of them, such as Grpc-Timeout and TE.
+func emptyRequest(r *http.Request, method string, body []byte) *http.Request {
+	empty := (&http.Request{}).WithContext(r.Context())
+	empty.Method = method
+	empty.URL = &url.URL{Path: r.URL.Path}
+	empty.Header = http.Header{}
+	empty.Body = io.NopCloser(bytes.NewReader(body))
+	return empty
+}
+
+// The headers that scripts of an allowed origin may send (corsRequestHeaders) and read
+// (corsResponseHeaders).
+const (
+	corsRequestHeaders  = "Content-Type, X-Request-Id"
+	corsResponseHeaders = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id"
+	// corsMaxAge is how many seconds a browser caches the response to a preflight.
+	corsMaxAge = "600"
+)
+
+// setHeaders sets the headers that do not depend on the route. It returns the origin of the
+// request if scripts of that origin may read the response, and otherwise "".
+func (h *handler) setHeaders(w http.ResponseWriter, r *http.Request) (origin string) {
+	header := w.Header()
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Vary", "Origin")
+	header.Set(httpedge.RequestIDHeader, httpedge.RequestID(r, h.service.newID))
+	// A server must not send this header over plain HTTP (RFC 6797 section 7.2).
+	if httpedge.Secure(r, h.TrustedProxies, false) {
+		header.Set("Strict-Transport-Security", httpedge.HSTS)
+	}
+	origin = r.Header.Get("Origin")
+	if !h.origins[origin] {
+		return ""
+	}
+	header.Set("Access-Control-Allow-Origin", origin)
+	header.Set("Access-Control-Expose-Headers", corsResponseHeaders)
+	return origin
+}
+
+// respondToOptions responds with the methods of a path. For a preflight request of an
+// allowed origin, it also sets the CORS headers.
+func respondToOptions(w http.ResponseWriter, r *http.Request, methods []string, origin string) {
+	header := w.Header()
+	allow := strings.Join(methods, ", ")
+	header.Set("Allow", allow)
+	if origin != "" && r.Header.Get("Access-Control-Request-Method") != "" {
+		header.Set("Access-Control-Allow-Methods", allow)
+		header.Set("Access-Control-Allow-Headers", corsRequestHeaders)
+		header.Set("Access-Control-Max-Age", corsMaxAge)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

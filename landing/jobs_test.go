@@ -1,0 +1,247 @@
+package landing_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tributary-hq/tributary/landing"
+	"github.com/tributary-hq/tributary/mail"
+	"github.com/tributary-hq/tributary/mail/mailtest"
+)
+
+const operator = "team@example.com"
+
+// waitLimit is longer than any wait of a test that passes.
+const waitLimit = time.Minute
+
+func waitFor(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(waitLimit); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after %s", what, waitLimit)
+		}
+	}
+}
+
+// mailer returns a Mailer that retries after 10 ms.
+func mailer(t *testing.T, server *mailtest.Server) *landing.Mailer {
+	t.Helper()
+	sender, err := mail.NewSender(mail.Config{URL: server.URL(), From: "Landing <no-reply@example.com>", ReplyTo: "unused@example.com"})
+	check(t, err)
+	return &landing.Mailer{
+		Sender: sender, Operator: mail.Address{Address: operator},
+		RetryDelay: func(time.Duration) time.Duration { return 10 * time.Millisecond },
+	}
+}
+
+// startJobs runs the jobs until stop is called or the test ends.
+func (f *fixture) startJobs(m *landing.Mailer) (stop func()) {
+	f.t.Helper()
+	jobs, err := f.Jobs(m)
+	check(f.t, err)
+	check(f.t, jobs.Start(context.WithoutCancel(f.t.Context())))
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+			defer cancel()
+			check(f.t, jobs.Stop(ctx))
+		}
+	}
+	f.t.Cleanup(stop)
+	return stop
+}
+
+func (f *fixture) sendContact(changes map[string]any) {
+	f.t.Helper()
+	if r := f.post(contact, body(contact, changes)); r.status != 201 {
+		f.t.Fatalf("status %d %s", r.status, r.body)
+	}
+}
+
+// allMailed reports whether n messages are stored and all are marked as mailed.
+func (f *fixture) allMailed(n int) bool {
+	list := f.contacts()
+	for _, m := range list {
+		if m.MailedAt == nil {
+			return false
+		}
+	}
+	return len(list) == n
+}
+
+func TestContact_IsMailedToOperator(t *testing.T) {
+	t.Parallel()
+	server := mailtest.NewServer(t, mailtest.Options{})
+	f := newFixture(t, options{})
+	f.startJobs(mailer(t, server))
+	f.sendContact(map[string]any{"name": "Ada Byron", "email": "ada@bücher.example", "message": "First line.\n\nSecond <script>alert(1)</script> line."})
+	got := server.WaitMessages(1)[0]
+	if got.From != "no-reply@example.com" || len(got.To) != 1 || got.To[0] != operator {
+		t.Errorf("the mail is from %s to %v, want from no-reply@example.com to %s", got.From, got.To, operator)
+	}
+	for name, want := range map[string]string{
+		"Reply-To": `"Ada Byron" <ada@xn--bcher-kva.example>`, "Subject": "Contact form: Ada Byron", "Date": "Fri, 27 Nov 2026 10:00:00 +0000",
+		"Message-Id": "<" + f.contacts()[0].ID.String() + "@example.com>",
+	} {
+		if got.Header.Get(name) != want {
+			t.Errorf("%s is %q, want %q", name, got.Header.Get(name), want)
+		}
+	}
+	for _, want := range []string{"Ada Byron", "ada@bücher.example", "First line.\n", "Second <script>alert(1)</script> line."} {
+		if !strings.Contains(got.Text, want) {
+			t.Errorf("the text does not contain %q:\n%s", want, got.Text)
+		}
+	}
+	if strings.Contains(got.HTML, "<script") || !strings.Contains(got.HTML, "&lt;script&gt;") {
+		t.Errorf("the message is markup in the HTML part:\n%s", got.HTML)
+	}
+	waitFor(t, "the message is marked as mailed", func() bool { return f.allMailed(1) })
+}
+
+func TestContact_TextNeverBecomesHeader(t *testing.T) {
+	t.Parallel()
+	server := mailtest.NewServer(t, mailtest.Options{})
+	f := newFixture(t, options{})
+	f.startJobs(mailer(t, server))
+	const injection = "Ada\r\nBcc: victim@example.com\r\n\r\nbody\n.\r\nQUIT\r\n\u2028=?utf-8?q?x?="
+	f.sendContact(map[string]any{"name": injection})
+	f.sendContact(map[string]any{"message": injection})
+	f.sendContact(map[string]any{"email": strings.Repeat("a", 300) + "@example.com"}) // no header can have it
+	f.sendContact(map[string]any{"email": "jürgen@example.com"})
+	messages := server.WaitMessages(4)
+	if len(messages) != 4 {
+		t.Fatalf("%d mails arrived, want 4", len(messages))
+	}
+	for _, m := range messages {
+		if len(m.To) != 1 || m.To[0] != operator || m.Header.Get("Bcc") != "" {
+			t.Errorf("a mail to %v with the headers %v", m.To, m.Header)
+		}
+		if reply := m.Header["Reply-To"]; len(reply) > 1 || len(reply) == 1 && !strings.HasSuffix(reply[0], "<ada@example.com>") {
+			t.Errorf("Reply-To is %q, want the address of the form or none", reply)
+		}
+	}
+	waitFor(t, "all messages are marked as mailed", func() bool { return f.allMailed(4) })
+}
+
+// A mail server that is away, refuses the mail or loses the connection delays a message,
+// and loses none.
+func TestContact_IsMailedWhenServerIsBack(t *testing.T) {
+	t.Parallel()
+	server := mailtest.NewServer(t, mailtest.Options{})
+	f := newFixture(t, options{})
+	f.startJobs(mailer(t, server))
+	failures := func(reason string) float64 {
+		t.Helper()
+		metrics, err := f.registry.Gather()
+		check(t, err)
+		for _, family := range metrics {
+			for _, m := range family.GetMetric() {
+				if family.GetName() == "tributary_landing_mail_failures_total" && m.GetLabel()[0].GetValue() == reason {
+					return m.GetCounter().GetValue()
+				}
+			}
+		}
+		return 0
+	}
+	server.Stop()
+	for i := range 3 {
+		f.sendContact(map[string]any{"name": fmt.Sprint("Person ", i)})
+	}
+	waitFor(t, "attempts have failed", func() bool { return failures("temporary") >= 6 })
+	// River discards a job after 25 attempts. These attempts do not count.
+	waitFor(t, "no attempt counts", func() bool {
+		return f.texts(`select coalesce(max(attempt), 99)::text from landing_river.river_job where kind = 'mail_contact' and state <> 'running'`)[0] == "0"
+	})
+	server.Fail(mail.PhaseSender, mailtest.Reply{Code: 550, Text: "5.7.1 policy"})
+	server.Start()
+	waitFor(t, "the server has refused mails", func() bool { return failures("refused") >= 3 })
+	server.Recover()
+	server.RefuseRecipient(operator, mailtest.Reply{Code: 550, Text: "5.1.1 unknown"})
+	waitFor(t, "the server has refused the recipient", func() bool { return failures("recipient_refused") >= 3 })
+	server.Recover()
+	waitFor(t, "all messages are mailed", func() bool { return f.allMailed(3) })
+	names := map[string]bool{}
+	for _, m := range server.Messages() {
+		names[m.Header.Get("Subject")] = true
+	}
+	if len(names) != 3 {
+		t.Errorf("the mails are %v, want one of each person", names)
+	}
+}
+
+// Without a mail server the messages wait. They are mailed by the first process that has
+// one.
+func TestContact_WaitsForMailSettings(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	stop := f.startJobs(nil)
+	f.sendContact(nil)
+	if f.allMailed(1) {
+		t.Error("a message is marked as mailed without a mail server")
+	}
+	stop()
+	server := mailtest.NewServer(t, mailtest.Options{})
+	later := newFixture(t, options{database: f.database})
+	later.startJobs(mailer(t, server))
+	server.WaitMessages(1)
+	waitFor(t, "the message is marked as mailed", func() bool { return f.allMailed(1) })
+}
+
+// A process can stop between the commit of a message and its mail, or during an attempt.
+func TestContact_IsMailedAfterCrash(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	f.sendContact(map[string]any{"name": "Not started"}) // this process runs no jobs
+	f.sendContact(map[string]any{"name": "Running"})
+	f.texts(`update landing_river.river_job set state = 'running', attempt = 1, attempted_at = now() - interval '1 hour', attempted_by = array['gone']
+		where id = (select max(id) from landing_river.river_job) returning id::text`)
+	server := mailtest.NewServer(t, mailtest.Options{})
+	later := newFixture(t, options{database: f.database})
+	later.startJobs(mailer(t, server))
+	server.WaitMessages(2)
+	waitFor(t, "both messages are mailed", func() bool { return f.allMailed(2) })
+}
+
+// After a lost connection it is unknown whether the server has accepted the mail.
+func TestContact_RepeatedMailHasSameID(t *testing.T) {
+	t.Parallel()
+	server := mailtest.NewServer(t, mailtest.Options{})
+	server.FailOnce(mail.PhaseAccept, mailtest.Cut)
+	f := newFixture(t, options{})
+	f.startJobs(mailer(t, server))
+	f.sendContact(nil)
+	messages := server.WaitMessages(2)
+	if first, second := messages[0].Header.Get("Message-Id"), messages[1].Header.Get("Message-Id"); first != second || first == "" {
+		t.Errorf("the Message-Ids are %s and %s, want the same", first, second)
+	}
+}
+
+func TestPurge_RunsAtStart(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	f.sendContact(nil)
+	f.post(waitlist, body(waitlist, nil))
+	f.clock.advance(364 * 24 * time.Hour)
+	stop := f.startJobs(nil)
+	waitFor(t, "the purge has run", func() bool {
+		return len(f.texts(`select id::text from landing_river.river_job where kind = 'purge' and state = 'completed'`)) == 1
+	})
+	if len(f.emails()) != 1 || len(f.contacts()) != 1 {
+		t.Error("the purge has deleted rows before they were 12 months old")
+	}
+	stop()
+	f.clock.advance(24 * time.Hour)
+	f.startJobs(nil)
+	waitFor(t, "the purge has deleted the rows", func() bool { return len(f.emails()) == 0 && len(f.contacts()) == 0 })
+	waitFor(t, "the purge is counted", func() bool {
+		n, err := testutil.GatherAndCount(f.registry, "tributary_landing_purged_rows_total")
+		return err == nil && n == 2
+	})
+}

@@ -1,0 +1,100 @@
+package landing
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	landingv1 "github.com/tributary-hq/tributary/gen/landing/v1"
+	"github.com/tributary-hq/tributary/landing/store"
+)
+
+// storeTimeout bounds the time for which a request waits for the database.
+const storeTimeout = 5 * time.Second
+
+// Config configures a Service. Store and Registry are required.
+type Config struct {
+	Store *store.Store
+	// WaitlistBase is added to the number of sign-ups in the counter. WaitlistTotal is the
+	// number of places, which the counter does not exceed.
+	WaitlistBase, WaitlistTotal int32
+	Log                         *slog.Logger
+	Registry                    prometheus.Registerer
+	Now                         func() time.Time
+}
+
+// Service implements landingv1.LandingServiceServer.
+type Service struct {
+	landingv1.UnimplementedLandingServiceServer
+	store   *store.Store
+	counter *counter
+	log     *slog.Logger
+	metrics *metrics
+	now     func() time.Time
+}
+
+// New returns a Service.
+func New(config Config) *Service {
+	return &Service{
+		store:   config.Store,
+		counter: newCounter(config),
+		log:     config.Log,
+		metrics: newMetrics(config.Registry),
+		now:     config.Now,
+	}
+}
+
+func (s *Service) newID() string { return affiliate.NewID[struct{}](s.now()).String() }
+
+// JoinWaitlist implements landingv1.LandingServiceServer.
+func (s *Service) JoinWaitlist(ctx context.Context, req *landingv1.JoinWaitlistRequest) (*landingv1.JoinWaitlistResponse, error) {
+	if err := checkSpam(req.Website, req.ElapsedMs); err != nil {
+		return nil, err
+	}
+	email, err := parseEmail(req.Email)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := s.store.AddToWaitlist(ctx, strings.ToLower(email), s.now()); err != nil {
+		return nil, err
+	}
+	s.metrics.signups.Inc()
+	return &landingv1.JoinWaitlistResponse{}, nil
+}
+
+// GetWaitlistCount implements landingv1.LandingServiceServer.
+func (s *Service) GetWaitlistCount(context.Context, *landingv1.GetWaitlistCountRequest) (*landingv1.GetWaitlistCountResponse, error) {
+	return s.counter.get()
+}
+
+// SendContactMessage implements landingv1.LandingServiceServer.
+func (s *Service) SendContactMessage(ctx context.Context, req *landingv1.SendContactMessageRequest) (*landingv1.SendContactMessageResponse, error) {
+	if err := checkSpam(req.Website, req.ElapsedMs); err != nil {
+		return nil, err
+	}
+	message := store.ContactMessage{CreatedAt: s.now()}
+	message.ID = affiliate.NewID[store.ContactMessage](message.CreatedAt).UUID
+	var err error
+	if message.Email, err = parseEmail(req.Email); err != nil {
+		return nil, err
+	}
+	if message.Name, err = trimmed(req.Name, 1, maxName, "name must have 1 to 100 characters."); err != nil {
+		return nil, err
+	}
+	if message.Message, err = trimmed(req.Message, minMessage, maxMessage, "message must have 10 to 5000 characters."); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := s.store.AddContactMessage(ctx, message); err != nil {
+		return nil, err
+	}
+	s.metrics.contacts.Inc()
+	return &landingv1.SendContactMessageResponse{}, nil
+}
