@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	signups, contacts      prometheus.Counter
 	rejected, mailFailures *prometheus.CounterVec
-	mails                  prometheus.Counter
+	mails, fallbacks       prometheus.Counter
 	purged                 *prometheus.CounterVec
 }
 
@@ -27,6 +27,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "tributary_landing_mails_total",
 			Help: "Contact messages that the mail server has accepted.",
 		}),
+		fallbacks: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tributary_landing_limit_fallbacks_total",
+			Help: "Requests that were counted without Redis because it did not respond in time. Each process counts such requests on its own.",
+		}),
 		mailFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_landing_mail_failures_total",
 			Help: "Failed attempts to mail a contact message, by reason: temporary, refused, recipient_refused (of the mail server) or internal.",
@@ -36,6 +40,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Help: "Rows that were deleted because of their age, by table: waitlist or contacts.",
 		}, []string{"table"}),
 	}
-	registry.MustRegister(m.signups, m.contacts, m.rejected, m.mails, m.mailFailures, m.purged)
+	registry.MustRegister(m.signups, m.contacts, m.rejected, m.mails, m.fallbacks, m.mailFailures, m.purged)
 	return m
 }
+
+// LimitFallback counts a request that the rate limiter counted without Redis. It is the
+// callback of ratelimit.Options.
+func (s *Service) LimitFallback(string) { s.metrics.fallbacks.Inc() }

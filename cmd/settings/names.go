@@ -29,6 +29,7 @@ type Development struct {
 	MailSinkURL    string `env:"TRIBUTARY_MAIL_SINK_URL"`
 	APIURL         string `env:"TRIBUTARY_API_URL"`
 	CollectorURL   string `env:"TRIBUTARY_COLLECTOR_URL"`
+	LandingURL     string `env:"TRIBUTARY_LANDING_URL"`
 	MetricsURL     string `env:"TRIBUTARY_METRICS_URL"`
 }
 
@@ -38,7 +39,7 @@ type Development struct {
 var knownNames = func() map[string]bool {
 	names := map[string]bool{}
 	for _, t := range []reflect.Type{
-		reflect.TypeFor[Core](), reflect.TypeFor[Gateway](), reflect.TypeFor[Collector](), reflect.TypeFor[Development](),
+		reflect.TypeFor[Core](), reflect.TypeFor[Gateway](), reflect.TypeFor[Collector](), reflect.TypeFor[Landing](), reflect.TypeFor[Development](),
 	} {
 		addNames(names, t)
 	}

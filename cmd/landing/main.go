@@ -1,0 +1,81 @@
+// Command landing serves the forms of a public landing page: the waitlist and the contact
+// form.
+//
+//	landing             serve the forms
+//	landing migrate     create or upgrade the schemas of the service in the database
+//	landing contacts    print the contact messages, newest first, one line of JSON each
+//	    --limit N       at most this many (100)
+//	    --before ID     only messages older than the message with this id
+//	landing version     print version and commit
+//
+// The settings are read from the environment; docs/operations/settings.md lists them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/version"
+	"github.com/tributary-hq/tributary/landing/store"
+)
+
+var errUsage = errors.New("usage: landing | landing migrate | landing contacts [--limit N] [--before ID] | landing version")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "landing:", err)
+		if errors.Is(err, errUsage) {
+			os.Exit(2)
+		}
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	switch {
+	case len(args) == 0:
+		return serve(ctx)
+	case args[0] == "contacts":
+		return printContacts(ctx, args[1:], out)
+	case len(args) == 1 && args[0] == "migrate":
+		cfg, err := settings.Read[settings.LandingDatabase]()
+		if err != nil {
+			return err
+		}
+		return store.Migrate(ctx, cfg.DatabaseURL())
+	case len(args) == 1 && args[0] == "version":
+		_, err := fmt.Fprintln(out, version.String())
+		return err
+	}
+	return errUsage
+}
+
+func serve(ctx context.Context) error {
+	cfg, err := settings.Read[settings.Landing]()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	settings.WarnUnknown(log, os.Environ())
+	var listen net.ListenConfig
+	public, err := listen.Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("TRIBUTARY_LANDING_LISTEN: %w", err)
+	}
+	metrics, err := listen.Listen(ctx, "tcp", cfg.LandingMetricsListen)
+	if err != nil {
+		return errors.Join(fmt.Errorf("TRIBUTARY_LANDING_METRICS_LISTEN: %w", err), public.Close())
+	}
+	return assemble.RunLanding(ctx, cfg, public, metrics, log)
+}
