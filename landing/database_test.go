@@ -67,6 +67,17 @@ func TestDatabaseLost_Responds503(t *testing.T) {
 	}
 }
 
+// A fault of the service itself is no reason to send the form again at once.
+func TestUnexpectedError_Responds500(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	f.texts(`alter table landing.waitlist_entries rename to gone`)
+	r := f.post(waitlist, body(waitlist, nil))
+	if r.status != 500 || r.code(t) != "INTERNAL_ERROR" || strings.Contains(r.body, "waitlist_entries") || r.header.Get("Retry-After") != "" {
+		t.Errorf("status %d %s, headers %v, want INTERNAL_ERROR without details", r.status, r.body, r.header)
+	}
+}
+
 func TestCounter_OffsetCapAndCache(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, options{base: 40, total: 42})

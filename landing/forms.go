@@ -24,10 +24,10 @@ const (
 	maxMessage = 5000
 )
 
-// checkSpam refuses a form that a person has probably not sent. elapsedMs is nil if the
-// form has no such number.
-func checkSpam[N int32 | float64](website string, elapsedMs *N) error {
-	if website != "" || elapsedMs == nil || *elapsedMs < minElapsedMs || *elapsedMs > maxElapsedMs {
+// checkSpam refuses a form that a person has probably not sent. elapsedMs is 0 if the form
+// has no such number.
+func checkSpam(website string, elapsedMs float64) error {
+	if website != "" || elapsedMs < minElapsedMs || elapsedMs > maxElapsedMs {
 		return affiliate.Refuse(reasonAntiSpam)
 	}
 	return nil

@@ -52,7 +52,7 @@ func (s *Service) newID() string { return affiliate.NewID[struct{}](s.now()).Str
 
 // JoinWaitlist implements landingv1.LandingServiceServer.
 func (s *Service) JoinWaitlist(ctx context.Context, req *landingv1.JoinWaitlistRequest) (*landingv1.JoinWaitlistResponse, error) {
-	if err := checkSpam(req.Website, req.ElapsedMs); err != nil {
+	if err := checkSpam(req.Website, float64(req.ElapsedMs)); err != nil {
 		return nil, err
 	}
 	email, err := parseEmail(req.Email)

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -116,6 +117,23 @@ func TestMigrate_UsesOwnSchemas(t *testing.T) {
 	for _, want := range []string{"landing.contact_messages", "landing.goose_db_version", "landing.waitlist_entries", "landing_river.river_job"} {
 		if !slices.Contains(tables, want) {
 			t.Errorf("the tables are %v, want also %s", tables, want)
+		}
+	}
+}
+
+// The page about personal data lists every column of the service.
+func TestMigrate_PrivacyPageListsColumns(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	page, err := os.ReadFile("../../docs/privacy.md")
+	check(t, err)
+	columns := f.texts(`select table_name || '.' || column_name from information_schema.columns where table_schema = 'landing' and table_name <> 'goose_db_version'`)
+	if len(columns) != 8 {
+		t.Errorf("the schema has the columns %v, want 8", columns)
+	}
+	for _, column := range columns {
+		if !strings.Contains(string(page), "`"+column+"`") {
+			t.Errorf("docs/privacy.md does not list the column %s of the landing service: add it to tools/privacydocs/page.md", column)
 		}
 	}
 }

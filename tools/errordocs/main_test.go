@@ -12,7 +12,11 @@ func TestDocument_CommittedPageIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := document(string(source))
+	landing, err := os.ReadFile("../../" + landingFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := document(string(source), string(landing))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +30,7 @@ func TestDocument_CommittedPageIsCurrent(t *testing.T) {
 	for _, line := range []string{
 		"| `VALIDATION_ERROR` | 400 | InvalidArgument | The body, the path, the query or a header is not valid. `details` lists each fault with its field. |  |",
 		"| `RATE_LIMIT_EXCEEDED` | 429 | ResourceExhausted | The caller has reached the rate limit of the route, too many logins with the same e-mail address have failed, the user has five open streams, or the programme has five announcements in 24 hours. | retry_after, whole seconds to wait |",
+		"| `RATE_LIMITED` | 429 | The address of the client has sent too many forms. The header `Retry-After` says when the next one is accepted. |",
 	} {
 		if !strings.Contains(want, line+"\n") {
 			t.Errorf("the page does not contain\n%s", line)
@@ -47,7 +52,7 @@ func TestDocument_LinkedDocumentsExist(t *testing.T) {
 }
 
 func TestDocument_RejectsReasonWithoutComment(t *testing.T) {
-	if _, err := document("enum ErrorReason {\n  ERROR_REASON_VALIDATION_ERROR = 1;\n}\n"); err == nil {
+	if _, err := document("enum ErrorReason {\n  ERROR_REASON_VALIDATION_ERROR = 1;\n}\n", ""); err == nil {
 		t.Error("document returned no error for an enum value without a comment")
 	}
 }

@@ -34,7 +34,7 @@ func limitText(r contract.Route, policy server.Policy) string {
 var limitSubjects = map[string]string{
 	"mail_provider": "per client address", "unsubscribe": "per client address",
 	"conversions": "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key", "resend": "per account",
-	"erasure": "per account", "buyer_erasure": "per workspace", "export": "per account",
+	"erasure": "per account", "buyer_erasure": "per workspace", "export": "per account", "landing": "per client address",
 }
 
 // zoneText describes the rate limit of a zone. The default is read from the tags of the
@@ -42,8 +42,11 @@ var limitSubjects = map[string]string{
 func zoneText(zone string) string {
 	name := contract.CamelCase(zone)
 	limits, name := reflect.TypeFor[settings.Limits](), strings.ToUpper(name[:1])+name[1:]
-	if zone == "tracking" {
+	switch zone {
+	case "tracking":
 		limits = reflect.TypeFor[settings.Collector]()
+	case "landing":
+		limits, name = reflect.TypeFor[settings.Landing](), "Limit"
 	}
 	field, _ := limits.FieldByName(name)
 	period := "60 seconds"

@@ -200,12 +200,8 @@ func errorSchema() object {
 	return object{
 		{"type", "object"},
 		{"description", "The body of every error."},
-		{"required", []string{"statusCode", "message", "error", "code"}},
-		{"properties", object{
-			{"statusCode", object{{"type", "integer"}, {"description", "The HTTP status."}}},
-			{"message", object{{"type", "string"}, {"description", "A message for people. It can change at any time."}}},
-			{"error", object{{"type", "string"}, {"description", "The text of the HTTP status."}}},
-			{"code", object{{"type", "string"}, {"description", "The error code. It is stable; new codes can be added."}, {"enum", codes}}},
+		{"required", errorFields},
+		{"properties", append(errorProperties(codes), object{
 			{"missingPermissions", object{
 				{"type", "array"},
 				{"description", "The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING."},
@@ -223,7 +219,20 @@ func errorSchema() object {
 					}},
 				}},
 			}},
-		}},
+		}...)},
+	}
+}
+
+// errorFields are the fields of every error.
+var errorFields = []string{"statusCode", "message", "error", "code"}
+
+// errorProperties describes errorFields. codes contains all error codes.
+func errorProperties(codes []string) object {
+	return object{
+		{"statusCode", object{{"type", "integer"}, {"description", "The HTTP status."}}},
+		{"message", object{{"type", "string"}, {"description", "A message for people. It can change at any time."}}},
+		{"error", object{{"type", "string"}, {"description", "The text of the HTTP status."}}},
+		{"code", object{{"type", "string"}, {"description", "The error code. It is stable; new codes can be added."}, {"enum", codes}}},
 	}
 }
 

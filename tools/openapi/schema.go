@@ -318,7 +318,7 @@ func isRequired(field protoreflect.FieldDescriptor) bool {
 	rules, _ := proto.GetExtension(field.Options(), validate.E_Rules).(*validate.FieldRules)
 	return rules.GetString_().GetMinLen() > 0 || rules.GetString_().GetEmail() || rules.GetString_().GetUuid() ||
 		slices.Contains(rules.GetEnum().GetNotIn(), 0) || rules.GetMessage().GetRequired() ||
-		rules.GetRepeated().GetMinItems() > 0
+		rules.GetRepeated().GetMinItems() > 0 || rules.GetInt32().GetGte() > 0 || rules.GetDouble().GetGte() > 0
 }
 
 func wellKnown(desc protoreflect.MessageDescriptor) bool {

@@ -12,6 +12,8 @@ var titles = map[string]string{
 	"erasePartnerAccount":                  "Erase the account of a partner",
 	"eraseMerchantAccount":                 "Erase the workspace",
 	"getOpenAPI":                           "Get the OpenAPI document",
+	"joinWaitlist":                         "Join the waitlist",
+	"getWaitlistCount":                     "Get the counter of the waitlist",
 	"exportPartnerAccount":                 "Export a partner's account",
 	"exportMerchantAccount":                "Export a workspace",
 	"registerMerchant":                     "Register a merchant",

@@ -7,6 +7,7 @@
 package landingv1
 
 import (
+	_ "github.com/envoyproxy/protoc-gen-validate/validate"
 	_ "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -23,6 +24,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// The rules of the fields are part of the OpenAPI document. The service checks the fields
+// itself, because each has an error code of its own.
 type JoinWaitlistRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The address, at most 320 characters. White space around it is removed, and it is stored
@@ -30,8 +33,8 @@ type JoinWaitlistRequest struct {
 	Email string `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
 	// The hidden field of the form. It must be empty or absent.
 	Website string `protobuf:"bytes,2,opt,name=website,proto3" json:"website,omitempty"`
-	// The time for which the form was visible, in milliseconds: 1500 to 1800000. Required.
-	ElapsedMs     *int32 `protobuf:"varint,3,opt,name=elapsed_ms,json=elapsedMs,proto3,oneof" json:"elapsed_ms,omitempty"`
+	// The time for which the form was visible, in milliseconds: 1500 to 1800000.
+	ElapsedMs     int32 `protobuf:"varint,3,opt,name=elapsed_ms,json=elapsedMs,proto3" json:"elapsed_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -81,8 +84,8 @@ func (x *JoinWaitlistRequest) GetWebsite() string {
 }
 
 func (x *JoinWaitlistRequest) GetElapsedMs() int32 {
-	if x != nil && x.ElapsedMs != nil {
-		return *x.ElapsedMs
+	if x != nil {
+		return x.ElapsedMs
 	}
 	return 0
 }
@@ -226,8 +229,8 @@ type SendContactMessageRequest struct {
 	// The hidden field of the form. It must be empty or absent.
 	Website string `protobuf:"bytes,4,opt,name=website,proto3" json:"website,omitempty"`
 	// The time for which the form was visible, in milliseconds: 1500 to 1800000. It may have
-	// a fraction. Required.
-	ElapsedMs     *float64 `protobuf:"fixed64,5,opt,name=elapsed_ms,json=elapsedMs,proto3,oneof" json:"elapsed_ms,omitempty"`
+	// a fraction.
+	ElapsedMs     float64 `protobuf:"fixed64,5,opt,name=elapsed_ms,json=elapsedMs,proto3" json:"elapsed_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -291,8 +294,8 @@ func (x *SendContactMessageRequest) GetWebsite() string {
 }
 
 func (x *SendContactMessageRequest) GetElapsedMs() float64 {
-	if x != nil && x.ElapsedMs != nil {
-		return *x.ElapsedMs
+	if x != nil {
+		return x.ElapsedMs
 	}
 	return 0
 }
@@ -339,26 +342,28 @@ var File_landing_v1_landing_proto protoreflect.FileDescriptor
 const file_landing_v1_landing_proto_rawDesc = "" +
 	"\n" +
 	"\x18landing/v1/landing.proto\x12\n" +
-	"landing.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\"~\n" +
-	"\x13JoinWaitlistRequest\x12\x14\n" +
-	"\x05email\x18\x01 \x01(\tR\x05email\x12\x1e\n" +
-	"\awebsite\x18\x02 \x01(\tB\x04\xb8\xbb\x18\x01R\awebsite\x12\"\n" +
+	"landing.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x17validate/validate.proto\"\x8b\x01\n" +
+	"\x13JoinWaitlistRequest\x12 \n" +
+	"\x05email\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\xc0\x02R\x05email\x12%\n" +
+	"\awebsite\x18\x02 \x01(\tB\v\xfaB\x04r\x02\x18\x00\xb8\xbb\x18\x01R\awebsite\x12+\n" +
 	"\n" +
-	"elapsed_ms\x18\x03 \x01(\x05H\x00R\telapsedMs\x88\x01\x01B\r\n" +
-	"\v_elapsed_ms\"\x16\n" +
+	"elapsed_ms\x18\x03 \x01(\x05B\f\xfaB\t\x1a\a\x18\xc0\xeem(\xdc\vR\telapsedMs\"\x16\n" +
 	"\x14JoinWaitlistResponse\"\x19\n" +
 	"\x17GetWaitlistCountRequest\"F\n" +
 	"\x18GetWaitlistCountResponse\x12\x14\n" +
 	"\x05taken\x18\x01 \x01(\x05R\x05taken\x12\x14\n" +
-	"\x05total\x18\x02 \x01(\x05R\x05total\"\xb2\x01\n" +
-	"\x19SendContactMessageRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05email\x18\x02 \x01(\tR\x05email\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\x12\x1e\n" +
-	"\awebsite\x18\x04 \x01(\tB\x04\xb8\xbb\x18\x01R\awebsite\x12\"\n" +
+	"\x05total\x18\x02 \x01(\x05R\x05total\"\xe1\x01\n" +
+	"\x19SendContactMessageRequest\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xfaB\x06r\x04\x10\x01\x18dR\x04name\x12 \n" +
+	"\x05email\x18\x02 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\xc0\x02R\x05email\x12$\n" +
+	"\amessage\x18\x03 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\n" +
+	"\x18\x88'R\amessage\x12%\n" +
+	"\awebsite\x18\x04 \x01(\tB\v\xfaB\x04r\x02\x18\x00\xb8\xbb\x18\x01R\awebsite\x126\n" +
 	"\n" +
-	"elapsed_ms\x18\x05 \x01(\x01H\x00R\telapsedMs\x88\x01\x01B\r\n" +
-	"\v_elapsed_ms\"\x1c\n" +
+	"elapsed_ms\x18\x05 \x01(\x01B\x17\xfaB\x14\x12\x12\x19\x00\x00\x00\x00@w;A)\x00\x00\x00\x00\x00p\x97@R\telapsedMs\"\x1c\n" +
 	"\x1aSendContactMessageResponse2\x97\x03\n" +
 	"\x0eLandingService\x12r\n" +
 	"\fJoinWaitlist\x12\x1f.landing.v1.JoinWaitlistRequest\x1a .landing.v1.JoinWaitlistResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/api/public/waitlist\x12\x8a\x01\n" +
@@ -405,8 +410,6 @@ func file_landing_v1_landing_proto_init() {
 	if File_landing_v1_landing_proto != nil {
 		return
 	}
-	file_landing_v1_landing_proto_msgTypes[0].OneofWrappers = []any{}
-	file_landing_v1_landing_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -57,12 +57,37 @@ func (m *JoinWaitlistRequest) validate(all bool) error {
 
 	var errors []error
 
-	// no validation rules for Email
+	if l := utf8.RuneCountInString(m.GetEmail()); l < 1 || l > 320 {
+		err := JoinWaitlistRequestValidationError{
+			field:  "Email",
+			reason: "value length must be between 1 and 320 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
 
-	// no validation rules for Website
+	if utf8.RuneCountInString(m.GetWebsite()) > 0 {
+		err := JoinWaitlistRequestValidationError{
+			field:  "Website",
+			reason: "value length must be at most 0 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
 
-	if m.ElapsedMs != nil {
-		// no validation rules for ElapsedMs
+	if val := m.GetElapsedMs(); val < 1500 || val > 1800000 {
+		err := JoinWaitlistRequestValidationError{
+			field:  "ElapsedMs",
+			reason: "value must be inside range [1500, 1800000]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
 	}
 
 	if len(errors) > 0 {
@@ -477,16 +502,59 @@ func (m *SendContactMessageRequest) validate(all bool) error {
 
 	var errors []error
 
-	// no validation rules for Name
+	if l := utf8.RuneCountInString(m.GetName()); l < 1 || l > 100 {
+		err := SendContactMessageRequestValidationError{
+			field:  "Name",
+			reason: "value length must be between 1 and 100 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
 
-	// no validation rules for Email
+	if l := utf8.RuneCountInString(m.GetEmail()); l < 1 || l > 320 {
+		err := SendContactMessageRequestValidationError{
+			field:  "Email",
+			reason: "value length must be between 1 and 320 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
 
-	// no validation rules for Message
+	if l := utf8.RuneCountInString(m.GetMessage()); l < 10 || l > 5000 {
+		err := SendContactMessageRequestValidationError{
+			field:  "Message",
+			reason: "value length must be between 10 and 5000 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
 
-	// no validation rules for Website
+	if utf8.RuneCountInString(m.GetWebsite()) > 0 {
+		err := SendContactMessageRequestValidationError{
+			field:  "Website",
+			reason: "value length must be at most 0 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
 
-	if m.ElapsedMs != nil {
-		// no validation rules for ElapsedMs
+	if val := m.GetElapsedMs(); val < 1500 || val > 1.8e+06 {
+		err := SendContactMessageRequestValidationError{
+			field:  "ElapsedMs",
+			reason: "value must be inside range [1500, 1.8e+06]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
 	}
 
 	if len(errors) > 0 {

@@ -61,7 +61,7 @@ type LandingServiceClient interface {
 	// read the counter before.
 	GetWaitlistCount(ctx context.Context, in *GetWaitlistCountRequest, opts ...grpc.CallOption) (*GetWaitlistCountResponse, error)
 	// SendContactMessage stores a message to the operator of the service, who gets it as a
-	// mail. The response has no body. The rate limit is shared with JoinWaitlist.
+	// mail. The response has no body. It shares the rate limit of the waitlist.
 	//
 	// The service checks a request in this order, and the first failed check determines the
 	// error.
@@ -153,7 +153,7 @@ type LandingServiceServer interface {
 	// read the counter before.
 	GetWaitlistCount(context.Context, *GetWaitlistCountRequest) (*GetWaitlistCountResponse, error)
 	// SendContactMessage stores a message to the operator of the service, who gets it as a
-	// mail. The response has no body. The rate limit is shared with JoinWaitlist.
+	// mail. The response has no body. It shares the rate limit of the waitlist.
 	//
 	// The service checks a request in this order, and the first failed check determines the
 	// error.
