@@ -43,8 +43,8 @@ const (
 )
 
 // testEnv returns the environment of this process without the variables of this project.
-// All ports are free ports. The rate limit for logins is so high that many starts within
-// a minute do not reach it.
+// All ports are free ports. The rate limits for logins and for forms are so high that many
+// starts within a minute do not reach them.
 func testEnv(extra ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(line string) bool {
 		return strings.HasPrefix(line, "TRIBUTARY_") || strings.HasPrefix(line, "DEMO_")
@@ -52,7 +52,7 @@ func testEnv(extra ...string) []string {
 	for _, port := range ports {
 		env = append(env, port.name+"=127.0.0.1:0")
 	}
-	return append(append(env, "TRIBUTARY_LIMIT_AUTH=1000"), extra...)
+	return append(append(env, "TRIBUTARY_LIMIT_AUTH=1000", "TRIBUTARY_LIMIT_LANDING=1000"), extra...)
 }
 
 func makeTempDir(t *testing.T) string {
@@ -219,17 +219,20 @@ func TestRun_KeepsDataUntilReset(t *testing.T) {
 	forwardAndResend(t, dir, func() { r.runWalkthrough(t, "sh") })
 	deliverToOwnReceiver(t, dir, first)
 	buyInTheShop(t, first)
+	fillInForms(t, first)
 	triggerStripe(t, dir, first)
 	metrics := get(t, first["TRIBUTARY_METRICS_URL"]+"/metrics")
-	for _, name := range []string{"tributary_core_", "tributary_ingest_", "tributary_collector_"} {
+	for _, name := range []string{"tributary_core_", "tributary_ingest_", "tributary_collector_", "tributary_landing_"} {
 		if !strings.Contains(metrics, "\n"+name) {
 			t.Errorf("no metric starts with %s", name)
 		}
 	}
 	get(t, first["TRIBUTARY_METRICS_URL"]+"/readyz")
 	get(t, first["TRIBUTARY_MAIL_SINK_URL"]+"/api/messages")
-	if !strings.Contains(r.output(), first["TRIBUTARY_MAIL_SINK_URL"]) {
-		t.Errorf("the output does not contain the address of the mail sink:\n%s", r.output())
+	for _, want := range []string{first["TRIBUTARY_MAIL_SINK_URL"], first["TRIBUTARY_SHOP_URL"] + landingPath, first["TRIBUTARY_LANDING_URL"]} {
+		if !strings.Contains(r.output(), want) {
+			t.Errorf("the output does not contain %s:\n%s", want, r.output())
+		}
 	}
 
 	for _, args := range [][]string{{}, {"reset"}} {

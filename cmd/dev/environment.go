@@ -34,6 +34,7 @@ var ports = []variable{
 	{shopListenName, "127.0.0.1:8082"},
 	{mailSMTPListenName, "127.0.0.1:1025"},
 	{mailSinkListenName, "127.0.0.1:8084"},
+	{"TRIBUTARY_LANDING_LISTEN", "127.0.0.1:8083"},
 }
 
 // The variables that hold the addresses of the demo shop and of the mail sink, which
@@ -129,8 +130,8 @@ func allLoopback(values map[string]string) bool {
 // itself. When the server runs, its URL replaces the placeholder.
 const privateURL = "redis://private"
 
-// configure parses the settings of the core and of the collector.
-func configure(environment map[string]string) (settings.Core, collector.Config, error) {
+// configure parses the settings of the core, of the collector and of the landing service.
+func configure(environment map[string]string) (settings.Core, collector.Config, settings.Landing, error) {
 	values := maps.Clone(environment)
 	for _, name := range []string{databaseURLName, redisURLName} {
 		if isMissing(values, name) {
@@ -143,21 +144,24 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 	}
 	core, err := settings.Parse[settings.Core](lines)
 	collectorSettings, collectorErr := settings.Parse[settings.Collector](lines)
-	if err == nil {
-		// The core and the collector read many of the same variables, and an invalid
-		// variable would be reported twice. Therefore the errors in the settings of the
-		// collector are returned only if the settings of the core have no errors.
-		err = collectorErr
+	landing, landingErr := settings.Parse[settings.Landing](lines)
+	// The programs read many of the same variables, and an invalid variable would be
+	// reported several times. Therefore only the errors of the first program with errors are
+	// returned.
+	for _, other := range []error{collectorErr, landingErr} {
+		if err == nil {
+			err = other
+		}
 	}
 	if err == nil && !core.AllowHTTP {
 		err = fmt.Errorf("%s: `make run` serves plain HTTP. This is allowed if every port is on loopback; "+
 			"otherwise set %[1]s=true", allowHTTPName)
 	}
-	return core, edge.Config(collectorSettings), err
+	return core, edge.Config(collectorSettings), landing, err
 }
 
 // portListeners contains the listeners of a run, in the order of the variable ports.
-type portListeners [7]net.Listener
+type portListeners [8]net.Listener
 
 // listen opens all ports. It is called before any server starts, so that a port in use is
 // reported immediately.

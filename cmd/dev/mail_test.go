@@ -19,20 +19,30 @@ func TestSendToSink_KeepsSettingsOfEnvironment(t *testing.T) {
 		want    map[string]string
 	}{
 		"empty environment": {
-			want: map[string]string{smtpURLName: smtpURL, mailFromName: "Tributary <mail@tributary.localhost>", publicURLName: publicURL},
+			want: map[string]string{
+				smtpURLName: smtpURL, mailFromName: "Tributary <mail@tributary.localhost>", publicURLName: publicURL,
+				operatorEmailName: demoOperator, landingOriginsName: "http://" + address(listeners.shop()),
+			},
 		},
 		"own mail server": {
 			environ: []string{smtpURLName + "=smtp://mail.example:25", mailFromName + "=me@example.com", publicURLName + "=https://api.example"},
-			want:    map[string]string{smtpURLName: "smtp://mail.example:25", mailFromName: "me@example.com", publicURLName: "https://api.example"},
+			want: map[string]string{
+				smtpURLName: "smtp://mail.example:25", mailFromName: "me@example.com", publicURLName: "https://api.example", operatorEmailName: "",
+			},
 		},
 		"mail server in a file": {
 			environ: []string{smtpURLName + "_FILE=/smtp"},
-			want:    map[string]string{smtpURLName: "", publicURLName: publicURL},
+			want:    map[string]string{smtpURLName: "", publicURLName: publicURL, operatorEmailName: ""},
+		},
+		"own landing page": {
+			environ: []string{landingOriginsName + "=https://www.example.com", operatorEmailName + "=me@example.com"},
+			want:    map[string]string{smtpURLName: smtpURL, landingOriginsName: "https://www.example.com", operatorEmailName: "me@example.com"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			values := environment(test.environ, nil, nil)
+			setLanding(values, listeners)
 			sendToSink(values, listeners)
 			for name, value := range test.want {
 				if values[name] != value {

@@ -1,7 +1,7 @@
 // Command dev runs all of Tributary in one process, for development. `dev help` lists its
 // commands.
 //
-//	.dev/ ── lock ─▶ Postgres, Redis ─▶ core + gateway ─▶ collector ─▶ demo ─▶ .dev/env
+//	.dev/ ── lock ─▶ Postgres, Redis ─▶ core + gateway, collector, landing ─▶ demo ─▶ .dev/env
 //	  (private servers, unless the environment has other URLs)  (through REST)
 //
 // It guarantees the following. Acknowledged data is not lost when the process stops. Each
@@ -13,7 +13,8 @@
 //
 // It is not secure if other machines can reach its ports. It prints the passwords and
 // keys of the demo, it does not encrypt HTTP and gRPC, and it accepts every local process
-// as a trusted proxy. In production, run cmd/core, cmd/gateway and cmd/collector.
+// as a trusted proxy. In production, run cmd/core, cmd/gateway,
+// cmd/collector and cmd/landing.
 package main
 
 import (

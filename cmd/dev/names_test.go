@@ -16,7 +16,7 @@ func TestVariables_AreKnownSettings(t *testing.T) {
 	for _, v := range append(systemAddresses{}.variables(nil), ports...) {
 		environ = append(environ, v.name+"=x")
 	}
-	for _, name := range []string{allowHTTPName, trustedProxiesName, shutdownDelayName, webhookAllowName, webhookCAName, smtpURLName, mailFromName, publicURLName} {
+	for _, name := range []string{allowHTTPName, trustedProxiesName, shutdownDelayName, webhookAllowName, webhookCAName, smtpURLName, mailFromName, publicURLName, landingOriginsName, operatorEmailName} {
 		environ = append(environ, name+"=x")
 	}
 	var log bytes.Buffer
@@ -31,7 +31,7 @@ func TestConfigure_RejectsMisspeltSetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = configure(environment([]string{"TRIBUTARY_API_LISTN=127.0.0.1:0"}, secrets, nil))
+	_, _, _, err = configure(environment([]string{"TRIBUTARY_API_LISTN=127.0.0.1:0"}, secrets, nil))
 	if want := "TRIBUTARY_API_LISTN is not a setting: did you mean TRIBUTARY_API_LISTEN?"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("configure returned %v, want %s", err, want)
 	}

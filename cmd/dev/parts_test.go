@@ -136,7 +136,7 @@ func TestConfigure_RejectsPlainHTTPOnPublicPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = configure(environment([]string{"TRIBUTARY_API_LISTEN=0.0.0.0:8080"}, secrets, nil))
+	_, _, _, err = configure(environment([]string{"TRIBUTARY_API_LISTEN=0.0.0.0:8080"}, secrets, nil))
 	if err == nil || !strings.Contains(err.Error(), allowHTTPName) {
 		t.Errorf("configure returned %v, want an error about %s", err, allowHTTPName)
 	}

@@ -56,13 +56,14 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 		return err
 	}
 	defer listeners.close()
+	setLanding(values, listeners)
 	sendToSink(values, listeners)
 	stripe, err := listenForStripe(values, last[stripeURLName])
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stripe.stop()) }()
-	core, edge, err := configure(values)
+	core, edge, landing, err := configure(values)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	d, err := startDatabases(ctx, f, last, core.DatabaseURL, core.URL)
 	defer func() { err = errors.Join(err, d.stop()) }()
 	if err == nil {
-		err = serve(ctx, f, d, stripe, listeners, core, edge, out)
+		err = serve(ctx, f, d, stripe, listeners, core, edge, landing, out)
 	} else if ctx.Err() != nil {
 		return nil // ctx ended while the servers started
 	}
@@ -88,12 +89,12 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	return err
 }
 
-// serve runs the core, the gateway, the collector, the demo shop and the mail sink. They
-// listen on the given listeners and use the Postgres and the Redis in d. stripe is nil if
-// the environment sets the address of Stripe's API.
+// serve runs the core, the gateway, the collector, the landing service, the demo shop and
+// the mail sink. They listen on the given listeners and use the Postgres and the Redis in
+// d. stripe is nil if the environment sets the address of Stripe's API.
 func serve(
 	ctx context.Context, f *folder, d *databases, stripe *stripeProcess, listeners portListeners,
-	core settings.Core, edge collector.Config, out io.Writer,
+	core settings.Core, edge collector.Config, landing settings.Landing, out io.Writer,
 ) error {
 	core.DatabaseURL, core.URL, edge.Stream.URL = d.postgresURL, d.redisURL, d.redisURL
 	if core.LinkURL == "" {
@@ -124,12 +125,17 @@ func serve(
 	if err := postgres.Migrate(ctx, d.postgresURL); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	fmt.Fprintln(out, "  core, gateway and collector …")
+	fmt.Fprintln(out, "  core, gateway, collector and landing service …")
 	c, err := assemble.NewCore(ctx, core, log, time.Now)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	forms, err := newLanding(ctx, landing, d, log, c.Registry())
+	if err != nil {
+		return err
+	}
+	defer forms.Close()
 	clicks, err := collector.Open(edge, log, c.Registry())
 	if err != nil {
 		return err
@@ -137,16 +143,17 @@ func serve(
 	at := systemAddresses{
 		api: address(listeners.api()), collector: address(listeners.collector()),
 		grpc: address(listeners.grpc()), metrics: address(listeners.metrics()), shop: address(listeners.shop()),
-		mailSink:    address(listeners.mailSink()),
+		mailSink: address(listeners.mailSink()), landing: address(listeners.landing()),
 		postgresURL: d.postgresURL, redisURL: d.redisURL, stripeURL: core.StripeAPIURL,
 	}
-	site := &shop{api: apiClient{url: at.apiURL()}, collector: at.collectorURL()}
+	site := &shop{api: apiClient{url: at.apiURL()}, collector: at.collectorURL(), landing: at.landingURL()}
 	mails := mailsink.New(mailCapacity)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return c.Run(ctx, assemble.Listeners{API: listeners.api(), GRPC: listeners.grpc(), Metrics: listeners.metrics()})
 	})
 	group.Go(func() error { return withPartName("collector", clicks.Run(ctx, listeners.collector(), nil)) })
+	group.Go(func() error { return withPartName("landing", forms.Run(ctx, listeners.landing())) })
 	group.Go(func() error { return d.watch(ctx) })
 	group.Go(func() error { return stripe.watch(ctx) })
 	group.Go(func() error { return withPartName("shop", serveSite(ctx, listeners.shop(), site, log)) })
@@ -193,6 +200,9 @@ func prepareDemo(ctx context.Context, f *folder, at systemAddresses, stripe *str
 	if err := d.collector.waitUntilReady(ctx, "/v1/health/ready"); err != nil {
 		return err
 	}
+	if err := (apiClient{url: at.landingURL()}).waitUntilReady(ctx, "/api/v1/health/ready"); err != nil {
+		return err
+	}
 	fmt.Fprintln(out, "  demo data …")
 	err = d.seed(ctx)
 	// Write the variables of the data that was created, even if seed has failed.
@@ -213,3 +223,4 @@ func (l portListeners) metrics() net.Listener   { return l[3] }
 func (l portListeners) shop() net.Listener      { return l[4] }
 func (l portListeners) mailSMTP() net.Listener  { return l[5] }
 func (l portListeners) mailSink() net.Listener  { return l[6] }
+func (l portListeners) landing() net.Listener   { return l[7] }

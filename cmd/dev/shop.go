@@ -38,6 +38,7 @@ var shopTemplate = template.Must(template.New("shop").Funcs(template.FuncMap{"pr
 type shop struct {
 	api       apiClient
 	collector string
+	landing   string // base URL of the landing service
 
 	mu sync.RWMutex
 	// values holds the variables of .dev/env. It is nil until the demo data exists.
@@ -76,10 +77,12 @@ type recordedConversion struct {
 	} `json:"commission"`
 }
 
-// ServeHTTP serves the page at /, the purchase at /buy, and at /pay the page that replaces
-// buy.stripe.com.
+// ServeHTTP serves the page at /, the purchase at /buy, at /pay the page that replaces
+// buy.stripe.com, and at /landing the demo's landing page.
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case r.URL.Path == landingPath && isRead(r):
+		writeLandingPage(w, s.landing)
 	case s.value(referralCodeName) == "":
 		http.Error(w, "The demo is being prepared.", http.StatusServiceUnavailable)
 	case r.URL.Path == "/" && isRead(r) && r.URL.Query().Has("payment_intent"):

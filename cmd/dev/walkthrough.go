@@ -43,8 +43,8 @@ func walkthrough(env string) []string {
 
 // systemAddresses holds the addresses of a run.
 type systemAddresses struct {
-	api, collector, grpc, metrics, shop, mailSink string // host and port
-	postgresURL, redisURL, stripeURL              string
+	api, collector, grpc, metrics, shop, mailSink, landing string // host and port
+	postgresURL, redisURL, stripeURL                       string
 }
 
 func (s systemAddresses) apiURL() string { return "http://" + s.api }
@@ -52,6 +52,8 @@ func (s systemAddresses) apiURL() string { return "http://" + s.api }
 func (s systemAddresses) collectorURL() string { return "http://" + s.collector }
 
 func (s systemAddresses) mailSinkURL() string { return "http://" + s.mailSink }
+
+func (s systemAddresses) landingURL() string { return "http://" + s.landing }
 
 // shopURL returns the partner's link to the demo shop.
 func (s systemAddresses) shopURL(code string) string { return "http://" + s.shop + "/?via=" + code }
@@ -65,6 +67,7 @@ func (s systemAddresses) variables(demo map[string]string) []variable {
 		{"TRIBUTARY_METRICS_URL", "http://" + s.metrics},
 		{"TRIBUTARY_SHOP_URL", "http://" + s.shop},
 		{"TRIBUTARY_MAIL_SINK_URL", s.mailSinkURL()},
+		{"TRIBUTARY_LANDING_URL", s.landingURL()},
 		{databaseURLName, s.postgresURL},
 		{redisURLName, s.redisURL},
 		{stripeURLName, s.stripeURL},
@@ -90,6 +93,7 @@ func printOverview(out io.Writer, f *folder, s systemAddresses, demo map[string]
 		[2]string{"Reference", s.apiURL() + "/docs"},
 		[2]string{"Mails", s.mailSinkURL() + "/"},
 		[2]string{"Collector", s.collectorURL() + "/v1/clicks"},
+		[2]string{"Forms", "http://" + s.shop + landingPath + "  (service: " + s.landingURL() + "/api/public/)"},
 		[2]string{"gRPC", s.grpc},
 		[2]string{"Metrics", "http://" + s.metrics + "/metrics"},
 		[2]string{"Postgres", withoutPassword(s.postgresURL)},
