@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -47,6 +48,23 @@ func TestWaitlist_RepeatedSignupHasSameResponse(t *testing.T) {
 		t.Errorf("the headers are %v, want Content-Length 0 and no Content-Type", first)
 	}
 	if got := f.emails(); len(got) != 1 {
+		t.Errorf("the waitlist has %q, want one address", got)
+	}
+}
+
+func TestWaitlist_ParallelSignupsAreOneRow(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	var running sync.WaitGroup
+	for range 20 {
+		running.Go(func() {
+			if r := f.post(waitlist, body(waitlist, nil)); r.status != 201 || r.body != "" {
+				t.Errorf("status %d, body %q, want 201 and no body", r.status, r.body)
+			}
+		})
+	}
+	running.Wait()
+	if got := f.emails(); !slices.Equal(got, []string{"ada@example.com"}) {
 		t.Errorf("the waitlist has %q, want one address", got)
 	}
 }

@@ -26,21 +26,18 @@ const (
 // routes returns the HTTP methods of each path, sorted. The paths of the forms come from
 // the proto.
 func routes() map[string][]string {
-	get := []string{http.MethodGet, http.MethodHead, http.MethodOptions}
-	table := map[string][]string{livePath: get, readyPath: get}
+	table := map[string][]string{livePath: {http.MethodGet, http.MethodHead}, readyPath: {http.MethodGet, http.MethodHead}}
 	methods := landingv1.File_landing_v1_landing_proto.Services().ByName("LandingService").Methods()
 	for i := range methods.Len() {
 		rule, _ := proto.GetExtension(methods.Get(i).Options(), annotations.E_Http).(*annotations.HttpRule)
 		if path := rule.GetPost(); path != "" {
 			table[path] = append(table[path], http.MethodPost)
 		} else {
-			table[rule.GetGet()] = slices.Clone(get)
+			table[rule.GetGet()] = append(table[rule.GetGet()], http.MethodGet, http.MethodHead)
 		}
 	}
-	for path, methods := range table {
-		if !slices.Contains(methods, http.MethodOptions) {
-			table[path] = append(methods, http.MethodOptions)
-		}
+	for path := range table {
+		table[path] = append(table[path], http.MethodOptions)
 		slices.Sort(table[path])
 	}
 	return table

@@ -16,7 +16,7 @@ import (
 // storeTimeout bounds the time for which a request waits for the database.
 const storeTimeout = 5 * time.Second
 
-// Config configures a Service. Store and Registry are required.
+// Config configures a Service.
 type Config struct {
 	Store *store.Store
 	// WaitlistBase is added to the number of sign-ups in the counter. WaitlistTotal is the
