@@ -67,6 +67,26 @@ func TestDatabaseLost_Responds503(t *testing.T) {
 	}
 }
 
+// A database that does not respond must not keep requests waiting forever.
+func TestDatabaseHangs_Responds503(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	conn, err := pgx.Connect(t.Context(), f.database)
+	check(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), `lock table landing.waitlist_entries`)
+	check(t, err)
+	if r := f.post(waitlist, body(waitlist, nil)); r.status != 503 || r.code(t) != "SERVICE_UNAVAILABLE" {
+		t.Errorf("while the table is locked: %d %s, want 503", r.status, r.body)
+	}
+	check(t, tx.Rollback(t.Context()))
+	if r := f.post(waitlist, body(waitlist, nil)); r.status != 201 {
+		t.Errorf("after the lock was released: %d %s, want 201", r.status, r.body)
+	}
+}
+
 // A fault of the service itself is no reason to send the form again at once.
 func TestUnexpectedError_Responds500(t *testing.T) {
 	t.Parallel()
