@@ -3,6 +3,7 @@ package analytics
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -14,11 +15,22 @@ import (
 // zero value is an empty list.
 //
 // Each click consists of the number of its owner in the order of first use (a new number is
-// followed by the three ids), its quarter, a byte of flags, a bit set of the dimensions that
-// have a value, and these values with their lengths. The numbers are varints.
+// followed by the three ids), the difference of its quarter from that of the owner's previous
+// click, a byte of flags, a bit set of the dimensions whose values differ from those of the
+// owner's previous click, and these values with their lengths. The numbers are varints.
 type ClickLog struct {
 	buf    []byte
-	owners map[Owner]uint64
+	owners map[Owner]int
+	states []ownerState
+	last   int // number of the owner of the last click
+	oldest Quarter
+}
+
+// ownerState is the owner of clicks in a list, with the quarter and the values of its last click.
+type ownerState struct {
+	Owner
+	at     Quarter
+	values [len(clickDimensions)]string
 }
 
 // The flags of a click in the list.
@@ -34,45 +46,52 @@ func (l *ClickLog) Add(c *affiliate.Click) { l.append(c, 0) }
 // Remove adds the removal of a click. The click must have the values with which it was added.
 func (l *ClickLog) Remove(c *affiliate.Click) { l.append(c, flagRemoved) }
 
+// Oldest returns the start of the quarter of the oldest click.
+func (l *ClickLog) Oldest() time.Time { return l.oldest.Time() }
+
 // Bytes returns the list.
 func (l *ClickLog) Bytes() []byte { return l.buf }
 
 func (l *ClickLog) append(c *affiliate.Click, flags byte) {
-	if l.owners == nil {
-		l.owners = make(map[Owner]uint64)
+	at, owner := QuarterOf(c.ReceivedAt), Owner{Program: c.Program, Participant: c.Participant, Link: c.Link}
+	if len(l.states) == 0 {
+		l.owners, l.oldest = map[Owner]int{}, at
 	}
-	owner := Owner{Program: c.Program, Participant: c.Participant, Link: c.Link}
-	number, known := l.owners[owner]
-	if !known {
-		number = uint64(len(l.owners))
-		l.owners[owner] = number
+	l.oldest = min(l.oldest, at)
+	if len(l.states) == 0 || l.states[l.last].Owner != owner {
+		number, known := l.owners[owner]
+		if !known {
+			number = len(l.states)
+			l.owners[owner], l.states = number, append(l.states, ownerState{Owner: owner})
+		}
+		l.last = number
 	}
-	b := binary.AppendUvarint(l.buf, number)
-	if !known {
+	state := &l.states[l.last]
+	b := binary.AppendUvarint(l.buf, uint64(l.last))
+	if state.at == 0 { // the first click of the owner
 		b = append(b, owner.Program.UUID[:]...)
 		b = append(b, owner.Participant.UUID[:]...)
 		b = append(b, owner.Link.UUID[:]...)
 	}
-	b = binary.AppendVarint(b, int64(QuarterOf(c.ReceivedAt)))
+	b = binary.AppendVarint(b, int64(at-state.at))
+	state.at = at
 	switch {
 	case c.IsBot:
 		flags |= flagBot
 	case c.Unique:
 		flags |= flagUnique
 	}
+	b = append(b, flags, 0, 0)
+	changes, changed := len(b)-2, uint16(0)
 	values := ClickValues(c)
-	present := uint16(0)
-	for i := range clickDimensions {
-		if values[i] != "" {
-			present |= 1 << i
-		}
-	}
-	b = binary.LittleEndian.AppendUint16(append(b, flags), present)
-	for i := range clickDimensions {
-		if value := values[i]; value != "" {
+	for i := range state.values {
+		if value := values[i]; value != state.values[i] {
+			changed |= 1 << i
 			b = append(append(b, byte(len(value))), value...)
+			state.values[i] = value
 		}
 	}
+	binary.LittleEndian.PutUint16(b[changes:], changed)
 	l.buf = b
 }
 
@@ -81,35 +100,36 @@ var errClickLog = errors.New("analytics: invalid list of clicks")
 // AddClicks adds the clicks of a ClickLog to the sums of their links. It adds the number of
 // new clicks with each value to weights.
 func (s Sums) AddClicks(log []byte, weights Weights) error {
-	var owners []Owner
+	var owners []ownerState
 	r := logReader{rest: log}
 	for len(r.rest) > 0 {
 		number := r.uvarint()
 		if number == uint64(len(owners)) {
-			owners = append(owners, Owner{
+			owners = append(owners, ownerState{Owner: Owner{
 				Program:     affiliate.ProgramID{UUID: r.uuid()},
 				Participant: affiliate.ParticipantID{UUID: r.uuid()},
 				Link:        affiliate.LinkID{UUID: r.uuid()},
-			})
+			}})
 		}
-		at := Quarter(r.varint())
-		flags := r.next(1)
-		present := r.next(2)
+		difference := Quarter(r.varint())
+		flags := r.next(1)[0]
+		changed := binary.LittleEndian.Uint16(r.next(2))
 		if r.failed || number >= uint64(len(owners)) {
 			return errClickLog
 		}
-		var values [len(clickDimensions)]string
-		for i := range clickDimensions {
-			if binary.LittleEndian.Uint16(present)&(1<<i) != 0 {
-				values[i] = r.text()
+		state := &owners[number]
+		state.at += difference
+		for i := range state.values {
+			if changed&(1<<i) != 0 {
+				state.values[i] = r.text()
 			}
 		}
 		if r.failed {
 			return errClickLog
 		}
-		s.addAll(owners[number], at, values[:], "", clickCounts(flags[0]))
-		if flags[0]&flagRemoved == 0 {
-			weights.add(at.Day(), values[:], clickWeight)
+		s.addAll(state.Owner, state.at, state.values[:], "", clickCounts(flags))
+		if flags&flagRemoved == 0 {
+			weights.add(state.at.Day(), state.values[:], clickWeight)
 		}
 	}
 	return nil

@@ -68,14 +68,14 @@ func ErasedDimensions(workspace bool) []Dimension {
 	return []Dimension{Referrer, LandingPage, UTMSource, UTMMedium, UTMCampaign, SubID}
 }
 
-// maxValue is the length to which long values are cut, in bytes. Only landing pages and
-// campaign parameters can be longer.
+// maxValue is the length to which long values are cut, in bytes. In ClickLog a byte holds the
+// length.
 const maxValue = 255
 
 // ClickValues returns the values of a click.
 func ClickValues(c *affiliate.Click) Values {
 	return Values{
-		c.Country, c.Device, c.Browser, c.OS, cut(c.ReferrerDomain), cut(c.LandingURL),
+		cut(c.Country), cut(c.Device), cut(c.Browser), cut(c.OS), cut(c.ReferrerDomain), cut(c.LandingURL),
 		cut(c.UTM.Source), cut(c.UTM.Medium), cut(c.UTM.Campaign), cut(c.SubID),
 	}
 }

@@ -10,27 +10,31 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 )
 
-// insertAnalyticsLog inserts a row into the log of the analytics. Package
-// storage/postgres/analytics adds the rows of the log to the sums.
-const insertAnalyticsLog = `
-	insert into analytics_log (workspace_id, mode, clicks, conversions) values ($1, $2, $3, $4)`
+// The log of the analytics. Package server/analytics adds the entries of the log to the sums.
+const (
+	insertClickLog      = `insert into analytics_log (workspace_id, mode, clicks, oldest_click) values ($1, $2, $3, $4)`
+	insertConversionLog = `insert into analytics_log (workspace_id, mode, conversions) values ($1, $2, $3)`
+)
 
 // queueClickLog queues the insertion of new clicks into the log of the analytics.
 func queueClickLog(batch *pgx.Batch, clicks []affiliate.Click) {
 	logs := map[affiliate.Scope]*analytics.ClickLog{}
+	var log *analytics.ClickLog // of the previous click
 	for n := range clicks {
-		scope := clicks[n].Scope
-		if logs[scope] == nil {
-			logs[scope] = &analytics.ClickLog{}
+		if n == 0 || clicks[n].Scope != clicks[n-1].Scope {
+			if log = logs[clicks[n].Scope]; log == nil {
+				log = &analytics.ClickLog{}
+				logs[clicks[n].Scope] = log
+			}
 		}
-		logs[scope].Add(&clicks[n])
+		log.Add(&clicks[n])
 	}
 	queueClickLogs(batch, logs)
 }
 
 func queueClickLogs(batch *pgx.Batch, logs map[affiliate.Scope]*analytics.ClickLog) {
 	for scope, log := range logs {
-		batch.Queue(insertAnalyticsLog, scope.Workspace, scope.Mode, log.Bytes(), nil)
+		batch.Queue(insertClickLog, scope.Workspace, scope.Mode, log.Bytes(), log.Oldest())
 	}
 }
 
@@ -39,7 +43,7 @@ func queueClickLogs(batch *pgx.Batch, logs map[affiliate.Scope]*analytics.ClickL
 // decision in force, the refunded amount, or the status and amount of the commission.
 func queueConversionLog(batch *pgx.Batch, scope affiliate.Scope, ids ...affiliate.ConversionID) {
 	if len(ids) > 0 {
-		batch.Queue(insertAnalyticsLog, scope.Workspace, scope.Mode, nil, ids)
+		batch.Queue(insertConversionLog, scope.Workspace, scope.Mode, ids)
 	}
 }
 

@@ -48,6 +48,10 @@ var checks = []check{
 	{"refunds", "the refunded amounts of conversions and their refunds", checkRefunds},
 	{"participant_totals", "the totals of participants and their conversions and commissions", checkParticipantTotals},
 	{"list_counts", "the list counters and the lists", checkListCounts},
+	{"analytics_clicks", "the clicks of two days in the analytics and the clicks", checkAnalyticsClicks},
+	{"analytics_conversions", "the conversions in the analytics and the conversions", checkAnalyticsConversions},
+	{"analytics_sums", "the sums of programmes in the analytics and their conversions", checkAnalyticsSums},
+	{"analytics_programs", "the sums of programmes in the analytics and those of their participants on two days", checkAnalyticsPrograms},
 }
 
 // CheckAccounts runs all checks on all workspaces in one snapshot. It only reads data

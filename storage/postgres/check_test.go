@@ -143,7 +143,9 @@ func TestCheckAccounts_AcceptsConsistentData(t *testing.T) {
 			if r.Violated > 0 || len(r.Violations) > 0 {
 				t.Errorf("check %s reports %+v, want no violations", name, r)
 			}
-			if r.Compared == 0 {
+			// The log of the analytics contains everything until a job of package
+			// server/analytics, which has its own tests of these checks, empties it.
+			if r.Compared == 0 && !strings.HasPrefix(name, "analytics_") {
 				t.Errorf("check %s compared no items", name)
 			}
 		}

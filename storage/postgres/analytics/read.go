@@ -212,10 +212,18 @@ const selectCohorts = `
 		coalesce(sum(c.amount_cents) filter (where c.event_type in ('purchase', 'renewal') and c.currency = @currency), 0)::bigint,
 		coalesce(sum(c.commission_cents) filter (where c.commission_status in ('pending', 'approved', 'paid') and c.commission_currency = @currency), 0)::bigint
 	from unnest(@workspaces::uuid[], @programs::uuid[], @participants::uuid[], @links::uuid[]) as t (workspace_id, program_id, participant_id, link_id)
-	join analytics_conversions c on c.workspace_id = t.workspace_id and c.mode = @mode and c.program_id = t.program_id
-		and (t.participant_id = '00000000-0000-0000-0000-000000000000' or c.participant_id = t.participant_id)
-		and (t.link_id = '00000000-0000-0000-0000-000000000000' or c.link_id = t.link_id)
-	join analytics_customers u on u.workspace_id = c.workspace_id and u.mode = c.mode and u.customer_ref = c.customer_ref
+	cross join lateral (
+		select c.* from analytics_conversions c
+		where t.participant_id = '00000000-0000-0000-0000-000000000000'
+			and c.workspace_id = t.workspace_id and c.mode = @mode and c.program_id = t.program_id and c.customer_ref is not null
+		union all
+		select c.* from analytics_conversions c
+		where t.participant_id <> '00000000-0000-0000-0000-000000000000'
+			and c.workspace_id = t.workspace_id and c.mode = @mode and c.participant_id = t.participant_id and c.customer_ref is not null
+			and (t.link_id = '00000000-0000-0000-0000-000000000000' or c.link_id = t.link_id)
+	) as c
+	join analytics_customers u on u.workspace_id = c.workspace_id and u.workspace_id = any(@workspaces::uuid[])
+		and u.mode = @mode and u.customer_ref = c.customer_ref
 	where c.program_id <> '00000000-0000-0000-0000-000000000000' and u.first_at >= @first and u.first_at < @last and c.occurred_at < @last
 	group by 1, 2`
 

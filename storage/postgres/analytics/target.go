@@ -95,11 +95,16 @@ func (s *Store) Participations(ctx context.Context, partner affiliate.UserID, mo
 	return list, nil
 }
 
-// The labels of ids.
+// The labels of ids. Each id is searched in each of the workspaces with one search in the
+// primary key.
 const (
-	labelsOfPrograms     = `select id::text, name from programs where workspace_id = any($1) and mode = $2 and id = any($3::uuid[])`
-	labelsOfParticipants = `select id::text, partner_name from participants where workspace_id = any($1) and mode = $2 and id = any($3::uuid[])`
-	labelsOfLinks        = `select id::text, code from links where workspace_id = any($1) and mode = $2 and id = any($3::uuid[])`
+	fromIDs          = ` from unnest($3::uuid[]) as n (id) cross join unnest($1::uuid[]) as w (workspace_id) `
+	labelsOfPrograms = `select t.id::text, t.name` + fromIDs + `
+		cross join lateral (select id, name from programs where workspace_id = w.workspace_id and mode = $2 and id = n.id limit 1) as t`
+	labelsOfParticipants = `select t.id::text, t.partner_name` + fromIDs + `
+		cross join lateral (select id, partner_name from participants where workspace_id = w.workspace_id and mode = $2 and id = n.id limit 1) as t`
+	labelsOfLinks = `select t.id::text, t.code` + fromIDs + `
+		cross join lateral (select id, code from links where workspace_id = w.workspace_id and mode = $2 and id = n.id limit 1) as t`
 )
 
 // Labels returns the names of programmes or partners, or the codes of links, by their ids.

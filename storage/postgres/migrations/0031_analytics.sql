@@ -54,6 +54,7 @@ create table analytics_log (
   mode         text not null,
   id           bigint generated always as identity,
   clicks       bytea,                           -- a list of clicks (affiliate/analytics, ClickLog)
+  oldest_click timestamptz,                     -- the time of the oldest click in the list
   conversions  uuid[],                          -- conversions whose numbers may have changed
   erased       uuid,                            -- a participant whose clicks lose their personal values
   primary key (workspace_id, mode, id)
@@ -108,8 +109,7 @@ grant select, insert, update, delete on
   analytics_locks, analytics_days, analytics_values, analytics_log, analytics_conversions, analytics_customers
   to tributary_app;
 
--- The conversions that exist already. Clicks that exist already are counted by the command
--- core analytics rebuild.
+-- The conversions that exist already are counted by the job that adds the log to the sums.
 insert into analytics_log (workspace_id, mode, conversions)
 select workspace_id, mode, array_agg(id)
 from (select workspace_id, mode, id, row_number() over (partition by workspace_id, mode) / 1000 as piece from conversions) c

@@ -1,0 +1,170 @@
+package analytics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/analytics"
+)
+
+// storeSubIDs stores a click for each sub id, all of them received now.
+func (f *fixture) storeSubIDs(ids ...string) {
+	f.Helper()
+	clicks := make([]affiliate.Click, len(ids))
+	for i, id := range ids {
+		clicks[i] = f.UnstoredClick(f.pat, func(c *affiliate.Click) { c.SubID = id })
+	}
+	if err := f.Store.StoreClicks(f.Context(), clicks); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// A visitor who sends clicks with ever new sub ids can neither make the tables grow without limit
+// nor hide the sub ids with many clicks. No click is lost.
+func TestBreakdown_ManyValues(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Now())
+	const rounds, junk = 6, 2500
+	for round := range rounds {
+		var ids []string
+		for n := range junk {
+			ids = append(ids, fmt.Sprintf("junk-%d-%d", round, n))
+		}
+		for range 100 {
+			ids = append(ids, "newsletter")
+		}
+		f.storeSubIDs(ids...)
+		f.addWaiting()
+	}
+	req := &request{GroupBy: affiliatev1.AnalyticsDimension_ANALYTICS_DIMENSION_SUB_ID, PageSize: new(int32(100))}
+	got, err := f.service.GetAnalyticsBreakdown(f.asOwner(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if top := got.GetRows()[0]; top.GetValue() != "newsletter" || top.GetClicks() != rounds*100 {
+		t.Errorf("the first row is %v, want newsletter with %d clicks", top, rounds*100)
+	}
+	counted := got.GetOther().GetClicks()
+	for page := int32(1); ; page++ {
+		req.Page = &page
+		rows, err := f.service.GetAnalyticsBreakdown(f.asOwner(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows.GetRows()) == 0 {
+			break
+		}
+		for _, row := range rows.GetRows() {
+			counted += row.GetClicks()
+		}
+	}
+	if want := int64(rounds * (junk + 100)); counted != want || got.GetTotal() > 1000 {
+		t.Errorf("the %d rows and the others have %d clicks, want %d", got.GetTotal(), counted, want)
+	}
+	f.WantCount(1000, "values", `select count(*) from analytics_values where dimension = 'sub_id'`)
+	f.WantCount(2*1001, "sums of values and others", `select count(*) from analytics_days where dimension = 'sub_id'`)
+}
+
+// failingStore lets each transaction run and then rolls it back, as many times as fails says.
+type failingStore struct {
+	analytics.Store
+	mu    sync.Mutex
+	fails int
+}
+
+var errCrash = errors.New("the process ends")
+
+func (s *failingStore) InTx(ctx context.Context, fn func(tx analytics.Tx) error) error {
+	return s.Store.InTx(ctx, func(tx analytics.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.fails > 0 {
+			s.fails--
+			return errCrash
+		}
+		return nil
+	})
+}
+
+// Each click and each conversion is counted exactly once, although requests and jobs of several
+// processes add the same entries at the same time, and some of them crash before their commit.
+func TestFold_CountsOnceUnderConcurrencyAndCrashes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Now())
+	f.addClicks(f.pat, 20)
+	store := &failingStore{Store: stores.Analytics(f.Store.DB), fails: 10}
+	service := analytics.New(store, f.clock.Now)
+	var working, writing sync.WaitGroup
+	done := make(chan struct{})
+	for range 3 {
+		working.Go(func() {
+			for {
+				err := service.AddAll(f.Context(), f.Scope.Workspace)
+				if err != nil && !errors.Is(err, errCrash) {
+					t.Errorf("AddAll: %v", err)
+					return
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for range 2 {
+		writing.Go(func() {
+			for range 30 {
+				click := f.UnstoredClick(f.quinn, func(c *affiliate.Click) { c.SubID, c.Country = "s", "DE" })
+				if err := f.Store.StoreClicks(f.Context(), []affiliate.Click{click}); err != nil {
+					t.Errorf("StoreClicks: %v", err)
+				}
+			}
+		})
+	}
+	for range 40 {
+		f.report()
+	}
+	writing.Wait()
+	close(done)
+	working.Wait()
+	f.wantTrueReports()
+	f.WantCount(0, "entries in the log", `select count(*) from analytics_log`)
+	for name, r := range f.checks() {
+		if r.Violated > 0 {
+			t.Errorf("check %s reports %v", name, r.Violations)
+		}
+	}
+}
+
+// A request contains everything that was stored before it, also while the job does not run.
+func TestSummary_ContainsWhatWasStoredBefore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Now())
+	for n := range 3 {
+		f.storeSubIDs("a")
+		for name, get := range map[string]func() (*affiliatev1.AnalyticsSummary, error){
+			"workspace": func() (*affiliatev1.AnalyticsSummary, error) {
+				return f.service.GetAnalyticsSummary(f.asOwner(), &request{})
+			},
+			"partner": func() (*affiliatev1.AnalyticsSummary, error) {
+				return f.service.GetPartnerAnalyticsSummary(f.asPat(), &request{})
+			},
+		} {
+			got, err := get()
+			if err != nil || got.GetMetrics().GetClicks() != int64(n+1) {
+				t.Errorf("the summary of the %s is %v, %v, want %d clicks", name, got, err, n+1)
+			}
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package analytics
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
+
+// Every statement finds its rows with an index, in a database with several workspaces of the
+// same size. The reports read the rows of the selected days only.
+func TestStatements_UseIndexes(t *testing.T) {
+	t.Parallel()
+	f := pgtest.Open(t, time.Now)
+	shop := f.NewShop(affiliate.ModeLive)
+	var participants []pgtest.Participant
+	for _, s := range []*pgtest.Shop{shop, shop.InOtherMode(), f.NewShop(affiliate.ModeLive), f.NewShop(affiliate.ModeLive)} {
+		for range 20 {
+			participants = append(participants, s.Join("Pat"))
+		}
+		fill(f, s)
+	}
+	f.VacuumAnalyze()
+	scope, p := shop.Scope, participants[0]
+	first, last := analytics.DayOf(lastDay)-6, analytics.DayOf(lastDay)
+	program := []analytics.Target{{Workspace: scope.Workspace, Owner: analytics.Owner{Program: shop.Program}}}
+	participant := []analytics.Target{{Workspace: scope.Workspace, Owner: analytics.Owner{Program: p.Program, Participant: p.ID}}}
+	link := []analytics.Target{{Workspace: scope.Workspace, Owner: analytics.Owner{Program: p.Program, Participant: p.ID, Link: p.Link}}}
+	args := func(targets []analytics.Target, d analytics.Dimension) pgx.NamedArgs {
+		return targetArgs(scope.Mode, targets, d, first, last)
+	}
+	var keys keyArrays
+	keys.add(analytics.Key{Owner: analytics.Owner{Program: shop.Program, Participant: p.ID, Link: p.Link}, Day: last, Dimension: analytics.Country, Value: "v1"})
+	values := valueArgs(scope, map[analytics.DayValues][]string{{Dimension: analytics.Country, Day: last}: {"v1", "v2"}})
+
+	byDay := `analytics_days_pkey on .*\n.*Cond: .*dimension.*day >= .*day <= `
+	for name, tc := range map[string]struct {
+		sql  string
+		args pgx.NamedArgs
+		plan string
+	}{
+		"quarters of a programme":         {selectDays, args(program, analytics.Total), byDay},
+		"quarters of a participant":       {selectDays, args(participant, analytics.Total), byDay},
+		"values of a programme":           {selectValuesOfDays, args(program, analytics.SubID), byDay},
+		"values of a programme on a day":  {selectValuesOfEdges, args(program, analytics.SubID), byDay},
+		"values of a participant":         {selectValuesOfDays, args(participant, analytics.SubID), byDay},
+		"values of a link":                {selectValuesOfDays, args(link, analytics.SubID), byDay},
+		"participants of a programme":     {selectOwnersOfDays, args(program, analytics.Total), `analytics_days_by_owner on .*\n.*Cond: .*day >= .*day <= `},
+		"participants on a day":           {selectOwnersOfEdges, args(program, analytics.Total), `analytics_days_by_owner on .*\n.*Cond: .*day >= .*day <= `},
+		"links of a participant":          {selectLinksOfDays, args(participant, analytics.Total), byDay},
+		"links of a participant on a day": {selectLinksOfEdges, args(participant, analytics.Total), byDay},
+		"sums by keys":                    {selectSums, keys.args(scope), `analytics_days_pkey on .*\n.*Cond: .*value = .*link_id = `},
+		"deletion of sums":                {deleteSums, keys.args(scope), `analytics_days_pkey on .*\n.*Cond: .*value = .*link_id = `},
+		"deletion of unused values":       {deleteUnused, keys.args(scope), `analytics_days_by_value`},
+		"sums of replaced values":         {takeValueSums, values, `analytics_days_by_value on .*\n.*Cond: .*day = .*value = `},
+		"deletion of values":              {deleteValues, values, `analytics_values_pkey on .*\n.*Cond: .*value = `},
+	} {
+		plan := f.Plan(tc.sql, tc.args)
+		if strings.Contains(plan, "Seq Scan") || !regexp.MustCompile(tc.plan).MatchString(plan) {
+			t.Errorf("%s: the plan does not match %s, or reads a whole table\n%s", name, tc.plan, plan)
+		}
+	}
+	conversion := []affiliate.ConversionID{affiliate.NewID[affiliate.Conversion](lastDay)}
+	for name, tc := range map[string]struct {
+		sql  string
+		args []any
+		plan string
+	}{
+		"entries of the log":       {takeEntries, []any{scope.Workspace, scope.Mode, 20}, `analytics_log_pkey`},
+		"whether entries wait":     {hasWaiting, []any{scope.Workspace, scope.Mode}, `analytics_log_pkey`},
+		"counted conversions":      {countedConversions, []any{scope.Workspace, scope.Mode, conversion}, `analytics_conversions_pkey`},
+		"first conversions":        {currentFirsts, []any{scope.Workspace, scope.Mode, []string{"c1"}}, `analytics_conversions_by_customer`},
+		"counted first":            {countedFirsts, []any{scope.Workspace, scope.Mode, []string{"c1"}}, `analytics_customers_pkey`},
+		"values of a day":          {selectValues, []any{scope.Workspace, scope.Mode, analytics.SubID, lastDay}, `analytics_values_pkey`},
+		"clicks of a participant":  {selectClickSums, []any{scope.Workspace, scope.Mode, p.ID, []analytics.Dimension{analytics.SubID}, 100}, `analytics_days_pkey on .*\n.*Cond: .*participant_id = `},
+		"deciding clicks":          {selectClickValues, []any{scope.Workspace, scope.Mode, []affiliate.ClickID{}, []time.Time{}, lastDay, lastDay}, `Index Scan using clicks_`},
+		"labels of participants":   {labelsOfParticipants, []any{[]affiliate.WorkspaceID{scope.Workspace}, scope.Mode, []string{p.ID.String()}}, `participants\w*( on participants)?\n.*Cond: \(+workspace_id = w.workspace_id`},
+		"participants of partners": {selectParticipations, []any{p.Partner, scope.Mode}, `participants_by_partner`},
+	} {
+		// The other tables are small in this test, so Postgres would read them whole.
+		plan := f.PlanWith("set local enable_seqscan = off", tc.sql, tc.args...)
+		if strings.Contains(plan, "Seq Scan") || !regexp.MustCompile(tc.plan).MatchString(plan) {
+			t.Errorf("%s: the plan does not match %s, or reads a whole table\n%s", name, tc.plan, plan)
+		}
+	}
+	// The cohorts of a programme need the conversions of the workspace and its customers, those
+	// of a participant only its conversions.
+	for index, targets := range map[string][]analytics.Target{
+		`analytics_conversions.*\n(.*\n){0,4}.*Cond: \(\(workspace_id = t.workspace_id\) AND \(mode = 'live'::text\)\)`: program,
+		`analytics_conversions_by_participant.*\n.*Cond: .*participant_id = t.participant_id`:                           participant,
+	} {
+		args := args(targets, analytics.Total)
+		args["months"], args["first"], args["last"], args["currency"] = []time.Time{lastDay.AddDate(0, -1, 0), lastDay}, lastDay.AddDate(0, -2, 0), lastDay, "EUR"
+		if plan := f.PlanWith("set local enable_seqscan = off", selectCohorts, args); strings.Contains(plan, "Seq Scan") || !regexp.MustCompile(index).MatchString(plan) {
+			t.Errorf("cohorts: the plan does not use %s, or reads a whole table\n%s", index, plan)
+		}
+	}
+}
+
+// lastDay is the newest day with sums.
+var lastDay = time.Date(2026, 5, 30, 0, 0, 0, 0, time.UTC)
+
+// fill inserts sums of 30 days for all participants of a shop and for its programme, and counted
+// conversions.
+func fill(f *pgtest.Fixture, s *pgtest.Shop) {
+	f.Helper()
+	w, mode := s.Scope.Workspace, s.Scope.Mode
+	f.Exec(`
+		insert into analytics_days (workspace_id, mode, program_id, participant_id, dimension, day, value, currency, link_id, clicks, quarters)
+		select t.workspace_id, t.mode, t.program_id, o.participant_id, d.dimension, $3::date - back, case when d.dimension = '' then '' else 'v' || v end, '', o.link_id, 1, '\x'
+		from participants t
+		join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id
+		cross join lateral (values (t.id, l.id), ('00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid)) as o (participant_id, link_id)
+		cross join (values ('', 1), ('country', 3), ('sub_id', 10)) as d (dimension, n)
+		cross join generate_series(0, 29) back
+		cross join lateral generate_series(1, d.n) v
+		where t.workspace_id = $1 and t.mode = $2
+		on conflict do nothing`, w, mode, lastDay)
+	f.Exec(`
+		insert into analytics_values (workspace_id, mode, dimension, day, value, weight)
+		select distinct workspace_id, mode, dimension, day, value, 1 from analytics_days where workspace_id = $1 and mode = $2 and dimension <> ''`, w, mode)
+	f.Exec(`
+		insert into analytics_conversions (workspace_id, mode, conversion_id, program_id, participant_id, link_id, occurred_at, event_type,
+			dimension_values, customer_ref, currency, amount_cents, refunded_cents, commission_status, commission_cents, commission_currency)
+		select $1, $2, gen_random_uuid(), t.program_id, t.id, t.id, $3::timestamptz - n * interval '1 minute', 'purchase', '{}', 'c' || n % 500, 'EUR', 1, 0, 'paid', 1, 'EUR'
+		from participants t, generate_series(1, 200) n where t.workspace_id = $1 and t.mode = $2`, w, mode, lastDay)
+	f.Exec(`
+		insert into analytics_customers (workspace_id, mode, customer_ref, conversion_id, first_at)
+		select $1, $2, 'c' || n, gen_random_uuid(), $3 from generate_series(0, 499) n`, w, mode, lastDay)
+	f.Exec(`insert into analytics_log (workspace_id, mode) select $1, $2 from generate_series(1, 500)`, w, mode)
+}
