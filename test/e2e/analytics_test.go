@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// testAnalytics asks the questions of a merchant and of a partner after two clicks, a sale of
+// testAnalytics reads the reports of a merchant and of a partner after two clicks, a sale of
 // 100.00 USD, a refund of a part of it and a sale that is not attributed.
 func testAnalytics(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"percentage": 20, "holdPeriodDays": 0, "autoApproval": true}))
@@ -67,7 +67,7 @@ func testAnalytics(t *testing.T, sys *system) {
 	if got := f.merchant.get(t, analytics+"timeseries?interval=day").length("points"); got != 30 {
 		t.Errorf("the default period has %d days, want 30", got)
 	}
-	// What becomes of the clicks and the customers?
+	// How many clicks become sales, and do customers come back?
 	f.merchant.get(t, analytics+"funnel").wantStatus(http.StatusOK).wantFields(object{
 		"steps.0.name": "clicks", "steps.0.rate": nil, "steps.2.name": "conversions", "steps.2.count": 1, "steps.3.count": 1, "steps.3.rate": 1, "steps.4.count": 0,
 	})

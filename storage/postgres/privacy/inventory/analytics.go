@@ -7,7 +7,7 @@ var analytics = Area{
 	Title:   "Analytics",
 	Data:    "Values of clicks and conversions with sums, and keyed hashes of customer ids",
 	Purpose: "Statistics for merchants and partners",
-	Kept:    unlimited,
+	Kept:    "No time limit",
 	Tables: []Table{
 		{
 			Name: "analytics_days",
