@@ -12,10 +12,10 @@ import (
 
 // selectWaiting has no condition on the workspace, because it finds the workspaces with
 // entries in the log. The log is empty except for the entries of the last seconds.
-const selectWaiting = `select workspace_id as workspace, mode from analytics_log group by workspace_id, mode order by max(id) limit $1`
+const selectWaiting = `select workspace_id as workspace, mode from analytics_log group by workspace_id, mode order by min(id) limit $1`
 
 // Waiting returns workspaces and modes that have entries in the log. The first of them has
-// waited longest since its newest entry.
+// the oldest entry.
 func (s *Store) Waiting(ctx context.Context, limit int) ([]affiliate.Scope, error) {
 	rows, err := s.db.Pool().Query(ctx, selectWaiting, limit)
 	if err != nil {
