@@ -177,25 +177,6 @@ func (q QuarterFigures) Add(p Period, day Day, currency string, quarters Quarter
 	}
 }
 
-// AddAll adds other figures.
-func (q QuarterFigures) AddAll(other QuarterFigures) {
-	for at, figures := range other {
-		if q[at] == nil {
-			q[at] = &Figures{}
-		}
-		q[at].AddAll(*figures, 1)
-	}
-}
-
-// Total returns the sum of all quarters.
-func (q QuarterFigures) Total() Figures {
-	var total Figures
-	for _, figures := range q {
-		total.AddAll(*figures, 1)
-	}
-	return total
-}
-
 // Point holds the figures of an interval of a time series.
 type Point struct {
 	Start time.Time

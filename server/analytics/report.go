@@ -27,11 +27,10 @@ func (s *Service) summary(ctx context.Context, req request, selectTargets select
 	if err != nil {
 		return nil, err
 	}
-	quarters, err := s.quarters(ctx, selected, period)
+	total, err := s.total(ctx, selected, period)
 	if err != nil {
 		return nil, err
 	}
-	total := quarters.Total()
 	out := &affiliatev1.AnalyticsSummary{
 		From: server.Timestamp(period.From.Time()), To: server.Timestamp(period.To.Time()), Timezone: period.Zone.String(),
 		Currency: selected.view.Currency, Metrics: metricsToProto(total.Metrics(selected.view)),
@@ -43,12 +42,11 @@ func (s *Service) summary(ctx context.Context, req request, selectTargets select
 		})
 	}
 	if req.GetCompare() == affiliatev1.AnalyticsComparison_ANALYTICS_COMPARISON_PREVIOUS {
-		previous, err := s.quarters(ctx, selected, period.Previous())
+		previous, err := s.total(ctx, selected, period.Previous())
 		if err != nil {
 			return nil, err
 		}
-		before := previous.Total()
-		out.Previous = metricsToProto(before.Metrics(selected.view))
+		out.Previous = metricsToProto(previous.Metrics(selected.view))
 	}
 	return out, nil
 }
@@ -89,22 +87,8 @@ func intervalOf(req request) analytics.Interval {
 	return analytics.EachDay
 }
 
-// quarters returns the sum of all targets by quarter of an hour.
+// quarters returns the figures by quarter of an hour.
 func (s *Service) quarters(ctx context.Context, selected selection, period analytics.Period) (analytics.QuarterFigures, error) {
-	byProgram, err := s.quartersByProgram(ctx, selected, period)
-	if err != nil {
-		return nil, err
-	}
-	all := analytics.QuarterFigures{}
-	for _, quarters := range byProgram {
-		all.AddAll(quarters)
-	}
-	return all, nil
-}
-
-func (s *Service) quartersByProgram(
-	ctx context.Context, selected selection, period analytics.Period,
-) (map[affiliate.ProgramID]analytics.QuarterFigures, error) {
 	if err := s.addWaiting(ctx, selected); err != nil {
 		return nil, err
 	}
@@ -112,6 +96,27 @@ func (s *Service) quartersByProgram(
 		return nil, nil
 	}
 	return s.store.Quarters(ctx, selected.mode, selected.targets, period)
+}
+
+// total returns the figures of all targets.
+func (s *Service) total(ctx context.Context, selected selection, period analytics.Period) (analytics.Figures, error) {
+	var total analytics.Figures
+	byProgram, err := s.byProgram(ctx, selected, period)
+	for _, figures := range byProgram {
+		total.AddAll(*figures, 1)
+	}
+	return total, err
+}
+
+// byProgram returns the figures of the programmes of all targets.
+func (s *Service) byProgram(ctx context.Context, selected selection, period analytics.Period) (map[affiliate.ProgramID]*analytics.Figures, error) {
+	if err := s.addWaiting(ctx, selected); err != nil {
+		return nil, err
+	}
+	if len(selected.targets) == 0 || period.From >= period.To {
+		return nil, nil
+	}
+	return s.store.Totals(ctx, selected.mode, selected.targets, period)
 }
 
 // maxCSVRows is the maximum number of rows of a breakdown as CSV.
@@ -128,17 +133,16 @@ func (s *Service) breakdown(ctx context.Context, req request, selectTargets sele
 	if err != nil {
 		return nil, err
 	}
-	byProgram, err := s.quartersByProgram(ctx, selected, period)
+	byProgram, err := s.byProgram(ctx, selected, period)
 	if err != nil {
 		return nil, err
 	}
 	var total analytics.Figures
 	byValue := map[string]*analytics.Figures{}
-	for program, quarters := range byProgram {
-		figures := quarters.Total()
-		total.AddAll(figures, 1)
+	for program, figures := range byProgram {
+		total.AddAll(*figures, 1)
 		if dimension == analytics.ByProgram && !program.IsZero() {
-			byValue[program.String()] = &figures
+			byValue[program.String()] = figures
 		}
 	}
 	if dimension != analytics.ByProgram && len(byProgram) > 0 {
@@ -237,12 +241,11 @@ func (s *Service) funnel(ctx context.Context, req request, selectTargets selecto
 	if err != nil {
 		return nil, err
 	}
-	quarters, err := s.quarters(ctx, selected, period)
+	total, err := s.total(ctx, selected, period)
 	if err != nil {
 		return nil, err
 	}
 	out := &affiliatev1.AnalyticsFunnel{}
-	total := quarters.Total()
 	for _, step := range total.Funnel(selected.view) {
 		out.Steps = append(out.Steps, &affiliatev1.AnalyticsStep{Name: step.Name, Count: step.Count, Rate: step.Rate})
 	}

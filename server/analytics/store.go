@@ -31,8 +31,11 @@ type Store interface {
 	// Labels returns the names of programmes or partners, or the codes of links, by their ids.
 	Labels(ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, dimension analytics.Dimension, ids []string) (map[string]string, error)
 
-	// Quarters returns the figures of the programmes of targets by quarter of an hour.
-	Quarters(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period) (map[affiliate.ProgramID]analytics.QuarterFigures, error)
+	// Quarters returns the figures of targets by quarter of an hour.
+	Quarters(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period) (analytics.QuarterFigures, error)
+	// Totals returns the figures of the programmes of targets. The figures of the conversions
+	// that are not attributed have the zero id.
+	Totals(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period) (map[affiliate.ProgramID]*analytics.Figures, error)
 	// Values returns the figures of the values of a dimension.
 	Values(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, dimension analytics.Dimension, p analytics.Period) (map[string]*analytics.Figures, error)
 	// Owners returns the figures of the participants and links of targets. The keys have no

@@ -50,6 +50,8 @@ func TestStatements_UseIndexes(t *testing.T) {
 	}{
 		"quarters of a programme":         {selectDays, args(program, analytics.Total), byDay},
 		"quarters of a participant":       {selectDays, args(participant, analytics.Total), byDay},
+		"totals of a programme":           {selectTotalsOfDays, args(program, analytics.Total), byDay},
+		"totals of a programme on a day":  {selectTotalsOfEdges, args(program, analytics.Total), byDay},
 		"values of a programme":           {selectValuesOfDays, args(program, analytics.SubID), byDay},
 		"values of a programme on a day":  {selectValuesOfEdges, args(program, analytics.SubID), byDay},
 		"values of a participant":         {selectValuesOfDays, args(participant, analytics.SubID), byDay},

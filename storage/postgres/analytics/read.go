@@ -41,9 +41,11 @@ const sumOfCounts = `
 	coalesce(sum(s.commission_cents), 0)::bigint`
 
 const (
-	selectDays = `select s.program_id, s.day, s.currency, s.quarters ` + fromTargets
+	selectDays = `select s.day, s.currency, s.quarters ` + fromTargets
 	// The statements with the suffix Edges return the sums of single days, of which only some
 	// quarters belong to the period.
+	selectTotalsOfDays  = `select s.program_id, s.currency, ` + sumOfCounts + fromTargets + ` group by s.program_id, s.currency`
+	selectTotalsOfEdges = `select s.program_id, s.currency, s.day, s.quarters ` + fromTargets
 	selectValuesOfDays  = `select s.value, s.currency, ` + sumOfCounts + fromTargets + ` group by s.value, s.currency`
 	selectValuesOfEdges = `select s.value, s.currency, s.day, s.quarters ` + fromTargets
 	selectOwnersOfDays  = `select s.participant_id, s.link_id, s.currency, ` + sumOfCounts + fromOwners + ` group by s.participant_id, s.link_id, s.currency`
@@ -65,33 +67,40 @@ func targetArgs(mode affiliate.Mode, targets []analytics.Target, dimension analy
 	}
 }
 
-// Quarters returns the figures of the programmes of targets by quarter of an hour. It reads
-// one row for each target, day and currency, and for each link if a target has a participant.
-func (s *Store) Quarters(
-	ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period,
-) (map[affiliate.ProgramID]analytics.QuarterFigures, error) {
+// Quarters returns the figures of targets by quarter of an hour. It reads one row for each
+// target, day and currency, and for each link if a target has a participant.
+func (s *Store) Quarters(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period) (analytics.QuarterFigures, error) {
 	first, last := p.Days()
-	found := map[affiliate.ProgramID]analytics.QuarterFigures{}
+	found := analytics.QuarterFigures{}
 	rows, err := s.db.Pool().Query(ctx, selectDays, targetArgs(mode, targets, analytics.Total, first, last))
 	if err != nil {
 		return nil, fmt.Errorf("read analytics: %w", err)
 	}
-	var program affiliate.ProgramID
 	var day time.Time
 	var currency string
 	var encoded []byte
-	_, err = pgx.ForEachRow(rows, []any{&program, &day, &currency, &encoded}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&day, &currency, &encoded}, func() error {
 		quarters, err := analytics.DecodeQuarters(encoded)
-		if found[program] == nil {
-			found[program] = analytics.QuarterFigures{}
-		}
-		found[program].Add(p, analytics.DayOf(day), currency, quarters)
+		found.Add(p, analytics.DayOf(day), currency, quarters)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read analytics: %w", err)
 	}
 	return found, nil
+}
+
+// Totals returns the figures of the programmes of targets. The figures of the conversions that
+// are not attributed have the zero id.
+func (s *Store) Totals(
+	ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period,
+) (map[affiliate.ProgramID]*analytics.Figures, error) {
+	g := groups[affiliate.ProgramID]{figures: map[affiliate.ProgramID]*analytics.Figures{}, period: p}
+	var program affiliate.ProgramID
+	err := g.read(ctx, s, selectTotalsOfDays, selectTotalsOfEdges, func(first, last analytics.Day) pgx.NamedArgs {
+		return targetArgs(mode, targets, analytics.Total, first, last)
+	}, []any{&program}, func() affiliate.ProgramID { return program })
+	return g.figures, err
 }
 
 // Values returns the figures of the values of a dimension. The figures of the values that are
@@ -202,22 +211,27 @@ func (g *groups[K]) read(
 	return nil
 }
 
+const cohortColumns = `c.workspace_id, c.program_id, c.customer_ref, c.conversion_id, c.occurred_at, c.event_type, c.currency, c.amount_cents,
+	c.commission_status, c.commission_cents, c.commission_currency`
+
 // selectCohorts groups the conversions of customers by the month of the customer's first
-// attributed conversion and by their own month. @months has the starts of the months and the
-// end of the last one. Its cost grows with the number of these conversions.
+// attributed conversion and by their own month. @months has the starts of the months. The inner
+// query has a row for each customer and month, because hashing these rows is much faster than
+// count(distinct). The cost grows with the number of the conversions.
 const selectCohorts = `
-	select width_bucket(u.first_at, @months::timestamptz[]) - 1, width_bucket(c.occurred_at, @months::timestamptz[]) - 1,
-		count(distinct (c.workspace_id, c.customer_ref)),
-		count(*) filter (where c.conversion_id = u.conversion_id), count(*),
-		coalesce(sum(c.amount_cents) filter (where c.event_type in ('purchase', 'renewal') and c.currency = @currency), 0)::bigint,
-		coalesce(sum(c.commission_cents) filter (where c.commission_status in ('pending', 'approved', 'paid') and c.commission_currency = @currency), 0)::bigint
+	select cohort, month, count(*), coalesce(sum(firsts), 0)::bigint, sum(conversions)::bigint, coalesce(sum(revenue), 0)::bigint, coalesce(sum(commission), 0)::bigint
+	from (
+		select width_bucket(u.first_at, @months::timestamptz[]) - 1 as cohort, width_bucket(c.occurred_at, @months::timestamptz[]) - 1 as month,
+		count(*) filter (where c.conversion_id = u.conversion_id) as firsts, count(*) as conversions,
+		sum(c.amount_cents) filter (where c.event_type in ('purchase', 'renewal') and c.currency = @currency) as revenue,
+		sum(c.commission_cents) filter (where c.commission_status in ('pending', 'approved', 'paid') and c.commission_currency = @currency) as commission
 	from unnest(@workspaces::uuid[], @programs::uuid[], @participants::uuid[], @links::uuid[]) as t (workspace_id, program_id, participant_id, link_id)
 	cross join lateral (
-		select c.* from analytics_conversions c
+		select ` + cohortColumns + ` from analytics_conversions c
 		where t.participant_id = '00000000-0000-0000-0000-000000000000'
 			and c.workspace_id = t.workspace_id and c.mode = @mode and c.program_id = t.program_id and c.customer_ref is not null
 		union all
-		select c.* from analytics_conversions c
+		select ` + cohortColumns + ` from analytics_conversions c
 		where t.participant_id <> '00000000-0000-0000-0000-000000000000'
 			and c.workspace_id = t.workspace_id and c.mode = @mode and c.participant_id = t.participant_id and c.customer_ref is not null
 			and (t.link_id = '00000000-0000-0000-0000-000000000000' or c.link_id = t.link_id)
@@ -225,6 +239,8 @@ const selectCohorts = `
 	join analytics_customers u on u.workspace_id = c.workspace_id and u.workspace_id = any(@workspaces::uuid[])
 		and u.mode = @mode and u.customer_ref = c.customer_ref
 	where c.program_id <> '00000000-0000-0000-0000-000000000000' and u.first_at >= @first and u.first_at < @last and c.occurred_at < @last
+	group by c.workspace_id, c.customer_ref, 1, 2
+	) as customers
 	group by 1, 2`
 
 // Cohorts returns the conversions of the customers whose first conversion was in one of the
