@@ -25,19 +25,22 @@ const (
 )
 
 // Jobs returns a client that runs the jobs of the service: the purge, and the mails to the
-// operator. If mailer is nil, the mails wait for a process with a mailer.
+// operator. If mailer is nil, the client does not run mail jobs. They stay in the queue.
 func (s *Service) Jobs(mailer *Mailer) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &purgeWorker{service: s})
 	queues := map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}}
+	mails := &mailWorker{service: s}
 	if mailer != nil {
-		worker := &mailWorker{Mailer: *mailer, service: s}
-		if worker.RetryDelay == nil {
-			worker.RetryDelay = retryDelay
-		}
-		river.AddWorker(workers, worker)
+		mails.Mailer = *mailer
 		queues[store.MailQueue] = river.QueueConfig{MaxWorkers: mailWorkers}
 	}
+	if mails.RetryDelay == nil {
+		mails.RetryDelay = retryDelay
+	}
+	// The worker is necessary even without the queue: the leader of the processes rescues
+	// the jobs of crashed processes, and discards those of a kind that it does not know.
+	river.AddWorker(workers, mails)
 	return s.store.WorkerClient(&river.Config{
 		Queues:               queues,
 		Workers:              workers,
