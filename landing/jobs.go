@@ -2,6 +2,7 @@ package landing
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,17 +19,19 @@ const (
 	// longer than the time limits of all jobs.
 	rescueAfter = 6 * time.Minute
 
-	purgeInterval = 24 * time.Hour
-	purgeTimeout  = 5 * time.Minute
-	// purgeBatch is the maximum number of rows that one statement of the purge deletes.
-	purgeBatch = 1000
+	upkeepInterval = 24 * time.Hour
+	upkeepTimeout  = 5 * time.Minute
+	// upkeepBatch is the maximum number of rows that one statement of a daily job reads or
+	// deletes.
+	upkeepBatch = 1000
 )
 
-// Jobs returns a client that runs the jobs of the service: the purge, and the mails to the
-// operator. If mailer is nil, the client does not run mail jobs. They stay in the queue.
+// Jobs returns a client that runs the jobs of the service: the mails to the operator, and
+// the daily jobs. If mailer is nil, the client does not run mail jobs. They stay in the queue.
 func (s *Service) Jobs(mailer *Mailer) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &purgeWorker{service: s})
+	river.AddWorker(workers, &lostMailsWorker{service: s})
 	queues := map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}}
 	mails := &mailWorker{service: s}
 	if mailer != nil {
@@ -44,10 +47,21 @@ func (s *Service) Jobs(mailer *Mailer) (*river.Client[pgx.Tx], error) {
 	return s.store.WorkerClient(&river.Config{
 		Queues:               queues,
 		Workers:              workers,
-		PeriodicJobs:         []*river.PeriodicJob{purgeJob()},
+		PeriodicJobs:         []*river.PeriodicJob{daily(purge{}), daily(lostMails{})},
 		RescueStuckJobsAfter: rescueAfter,
 		Logger:               s.log,
 	})
+}
+
+// daily returns a job that River inserts daily, and when a process becomes the leader of
+// the job queue. The job never runs twice at the same time.
+func daily(args river.JobArgs) *river.PeriodicJob {
+	return river.NewPeriodicJob(river.PeriodicInterval(upkeepInterval), func() (river.JobArgs, *river.InsertOpts) {
+		return args, &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{
+			rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning,
+			rivertype.JobStateRetryable, rivertype.JobStateScheduled,
+		}}}
+	}, &river.PeriodicJobOpts{ID: args.Kind(), RunOnStart: true})
 }
 
 // purge is the job that deletes old rows.
@@ -56,29 +70,42 @@ type purge struct{}
 // Kind returns the name of the job in the database.
 func (purge) Kind() string { return "purge" }
 
-// purgeJob returns the job that River inserts daily, and at each start of a process. The
-// job never runs twice at the same time.
-func purgeJob() *river.PeriodicJob {
-	return river.NewPeriodicJob(river.PeriodicInterval(purgeInterval), func() (river.JobArgs, *river.InsertOpts) {
-		return purge{}, &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{
-			rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning,
-			rivertype.JobStateRetryable, rivertype.JobStateScheduled,
-		}}}
-	}, &river.PeriodicJobOpts{ID: purge{}.Kind(), RunOnStart: true})
-}
-
 type purgeWorker struct {
 	river.WorkerDefaults[purge]
 	service *Service
 }
 
 // Timeout returns the time limit of one attempt.
-func (*purgeWorker) Timeout(*river.Job[purge]) time.Duration { return purgeTimeout }
+func (*purgeWorker) Timeout(*river.Job[purge]) time.Duration { return upkeepTimeout }
 
 // Work deletes the rows that are at least 12 months old.
 func (w *purgeWorker) Work(ctx context.Context, _ *river.Job[purge]) error {
-	purged, err := w.service.store.Purge(ctx, w.service.now(), purgeBatch)
+	purged, err := w.service.store.Purge(ctx, w.service.now(), upkeepBatch)
 	w.service.metrics.purged.WithLabelValues("waitlist").Add(float64(purged.Waitlist))
 	w.service.metrics.purged.WithLabelValues("contacts").Add(float64(purged.Contacts))
+	return err
+}
+
+// lostMails is the job that enqueues the mails of messages that have lost their job, for
+// example because River has discarded it.
+type lostMails struct{}
+
+// Kind returns the name of the job in the database.
+func (lostMails) Kind() string { return "lost_mails" }
+
+type lostMailsWorker struct {
+	river.WorkerDefaults[lostMails]
+	service *Service
+}
+
+// Timeout returns the time limit of one attempt.
+func (*lostMailsWorker) Timeout(*river.Job[lostMails]) time.Duration { return upkeepTimeout }
+
+// Work enqueues the missing mails.
+func (w *lostMailsWorker) Work(ctx context.Context, _ *river.Job[lostMails]) error {
+	enqueued, err := w.service.store.EnqueueLostMails(ctx, upkeepBatch)
+	if enqueued > 0 {
+		w.service.log.LogAttrs(ctx, slog.LevelWarn, "contact messages had lost their mail jobs", slog.Int("enqueued", enqueued))
+	}
 	return err
 }

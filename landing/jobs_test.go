@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,6 +215,56 @@ func TestContact_IsMailedAfterCrash(t *testing.T) {
 	later.startJobs(mailer(t, server))
 	server.WaitMessages(2)
 	waitFor(t, "both messages are mailed", func() bool { return f.allMailed(2) })
+}
+
+// panicSender panics a number of times before it sends.
+type panicSender struct {
+	landing.Sender
+	left atomic.Int64
+}
+
+func (s *panicSender) Send(ctx context.Context, m mail.Message) error {
+	if s.left.Add(-1) >= 0 {
+		panic("a fault of the sender")
+	}
+	return s.Sender.Send(ctx, m)
+}
+
+// River counts panics as attempts, and by default waits for attempt^4 seconds and discards
+// the job after 25 attempts.
+func TestContact_IsMailedAfterPanics(t *testing.T) {
+	t.Parallel()
+	server := mailtest.NewServer(t, mailtest.Options{})
+	f := newFixture(t, options{})
+	m := mailer(t, server)
+	sender := &panicSender{Sender: m.Sender}
+	sender.left.Store(30)
+	m.Sender = sender
+	f.startJobs(m)
+	f.sendContact(nil)
+	server.WaitMessages(1)
+}
+
+func TestContact_IsMailedAfterItsJobIsLost(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	for _, name := range []string{"deleted", "discarded", "waiting", "mailed"} {
+		f.sendContact(map[string]any{"name": name})
+	}
+	job := func(name string) string {
+		return `where args->>'message' = (select id::text from landing.contact_messages where name = '` + name + `') returning id::text`
+	}
+	f.texts(`delete from landing_river.river_job ` + job("deleted"))
+	f.texts(`delete from landing_river.river_job ` + job("mailed"))
+	f.texts(`update landing.contact_messages set mailed_at = now() where name = 'mailed' returning name`)
+	f.texts(`update landing_river.river_job set state = 'discarded', finalized_at = now() ` + job("discarded"))
+	server := mailtest.NewServer(t, mailtest.Options{})
+	later := newFixture(t, options{database: f.database})
+	later.startJobs(mailer(t, server))
+	waitFor(t, "all messages are mailed", func() bool { return f.allMailed(4) })
+	if n := len(server.Messages()); n != 3 {
+		t.Errorf("%d mails arrived, want one of each message that was not mailed", n)
+	}
 }
 
 // After a lost connection it is unknown whether the server has accepted the mail.

@@ -31,9 +31,8 @@ type Mailer struct {
 const (
 	// mailTimeout is the longest time of one attempt. The Sender stops earlier.
 	mailTimeout = time.Minute
-	// markTimeout is the longest time for storing that a message was mailed. It begins after
-	// the attempt, even if the attempt took the whole mailTimeout, because a mail that is not
-	// marked is sent again.
+	// markTimeout limits the time to store that a message was mailed. It is separate from
+	// mailTimeout: if the mark is not stored, the mail is sent again.
 	markTimeout = 10 * time.Second
 
 	minRetryDelay = time.Minute
@@ -56,8 +55,14 @@ type mailWorker struct {
 // Timeout returns the time limit of one attempt.
 func (*mailWorker) Timeout(*river.Job[store.MailContact]) time.Duration { return mailTimeout }
 
+// NextRetry returns the time of the next attempt after a panic, or after the process has
+// crashed.
+func (w *mailWorker) NextRetry(job *river.Job[store.MailContact]) time.Time {
+	return time.Now().Add(w.RetryDelay(time.Since(job.CreatedAt)))
+}
+
 // Work makes one attempt to mail a message. After a failure it snoozes the job, which does
-// not count as an attempt of River, so River never discards the job.
+// not count as an attempt of River. Only panics and crashes of the process count.
 func (w *mailWorker) Work(ctx context.Context, job *river.Job[store.MailContact]) error {
 	err := w.attempt(ctx, job.Args)
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,12 +32,59 @@ func (s *Store) AddContactMessage(ctx context.Context, m ContactMessage) error {
 		if _, err := tx.Exec(ctx, insert, args); err != nil {
 			return err
 		}
-		_, err := s.jobs.InsertTx(ctx, tx, MailContact{Message: m.ID}, &river.InsertOpts{Queue: MailQueue})
-		if err != nil {
-			return fmt.Errorf("enqueue the mail: %w", err)
-		}
-		return nil
+		return s.enqueueMail(ctx, tx, m.ID)
 	})
+}
+
+func (s *Store) enqueueMail(ctx context.Context, tx pgx.Tx, message uuid.UUID) error {
+	_, err := s.jobs.InsertTx(ctx, tx, MailContact{Message: message}, &river.InsertOpts{Queue: MailQueue, MaxAttempts: math.MaxInt16})
+	if err != nil {
+		return fmt.Errorf("enqueue the mail: %w", err)
+	}
+	return nil
+}
+
+// unmailed returns up to $2 messages that were not mailed, and whether each has a job that
+// is not finished. $1 is the last message of the page before.
+const unmailed = `
+	select m.id, bool_or(j.id is not null)
+	from (select id from landing.contact_messages where mailed_at is null and id > $1 order by id limit $2) m
+	left join landing_river.river_job j
+		on j.kind = 'mail_contact' and j.finalized_at is null and j.args->>'message' = m.id::text
+	group by m.id order by m.id`
+
+// EnqueueLostMails enqueues a mail job for each message that was not mailed and has no
+// unfinished job, and returns the number of jobs. It reads batch messages at a time.
+func (s *Store) EnqueueLostMails(ctx context.Context, batch int) (enqueued int, err error) {
+	for after := uuid.Nil; ; {
+		read, lost := 0, 0
+		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			var ids []uuid.UUID
+			var id uuid.UUID
+			var hasJob bool
+			rows, _ := tx.Query(ctx, unmailed, after, batch) // ForEachRow returns the error
+			_, err := pgx.ForEachRow(rows, []any{&id, &hasJob}, func() error {
+				read++
+				if after = id; !hasJob {
+					ids = append(ids, id)
+				}
+				return nil
+			})
+			for _, id := range ids {
+				if err == nil {
+					err = s.enqueueMail(ctx, tx, id)
+				}
+			}
+			lost = len(ids)
+			return err
+		})
+		if err != nil {
+			return enqueued, err
+		}
+		if enqueued += lost; read < batch {
+			return enqueued, nil
+		}
+	}
 }
 
 const contactColumns = `select id, created_at, name, email, message, mailed_at from landing.contact_messages `

@@ -5,4 +5,5 @@ const (
 	AddToWaitlistSQL = addToWaitlist
 	PurgeWaitlistSQL = purgeWaitlist
 	PurgeContactsSQL = purgeContacts
+	UnmailedSQL      = unmailed
 )

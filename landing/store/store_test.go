@@ -291,3 +291,36 @@ func TestPurge_UsesIndexes(t *testing.T) {
 		}
 	}
 }
+
+func TestEnqueueLostMails_ReadsAllPages(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for i := range 7 {
+		f.addContact(fmt.Sprint("message number ", i), now)
+	}
+	f.exec(`delete from landing_river.river_job where args->>'message' in (select id::text from landing.contact_messages where message in ('message number 1', 'message number 6'))`)
+	for _, want := range []int{2, 0} {
+		if n, err := f.EnqueueLostMails(t.Context(), 3); err != nil || n != want {
+			t.Errorf("EnqueueLostMails = %d, %v; want %d", n, err, want)
+		}
+	}
+	if n := len(f.texts(`select id::text from landing_river.river_job where kind = 'mail_contact' and queue = 'mail'`)); n != 7 {
+		t.Errorf("%d jobs are stored, want one of each message", n)
+	}
+}
+
+func TestEnqueueLostMails_ReadsJobsOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.exec(`insert into landing.contact_messages (id, created_at, name, email, message, mailed_at)
+		select gen_random_uuid(), $1, 'Ada', 'ada@example.com', 'a message ' || n, case when n % 20 = 0 then null else $1::timestamptz end from generate_series(1, 50000) n`, now)
+	f.exec(`insert into landing_river.river_job (kind, args, max_attempts, queue, state)
+		select 'mail_contact', jsonb_build_object('message', id), 25, 'mail', 'available' from landing.contact_messages where mailed_at is null`)
+	f.exec(`insert into landing_river.river_job (kind, args, max_attempts, queue, state)
+		select 'mail_contact', jsonb_build_object('message', gen_random_uuid()), 25, 'mail', 'available' from generate_series(1, 20000)`)
+	pgtest.VacuumAnalyze(t, f.sql, "landing.contact_messages", "landing_river.river_job")
+	plan := strings.Join(f.texts(`explain `+store.UnmailedSQL, uuid.Nil, 1000), "\n")
+	if !strings.Contains(plan, "contact_messages_unmailed") || strings.Contains(plan, "Nested Loop") {
+		t.Errorf("the plan does not use the index, or reads all jobs for each message:\n%s", plan)
+	}
+}
