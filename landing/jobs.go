@@ -18,6 +18,8 @@ const (
 	// rescueAfter is the time after which the jobs of a crashed process run again. It is
 	// longer than the time limits of all jobs.
 	rescueAfter = 6 * time.Minute
+	// cancelTimeout is the maximum time for jobs to end after they were cancelled.
+	cancelTimeout = 5 * time.Second
 
 	upkeepInterval = 24 * time.Hour
 	upkeepTimeout  = 5 * time.Minute
@@ -51,6 +53,21 @@ func (s *Service) Jobs(mailer *Mailer) (*river.Client[pgx.Tx], error) {
 		RescueStuckJobsAfter: rescueAfter,
 		Logger:               s.log,
 	})
+}
+
+// StopJobs stops a client that Jobs has returned. It cancels the jobs that do not end within
+// patience, such as a mail to a server that does not respond. They run again later.
+func (s *Service) StopJobs(ctx context.Context, jobs *river.Client[pgx.Tx], patience time.Duration) {
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	if jobs.Stop(stop) == nil {
+		return
+	}
+	stop, cancel = context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer cancel()
+	if err := jobs.StopAndCancel(stop); err != nil {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "the jobs have not ended; other processes run them again", slog.Any("error", err))
+	}
 }
 
 // daily returns a job that River inserts daily, and when a process becomes the leader of

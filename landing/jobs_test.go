@@ -195,6 +195,31 @@ func TestContact_WaitsForMailSettings(t *testing.T) {
 	waitFor(t, "the message is marked as mailed", func() bool { return f.allMailed(1) })
 }
 
+// A mail server that does not respond must not keep the process from stopping, or leave a
+// job behind that no process runs.
+func TestStopJobs_CancelsHangingMail(t *testing.T) {
+	t.Parallel()
+	server := mailtest.NewServer(t, mailtest.Options{})
+	server.Fail(mail.PhaseGreeting, mailtest.Stall)
+	f := newFixture(t, options{})
+	jobs, err := f.Jobs(mailer(t, server))
+	check(t, err)
+	check(t, jobs.Start(context.WithoutCancel(t.Context())))
+	f.sendContact(nil)
+	state := func() string {
+		return f.texts(`select state::text from landing_river.river_job where kind = 'mail_contact'`)[0]
+	}
+	waitFor(t, "the mail is being sent", func() bool { return state() == "running" })
+	start := time.Now()
+	f.StopJobs(t.Context(), jobs, 10*time.Millisecond)
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("StopJobs took %s although the job can be cancelled", took)
+	}
+	if got := state(); got != "available" && got != "scheduled" && got != "retryable" {
+		t.Errorf("the job is %s after the stop, want that it runs again", got)
+	}
+}
+
 // A process can stop between the commit of a message and its mail, or during an attempt.
 func TestContact_IsMailedAfterCrash(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@ package assemble
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -111,12 +110,12 @@ func (l *Landing) Run(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("job queue: %w", err)
 	}
 	err := serveHTTP(ctx, listener, l.handler, l.tls, l.log)
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobStopTimeout)
-	defer cancel()
-	return errors.Join(err, l.jobs.Stop(stop))
+	l.service.StopJobs(ctx, l.jobs, jobStopTimeout)
+	return err
 }
 
-// Close closes the connections. The caller must not call it before Run has returned.
+// Close closes the connections. The caller must not call it before Run has returned. It
+// waits for the statements that are running, which have a time limit of 10 seconds.
 func (l *Landing) Close() {
 	if l.cache != nil {
 		_ = l.cache.Close()
