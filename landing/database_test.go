@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // setDatabase makes the database of the fixture refuse connections, or accept them again.
@@ -30,6 +31,25 @@ func (f *fixture) setDatabase(available bool) {
 	check(f.t, err)
 	_, err = conn.Exec(f.t.Context(), "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", name)
 	check(f.t, err)
+}
+
+// lockWaitlist locks the table of the waitlist until unlock is called or the test ends.
+func (f *fixture) lockWaitlist() (unlock func()) {
+	f.t.Helper()
+	ctx := context.WithoutCancel(f.t.Context())
+	conn, err := pgx.Connect(ctx, f.database)
+	check(f.t, err)
+	unlock = func() { _ = conn.Close(ctx) }
+	f.t.Cleanup(unlock)
+	_, err = conn.Exec(ctx, `begin; lock table landing.waitlist_entries`)
+	check(f.t, err)
+	return unlock
+}
+
+// lockWaiters returns the number of statements that wait for the lock of lockWaitlist.
+func (f *fixture) lockWaiters() int {
+	f.t.Helper()
+	return len(f.texts(`select pid::text from pg_locks where relation = 'landing.waitlist_entries'::regclass and not granted`))
 }
 
 func TestDatabaseLost_Responds503(t *testing.T) {
@@ -71,17 +91,11 @@ func TestDatabaseLost_Responds503(t *testing.T) {
 func TestDatabaseHangs_Responds503(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, options{})
-	conn, err := pgx.Connect(t.Context(), f.database)
-	check(t, err)
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	tx, err := conn.Begin(t.Context())
-	check(t, err)
-	_, err = tx.Exec(t.Context(), `lock table landing.waitlist_entries`)
-	check(t, err)
+	unlock := f.lockWaitlist()
 	if r := f.post(waitlist, body(waitlist, nil)); r.status != 503 || r.code(t) != "SERVICE_UNAVAILABLE" {
 		t.Errorf("while the table is locked: %d %s, want 503", r.status, r.body)
 	}
-	check(t, tx.Rollback(t.Context()))
+	unlock()
 	if r := f.post(waitlist, body(waitlist, nil)); r.status != 201 {
 		t.Errorf("after the lock was released: %d %s, want 201", r.status, r.body)
 	}
@@ -141,5 +155,33 @@ func TestCounter_OffsetCapAndCache(t *testing.T) {
 	f.setDatabase(true)
 	if got := newFixture(t, options{database: f.database, total: 7}); got.send(http.MethodGet, count, "").body != `{"taken":3,"total":7}` {
 		t.Error("the counter without an offset is not 3 of 7")
+	}
+}
+
+// A visitor who closes the page has sent the form all the same, and is no failure of the
+// service.
+func TestClientGone_FormIsStored(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	unlock := f.lockWaitlist()
+	ctx, closePage := context.WithCancel(t.Context())
+	defer closePage()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, f.url+waitlist, strings.NewReader(body(waitlist, nil)))
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			t.Errorf("the request got the status %d, want none", resp.StatusCode)
+			_ = resp.Body.Close()
+		}
+	}()
+	waitFor(t, "the statement waits for the lock", func() bool { return f.lockWaiters() == 1 })
+	closePage()
+	<-done
+	time.Sleep(100 * time.Millisecond) // the server notices the closed connection
+	unlock()
+	waitFor(t, "the form is stored", func() bool { return len(f.emails()) == 1 })
+	if n, err := testutil.GatherAndCount(f.registry, "tributary_landing_requests_rejected_total"); err != nil || n != 0 {
+		t.Errorf("%d error codes are counted, %v; want none", n, err)
 	}
 }

@@ -36,8 +36,8 @@ func (h *handler) handleError(_ context.Context, _ *runtime.ServeMux, _ runtime.
 	h.service.refuse(w, err)
 }
 
-// refuse writes the response for an error. An error that is no *affiliate.Error comes from
-// the database.
+// refuse writes the response for err. If err is not an *affiliate.Error, it comes from the
+// database.
 func (s *Service) refuse(w http.ResponseWriter, err error) {
 	var refusal *affiliate.Error
 	if !errors.As(err, &refusal) {

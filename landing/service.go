@@ -50,6 +50,12 @@ func New(config Config) *Service {
 
 func (s *Service) newID() string { return affiliate.NewID[struct{}](s.now()).String() }
 
+// storeContext returns a context for storing a form. The form is stored even if the client
+// closes the connection, because the visitor has sent it.
+func storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+}
+
 // JoinWaitlist implements landingv1.LandingServiceServer.
 func (s *Service) JoinWaitlist(ctx context.Context, req *landingv1.JoinWaitlistRequest) (*landingv1.JoinWaitlistResponse, error) {
 	if err := checkSpam(req.Website, float64(req.ElapsedMs)); err != nil {
@@ -59,7 +65,7 @@ func (s *Service) JoinWaitlist(ctx context.Context, req *landingv1.JoinWaitlistR
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := storeContext(ctx)
 	defer cancel()
 	if err := s.store.AddToWaitlist(ctx, strings.ToLower(email), s.now()); err != nil {
 		return nil, err
@@ -90,7 +96,7 @@ func (s *Service) SendContactMessage(ctx context.Context, req *landingv1.SendCon
 	if message.Message, err = trimmed(req.Message, minMessage, maxMessage, "message must have 10 to 5000 characters."); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := storeContext(ctx)
 	defer cancel()
 	if err := s.store.AddContactMessage(ctx, message); err != nil {
 		return nil, err
