@@ -24,7 +24,7 @@ func TestCounter_ConcurrentRequestsShareQuery(t *testing.T) {
 	var running sync.WaitGroup
 	for range 20 {
 		running.Go(func() {
-			if got, err := c.get(); err != nil || got.Taken != 7 {
+			if got, err := c.get(t.Context()); err != nil || got.Taken != 7 {
 				t.Errorf("get = %v, %v; want 7", got, err)
 			}
 		})
@@ -49,7 +49,7 @@ func TestCounter_PausesAfterFailure(t *testing.T) {
 	}}
 	fail = errors.New("no database")
 	for range 3 {
-		if _, err := c.get(); !errors.Is(err, fail) {
+		if _, err := c.get(t.Context()); !errors.Is(err, fail) {
 			t.Errorf("get returned %v, want %v", err, fail)
 		}
 	}
@@ -57,13 +57,34 @@ func TestCounter_PausesAfterFailure(t *testing.T) {
 		t.Errorf("%d queries ran, want 1", queries)
 	}
 	now, fail = now.Add(countPause), nil
-	if got, err := c.get(); err != nil || got.Taken != 7 || queries != 2 {
+	if got, err := c.get(t.Context()); err != nil || got.Taken != 7 || queries != 2 {
 		t.Errorf("get = %v, %v after %d queries; want 7 after 2", got, err, queries)
 	}
 	now, fail = now.Add(countLifetime), errors.New("no database")
 	for range 3 {
-		if got, err := c.get(); err != nil || got.Taken != 7 || queries != 3 {
+		if got, err := c.get(t.Context()); err != nil || got.Taken != 7 || queries != 3 {
 			t.Errorf("get = %v, %v after %d queries; want the last value after 3", got, err, queries)
 		}
+	}
+}
+
+// Without a last value, a request waits for the query, and no longer than its client.
+func TestCounter_WaiterEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	c := &counter{total: 100, log: slog.New(slog.DiscardHandler), now: time.Now, count: func(context.Context) (int64, error) {
+		<-release
+		return 7, nil
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		if got, err := c.get(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("get = %v, %v; want %v", got, err, context.Canceled)
+		}
+	}
+	close(release)
+	if got, err := c.get(t.Context()); err != nil || got.Taken != 7 {
+		t.Errorf("get = %v, %v; want 7", got, err)
 	}
 }

@@ -158,6 +158,51 @@ func TestCounter_OffsetCapAndCache(t *testing.T) {
 	}
 }
 
+// The counter must not make pages wait for a database that does not respond.
+func TestCounter_DatabaseHangs_RespondsWithLastValue(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	if r := f.send(http.MethodGet, count, ""); r.status != 200 {
+		t.Fatalf("status %d %s", r.status, r.body)
+	}
+	f.lockWaitlist()
+	f.clock.advance(time.Minute)
+	start := time.Now()
+	for range 3 {
+		if r := f.send(http.MethodGet, count, ""); r.status != 200 || r.body != `{"taken":0,"total":1000}` {
+			t.Errorf("status %d %s, want the last value", r.status, r.body)
+		}
+	}
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("three requests took %s, want less than the time limit of one query", took)
+	}
+}
+
+func TestCounter_ClientGone_IsNotCounted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	unlock := f.lockWaitlist()
+	ctx, closePage := context.WithCancel(t.Context())
+	defer closePage()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, f.url+count, nil)
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			t.Errorf("the request got the status %d, want none", resp.StatusCode)
+			_ = resp.Body.Close()
+		}
+	}()
+	waitFor(t, "the query waits for the lock", func() bool { return f.lockWaiters() == 1 })
+	closePage()
+	<-done
+	time.Sleep(100 * time.Millisecond) // the server notices the closed connection
+	unlock()
+	if n, err := testutil.GatherAndCount(f.registry, "tributary_landing_requests_rejected_total"); err != nil || n != 0 {
+		t.Errorf("%d error codes are counted, %v; want none", n, err)
+	}
+}
+
 // A visitor who closes the page has sent the form all the same, and is no failure of the
 // service.
 func TestClientGone_FormIsStored(t *testing.T) {

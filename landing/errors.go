@@ -27,7 +27,12 @@ const (
 )
 
 // handleError writes the error response after a generated handler failed.
-func (h *handler) handleError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+func (h *handler) handleError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		// The client has closed the connection, so it gets no response.
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	// Generated handlers wrap the error of a decoder in a status. The service itself returns
 	// no status.
 	if status.Code(err) == codes.InvalidArgument {

@@ -75,8 +75,8 @@ func (s *Service) JoinWaitlist(ctx context.Context, req *landingv1.JoinWaitlistR
 }
 
 // GetWaitlistCount implements landingv1.LandingServiceServer.
-func (s *Service) GetWaitlistCount(context.Context, *landingv1.GetWaitlistCountRequest) (*landingv1.GetWaitlistCountResponse, error) {
-	return s.counter.get()
+func (s *Service) GetWaitlistCount(ctx context.Context, _ *landingv1.GetWaitlistCountRequest) (*landingv1.GetWaitlistCountResponse, error) {
+	return s.counter.get(ctx)
 }
 
 // SendContactMessage implements landingv1.LandingServiceServer.
