@@ -126,7 +126,7 @@ func (h *handler) servePost(w http.ResponseWriter, r *http.Request) {
 }
 
 // readBody returns the whole body. If it ends early or arrives too slowly, readBody closes
-// the connection, because the start of the next request is not known.
+// the connection, because the rest of the body could be read as the next request.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, affiliate.Refuse(affiliate.ReasonPayloadTooLarge)
@@ -139,11 +139,16 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		w.Header().Set("Connection", "close")
 		return nil, &affiliate.Error{Reason: reasonInvalidRequest, Message: "The body could not be read to its end."}
-	case len(body) > 0 && !httpedge.IsPlainJSON(r.Header):
+	case len(body) > 0 && !httpedge.IsPlainJSON(r.Header), fromPage(r) && r.Header.Get("Content-Type") == "":
 		return nil, affiliate.Refuse(affiliate.ReasonUnsupportedMediaType)
 	}
 	return body, nil
 }
+
+// fromPage reports whether a browser sent the request for a script or form of a page. Such a
+// request must declare JSON: a browser asks the server before it sends JSON to another
+// origin (respondToOptions), but not before it sends a body without a Content-Type.
+func fromPage(r *http.Request) bool { return r.Header.Get("Origin") != "" }
 
 // emptyRequest returns the request that grpc-gateway gets. It has no headers and no query,
 // because grpc-gateway would interpret some of them, such as Grpc-Timeout and TE.

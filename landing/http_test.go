@@ -212,3 +212,23 @@ func TestBody_EndsEarlyOrHasNoLength(t *testing.T) {
 		t.Errorf("the waitlist has %q, want one address", got)
 	}
 }
+
+// A script of any page can send a body without a Content-Type, such as a Blob. Only JSON
+// makes the browser send a preflight request first.
+func TestPost_FromPageMustDeclareJSON(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{origins: []string{"https://www.example.com"}})
+	for _, origin := range []string{"https://www.example.com", "https://other.example", "null"} {
+		for _, text := range []string{body(waitlist, nil), ""} {
+			if r := f.post(waitlist, text, "Content-Type: ", "Origin: "+origin); r.status != 415 || r.code(t) != "UNSUPPORTED_MEDIA_TYPE" {
+				t.Errorf("a body of %d bytes of the origin %s without Content-Type: %d %s, want 415", len(text), origin, r.status, r.body)
+			}
+		}
+	}
+	if got := f.emails(); len(got) != 0 {
+		t.Errorf("the waitlist has %v, want nothing", got)
+	}
+	if r := f.post(waitlist, body(waitlist, nil), "Origin: https://www.example.com"); r.status != 201 {
+		t.Errorf("JSON of an allowed origin: %d %s, want 201", r.status, r.body)
+	}
+}
