@@ -23,6 +23,7 @@ const (
 
 	upkeepInterval = 24 * time.Hour
 	upkeepTimeout  = 5 * time.Minute
+	upkeepRetry    = time.Hour // after a failure of a daily job
 	// upkeepBatch is the maximum number of rows that one statement of a daily job reads or
 	// deletes.
 	upkeepBatch = 1000
@@ -95,6 +96,9 @@ type purgeWorker struct {
 // Timeout returns the time limit of one attempt.
 func (*purgeWorker) Timeout(*river.Job[purge]) time.Duration { return upkeepTimeout }
 
+// NextRetry returns the time of the next attempt.
+func (*purgeWorker) NextRetry(*river.Job[purge]) time.Time { return time.Now().Add(upkeepRetry) }
+
 // Work deletes the rows that are at least 12 months old.
 func (w *purgeWorker) Work(ctx context.Context, _ *river.Job[purge]) error {
 	purged, err := w.service.store.Purge(ctx, w.service.now(), upkeepBatch)
@@ -117,6 +121,11 @@ type lostMailsWorker struct {
 
 // Timeout returns the time limit of one attempt.
 func (*lostMailsWorker) Timeout(*river.Job[lostMails]) time.Duration { return upkeepTimeout }
+
+// NextRetry returns the time of the next attempt.
+func (*lostMailsWorker) NextRetry(*river.Job[lostMails]) time.Time {
+	return time.Now().Add(upkeepRetry)
+}
 
 // Work enqueues the missing mails.
 func (w *lostMailsWorker) Work(ctx context.Context, _ *river.Job[lostMails]) error {

@@ -328,3 +328,23 @@ func TestPurge_RunsAtStart(t *testing.T) {
 		return err == nil && n == 2
 	})
 }
+
+// River would wait for attempt^4 seconds, and insert no other purge in this time.
+func TestPurge_IsRepeatedWithinAnHour(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	stop := f.startJobs(nil)
+	job := func(state string) int {
+		return len(f.texts(`select id::text from landing_river.river_job where kind = 'purge' and state = '` + state + `'`))
+	}
+	waitFor(t, "the first purge has run", func() bool { return job("completed") == 1 })
+	stop()
+	f.texts(`update landing_river.river_job set state = 'available', finalized_at = null, attempt = 15 where kind = 'purge' returning id::text`)
+	f.texts(`alter table landing.waitlist_entries rename to gone`)
+	f.startJobs(nil)
+	waitFor(t, "the purge has failed", func() bool { return job("retryable") == 1 })
+	late := f.texts(`select id::text from landing_river.river_job where kind = 'purge' and scheduled_at > now() + interval '1 hour'`)
+	if len(late) != 0 {
+		t.Error("the next attempt is more than an hour away")
+	}
+}
