@@ -56,14 +56,23 @@ func Migrate(ctx context.Context, url string) error {
 	}); err != nil {
 		return fmt.Errorf("migrate tables: %w", err)
 	}
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Schema: queueSchema, Logger: slog.New(slog.DiscardHandler)})
+	migrator, err := queueMigrator(pool)
 	if err != nil {
-		return fmt.Errorf("queue migrations: %w", err)
+		return err
 	}
 	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return fmt.Errorf("migrate queue: %w", err)
 	}
 	return nil
+}
+
+// queueMigrator returns the migrations of the job queue in this binary.
+func queueMigrator(pool *pgxpool.Pool) (*rivermigrate.Migrator[pgx.Tx], error) {
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Schema: queueSchema, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, fmt.Errorf("queue migrations: %w", err)
+	}
+	return migrator, nil
 }
 
 // createSchema creates a schema if it does not exist. CREATE SCHEMA IF NOT EXISTS would
@@ -105,11 +114,23 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	if !exists {
 		return errOldSchema
 	}
-	return withMigrations(pool, func(p *goose.Provider) error {
+	err := withMigrations(pool, func(p *goose.Provider) error {
 		pending, err := p.HasPending(ctx)
 		if err == nil && pending {
 			err = errOldSchema
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	migrator, err := queueMigrator(pool)
+	if err != nil {
+		return err
+	}
+	result, err := migrator.Validate(ctx, nil)
+	if err == nil && !result.OK {
+		err = errOldSchema
+	}
+	return err
 }

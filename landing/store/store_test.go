@@ -97,14 +97,20 @@ func TestOpen_ComparesSchemaVersions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.exec(`insert into landing.goose_db_version (version_id, is_applied) values (9999, true)`)
+	f.exec(`insert into landing_river.river_migration (line, version) values ('main', 9999)`)
 	s, err := store.Open(t.Context(), f.url)
 	if err != nil {
 		t.Fatalf("Open with a newer schema: %v", err)
 	}
 	s.Close()
-	f.exec(`delete from landing.goose_db_version where version_id > 0`)
-	if _, err := store.Open(t.Context(), f.url); err == nil || !strings.Contains(err.Error(), "run `landing migrate` first") {
-		t.Errorf("Open with an older schema returned %v, want an error that names `landing migrate`", err)
+	for _, older := range []string{
+		`delete from landing_river.river_migration where version > 5`,
+		`delete from landing.goose_db_version where version_id > 0`,
+	} {
+		f.exec(older)
+		if _, err := store.Open(t.Context(), f.url); err == nil || !strings.Contains(err.Error(), "run `landing migrate` first") {
+			t.Errorf("Open after %q returned %v, want an error that names `landing migrate`", older, err)
+		}
 	}
 }
 
