@@ -19,9 +19,9 @@ const maxDepth = 32
 var errMalformed = errors.New("the body is not a JSON object in UTF-8 in which each key occurs once")
 
 // decode sets the fields of message from a JSON object. It ignores unknown keys. A value of
-// a wrong type counts as absent, and so does a string that cannot be stored, because it
-// contains NUL or half of a surrogate pair. A field with the option any_type gets the JSON
-// text of such a value. The only error is errMalformed.
+// a wrong type counts as absent. A string with NUL or with half of a surrogate pair cannot
+// be stored and counts as absent. A field with the option any_type then gets the JSON text
+// of the value. The only error is errMalformed.
 func decode(body []byte, message protoreflect.Message) error {
 	d := decoder{Scanner: jsonscan.Scanner{Data: string(body)}, message: message, seen: map[string]bool{}}
 	if !utf8.Valid(body) || d.SkipSpace() != '{' || !d.object(1, d.field) {

@@ -145,9 +145,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// fromPage reports whether a browser sent the request for a script or form of a page. Such a
-// request must declare JSON: a browser asks the server before it sends JSON to another
-// origin (respondToOptions), but not before it sends a body without a Content-Type.
+// fromPage reports whether a browser sent the request for a script or form of a page. These
+// requests must declare JSON. A browser sends a preflight request before it sends JSON to
+// another origin, but not before it sends a body without a Content-Type.
 func fromPage(r *http.Request) bool { return r.Header.Get("Origin") != "" }
 
 // emptyRequest returns the request that grpc-gateway gets. It has no headers and no query,

@@ -13,8 +13,8 @@
 //
 // It is not secure if other machines can reach its ports. It prints the passwords and
 // keys of the demo, it does not encrypt HTTP and gRPC, and it accepts every local process
-// as a trusted proxy. In production, run cmd/core, cmd/gateway,
-// cmd/collector and cmd/landing.
+// as a trusted proxy. In production, run cmd/core, cmd/gateway, cmd/collector and
+// cmd/landing.
 package main
 
 import (

@@ -24,7 +24,7 @@ import (
 
 const (
 	// maxConns is the maximum number of connections that requests and jobs share. The job
-	// queue uses one of them all the time, to listen for new jobs.
+	// queue keeps one connection open to listen for new jobs.
 	maxConns       = 10
 	connectTimeout = 5 * time.Second
 )

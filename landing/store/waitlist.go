@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// addToWaitlist writes a row also if the address is on the waitlist. The update changes no
-// value. Without it, only a new address would wait until the write-ahead log is on disk,
-// and the time of the response would say whether the address is new.
+// addToWaitlist updates the row if the address is already on the waitlist. The update
+// changes no value. It makes both cases write to the WAL, so that the response time does
+// not show whether the address is new.
 const addToWaitlist = `
 	insert into landing.waitlist_entries (email, created_at) values ($1, $2)
 	on conflict (email) do update set email = excluded.email`
 
-// AddToWaitlist adds an address. It has no effect if the address is on the waitlist.
+// AddToWaitlist adds an address. If the address is on the waitlist, its data does not change.
 func (s *Store) AddToWaitlist(ctx context.Context, email string, at time.Time) error {
 	_, err := s.pool.Exec(ctx, addToWaitlist, email, at)
 	return err

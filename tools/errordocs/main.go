@@ -84,10 +84,10 @@ const landingIntro = `
 ## Landing service
 
 The [landing service](operations/landing.md) has the same format of errors. It never sends VALIDATION_ERROR, so its errors have no
-` + "`details`" + `. It checks a form in this order, and the first failed check determines the error: the rate limit, the media type and the
-size of the body, the JSON, the anti-spam rules, ` + "`email`" + `, and the other fields. The codes in the table are its own. It shares
-HTTPS_REQUIRED, NOT_FOUND, METHOD_NOT_ALLOWED, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INTERNAL_ERROR and
-SERVICE_UNAVAILABLE with the API.
+` + "`details`" + `. It checks a form in this order, and the first failed check determines the error: HTTPS, the path, the method,
+the rate limit, the size of the body, its end, its media type, the JSON, the anti-spam rules, ` + "`email`" + `, and the other fields.
+The codes in the table are its own. It shares HTTPS_REQUIRED, NOT_FOUND, METHOD_NOT_ALLOWED, PAYLOAD_TOO_LARGE,
+UNSUPPORTED_MEDIA_TYPE, INTERNAL_ERROR and SERVICE_UNAVAILABLE with the API.
 
 | Code | Status | When |
 |---|---|---|

@@ -31,8 +31,8 @@ const (
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
 	// `email` is missing, is not an e-mail address or has more than 320 characters.
 	ErrorReason_ERROR_REASON_INVALID_EMAIL ErrorReason = 1
-	// The body is not a JSON object, a key occurs twice, or `name` or `message` of a contact
-	// message is not valid.
+	// The body is not a JSON object, ends early or arrives too slowly, a key occurs twice, or
+	// `name` or `message` of a contact message is not valid.
 	ErrorReason_ERROR_REASON_INVALID_REQUEST ErrorReason = 2
 	// `website` is not empty, or `elapsedMs` is missing, is not a number or is out of range.
 	ErrorReason_ERROR_REASON_ANTI_SPAM_FAILED ErrorReason = 3

@@ -222,7 +222,7 @@ type SendContactMessageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 100 characters, without white space around it.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The address for the answer, at most 320 characters. White space around it is removed.
+	// The address for the reply, at most 320 characters. White space around it is removed.
 	Email string `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
 	// 10 to 5000 characters, without white space around it.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`

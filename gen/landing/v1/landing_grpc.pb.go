@@ -32,8 +32,8 @@ const (
 // form. Its routes need no credential. A browser can call them from the origins that the
 // operator has set.
 //
-// Both forms have the same anti-spam rules. The form has a field `website` that people do
-// not see and leave empty. `elapsedMs` is the time for which the form was visible before it
+// Both forms have the same anti-spam rules. The form has a hidden field `website`, which
+// must be empty. `elapsedMs` is the time for which the form was visible before it
 // was sent. The service refuses a form that was filled in too fast or too slowly.
 //
 // A value of a wrong type is refused with the error of its field. Unknown keys of a body
@@ -46,8 +46,13 @@ type LandingServiceClient interface {
 	// error.
 	//
 	// Errors:
-	//   - RATE_LIMITED: too many requests from the address of the client. Every POST counts.
-	//   - UNSUPPORTED_MEDIA_TYPE, PAYLOAD_TOO_LARGE: the body is not JSON or is too large.
+	//   - HTTPS_REQUIRED: the client uses plain HTTP. These requests do not count for the limit.
+	//   - RATE_LIMITED: too many requests from the address of the client. Every other POST
+	//     counts.
+	//   - PAYLOAD_TOO_LARGE: the body has more than 64 KiB.
+	//   - INVALID_REQUEST: the body ends early or arrives too slowly.
+	//   - UNSUPPORTED_MEDIA_TYPE: the body is not JSON, or the request has the header `Origin`
+	//     and no `Content-Type`.
 	//   - INVALID_REQUEST: the body is not a JSON object.
 	//   - ANTI_SPAM_FAILED: `website` is not empty, or `elapsedMs` is not an integer from 1500
 	//     to 1800000.
@@ -55,20 +60,26 @@ type LandingServiceClient interface {
 	//   - SERVICE_UNAVAILABLE: the database does not respond.
 	JoinWaitlist(ctx context.Context, in *JoinWaitlistRequest, opts ...grpc.CallOption) (*JoinWaitlistResponse, error)
 	// GetWaitlistCount returns the counter of the waitlist. The response can be 45 seconds
-	// old, and caches may keep it for 30 seconds. There is no rate limit.
+	// old, or older while the database does not respond, and caches may keep it for 30
+	// seconds. There is no rate limit.
 	//
 	// Errors: SERVICE_UNAVAILABLE if the database does not respond and the process has not
 	// read the counter before.
 	GetWaitlistCount(ctx context.Context, in *GetWaitlistCountRequest, opts ...grpc.CallOption) (*GetWaitlistCountResponse, error)
-	// SendContactMessage stores a message to the operator of the service, who gets it as a
-	// mail. The response has no body. It shares the rate limit of the waitlist.
+	// SendContactMessage stores a message and mails it to the operator. The response has no
+	// body. It shares the rate limit of the waitlist.
 	//
 	// The service checks a request in this order, and the first failed check determines the
 	// error.
 	//
 	// Errors:
-	//   - RATE_LIMITED: too many requests from the address of the client. Every POST counts.
-	//   - UNSUPPORTED_MEDIA_TYPE, PAYLOAD_TOO_LARGE: the body is not JSON or is too large.
+	//   - HTTPS_REQUIRED: the client uses plain HTTP. These requests do not count for the limit.
+	//   - RATE_LIMITED: too many requests from the address of the client. Every other POST
+	//     counts.
+	//   - PAYLOAD_TOO_LARGE: the body has more than 64 KiB.
+	//   - INVALID_REQUEST: the body ends early or arrives too slowly.
+	//   - UNSUPPORTED_MEDIA_TYPE: the body is not JSON, or the request has the header `Origin`
+	//     and no `Content-Type`.
 	//   - INVALID_REQUEST: the body is not a JSON object.
 	//   - ANTI_SPAM_FAILED: `website` is not empty, or `elapsedMs` is not a number from 1500
 	//     to 1800000.
@@ -124,8 +135,8 @@ func (c *landingServiceClient) SendContactMessage(ctx context.Context, in *SendC
 // form. Its routes need no credential. A browser can call them from the origins that the
 // operator has set.
 //
-// Both forms have the same anti-spam rules. The form has a field `website` that people do
-// not see and leave empty. `elapsedMs` is the time for which the form was visible before it
+// Both forms have the same anti-spam rules. The form has a hidden field `website`, which
+// must be empty. `elapsedMs` is the time for which the form was visible before it
 // was sent. The service refuses a form that was filled in too fast or too slowly.
 //
 // A value of a wrong type is refused with the error of its field. Unknown keys of a body
@@ -138,8 +149,13 @@ type LandingServiceServer interface {
 	// error.
 	//
 	// Errors:
-	//   - RATE_LIMITED: too many requests from the address of the client. Every POST counts.
-	//   - UNSUPPORTED_MEDIA_TYPE, PAYLOAD_TOO_LARGE: the body is not JSON or is too large.
+	//   - HTTPS_REQUIRED: the client uses plain HTTP. These requests do not count for the limit.
+	//   - RATE_LIMITED: too many requests from the address of the client. Every other POST
+	//     counts.
+	//   - PAYLOAD_TOO_LARGE: the body has more than 64 KiB.
+	//   - INVALID_REQUEST: the body ends early or arrives too slowly.
+	//   - UNSUPPORTED_MEDIA_TYPE: the body is not JSON, or the request has the header `Origin`
+	//     and no `Content-Type`.
 	//   - INVALID_REQUEST: the body is not a JSON object.
 	//   - ANTI_SPAM_FAILED: `website` is not empty, or `elapsedMs` is not an integer from 1500
 	//     to 1800000.
@@ -147,20 +163,26 @@ type LandingServiceServer interface {
 	//   - SERVICE_UNAVAILABLE: the database does not respond.
 	JoinWaitlist(context.Context, *JoinWaitlistRequest) (*JoinWaitlistResponse, error)
 	// GetWaitlistCount returns the counter of the waitlist. The response can be 45 seconds
-	// old, and caches may keep it for 30 seconds. There is no rate limit.
+	// old, or older while the database does not respond, and caches may keep it for 30
+	// seconds. There is no rate limit.
 	//
 	// Errors: SERVICE_UNAVAILABLE if the database does not respond and the process has not
 	// read the counter before.
 	GetWaitlistCount(context.Context, *GetWaitlistCountRequest) (*GetWaitlistCountResponse, error)
-	// SendContactMessage stores a message to the operator of the service, who gets it as a
-	// mail. The response has no body. It shares the rate limit of the waitlist.
+	// SendContactMessage stores a message and mails it to the operator. The response has no
+	// body. It shares the rate limit of the waitlist.
 	//
 	// The service checks a request in this order, and the first failed check determines the
 	// error.
 	//
 	// Errors:
-	//   - RATE_LIMITED: too many requests from the address of the client. Every POST counts.
-	//   - UNSUPPORTED_MEDIA_TYPE, PAYLOAD_TOO_LARGE: the body is not JSON or is too large.
+	//   - HTTPS_REQUIRED: the client uses plain HTTP. These requests do not count for the limit.
+	//   - RATE_LIMITED: too many requests from the address of the client. Every other POST
+	//     counts.
+	//   - PAYLOAD_TOO_LARGE: the body has more than 64 KiB.
+	//   - INVALID_REQUEST: the body ends early or arrives too slowly.
+	//   - UNSUPPORTED_MEDIA_TYPE: the body is not JSON, or the request has the header `Origin`
+	//     and no `Content-Type`.
 	//   - INVALID_REQUEST: the body is not a JSON object.
 	//   - ANTI_SPAM_FAILED: `website` is not empty, or `elapsedMs` is not a number from 1500
 	//     to 1800000.
