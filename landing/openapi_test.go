@@ -32,6 +32,16 @@ func TestOpenAPI_DescribesServedRoutes(t *testing.T) {
 			r := f.send(method, path, content)
 			if operation.Responses.Status(r.status) == nil || r.status > 299 {
 				t.Errorf("%s %s: %d %s, want a documented success", method, path, r.status, r.body)
+				continue
+			}
+			for _, name := range []string{"RateLimit", "RateLimit-Policy", "X-Request-Id", "Cache-Control"} {
+				served := r.header.Get(name) != "" && r.header.Get(name) != "no-store"
+				if _, documented := operation.Responses.Status(r.status).Value.Headers[name]; documented != served && strings.HasPrefix(path, "/api/public/") {
+					t.Errorf("%s %s: the header %s is documented: %v, sent: %v", method, path, name, documented, served)
+				}
+			}
+			if limited := operation.Responses.Status(429); limited != nil && (limited.Value.Headers["RateLimit"] == nil || limited.Value.Headers["Retry-After"] == nil) {
+				t.Errorf("%s %s: the response 429 has the headers %v, want also RateLimit and Retry-After", method, path, limited.Value.Headers)
 			}
 		}
 		served := slices.DeleteFunc(strings.Split(f.send(http.MethodOptions, path, "").header.Get("Allow"), ", "), func(method string) bool {

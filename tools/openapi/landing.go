@@ -76,6 +76,12 @@ var landingSharedReasons = []affiliate.Reason{
 	affiliate.ReasonUnsupportedMediaType, affiliate.ReasonInternal, affiliate.ReasonServiceUnavailable,
 }
 
+// limitHeaders describe the state of the rate limit after a POST.
+var limitHeaders = object{
+	textHeader("RateLimit", "The number of forms that the client can still send, and the seconds until it can send more."),
+	textHeader("RateLimit-Policy", "The rate limit and its window in seconds."),
+}
+
 // landingOperation describes a route of the proto.
 func (b *builder) landingOperation(r contract.Route) (object, error) {
 	key := strings.ToLower(r.Verb) + " " + r.Path()
@@ -89,7 +95,8 @@ func (b *builder) landingOperation(r contract.Route) (object, error) {
 		if err != nil {
 			return nil, err
 		}
-		success := object{{"description", http.StatusText(http.StatusOK)}, {"content", jsonContent(name)}}
+		headers := object{textHeader("Cache-Control", "Caches may keep the response for 30 seconds."), requestIDHeader}
+		success := object{{"description", http.StatusText(http.StatusOK)}, {"headers", headers}, {"content", jsonContent(name)}}
 		set(&operation, "responses", append(object{{"200", success}}, b.errorResponses(reasons)...))
 		return operation, nil
 	}
@@ -106,8 +113,17 @@ func (b *builder) landingOperation(r contract.Route) (object, error) {
 	set(&operation, "description", text+fmt.Sprintf("\n\n%s The body may have up to %d KiB.", zoneText("landing"), landingBodyKiB))
 	set(&operation, "x-rate-limit-zone", "landing")
 	set(&operation, "requestBody", object{{"required", required}, {"content", jsonContent(name)}})
-	success := object{{"description", "The form is stored. The response has no body."}}
+	success := object{{"description", "The form is stored. The response has no body."}, {"headers", append(slices.Clone(limitHeaders), requestIDHeader)}}
 	set(&operation, "responses", append(object{{"201", success}}, b.errorResponses(reasons)...))
+	limited := b.errors["RATE_LIMITED"]
+	for i := range limited {
+		if headers, ok := limited[i].value.(object); ok && limited[i].key == "headers" {
+			for _, header := range limitHeaders {
+				set(&headers, header.key, header.value)
+			}
+			limited[i].value = headers
+		}
+	}
 	return operation, nil
 }
 

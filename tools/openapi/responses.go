@@ -182,8 +182,15 @@ func (b *builder) errorResponses(list []affiliate.Reason) object {
 	return responses
 }
 
+var requestIDHeader = textHeader("X-Request-Id", "The id of the request in the logs.")
+
+// textHeader describes a response header.
+func textHeader(name, description string) member {
+	return member{name, object{{"description", description}, {"schema", object{{"type", "string"}}}}}
+}
+
 func errorResponse(status int, codes []string) object {
-	headers := object{{"X-Request-Id", object{{"description", "The id of the request in the logs."}, {"schema", object{{"type", "string"}}}}}}
+	headers := object{requestIDHeader}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		set(&headers, "Retry-After", object{{"description", "The number of seconds to wait before the next request."}, {"schema", object{{"type", "integer"}}}})
 	}
