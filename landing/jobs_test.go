@@ -306,6 +306,38 @@ func TestContact_RepeatedMailHasSameID(t *testing.T) {
 	}
 }
 
+func TestMetrics_ShowUnmailedMessages(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, options{})
+	shows := func(messages, seconds int) bool {
+		t.Helper()
+		want := fmt.Sprintf(`# HELP tributary_landing_oldest_unmailed_seconds Age of the oldest message of tributary_landing_unmailed_messages. 0 if there is none.
+# TYPE tributary_landing_oldest_unmailed_seconds gauge
+tributary_landing_oldest_unmailed_seconds %d
+# HELP tributary_landing_unmailed_messages Stored contact messages that the mail server has not accepted. All processes with the same database report the same number.
+# TYPE tributary_landing_unmailed_messages gauge
+tributary_landing_unmailed_messages %d
+`, seconds, messages)
+		return testutil.GatherAndCompare(f.registry, strings.NewReader(want), "tributary_landing_unmailed_messages", "tributary_landing_oldest_unmailed_seconds") == nil
+	}
+	if !shows(0, 0) {
+		t.Error("without messages the metrics are not 0")
+	}
+	f.sendContact(nil)
+	f.clock.advance(time.Minute)
+	f.sendContact(nil)
+	if !shows(2, 60) {
+		t.Error("the metrics do not show two messages, the oldest 60 seconds old")
+	}
+	f.setDatabase(false)
+	if n, err := testutil.GatherAndCount(f.registry, "tributary_landing_unmailed_messages"); err != nil || n != 0 {
+		t.Errorf("without the database the metric has %d values, %v; want none", n, err)
+	}
+	f.setDatabase(true)
+	f.startJobs(mailer(t, mailtest.NewServer(t, mailtest.Options{})))
+	waitFor(t, "the metrics show that all messages are mailed", func() bool { return shows(0, 0) })
+}
+
 func TestPurge_RunsAtStart(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, options{})

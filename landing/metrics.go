@@ -1,6 +1,11 @@
 package landing
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 type metrics struct {
 	signups, contacts      prometheus.Counter
@@ -47,3 +52,39 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 // LimitFallback counts a request that the rate limiter counted without Redis. It is the
 // callback of ratelimit.Options.
 func (s *Service) LimitFallback(string) { s.metrics.fallbacks.Inc() }
+
+// unmailedTimeout bounds the time for which a scrape waits for the database.
+const unmailedTimeout = time.Second
+
+var (
+	unmailedMessages = prometheus.NewDesc("tributary_landing_unmailed_messages",
+		"Stored contact messages that the mail server has not accepted. All processes with the same database report the same number.", nil, nil)
+	oldestUnmailed = prometheus.NewDesc("tributary_landing_oldest_unmailed_seconds",
+		"Age of the oldest message of tributary_landing_unmailed_messages. 0 if there is none.", nil, nil)
+)
+
+// unmailedCollector reads its metrics from the database at each scrape. They are missing
+// while the database does not respond.
+type unmailedCollector struct{ service *Service }
+
+// Describe implements prometheus.Collector.
+func (unmailedCollector) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- unmailedMessages
+	descriptions <- oldestUnmailed
+}
+
+// Collect implements prometheus.Collector.
+func (c unmailedCollector) Collect(values chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), unmailedTimeout)
+	defer cancel()
+	n, oldest, err := c.service.store.Unmailed(ctx)
+	if err != nil {
+		return
+	}
+	age := 0.0
+	if n > 0 {
+		age = c.service.now().Sub(oldest).Seconds()
+	}
+	values <- prometheus.MustNewConstMetric(unmailedMessages, prometheus.GaugeValue, float64(n))
+	values <- prometheus.MustNewConstMetric(oldestUnmailed, prometheus.GaugeValue, age)
+}

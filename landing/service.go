@@ -39,13 +39,15 @@ type Service struct {
 
 // New returns a Service.
 func New(config Config) *Service {
-	return &Service{
+	s := &Service{
 		store:   config.Store,
 		counter: newCounter(config),
 		log:     config.Log,
 		metrics: newMetrics(config.Registry),
 		now:     config.Now,
 	}
+	config.Registry.MustRegister(unmailedCollector{s})
+	return s
 }
 
 func (s *Service) newID() string { return affiliate.NewID[struct{}](s.now()).String() }

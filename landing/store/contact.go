@@ -114,3 +114,14 @@ func (s *Store) MarkMailed(ctx context.Context, id uuid.UUID, at time.Time) erro
 	_, err := s.pool.Exec(ctx, `update landing.contact_messages set mailed_at = $2 where id = $1`, id, at)
 	return err
 }
+
+// Unmailed returns the number of messages that were not mailed, and the time of the oldest
+// one. The time is zero if there is none.
+func (s *Store) Unmailed(ctx context.Context) (n int64, oldest time.Time, err error) {
+	var first *time.Time
+	err = s.pool.QueryRow(ctx, `select count(*), min(created_at) from landing.contact_messages where mailed_at is null`).Scan(&n, &first)
+	if first != nil {
+		oldest = *first
+	}
+	return n, oldest, err
+}
