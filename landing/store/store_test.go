@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -123,6 +124,44 @@ func TestMigrate_UsesOwnSchemas(t *testing.T) {
 	for _, want := range []string{"landing.contact_messages", "landing.goose_db_version", "landing.waitlist_entries", "landing_river.river_job"} {
 		if !slices.Contains(tables, want) {
 			t.Errorf("the tables are %v, want also %s", tables, want)
+		}
+	}
+}
+
+// docs/operations/landing.md has these statements for a user that has no other rights.
+func TestMigrate_WithUserThatOwnsOnlyTheSchemas(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	admin, err := pgx.Connect(t.Context(), database)
+	check(t, err)
+	user := "landing_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	t.Cleanup(func() {
+		_, err := admin.Exec(context.Background(), `drop owned by `+user+` cascade; drop role `+user)
+		if err != nil {
+			t.Error(err)
+		}
+		_ = admin.Close(context.Background())
+	})
+	_, err = admin.Exec(t.Context(), `create role `+user+` login password 'secret'; create table of_core (id int);
+		create schema landing authorization `+user+`; create schema landing_river authorization `+user)
+	check(t, err)
+	u, err := url.Parse(database)
+	check(t, err)
+	u.User = url.UserPassword(user, "secret")
+	check(t, store.Migrate(t.Context(), u.String()))
+	s, err := store.Open(t.Context(), u.String())
+	check(t, err)
+	defer s.Close()
+	check(t, s.AddToWaitlist(t.Context(), "ada@example.com", now))
+	check(t, s.AddContactMessage(t.Context(), store.ContactMessage{ID: uuid.New(), CreatedAt: now, Name: "Ada", Email: "ada@example.com", Message: "0123456789"}))
+	_, err = s.Purge(t.Context(), now, 10)
+	check(t, err)
+	conn, err := pgx.Connect(t.Context(), u.String())
+	check(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	for _, sql := range []string{`select * from of_core`, `delete from of_core`} {
+		if _, err := conn.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "permission denied") {
+			t.Errorf("%s returned %v, want permission denied", sql, err)
 		}
 	}
 }
