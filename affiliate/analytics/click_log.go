@@ -58,9 +58,10 @@ func (l *ClickLog) append(c *affiliate.Click, flags byte) {
 		l.owners, l.oldest = map[Owner]int{}, at
 	}
 	l.oldest = min(l.oldest, at)
-	if len(l.states) == 0 || l.states[l.last].Owner != owner {
-		number, known := l.owners[owner]
-		if !known {
+	known := len(l.states) > 0 && l.states[l.last].Owner == owner
+	if !known {
+		var number int
+		if number, known = l.owners[owner]; !known {
 			number = len(l.states)
 			l.owners[owner], l.states = number, append(l.states, ownerState{Owner: owner})
 		}
@@ -68,7 +69,7 @@ func (l *ClickLog) append(c *affiliate.Click, flags byte) {
 	}
 	state := &l.states[l.last]
 	b := binary.AppendUvarint(l.buf, uint64(l.last))
-	if state.at == 0 { // the first click of the owner
+	if !known {
 		b = append(b, owner.Program.UUID[:]...)
 		b = append(b, owner.Participant.UUID[:]...)
 		b = append(b, owner.Link.UUID[:]...)

@@ -220,7 +220,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
-	reports := analytics.New(stores.Analytics(c.store.DB), c.now)
+	reports := analytics.New(stores.Analytics(c.store.DB), c.log, c.now)
 	erasureKey := affiliate.NewErasureKey(c.cfg.HashKey)
 	deadLetters := clickstream.NewDeadLetters(c.stream)
 	erasures := privacy.New(privacy.Config{

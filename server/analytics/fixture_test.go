@@ -54,7 +54,7 @@ func newFixture(t *testing.T, now time.Time) *fixture {
 	f.NewPromoCode(f.pat, "pat10")
 	f.patUSD = f.NewParticipant(f.Scope, f.dollars.Program, f.pat.Partner)
 	quiet := slog.New(slog.DiscardHandler)
-	f.service = analytics.New(stores.Analytics(f.Store.DB), clock.Now)
+	f.service = analytics.New(stores.Analytics(f.Store.DB), quiet, clock.Now)
 	f.worker = analytics.NewWorker(stores.Analytics(f.Store.DB), quiet, clock.Now)
 	f.conversions = conversion.New(conversion.Config{
 		Store: stores.Conversion(f.Store), Tail: emptyTail{}, HashKey: []byte("key of the tests"), Now: clock.Now, Log: quiet,

@@ -3,41 +3,56 @@ package analytics
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 )
 
-// maxEntries is the maximum number of entries of the log in one transaction. An entry has at
-// most 5,000 clicks or 2,000 conversions.
-const maxEntries = 20
+const (
+	// maxEntries is the maximum number of entries of the log in one transaction. An entry has
+	// at most 5,000 clicks or 2,000 conversions.
+	maxEntries = 4
+	// maxRequestFolds is the maximum number of transactions in which a request adds entries of
+	// the log to the sums of a workspace.
+	maxRequestFolds = 20
+	// lockPause is the time between two attempts to get the lock of the sums. maxRequestWait
+	// and maxErasureWait are the times after which a request and an erasure stop trying.
+	lockPause      = 20 * time.Millisecond
+	maxRequestWait = 300 * time.Millisecond
+	maxErasureWait = time.Minute
+)
+
+// result is the result of one call of fold.
+type result struct {
+	busy bool // another transaction changes the sums, so nothing was done
+	more bool // entries may be left
+}
 
 // fold adds the oldest entries of the log of a workspace and mode to the sums, in one
-// transaction. It returns true if entries may be left. If wait is false and another transaction
-// changes the sums of the workspace and mode, it does nothing.
-func fold(ctx context.Context, store Store, scope affiliate.Scope, wait bool) (more bool, err error) {
+// transaction. It does not wait for other transactions that change the same sums.
+func fold(ctx context.Context, store Store, scope affiliate.Scope, now time.Time) (r result, err error) {
 	err = store.InTx(ctx, func(tx Tx) error {
-		more = false
-		if wait {
-			if err := tx.Lock(ctx, scope); err != nil {
-				return err
-			}
-		} else if locked, err := tx.TryLock(ctx, scope); err != nil || !locked {
+		r = result{}
+		locked, err := tx.TryLock(ctx, scope)
+		if err != nil || !locked {
+			r.busy = !locked
 			return err
 		}
 		entries, err := tx.TakeEntries(ctx, scope, maxEntries)
 		if err != nil || len(entries) == 0 {
 			return err
 		}
-		more = len(entries) == maxEntries
+		r.more = len(entries) == maxEntries
 		sums, weights := analytics.Sums{}, analytics.Weights{}
 		if err := addClicks(ctx, tx, scope, entries, sums, weights); err != nil {
 			return err
 		}
-		if err := recountConversions(ctx, tx, scope, conversionsOf(entries), sums, weights); err != nil {
+		if err := recountConversions(ctx, tx, scope, conversionsOf(entries), now, sums, weights); err != nil {
 			return err
 		}
 		sums.AddProgramSums()
@@ -45,52 +60,75 @@ func fold(ctx context.Context, store Store, scope affiliate.Scope, wait bool) (m
 			return err
 		}
 		for _, entry := range entries {
-			if entry.Erased != nil {
-				if err := eraseValues(ctx, tx, scope, *entry.Erased); err != nil {
-					return err
-				}
+			if entry.Erased == nil {
+				continue
 			}
+			more, err := eraseValues(ctx, tx, scope, *entry.Erased)
+			if err != nil {
+				return err
+			}
+			r.more = r.more || more
 		}
 		return nil
 	})
 	if err != nil {
-		return false, fmt.Errorf("add clicks and conversions to the sums: %w", err)
+		return result{}, fmt.Errorf("add clicks and conversions to the sums: %w", err)
 	}
-	return more, nil
+	return r, nil
 }
 
-// maxRequestFolds is the maximum number of transactions in which a request adds entries of the
-// log to the sums of a workspace.
-const maxRequestFolds = 5
-
-// addWaiting adds the entries of the log of the selected workspaces to the sums.
-func (s *Service) addWaiting(ctx context.Context, selected selection) error {
+// addWaiting adds the entries of the log of the selected workspaces to the sums. If this fails,
+// or if another transaction changes the sums for a long time, the response does not contain the
+// entries.
+func (s *Service) addWaiting(ctx context.Context, selected selection) {
 	for _, workspace := range selected.workspaces() {
-		if err := addEntries(ctx, s.store, affiliate.Scope{Workspace: workspace, Mode: selected.mode}, maxRequestFolds); err != nil {
-			return err
+		scope := affiliate.Scope{Workspace: workspace, Mode: selected.mode}
+		if _, err := s.addEntries(ctx, scope, maxRequestFolds, maxRequestWait); err != nil && ctx.Err() == nil {
+			s.log.LogAttrs(ctx, slog.LevelError, "the newest clicks and conversions could not be added to the analytics", slog.Any("error", err))
 		}
 	}
-	return nil
 }
 
 // AddAll adds all entries of the log of a workspace to the sums, in both modes. After an
 // erasure, neither the log nor the sums then contain the erased values.
 func (s *Service) AddAll(ctx context.Context, workspace affiliate.WorkspaceID) error {
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
-		if err := addEntries(ctx, s.store, affiliate.Scope{Workspace: workspace, Mode: mode}, math.MaxInt); err != nil {
+		scope := affiliate.Scope{Workspace: workspace, Mode: mode}
+		done, err := s.addEntries(ctx, scope, math.MaxInt, maxErasureWait)
+		if err == nil && !done {
+			err = fmt.Errorf("another process changes the analytics of the workspace %s", workspace)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addEntries adds entries of the log to the sums in at most the given number of transactions.
-func addEntries(ctx context.Context, store Store, scope affiliate.Scope, transactions int) error {
-	more, err := store.IsWaiting(ctx, scope)
-	for ; err == nil && more && transactions > 0; transactions-- {
-		more, err = fold(ctx, store, scope, true)
+// addEntries adds entries of the log to the sums in at most the given number of transactions. It
+// uses no connection while it waits for the lock, for at most the given time. done is true if no
+// entries are left.
+func (s *Service) addEntries(ctx context.Context, scope affiliate.Scope, transactions int, wait time.Duration) (done bool, err error) {
+	more, err := s.store.IsWaiting(ctx, scope)
+	for err == nil && more && transactions > 0 {
+		var r result
+		if r, err = fold(ctx, s.store, scope, s.now()); err != nil {
+			return false, err
+		}
+		if !r.busy {
+			more, transactions = r.more, transactions-1
+			continue
+		}
+		if wait -= lockPause; wait < 0 {
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(lockPause):
+		}
 	}
-	return err
+	return !more, err
 }
 
 // addClicks adds the clicks of the entries to the sums. It leaves out the personal values of
@@ -118,27 +156,30 @@ func addClicks(ctx context.Context, tx Tx, scope affiliate.Scope, entries []anal
 	return nil
 }
 
-// erasedSums is the maximum number of sums that eraseValues reads at once.
+// erasedSums is the maximum number of sums that one transaction changes because of an erasure.
 const erasedSums = 5000
 
-// eraseValues removes the clicks of an erased participant from the sums of their personal
-// values. The clicks stay in the totals, like other clicks without a value.
-func eraseValues(ctx context.Context, tx Tx, scope affiliate.Scope, participant affiliate.ParticipantID) error {
+// eraseValues removes the clicks of an erased participant from sums of their personal values.
+// The clicks stay in the totals, like other clicks without a value. If sums are left, it
+// inserts an entry for the next transaction and returns true.
+func eraseValues(ctx context.Context, tx Tx, scope affiliate.Scope, participant affiliate.ParticipantID) (more bool, err error) {
 	_, workspace, err := tx.Erased(ctx, scope, []affiliate.ParticipantID{participant})
 	if err != nil {
-		return err
+		return false, err
 	}
-	for {
-		found, err := tx.ClickSums(ctx, scope, participant, analytics.ErasedDimensions(workspace), erasedSums)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		changes := found.WithoutClicks()
-		changes.AddProgramSums()
-		if err := addSums(ctx, tx, scope, changes, nil); err != nil {
-			return err
-		}
+	found, err := tx.ClickSums(ctx, scope, participant, analytics.ErasedDimensions(workspace), erasedSums)
+	if err != nil || len(found) == 0 {
+		return false, err
 	}
+	changes := found.WithoutClicks()
+	changes.AddProgramSums()
+	if err := addSums(ctx, tx, scope, changes, nil); err != nil {
+		return false, err
+	}
+	if len(found) < erasedSums {
+		return false, nil
+	}
+	return true, tx.AddEntry(ctx, scope, analytics.LogEntry{Erased: &participant})
 }
 
 func conversionsOf(entries []analytics.LogEntry) []affiliate.ConversionID {
@@ -151,10 +192,14 @@ func conversionsOf(entries []analytics.LogEntry) []affiliate.ConversionID {
 	return slices.Collect(maps.Keys(seen))
 }
 
+// maxClickDelay is the time for which a conversion waits for its click. A conversion can be
+// attributed to a click that ingestion has not stored yet.
+const maxClickDelay = 24 * time.Hour
+
 // recountConversions subtracts conversions as they were counted before, and adds them as they
-// are now.
+// are now. It inserts an entry for the conversions whose click is not stored yet.
 func recountConversions(
-	ctx context.Context, tx Tx, scope affiliate.Scope, ids []affiliate.ConversionID, sums analytics.Sums, weights analytics.Weights,
+	ctx context.Context, tx Tx, scope affiliate.Scope, ids []affiliate.ConversionID, now time.Time, sums analytics.Sums, weights analytics.Weights,
 ) error {
 	if len(ids) == 0 {
 		return nil
@@ -168,7 +213,7 @@ func recountConversions(
 		return err
 	}
 	var stored []analytics.Conversion
-	var deleted []affiliate.ConversionID
+	var deleted, early []affiliate.ConversionID
 	customers := map[string]bool{}
 	for _, id := range ids {
 		counted, wasCounted := before[id]
@@ -176,6 +221,9 @@ func recountConversions(
 		if wasCounted && exists {
 			current.KeepClickValues(&counted)
 			after[id] = current
+		}
+		if clickedAt, ok := current.Click.Time(); current.ClickDeleted && ok && now.Sub(clickedAt) < maxClickDelay {
+			early = append(early, id)
 		}
 		switch {
 		case exists && current != counted:
@@ -187,6 +235,11 @@ func recountConversions(
 	}
 	if err := tx.StoreCounted(ctx, scope, stored, deleted); err != nil {
 		return err
+	}
+	if len(early) > 0 {
+		if err := tx.AddEntry(ctx, scope, analytics.LogEntry{Conversions: early}); err != nil {
+			return err
+		}
 	}
 	delete(customers, "")
 	if err := markFirsts(ctx, tx, scope, slices.Collect(maps.Keys(customers)), before, after); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func TestFold_CountsOnceUnderConcurrencyAndCrashes(t *testing.T) {
 	f := newFixture(t, time.Now())
 	f.addClicks(f.pat, 20)
 	store := &failingStore{Store: stores.Analytics(f.Store.DB), fails: 10}
-	service := analytics.New(store, f.clock.Now)
+	service := analytics.New(store, slog.New(slog.DiscardHandler), f.clock.Now)
 	var working, writing sync.WaitGroup
 	done := make(chan struct{})
 	for range 3 {

@@ -2,6 +2,8 @@ package analytics
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -48,26 +50,30 @@ func (w *Worker) Timeout(*river.Job[affiliate.AddAnalytics]) time.Duration { ret
 
 // Work adds the entries of the log to the sums, until none are left or maxRunTime has passed.
 // It skips a workspace and mode whose sums another transaction changes at the same time, for
-// example that of a request.
+// example that of a request. An error in one workspace does not stop the work for the others.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.AddAnalytics]) error {
 	started := w.now()
 	scopes, err := w.store.Waiting(ctx, maxScopes)
-	for err == nil && len(scopes) > 0 {
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for len(scopes) > 0 {
 		var left []affiliate.Scope
 		for _, scope := range scopes {
-			more, err := fold(ctx, w.store, scope, false)
+			r, err := fold(ctx, w.store, scope, w.now())
 			if err != nil {
-				return err
+				failed = append(failed, fmt.Errorf("workspace %s, %s: %w", scope.Workspace, scope.Mode, err))
 			}
-			if more {
+			if r.more {
 				left = append(left, scope)
 			}
 			if lasted := w.now().Sub(started); lasted >= maxRunTime {
 				w.log.LogAttrs(ctx, slog.LevelWarn, "clicks and conversions arrive faster than they are added to the analytics", slog.Duration("lasted", lasted))
-				return nil
+				return errors.Join(failed...)
 			}
 		}
 		scopes = left
 	}
-	return err
+	return errors.Join(failed...)
 }

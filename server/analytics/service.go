@@ -19,6 +19,7 @@ package analytics
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -29,11 +30,14 @@ type Service struct {
 	affiliatev1.UnimplementedAnalyticsServiceServer
 
 	store Store
+	log   *slog.Logger
 	now   func() time.Time
 }
 
 // New returns a Service; now is its clock.
-func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+func New(store Store, log *slog.Logger, now func() time.Time) *Service {
+	return &Service{store: store, log: log, now: now}
+}
 
 // request has the fields that the two request messages share.
 type request interface {

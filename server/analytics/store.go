@@ -48,12 +48,12 @@ type Store interface {
 
 // Tx is a transaction that changes the sums of a workspace and mode.
 type Tx interface {
-	// Lock gets the lock of the sums. TryLock does the same without waiting; it returns false
-	// if another transaction has the lock.
-	Lock(ctx context.Context, scope affiliate.Scope) error
+	// TryLock gets the lock of the sums. It returns false if another transaction has the lock.
 	TryLock(ctx context.Context, scope affiliate.Scope) (bool, error)
 	// TakeEntries deletes at most limit entries of the log, the oldest first, and returns them.
 	TakeEntries(ctx context.Context, scope affiliate.Scope, limit int) ([]analytics.LogEntry, error)
+	// AddEntry inserts an entry without clicks into the log.
+	AddEntry(ctx context.Context, scope affiliate.Scope, entry analytics.LogEntry) error
 	// Erased finds the erased participants among ids. workspace says that the whole workspace
 	// was erased.
 	Erased(ctx context.Context, scope affiliate.Scope, ids []affiliate.ParticipantID) (erased map[affiliate.ParticipantID]bool, workspace bool, err error)

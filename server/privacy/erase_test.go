@@ -3,6 +3,7 @@ package privacy_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,7 +62,7 @@ func newFixture(t *testing.T) *fixture {
 }
 
 func (f *fixture) serviceWith(store privacy.Store) *privacy.Service {
-	return privacy.New(privacy.Config{Store: store, Directory: f.directory, DeadLetters: f.dead, Analytics: analytics.New(stores.Analytics(f.Store.DB), f.clock.Now), Log: f.log, HashKey: hashKey, Now: f.clock.Now})
+	return privacy.New(privacy.Config{Store: store, Directory: f.directory, DeadLetters: f.dead, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now), Log: f.log, HashKey: hashKey, Now: f.clock.Now})
 }
 
 // directory records the codes that it has to delete.

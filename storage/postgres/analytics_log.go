@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -55,9 +57,21 @@ const LogConversions = `
 	where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
 	group by workspace_id, mode`
 
+// logConversionsOfClicks makes the analytics count all conversions of clicks again, also those of
+// other buyers.
+const logConversionsOfClicks = `
+	insert into analytics_log (workspace_id, mode, conversions)
+	select workspace_id, mode, array_agg(id) from conversions
+	where workspace_id = $1 and mode = $2 and click_id = any($3)
+	group by workspace_id, mode`
+
 // EraseClicksOfBuyers removes the data of the visitors of clicks whose sales have erased
-// buyers, and removes their values from the sums of the analytics.
+// buyers, and removes their values from the sums of the analytics. An id can occur several
+// times, because a customer can buy several times after one click.
 func (tx *Tx) EraseClicksOfBuyers(ctx context.Context, scope affiliate.Scope, ids ...affiliate.ClickID) error {
+	ids = slices.Clone(ids)
+	slices.SortFunc(ids, func(a, b affiliate.ClickID) int { return bytes.Compare(a.UUID[:], b.UUID[:]) })
+	ids = slices.Compact(ids)
 	clicks, err := tx.countedClicks(ctx, scope, ids)
 	if err != nil || len(clicks) == 0 {
 		return err
@@ -71,6 +85,7 @@ func (tx *Tx) EraseClicksOfBuyers(ctx context.Context, scope affiliate.Scope, id
 		log.Add(&affiliate.Click{Program: c.Program, Participant: c.Participant, Link: c.Link, ReceivedAt: c.ReceivedAt, IsBot: c.IsBot, Unique: c.Unique})
 	}
 	queueClickLogs(batch, map[affiliate.Scope]*analytics.ClickLog{scope: log})
+	batch.Queue(logConversionsOfClicks, scope.Workspace, scope.Mode, ids)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("erase clicks of buyers: %w", err)
 	}

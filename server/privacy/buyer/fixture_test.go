@@ -71,7 +71,7 @@ func newFixtureIn(db *pgtest.Fixture, clock *pgtest.Clock) *fixture {
 
 func (f *fixture) newService(store buyer.Store) *buyer.Service {
 	return buyer.New(buyer.Config{
-		Store: store, Events: f.processors, ErasureLog: f.log, Analytics: analytics.New(stores.Analytics(f.Store.DB), f.clock.Now), BuyerKey: hashKey, ErasureKey: pgtest.ErasureKey,
+		Store: store, Events: f.processors, ErasureLog: f.log, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now), BuyerKey: hashKey, ErasureKey: pgtest.ErasureKey,
 		Log: slog.New(slog.DiscardHandler), Now: f.clock.Now,
 	})
 }

@@ -63,7 +63,17 @@ func (tx *Tx) TakeEntries(ctx context.Context, scope affiliate.Scope, limit int)
 	return entries, nil
 }
 
-// erasedOwners finds the participants among $2 whose data was erased. If the workspace was
+const insertEntry = `insert into analytics_log (workspace_id, mode, conversions, erased) values ($1, $2, $3, $4)`
+
+// AddEntry inserts an entry without clicks into the log.
+func (tx *Tx) AddEntry(ctx context.Context, scope affiliate.Scope, entry analytics.LogEntry) error {
+	if _, err := tx.Exec(ctx, insertEntry, scope.Workspace, scope.Mode, entry.Conversions, entry.Erased); err != nil {
+		return fmt.Errorf("add an entry to the analytics log: %w", err)
+	}
+	return nil
+}
+
+// erasedOwners finds the participants among $3 whose data was erased. If the workspace was
 // erased, it returns all of them and true.
 const erasedOwners = `
 	select t.id, w.erased_at is not null as workspace_erased

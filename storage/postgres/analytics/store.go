@@ -5,7 +5,7 @@
 // Package postgres writes the log, in the transactions that store clicks and change
 // conversions. The packages affiliate/analytics and server/analytics decide what is added to
 // the sums. A transaction that changes sums of a workspace and mode must hold their lock
-// (Tx.Lock). Every statement finds its rows with an index.
+// (Tx.TryLock). Every statement finds its rows with an index.
 package analytics
 
 import (
@@ -35,29 +35,17 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 
 const (
 	insertLock = `insert into analytics_locks (workspace_id, mode, version) values ($1, $2, 0) on conflict (workspace_id, mode) do nothing`
-	lockSums   = `update analytics_locks set version = version + 1 where workspace_id = $1 and mode = $2`
 	skipLocked = `
 		update analytics_locks set version = version + 1
 		where workspace_id = $1 and mode = $2 and (workspace_id, mode) in (
 			select workspace_id, mode from analytics_locks where workspace_id = $1 and mode = $2 for update skip locked)`
 )
 
-// Lock gets the lock of the sums of a workspace and mode. It waits until other transactions
-// have released the lock.
-func (tx *Tx) Lock(ctx context.Context, scope affiliate.Scope) error {
-	_, err := tx.lock(ctx, scope, lockSums)
-	return err
-}
-
-// TryLock does the same as Lock without waiting. It returns false if another transaction has
-// the lock.
-func (tx *Tx) TryLock(ctx context.Context, scope affiliate.Scope) (locked bool, err error) {
-	return tx.lock(ctx, scope, skipLocked)
-}
-
-func (tx *Tx) lock(ctx context.Context, scope affiliate.Scope, update string) (locked bool, err error) {
+// TryLock gets the lock of the sums of a workspace and mode. It returns false if another
+// transaction has the lock.
+func (tx *Tx) TryLock(ctx context.Context, scope affiliate.Scope) (bool, error) {
 	for range 2 {
-		tag, err := tx.Exec(ctx, update, scope.Workspace, scope.Mode)
+		tag, err := tx.Exec(ctx, skipLocked, scope.Workspace, scope.Mode)
 		if err != nil {
 			return false, fmt.Errorf("lock analytics: %w", err)
 		}

@@ -3,6 +3,8 @@ package analytics
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -76,15 +78,23 @@ const (
 			commission_cents = excluded.commission_cents, quarters = excluded.quarters`
 )
 
+// maxKeys is the maximum number of sums in one statement. A statement with as many sums takes
+// some tenths of a second.
+const maxKeys = 5000
+
 // Sums returns the stored sums with the keys of the given sums.
 func (tx *Tx) Sums(ctx context.Context, scope affiliate.Scope, of analytics.Sums) (analytics.Sums, error) {
-	var keys keyArrays
-	for key := range of {
-		keys.add(key)
-	}
-	sums, err := collectSums(tx.Query(ctx, selectSums, keys.args(scope)))
-	if err != nil {
-		return nil, fmt.Errorf("read sums of the analytics: %w", err)
+	sums := analytics.Sums{}
+	for chunk := range slices.Chunk(slices.Collect(maps.Keys(of)), maxKeys) {
+		var keys keyArrays
+		for _, key := range chunk {
+			keys.add(key)
+		}
+		found, err := collectSums(tx.Query(ctx, selectSums, keys.args(scope)))
+		if err != nil {
+			return nil, fmt.Errorf("read sums of the analytics: %w", err)
+		}
+		maps.Copy(sums, found)
 	}
 	return sums, nil
 }
@@ -131,10 +141,20 @@ const deleteUnused = `
 // StoreSums stores sums. It deletes the sums whose numbers are all zero, and the values that
 // have no sums any more.
 func (tx *Tx) StoreSums(ctx context.Context, scope affiliate.Scope, sums analytics.Sums) error {
+	for chunk := range slices.Chunk(slices.Collect(maps.Keys(sums)), maxKeys) {
+		if err := tx.storeSums(ctx, scope, sums, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) storeSums(ctx context.Context, scope affiliate.Scope, sums analytics.Sums, keys []analytics.Key) error {
 	var stored, deleted keyArrays
 	var counts [len(analytics.Counts{})][]int64
 	var quarters [][]byte
-	for key, q := range sums {
+	for _, key := range keys {
+		q := sums[key]
 		if len(*q) == 0 {
 			deleted.add(key)
 			continue
