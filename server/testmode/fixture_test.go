@@ -147,6 +147,10 @@ func populate(f *pgtest.Fixture, s *pgtest.Shop, suffix string) pgtest.Participa
 	f.Insert("analytics_days", row(pgtest.Row{
 		"program_id": s.Program, "participant_id": p.ID, "link_id": p.Link, "dimension": "country", "day": now, "value": suffix, "currency": "", "quarters": []byte{},
 	}))
+	const none = "00000000-0000-0000-0000-000000000000"
+	f.Insert("analytics_days", row(pgtest.Row{ // the sum of analytics_conversions
+		"program_id": s.Program, "participant_id": none, "link_id": none, "dimension": "", "day": now.UTC(), "value": "", "currency": "", "conversions": 1, "quarters": []byte{},
+	}))
 	f.Insert("analytics_values", row(pgtest.Row{"dimension": "country", "day": now, "value": suffix, "weight": 1}))
 	f.Insert("analytics_conversions", row(pgtest.Row{
 		"conversion_id": commission.Conversion, "program_id": s.Program, "participant_id": p.ID, "link_id": p.Link, "occurred_at": now,
