@@ -21,7 +21,7 @@ type First struct {
 	At         time.Time
 }
 
-// Program is a programme with what the analytics need of it.
+// Program holds the id and the currency of a programme.
 type Program struct {
 	ID       affiliate.ProgramID
 	Currency string

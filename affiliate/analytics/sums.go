@@ -99,8 +99,8 @@ func (s Sums) AddProgramSums() {
 	}
 }
 
-// KeepApart replaces each value for which kept returns false by OtherValues.
-func (s Sums) KeepApart(kept func(Dimension, Day, string) bool) {
+// MergeOthers adds the sums of all values for which kept returns false to the sums of OtherValues.
+func (s Sums) MergeOthers(kept func(Dimension, Day, string) bool) {
 	for key, quarters := range s {
 		if key.Dimension == Total || key.Value == OtherValues || kept(key.Dimension, key.Day, key.Value) {
 			continue

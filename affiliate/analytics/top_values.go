@@ -86,7 +86,7 @@ func (w Weights) KeepOnly(sums Sums) {
 // Selection says which values of the dimensions and days are counted separately.
 type Selection struct {
 	weights  Weights
-	Changed  Weights                // values that are kept, with weights that have changed
+	Changed  Weights                // new weights of kept values whose weight has changed
 	Replaced map[DayValues][]string // values that are no longer kept
 }
 

@@ -259,8 +259,8 @@ func recountConversions(
 	return nil
 }
 
-// markFirsts sets FirstOfCustomer in the conversions before and after a change. A change can
-// make another conversion the first one of its customer: markFirsts adds these conversions to
+// markFirsts sets FirstOfCustomer in both maps: before has the counted state of the conversions,
+// after the current state. A change can make another conversion the first one of its customer: markFirsts adds these conversions to
 // both maps.
 func markFirsts(
 	ctx context.Context, tx Tx, scope affiliate.Scope, customers []string, before, after map[affiliate.ConversionID]analytics.Conversion,
@@ -328,13 +328,13 @@ func addSums(ctx context.Context, tx Tx, scope affiliate.Scope, changes analytic
 	if err := tx.StoreValues(ctx, scope, selection.Changed, selection.Replaced); err != nil {
 		return err
 	}
-	changes.KeepApart(selection.Kept)
+	changes.MergeOthers(selection.Kept)
 	if len(selection.Replaced) > 0 {
 		replaced, err := tx.TakeValueSums(ctx, scope, selection.Replaced)
 		if err != nil {
 			return err
 		}
-		replaced.KeepApart(selection.Kept)
+		replaced.MergeOthers(selection.Kept)
 		changes.AddAll(replaced)
 	}
 	stored, err := tx.Sums(ctx, scope, changes)

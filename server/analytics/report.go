@@ -17,13 +17,23 @@ func (s *Service) periodOf(req request) (analytics.Period, error) {
 	return period, wrong.Err()
 }
 
+// selected returns what the caller has selected, after it has added the waiting entries of these
+// workspaces to the sums.
+func (s *Service) selected(ctx context.Context, req request, selectTargets selector) (selection, error) {
+	found, err := selectTargets(ctx, req)
+	if err == nil {
+		s.addWaiting(ctx, found)
+	}
+	return found, err
+}
+
 // summary returns the sums of a period.
 func (s *Service) summary(ctx context.Context, req request, selectTargets selector) (*affiliatev1.AnalyticsSummary, error) {
 	period, err := s.periodOf(req)
 	if err != nil {
 		return nil, err
 	}
-	selected, err := selectTargets(ctx, req)
+	selected, err := s.selected(ctx, req, selectTargets)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +72,7 @@ func (s *Service) timeseries(ctx context.Context, req request, selectTargets sel
 	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	selected, err := selectTargets(ctx, req)
+	selected, err := s.selected(ctx, req, selectTargets)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +99,6 @@ func intervalOf(req request) analytics.Interval {
 
 // quarters returns the figures by quarter of an hour.
 func (s *Service) quarters(ctx context.Context, selected selection, period analytics.Period) (analytics.QuarterFigures, error) {
-	s.addWaiting(ctx, selected)
 	if len(selected.targets) == 0 || period.From >= period.To {
 		return nil, nil
 	}
@@ -108,7 +117,6 @@ func (s *Service) total(ctx context.Context, selected selection, period analytic
 
 // byProgram returns the figures of the programmes of all targets.
 func (s *Service) byProgram(ctx context.Context, selected selection, period analytics.Period) (map[affiliate.ProgramID]*analytics.Figures, error) {
-	s.addWaiting(ctx, selected)
 	if len(selected.targets) == 0 || period.From >= period.To {
 		return nil, nil
 	}
@@ -125,7 +133,7 @@ func (s *Service) breakdown(ctx context.Context, req request, selectTargets sele
 		return nil, err
 	}
 	dimension := analytics.Dimension(cmp.Or(server.EnumName(req.GetGroupBy()), string(analytics.ByParticipant)))
-	selected, err := selectTargets(ctx, req)
+	selected, err := s.selected(ctx, req, selectTargets)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +241,7 @@ func (s *Service) funnel(ctx context.Context, req request, selectTargets selecto
 	if err != nil {
 		return nil, err
 	}
-	selected, err := selectTargets(ctx, req)
+	selected, err := s.selected(ctx, req, selectTargets)
 	if err != nil {
 		return nil, err
 	}
@@ -254,11 +262,10 @@ func (s *Service) cohorts(ctx context.Context, req request, selectTargets select
 	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	selected, err := selectTargets(ctx, req)
+	selected, err := s.selected(ctx, req, selectTargets)
 	if err != nil {
 		return nil, err
 	}
-	s.addWaiting(ctx, selected)
 	months := period.Starts(analytics.Month)
 	var cells []analytics.CohortCell
 	if len(selected.targets) > 0 && len(months) > 0 {

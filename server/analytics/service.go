@@ -13,7 +13,7 @@
 // subtracts the stored numbers and adds the current ones, so the sums depend only on the
 // current state and not on the order of changes.
 //
-// A response does not depend on the number of clicks. If more entries wait than one request
+// The time of a response does not depend on the number of clicks. If more entries wait than one request
 // can add, the response does not contain the newest ones.
 package analytics
 

@@ -1,7 +1,7 @@
 package postgres
 
-// The checks of the analytics leave out what the log contains, because the sums do not contain
-// it yet.
+// The checks of the analytics skip conversions and days that have entries in the log, because the
+// sums do not contain these entries yet.
 
 // sampledDays are the days whose clicks are compared: yesterday, and another day of the last
 // 60 days, which is a different day each night.

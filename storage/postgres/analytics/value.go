@@ -48,34 +48,42 @@ func (tx *Tx) StoreValues(ctx context.Context, scope affiliate.Scope, stored ana
 	if len(deleted) > 0 {
 		batch.Queue(deleteValues, valueArgs(scope, deleted))
 	}
-	names, weights := map[analytics.DayValues][]string{}, []int64{}
+	var arrays valueArrays
+	var weights []int64
 	for key, values := range stored {
-		for value := range values {
-			names[key] = append(names[key], value)
+		for value, weight := range values {
+			arrays.add(key, value)
+			weights = append(weights, weight)
 		}
 	}
-	if len(names) > 0 {
-		args := valueArgs(scope, names)
-		for i, value := range args["values"].([]string) {
-			key := analytics.DayValues{
-				Dimension: analytics.Dimension(args["dimensions"].([]string)[i]), Day: analytics.DayOf(args["days"].([]time.Time)[i]),
-			}
-			weights = append(weights, stored[key][value])
-		}
+	if len(weights) > 0 {
+		args := arrays.args(scope)
 		args["weights"] = weights
 		batch.Queue(storeValues, args)
 	}
 	return send(ctx, tx, "store values of the analytics", batch)
 }
 
-// valueArgs returns values as parallel arrays, for unnest.
+// valueArrays are values as parallel arrays, for unnest.
+type valueArrays struct {
+	dimensions, values []string
+	days               []time.Time
+}
+
+func (a *valueArrays) add(key analytics.DayValues, value string) {
+	a.dimensions, a.days, a.values = append(a.dimensions, string(key.Dimension)), append(a.days, key.Day.Time()), append(a.values, value)
+}
+
+func (a *valueArrays) args(scope affiliate.Scope) pgx.NamedArgs {
+	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "dimensions": a.dimensions, "days": a.days, "values": a.values}
+}
+
 func valueArgs(scope affiliate.Scope, values map[analytics.DayValues][]string) pgx.NamedArgs {
-	var dimensions, names []string
-	var days []time.Time
+	var arrays valueArrays
 	for key, list := range values {
 		for _, value := range list {
-			dimensions, days, names = append(dimensions, string(key.Dimension)), append(days, key.Day.Time()), append(names, value)
+			arrays.add(key, value)
 		}
 	}
-	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "dimensions": dimensions, "days": days, "values": names}
+	return arrays.args(scope)
 }
