@@ -250,39 +250,63 @@ func csvExample(response []byte, rows string) (string, error) {
 	if err := json.Unmarshal(response, &lists); err != nil {
 		return "", err
 	}
+	var table strings.Builder
+	w := csv.NewWriter(func(chunk []byte) error { table.Write(chunk); return nil })
+	var names []string
+	var cells []json.Token
 	decoder := json.NewDecoder(bytes.NewReader(lists[rows]))
 	decoder.UseNumber()
-	var header, table, row []string
-	for depth := 0; ; {
+	for header, inRow := false, false; ; {
 		token, err := decoder.Token()
 		if errors.Is(err, io.EOF) {
-			break
+			err := w.Flush()
+			return table.String(), err
 		}
 		if err != nil {
 			return "", err
 		}
 		switch delimiter, ok := token.(json.Delim); {
 		case ok && delimiter == '{':
-			depth, header, row = 1, nil, nil
+			inRow, names, cells = true, nil, nil
 		case ok && delimiter == '}':
-			depth, table = 0, append(table, strings.Join(row, ","))
-		case ok || depth == 0:
-		case len(header) == len(row):
-			header = append(header, token.(string))
+			if !header {
+				if err := w.Header(names...); err != nil {
+					return "", err
+				}
+			}
+			header, inRow = true, false
+			for _, cell := range cells {
+				if err := writeCell(w, cell); err != nil {
+					return "", err
+				}
+			}
+			if err := w.EndRow(); err != nil {
+				return "", err
+			}
+		case ok || !inRow:
+		case len(names) == len(cells):
+			names = append(names, token.(string))
 		default:
-			row = append(row, csvCell(token))
+			cells = append(cells, token)
 		}
 	}
-	return strings.Join(append([]string{strings.Join(header, ",")}, table...), "\r\n") + "\r\n", nil
 }
 
-func csvCell(value json.Token) string {
+// writeCell writes a JSON value as a cell.
+func writeCell(w *csv.Writer, value json.Token) error {
 	switch value := value.(type) {
 	case nil:
-		return ""
+		w.Empty()
 	case string:
-		return strconv.Quote(value)
+		w.Text(value)
+	case json.Number:
+		n, err := value.Float64()
+		if err != nil {
+			return err
+		}
+		w.Float(n)
 	default:
-		return fmt.Sprint(value)
+		return fmt.Errorf("%v cannot be a cell of a CSV table", value)
 	}
+	return nil
 }
