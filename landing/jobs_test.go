@@ -195,8 +195,8 @@ func TestContact_WaitsForMailSettings(t *testing.T) {
 	waitFor(t, "the message is marked as mailed", func() bool { return f.allMailed(1) })
 }
 
-// A mail server that does not respond must not keep the process from stopping, or leave a
-// job behind that no process runs.
+// A mail server that does not respond must not keep the process from stopping, and must not
+// leave a job in the queue that no process runs.
 func TestStopJobs_CancelsHangingMail(t *testing.T) {
 	t.Parallel()
 	server := mailtest.NewServer(t, mailtest.Options{})
