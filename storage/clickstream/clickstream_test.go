@@ -195,6 +195,39 @@ func testRewoundGroupIsReportedOnce(t *testing.T, endpoint clickstream.Endpoint)
 	}
 }
 
+func testRewoundIsFalseDuringReads(t *testing.T, endpoint clickstream.Endpoint) {
+	t.Helper()
+	ctx := t.Context()
+	writer, r := clickstream.NewWriter(connect(t, endpoint), 1), newReader(t, endpoint, "one")
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for range 300 {
+			if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := r.Next(ctx, 0); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	done := make(chan struct{})
+	go func() { reading.Wait(); close(done) }()
+	for {
+		if must[bool](t)(r.Rewound(ctx, 0)) {
+			t.Error("Rewound is true for entries that Next reads at the same time")
+			<-done
+			return
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
 func testEntriesOfDeadConsumerAreClaimed(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()

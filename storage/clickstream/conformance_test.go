@@ -24,6 +24,7 @@ func TestStreamOnEachKindOfRedis(t *testing.T) {
 		redistest.Behaviour{Name: "entries can be read again until acknowledged", Test: withEndpoint(testEntriesAreDeliveredUntilAcknowledged)},
 		redistest.Behaviour{Name: "a lost group is created again", Test: withEndpoint(testLostGroupIsCreatedAgain)},
 		redistest.Behaviour{Name: "a rewound group is reported", Test: withEndpoint(testRewoundGroupIsReportedOnce)},
+		redistest.Behaviour{Name: "reads are not reported as a rewound group", Test: withEndpoint(testRewoundIsFalseDuringReads)},
 		redistest.Behaviour{Name: "entries of a dead consumer are claimed", Test: withEndpoint(testEntriesOfDeadConsumerAreClaimed)},
 		redistest.Behaviour{Name: "lost entries are reported", Test: withEndpoint(testLostEntriesAreReported)},
 		redistest.Behaviour{Name: "trim stops at the oldest unacknowledged entry", Test: withEndpoint(testTrimStopsAtOldestUnacknowledgedEntry)},

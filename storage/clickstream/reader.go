@@ -57,6 +57,8 @@ type Reader struct {
 
 	mu    sync.Mutex
 	known []knownGroup // by shard
+
+	rewound sync.Mutex // held by Rewound, so that concurrent calls report a loss once
 }
 
 // knownGroup is the last known state of a consumer group. A Reader compares it with the
@@ -155,6 +157,10 @@ func (r *Reader) recordRead(shard int, newest string) {
 // writes, for example in a failover. Entries that were appended after the last delivered
 // entry may be lost. Rewound reports each loss once. It does not report a missing group.
 func (r *Reader) Rewound(ctx context.Context, shard int) (bool, error) {
+	r.rewound.Lock()
+	defer r.rewound.Unlock()
+	// newest is read before the group, because a concurrent Next can deliver further entries.
+	newest := r.newest(shard)
 	groups, err := r.client.XInfoGroups(ctx, r.keys[shard]).Result()
 	if err != nil {
 		if isMissing(err) {
@@ -162,16 +168,28 @@ func (r *Reader) Rewound(ctx context.Context, shard int) (bool, error) {
 		}
 		return false, fmt.Errorf("groups of %s: %w", r.keys[shard], err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := &r.known[shard]
 	for _, group := range groups {
-		if group.Name == Group && known.newest != "" && before(group.LastDeliveredID, known.newest) {
-			known.newest = ""
+		if group.Name == Group && newest != "" && before(group.LastDeliveredID, newest) {
+			r.forgetNewest(shard, newest)
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+func (r *Reader) newest(shard int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[shard].newest
+}
+
+// forgetNewest deletes the id of the newest entry, unless another entry was read meanwhile.
+func (r *Reader) forgetNewest(shard int, newest string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known[shard].newest == newest {
+		r.known[shard].newest = ""
+	}
 }
 
 // Claim assigns to this consumer the entries that have been pending for longer than
