@@ -106,11 +106,7 @@ func (s Sums) AddClicks(log []byte, weights Weights) error {
 	for len(r.rest) > 0 {
 		number := r.uvarint()
 		if number == uint64(len(owners)) {
-			owners = append(owners, ownerState{Owner: Owner{
-				Program:     affiliate.ProgramID{UUID: r.uuid()},
-				Participant: affiliate.ParticipantID{UUID: r.uuid()},
-				Link:        affiliate.LinkID{UUID: r.uuid()},
-			}})
+			owners = append(owners, ownerState{Owner: r.owner()})
 		}
 		difference := Quarter(r.varint())
 		flags := r.next(1)[0]
@@ -152,7 +148,7 @@ func clickCounts(flags byte) Counts {
 	return counts
 }
 
-// logReader reads the parts of a ClickLog. After the first invalid part it returns zero values.
+// logReader reads the parts of a stored form. After the first invalid part it returns zero values.
 type logReader struct {
 	rest   []byte
 	failed bool
@@ -167,6 +163,14 @@ func (r *logReader) next(n int) []byte {
 	part := r.rest[:n]
 	r.rest = r.rest[n:]
 	return part
+}
+
+func (r *logReader) owner() Owner {
+	return Owner{
+		Program:     affiliate.ProgramID{UUID: r.uuid()},
+		Participant: affiliate.ParticipantID{UUID: r.uuid()},
+		Link:        affiliate.LinkID{UUID: r.uuid()},
+	}
 }
 
 func (r *logReader) uuid() uuid.UUID { return uuid.UUID(r.next(len(uuid.UUID{}))) }

@@ -33,34 +33,48 @@ type Conversion struct {
 	CommissionCurrency string
 }
 
-// AddConversion adds a conversion to the sums; sign is 1, or -1 to subtract it.
-func (s Sums) AddConversion(c *Conversion, sign int64) {
-	plain := Counts{Conversions: sign}
+// Figures returns the counts of the conversion.
+func (c *Conversion) Figures() Figures {
+	var f Figures
+	plain := Counts{Conversions: 1}
 	if c.EventType == affiliate.Signup || c.EventType == affiliate.Lead {
-		plain[Signups] = sign
+		plain[Signups] = 1
 	}
 	if c.FirstOfCustomer {
-		plain[NewCustomers] = sign
+		plain[NewCustomers] = 1
 	}
 	earned := false
 	switch c.Commission {
 	case affiliate.CommissionPaid:
-		plain[Paid], plain[Approved], earned = sign, sign, true
+		plain[Paid], plain[Approved], earned = 1, 1, true
 	case affiliate.CommissionApproved:
-		plain[Approved], earned = sign, true
+		plain[Approved], earned = 1, true
 	case affiliate.CommissionPending:
 		earned = true
 	case affiliate.CommissionRejected, affiliate.CommissionRefunded:
 	}
-	at, values := QuarterOf(c.OccurredAt), c.Values[:]
-	s.addAll(c.Owner, at, values, "", plain)
+	f.Add("", plain)
 	if c.EventType.Priced() {
-		s.addAll(c.Owner, at, values, c.Currency, Counts{
-			Orders: sign, RevenueCents: sign * c.AmountCents, RefundedCents: sign * c.RefundedCents,
-		})
+		f.Add(c.Currency, Counts{Orders: 1, RevenueCents: c.AmountCents, RefundedCents: c.RefundedCents})
 	}
 	if earned {
-		s.addAll(c.Owner, at, values, c.CommissionCurrency, Counts{CommissionCents: sign * c.CommissionCents})
+		f.Add(c.CommissionCurrency, Counts{CommissionCents: c.CommissionCents})
+	}
+	return f
+}
+
+// AddConversion adds a conversion to the sums; sign is 1, or -1 to subtract it.
+func (s Sums) AddConversion(c *Conversion, sign int64) {
+	add := func(currency string, counts Counts) {
+		if sign < 0 {
+			counts = counts.Negated()
+		}
+		s.addAll(c.Owner, QuarterOf(c.OccurredAt), c.Values[:], currency, counts)
+	}
+	figures := c.Figures()
+	add("", figures.Plain)
+	for currency, counts := range figures.Amounts {
+		add(currency, counts)
 	}
 }
 

@@ -60,7 +60,7 @@ func ParseCohorts(from, to, timezone string, now time.Time) (Period, affiliate.V
 		start = *parsed.From
 	}
 	p, wrong := newPeriod(start, end, zone)
-	if wrong == nil && len(p.Starts(Month)) > maxCohorts {
+	if wrong == nil && len(p.Starts(EachMonth)) > maxCohorts {
 		wrong.Add("date_from", "must be in the 24 months that end with the month of {date_to}")
 	}
 	return p, wrong
@@ -152,10 +152,10 @@ type Interval string
 
 // The intervals.
 const (
-	Hour    Interval = "hour"
-	EachDay Interval = "day"
-	Week    Interval = "week"
-	Month   Interval = "month"
+	Hour      Interval = "hour"
+	EachDay   Interval = "day"
+	Week      Interval = "week"
+	EachMonth Interval = "month"
 )
 
 // Starts returns the first quarters of the intervals that have a part in the period, in the
@@ -176,7 +176,7 @@ func (p Period) Starts(interval Interval) []Quarter {
 	switch interval {
 	case Week:
 		date = date.AddDate(0, 0, -(int(date.Weekday())+6)%7)
-	case Month:
+	case EachMonth:
 		date = monthOf(date)
 	case Hour, EachDay:
 	}
@@ -193,7 +193,7 @@ func (p Period) Starts(interval Interval) []Quarter {
 		switch interval {
 		case Week:
 			date = date.AddDate(0, 0, 7)
-		case Month:
+		case EachMonth:
 			date = date.AddDate(0, 1, 0)
 		case Hour, EachDay:
 			date = date.AddDate(0, 0, 1)

@@ -90,8 +90,8 @@ func TestStarts_WeeksAndMonths(t *testing.T) {
 	t.Parallel()
 	p, _ := analytics.ParsePeriod("2026-01-28", "2026-03-03", "America/New_York", at("2026-12-01T00:00:00Z"))
 	for interval, want := range map[analytics.Interval]string{
-		analytics.Week:  "2026-01-26 2026-02-02 2026-02-09 2026-02-16 2026-02-23 2026-03-02",
-		analytics.Month: "2026-01-01 2026-02-01 2026-03-01",
+		analytics.Week:      "2026-01-26 2026-02-02 2026-02-09 2026-02-16 2026-02-23 2026-03-02",
+		analytics.EachMonth: "2026-01-01 2026-02-01 2026-03-01",
 	} {
 		var starts []string
 		for _, start := range p.Starts(interval) {

@@ -1,10 +1,6 @@
 package analytics
 
-import (
-	"time"
-
-	"github.com/tributary-hq/tributary/affiliate"
-)
+import "github.com/tributary-hq/tributary/affiliate"
 
 // LogEntry is an entry of the log: a change that is not part of the sums yet.
 type LogEntry struct {
@@ -12,13 +8,6 @@ type LogEntry struct {
 	Conversions []affiliate.ConversionID // conversions that may have changed
 	// Erased is a participant whose clicks lose their personal values.
 	Erased *affiliate.ParticipantID
-}
-
-// First is the first attributed conversion of a customer.
-type First struct {
-	Customer   string
-	Conversion affiliate.ConversionID
-	At         time.Time
 }
 
 // Program holds the id and the currency of a programme.

@@ -160,41 +160,45 @@ func divide(a *big.Int, b int64) *big.Int {
 	return q
 }
 
-// QuarterFigures holds figures by quarter.
-type QuarterFigures map[Quarter]*Figures
-
-// Add adds the quarters of a day that lie in the period.
-func (q QuarterFigures) Add(p Period, day Day, currency string, quarters Quarters) {
-	for _, quarter := range quarters {
-		at := day.First() + Quarter(quarter.Index)
-		if !p.Contains(at) {
-			continue
-		}
-		if q[at] == nil {
-			q[at] = &Figures{}
-		}
-		q[at].Add(currency, quarter.Counts)
-	}
-}
-
 // Point holds the figures of an interval of a time series.
 type Point struct {
 	Start time.Time
 	Figures
 }
 
-// Series returns the figures of the intervals of a period, in the order of time.
-func (q QuarterFigures) Series(p Period, interval Interval) []Point {
-	starts := p.Starts(interval)
-	points := make([]Point, len(starts))
-	for i, start := range starts {
-		points[i].Start = start.Time()
+// Series is a time series of a period.
+type Series struct {
+	period Period
+	starts []Quarter
+	Points []Point // by interval, in the order of time
+}
+
+// NewSeries returns a time series whose figures are zero.
+func NewSeries(p Period, interval Interval) *Series {
+	s := &Series{period: p, starts: p.Starts(interval)}
+	s.Points = make([]Point, len(s.starts))
+	for i, start := range s.starts {
+		s.Points[i].Start = start.Time()
 	}
-	for at, figures := range q {
-		i := sort.Search(len(starts), func(i int) bool { return starts[i] > at }) - 1
-		points[i].AddAll(*figures, 1)
+	return s
+}
+
+// Add adds the quarters of a day that lie in the period.
+func (s *Series) Add(day Day, currency string, quarters Quarters) {
+	next := 0 // the first interval that begins after the previous quarter
+	for _, quarter := range quarters {
+		at := day.First() + Quarter(quarter.Index)
+		if !s.period.Contains(at) {
+			continue
+		}
+		if next == 0 {
+			next = sort.Search(len(s.starts), func(i int) bool { return s.starts[i] > at })
+		}
+		for next < len(s.starts) && s.starts[next] <= at {
+			next++
+		}
+		s.Points[next-1].Add(currency, quarter.Counts)
 	}
-	return points
 }
 
 // Row holds the figures of a value of a dimension.
@@ -305,40 +309,4 @@ func (f *Figures) Funnel(v View) []Step {
 		steps[i].Rate = Ratio(steps[i].Count, steps[i-1].Count)
 	}
 	return steps
-}
-
-// CohortCell holds the conversions of a cohort in one month.
-type CohortCell struct {
-	Cohort, Month int // indexes of the months
-	Customers     int64
-	// FirstCustomers is the number of customers whose first conversion is in the cell.
-	FirstCustomers int64
-	Conversions    int64
-	RevenueCents   int64
-	// CommissionCents is the sum of the commissions that are pending, approved or paid.
-	CommissionCents int64
-}
-
-// Cohort holds the customers whose first attributed conversion was in one month.
-type Cohort struct {
-	Start   time.Time
-	Size    int64
-	Periods []CohortCell // by month, from the month of the cohort
-}
-
-// Cohorts returns the cohorts of the months with the given starts.
-func Cohorts(starts []Quarter, cells []CohortCell) []Cohort {
-	cohorts := make([]Cohort, len(starts))
-	for i, start := range starts {
-		cohorts[i] = Cohort{Start: start.Time(), Periods: make([]CohortCell, len(starts)-i)}
-		for j := range cohorts[i].Periods {
-			cohorts[i].Periods[j] = CohortCell{Cohort: i, Month: i + j}
-		}
-	}
-	for _, cell := range cells {
-		c := &cohorts[cell.Cohort]
-		c.Size += cell.FirstCustomers
-		c.Periods[cell.Month-cell.Cohort] = cell
-	}
-	return cohorts
 }

@@ -41,9 +41,9 @@ func rowToProto(row analytics.Row) *affiliatev1.AnalyticsRow {
 
 func cohortToProto(c analytics.Cohort) *affiliatev1.AnalyticsCohort {
 	out := &affiliatev1.AnalyticsCohort{Start: server.Timestamp(c.Start), Size: c.Size}
-	for _, cell := range c.Periods {
+	for i, cell := range c.Cells {
 		out.Periods = append(out.Periods, &affiliatev1.AnalyticsCohortPeriod{
-			Index: int32(cell.Month - cell.Cohort), RevenueCents: cell.RevenueCents, Conversions: cell.Conversions, //nolint:gosec // at most 24 months
+			Index: int32(i), RevenueCents: cell.RevenueCents, Conversions: cell.Conversions, //nolint:gosec // at most 24 months
 			CommissionCents: cell.CommissionCents, Active: cell.Customers,
 		})
 	}

@@ -242,7 +242,7 @@ func recountConversions(
 		}
 	}
 	delete(customers, "")
-	if err := markFirsts(ctx, tx, scope, slices.Collect(maps.Keys(customers)), before, after); err != nil {
+	if err := recountCustomers(ctx, tx, scope, slices.Collect(maps.Keys(customers)), before, after); err != nil {
 		return err
 	}
 	for _, counted := range before {
@@ -259,36 +259,85 @@ func recountConversions(
 	return nil
 }
 
-// markFirsts sets FirstOfCustomer in both maps: before has the counted state of the conversions,
-// after the current state. A change can make another conversion the first one of its customer: markFirsts adds these conversions to
-// both maps.
-func markFirsts(
-	ctx context.Context, tx Tx, scope affiliate.Scope, customers []string, before, after map[affiliate.ConversionID]analytics.Conversion,
+// recountCustomers changes the cohorts of customers whose conversions have changed. before has
+// the counted state of the conversions, after the current state. It sets FirstOfCustomer in both.
+// If another conversion is now the first of its customer, it adds this conversion to both.
+func recountCustomers(
+	ctx context.Context, tx Tx, scope affiliate.Scope, refs []string, before, after map[affiliate.ConversionID]analytics.Conversion,
 ) error {
-	if len(customers) == 0 {
+	if len(refs) == 0 {
 		return nil
 	}
-	counted, current, err := tx.Firsts(ctx, scope, customers)
+	counted, err := tx.Customers(ctx, scope, refs)
 	if err != nil {
 		return err
 	}
-	var changed []analytics.First
-	var without []string
-	var others []affiliate.ConversionID
-	for _, customer := range customers {
-		was, is := counted[customer], current[customer]
-		if was == is.Conversion {
+	current, err := tx.Firsts(ctx, scope, refs)
+	if err != nil {
+		return err
+	}
+	if err := addFirsts(ctx, tx, scope, refs, counted, current, before, after); err != nil {
+		return err
+	}
+	cohorts := analytics.CohortSums{}
+	activities := map[string]analytics.Activity{}
+	for ref, customer := range counted {
+		cohorts.AddCustomer(customer, -1)
+		activities[ref] = customer.Activity
+	}
+	add := func(conversions map[affiliate.ConversionID]analytics.Conversion, sign int64) {
+		for _, c := range conversions {
+			if c.Customer == "" {
+				continue
+			}
+			if activities[c.Customer] == nil {
+				activities[c.Customer] = analytics.Activity{}
+			}
+			activities[c.Customer].Add(&c, analytics.MonthOf(c.OccurredAt), sign)
+		}
+	}
+	add(before, -1)
+	add(after, 1)
+	var stored []*analytics.Customer
+	var deleted []string
+	for _, ref := range refs {
+		customer := current[ref]
+		if customer == nil {
+			deleted = append(deleted, ref)
 			continue
 		}
-		if is.Conversion.IsZero() {
-			without = append(without, customer)
-		} else {
-			changed = append(changed, is)
+		customer.Activity = activities[ref]
+		cohorts.AddCustomer(customer, 1)
+		stored = append(stored, customer)
+	}
+	if err := tx.StoreCustomers(ctx, scope, stored, deleted); err != nil {
+		return err
+	}
+	return tx.AddCohorts(ctx, scope, cohorts)
+}
+
+// addFirsts sets FirstOfCustomer in before and after. It adds the conversions that are no longer
+// or now the first of their customers to both.
+func addFirsts(
+	ctx context.Context, tx Tx, scope affiliate.Scope, refs []string, counted, current map[string]*analytics.Customer,
+	before, after map[affiliate.ConversionID]analytics.Conversion,
+) error {
+	firstOf := func(customers map[string]*analytics.Customer, ref string) (first affiliate.ConversionID) {
+		if customer := customers[ref]; customer != nil {
+			first = customer.First
 		}
-		for _, id := range []affiliate.ConversionID{was, is.Conversion} {
-			_, recountedBefore := before[id]
-			_, recountedAfter := after[id]
-			if !id.IsZero() && !recountedBefore && !recountedAfter {
+		return first
+	}
+	var others []affiliate.ConversionID
+	for _, ref := range refs {
+		was, is := firstOf(counted, ref), firstOf(current, ref)
+		if was == is {
+			continue
+		}
+		for _, id := range []affiliate.ConversionID{was, is} {
+			_, isBefore := before[id]
+			_, isAfter := after[id]
+			if !id.IsZero() && !isBefore && !isAfter {
 				others = append(others, id)
 			}
 		}
@@ -302,14 +351,14 @@ func markFirsts(
 		maps.Copy(after, unchanged)
 	}
 	for id, c := range before {
-		c.FirstOfCustomer = c.Customer != "" && counted[c.Customer] == id
+		c.FirstOfCustomer = c.Customer != "" && firstOf(counted, c.Customer) == id
 		before[id] = c
 	}
 	for id, c := range after {
-		c.FirstOfCustomer = c.Customer != "" && current[c.Customer].Conversion == id
+		c.FirstOfCustomer = c.Customer != "" && firstOf(current, c.Customer) == id
 		after[id] = c
 	}
-	return tx.StoreFirsts(ctx, scope, changed, without)
+	return nil
 }
 
 // addSums selects the values that are counted separately and adds the changes of the sums to the

@@ -17,14 +17,15 @@ func (s *Service) periodOf(req request) (analytics.Period, error) {
 	return period, wrong.Err()
 }
 
-// selected returns what the caller has selected, after it has added the waiting entries of these
-// workspaces to the sums.
-func (s *Service) selected(ctx context.Context, req request, selectTargets selector) (selection, error) {
-	found, err := selectTargets(ctx, req)
-	if err == nil {
-		s.addWaiting(ctx, found)
+// read calls fn with what the caller has selected, after it has added the waiting entries of
+// these workspaces to the sums. All statements of r read the same snapshot.
+func (s *Service) read(ctx context.Context, req request, selectTargets selector, fn func(r Reader, selected selection) error) error {
+	selected, err := selectTargets(ctx, req)
+	if err != nil {
+		return err
 	}
-	return found, err
+	s.addWaiting(ctx, selected)
+	return s.store.InSnapshot(ctx, func(r Reader) error { return fn(r, selected) })
 }
 
 // summary returns the sums of a period.
@@ -33,32 +34,31 @@ func (s *Service) summary(ctx context.Context, req request, selectTargets select
 	if err != nil {
 		return nil, err
 	}
-	selected, err := s.selected(ctx, req, selectTargets)
-	if err != nil {
-		return nil, err
-	}
-	total, err := s.total(ctx, selected, period)
-	if err != nil {
-		return nil, err
-	}
 	out := &affiliatev1.AnalyticsSummary{
 		From: server.Timestamp(period.From.Time()), To: server.Timestamp(period.To.Time()), Timezone: period.Zone.String(),
-		Currency: selected.view.Currency, Metrics: metricsToProto(total.Metrics(selected.view)),
 	}
-	for _, amounts := range total.ByCurrency(selected.view) {
-		out.ByCurrency = append(out.ByCurrency, &affiliatev1.AnalyticsAmounts{
-			Currency: amounts.Currency, RevenueCents: amounts.RevenueCents, RefundedCents: amounts.RefundedCents,
-			CommissionCents: amounts.CommissionCents, NetRevenueCents: amounts.NetRevenueCents,
-		})
-	}
-	if req.GetCompare() == affiliatev1.AnalyticsComparison_ANALYTICS_COMPARISON_PREVIOUS {
-		previous, err := s.total(ctx, selected, period.Previous())
+	err = s.read(ctx, req, selectTargets, func(r Reader, selected selection) error {
+		total, err := totalOf(ctx, r, selected, period)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		out.Previous = metricsToProto(previous.Metrics(selected.view))
-	}
-	return out, nil
+		out.Currency, out.Metrics = selected.view.Currency, metricsToProto(total.Metrics(selected.view))
+		for _, amounts := range total.ByCurrency(selected.view) {
+			out.ByCurrency = append(out.ByCurrency, &affiliatev1.AnalyticsAmounts{
+				Currency: amounts.Currency, RevenueCents: amounts.RevenueCents, RefundedCents: amounts.RefundedCents,
+				CommissionCents: amounts.CommissionCents, NetRevenueCents: amounts.NetRevenueCents,
+			})
+		}
+		if req.GetCompare() == affiliatev1.AnalyticsComparison_ANALYTICS_COMPARISON_PREVIOUS {
+			previous, err := totalOf(ctx, r, selected, period.Previous())
+			if err != nil {
+				return err
+			}
+			out.Previous = metricsToProto(previous.Metrics(selected.view))
+		}
+		return nil
+	})
+	return out, err
 }
 
 // timeseries returns the sums of the intervals of a period.
@@ -72,22 +72,23 @@ func (s *Service) timeseries(ctx context.Context, req request, selectTargets sel
 	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	selected, err := s.selected(ctx, req, selectTargets)
-	if err != nil {
-		return nil, err
-	}
-	quarters, err := s.quarters(ctx, selected, period)
-	if err != nil {
-		return nil, err
-	}
-	if req.GetFormat() == affiliatev1.AnalyticsFormat_ANALYTICS_FORMAT_CSV {
-		server.NameCSV(ctx, "timeseries", selected.mode, s.now().UTC())
-	}
 	out := &affiliatev1.AnalyticsTimeseries{Interval: server.EnumValue[affiliatev1.AnalyticsInterval](interval)}
-	for _, point := range quarters.Series(period, interval) {
-		out.Points = append(out.Points, pointToProto(point.Start, point.Metrics(selected.view)))
-	}
-	return out, nil
+	err = s.read(ctx, req, selectTargets, func(r Reader, selected selection) error {
+		series := analytics.NewSeries(period, interval)
+		if len(series.Points) > 0 {
+			if err := r.Days(ctx, selected.mode, selected.targets, period, series.Add); err != nil {
+				return err
+			}
+		}
+		for _, point := range series.Points {
+			out.Points = append(out.Points, pointToProto(point.Start, point.Metrics(selected.view)))
+		}
+		if req.GetFormat() == affiliatev1.AnalyticsFormat_ANALYTICS_FORMAT_CSV {
+			server.NameCSV(ctx, "timeseries", selected.mode, s.now().UTC())
+		}
+		return nil
+	})
+	return out, err
 }
 
 func intervalOf(req request) analytics.Interval {
@@ -97,30 +98,14 @@ func intervalOf(req request) analytics.Interval {
 	return analytics.EachDay
 }
 
-// quarters returns the figures by quarter of an hour.
-func (s *Service) quarters(ctx context.Context, selected selection, period analytics.Period) (analytics.QuarterFigures, error) {
-	if len(selected.targets) == 0 || period.From >= period.To {
-		return nil, nil
-	}
-	return s.store.Quarters(ctx, selected.mode, selected.targets, period)
-}
-
-// total returns the figures of all targets.
-func (s *Service) total(ctx context.Context, selected selection, period analytics.Period) (analytics.Figures, error) {
+// totalOf returns the figures of all targets.
+func totalOf(ctx context.Context, r Reader, selected selection, period analytics.Period) (analytics.Figures, error) {
 	var total analytics.Figures
-	byProgram, err := s.byProgram(ctx, selected, period)
+	byProgram, err := r.Totals(ctx, selected.mode, selected.targets, period)
 	for _, figures := range byProgram {
 		total.AddAll(*figures, 1)
 	}
 	return total, err
-}
-
-// byProgram returns the figures of the programmes of all targets.
-func (s *Service) byProgram(ctx context.Context, selected selection, period analytics.Period) (map[affiliate.ProgramID]*analytics.Figures, error) {
-	if len(selected.targets) == 0 || period.From >= period.To {
-		return nil, nil
-	}
-	return s.store.Totals(ctx, selected.mode, selected.targets, period)
 }
 
 // maxCSVRows is the maximum number of rows of a breakdown as CSV.
@@ -133,68 +118,71 @@ func (s *Service) breakdown(ctx context.Context, req request, selectTargets sele
 		return nil, err
 	}
 	dimension := analytics.Dimension(cmp.Or(server.EnumName(req.GetGroupBy()), string(analytics.ByParticipant)))
-	selected, err := s.selected(ctx, req, selectTargets)
-	if err != nil {
-		return nil, err
-	}
-	byProgram, err := s.byProgram(ctx, selected, period)
-	if err != nil {
-		return nil, err
-	}
-	var total analytics.Figures
-	byValue := map[string]*analytics.Figures{}
-	for program, figures := range byProgram {
-		total.AddAll(*figures, 1)
-		if dimension == analytics.ByProgram && !program.IsZero() {
-			byValue[program.String()] = figures
+	out := &affiliatev1.AnalyticsBreakdown{GroupBy: server.EnumValue[affiliatev1.AnalyticsDimension](dimension)}
+	err = s.read(ctx, req, selectTargets, func(r Reader, selected selection) error {
+		byProgram, err := r.Totals(ctx, selected.mode, selected.targets, period)
+		if err != nil {
+			return err
 		}
-	}
-	if dimension != analytics.ByProgram && len(byProgram) > 0 {
-		if byValue, err = s.byValue(ctx, selected, dimension, period); err != nil {
-			return nil, err
+		var total analytics.Figures
+		for _, figures := range byProgram {
+			total.AddAll(*figures, 1)
 		}
-	}
-	if !dimension.HasClicks() {
-		total.DropClicks()
-	}
-	found := analytics.NewBreakdown(total, byValue, req.GetMetric(), selected.view)
-	page := server.PageOf(req)
-	if req.GetFormat() == affiliatev1.AnalyticsFormat_ANALYTICS_FORMAT_CSV {
-		page = affiliate.Page{Number: 1, Size: maxCSVRows}
-		server.NameCSV(ctx, "breakdown", selected.mode, s.now().UTC())
-	}
-	rows := found.Page(page)
-	if err := s.label(ctx, selected, dimension, rows); err != nil {
-		return nil, err
-	}
-	out := &affiliatev1.AnalyticsBreakdown{
-		GroupBy: server.EnumValue[affiliatev1.AnalyticsDimension](dimension), Total: int64(len(found.Rows)), Other: metricsToProto(found.Other.Metrics(selected.view)),
-	}
-	for _, row := range rows {
-		out.Rows = append(out.Rows, rowToProto(row))
-	}
-	return out, nil
+		if !dimension.HasClicks() {
+			total.DropClicks()
+		}
+		byValue, err := valuesOf(ctx, r, selected, dimension, period, byProgram)
+		if err != nil {
+			return err
+		}
+		found := analytics.NewBreakdown(total, byValue, req.GetMetric(), selected.view)
+		page := server.PageOf(req)
+		if req.GetFormat() == affiliatev1.AnalyticsFormat_ANALYTICS_FORMAT_CSV {
+			page = affiliate.Page{Number: 1, Size: maxCSVRows}
+			server.NameCSV(ctx, "breakdown", selected.mode, s.now().UTC())
+		}
+		rows := found.Page(page)
+		if err := label(ctx, r, selected, dimension, rows); err != nil {
+			return err
+		}
+		out.Total, out.Other = int64(len(found.Rows)), metricsToProto(found.Other.Metrics(selected.view))
+		for _, row := range rows {
+			out.Rows = append(out.Rows, rowToProto(row))
+		}
+		return nil
+	})
+	return out, err
 }
 
-// byValue returns the figures of the values of a dimension other than ByProgram.
-func (s *Service) byValue(
-	ctx context.Context, selected selection, dimension analytics.Dimension, period analytics.Period,
+// valuesOf returns the figures of the values of a dimension.
+func valuesOf(
+	ctx context.Context, r Reader, selected selection, dimension analytics.Dimension, period analytics.Period,
+	byProgram map[affiliate.ProgramID]*analytics.Figures,
 ) (map[string]*analytics.Figures, error) {
-	if dimension != analytics.ByParticipant && dimension != analytics.ByLink {
-		return s.store.Values(ctx, selected.mode, selected.targets, dimension, period)
+	byValue := map[string]*analytics.Figures{}
+	switch dimension {
+	case analytics.ByProgram:
+		for program, figures := range byProgram {
+			if !program.IsZero() {
+				byValue[program.String()] = figures
+			}
+		}
+		return byValue, nil
+	case analytics.ByParticipant, analytics.ByLink:
+	default:
+		return r.Values(ctx, selected.mode, selected.targets, dimension, period)
 	}
-	owners, err := s.store.Owners(ctx, selected.mode, selected.targets, period)
+	owners, err := r.Owners(ctx, selected.mode, selected.targets, period)
 	if err != nil {
 		return nil, err
 	}
-	byValue := map[string]*analytics.Figures{}
-	for key, figures := range owners {
-		value := key.Participant.String()
+	for owner, figures := range owners {
+		value := owner.Participant.String()
 		if dimension == analytics.ByLink {
-			if key.Link.IsZero() {
+			if owner.Link.IsZero() {
 				continue
 			}
-			value = key.Link.String()
+			value = owner.Link.String()
 		}
 		if byValue[value] == nil {
 			byValue[value] = &analytics.Figures{}
@@ -208,7 +196,7 @@ func (s *Service) byValue(
 const noValue = "(none)"
 
 // label sets the labels of rows.
-func (s *Service) label(ctx context.Context, selected selection, dimension analytics.Dimension, rows []analytics.Row) error {
+func label(ctx context.Context, r Reader, selected selection, dimension analytics.Dimension, rows []analytics.Row) error {
 	labels := map[string]string{}
 	if slices.Contains([]analytics.Dimension{analytics.ByProgram, analytics.ByParticipant, analytics.ByLink}, dimension) && len(rows) > 0 {
 		var ids []string
@@ -218,7 +206,7 @@ func (s *Service) label(ctx context.Context, selected selection, dimension analy
 			}
 		}
 		var err error
-		if labels, err = s.store.Labels(ctx, selected.mode, selected.workspaces(), dimension, ids); err != nil {
+		if labels, err = r.Labels(ctx, selected.mode, selected.workspaces(), dimension, ids); err != nil {
 			return err
 		}
 	}
@@ -241,19 +229,15 @@ func (s *Service) funnel(ctx context.Context, req request, selectTargets selecto
 	if err != nil {
 		return nil, err
 	}
-	selected, err := s.selected(ctx, req, selectTargets)
-	if err != nil {
-		return nil, err
-	}
-	total, err := s.total(ctx, selected, period)
-	if err != nil {
-		return nil, err
-	}
 	out := &affiliatev1.AnalyticsFunnel{}
-	for _, step := range total.Funnel(selected.view) {
-		out.Steps = append(out.Steps, &affiliatev1.AnalyticsStep{Name: step.Name, Count: step.Count, Rate: step.Rate})
-	}
-	return out, nil
+	err = s.read(ctx, req, selectTargets, func(r Reader, selected selection) error {
+		total, err := totalOf(ctx, r, selected, period)
+		for _, step := range total.Funnel(selected.view) {
+			out.Steps = append(out.Steps, &affiliatev1.AnalyticsStep{Name: step.Name, Count: step.Count, Rate: step.Rate})
+		}
+		return err
+	})
+	return out, err
 }
 
 // cohorts returns the cohorts of the customers whose first conversion is in the period.
@@ -262,22 +246,14 @@ func (s *Service) cohorts(ctx context.Context, req request, selectTargets select
 	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	selected, err := s.selected(ctx, req, selectTargets)
-	if err != nil {
-		return nil, err
-	}
-	months := period.Starts(analytics.Month)
-	var cells []analytics.CohortCell
-	if len(selected.targets) > 0 && len(months) > 0 {
-		var err error
-		cells, err = s.store.Cohorts(ctx, selected.mode, selected.targets, months, period.From, period.To, selected.view.Currency)
-		if err != nil {
-			return nil, err
-		}
-	}
 	out := &affiliatev1.AnalyticsCohorts{}
-	for _, cohort := range analytics.Cohorts(months, cells) {
-		out.Cohorts = append(out.Cohorts, cohortToProto(cohort))
-	}
-	return out, nil
+	err := s.read(ctx, req, selectTargets, func(r Reader, selected selection) error {
+		report := analytics.NewCohortReport(period, selected.view.Currency)
+		err := r.Cohorts(ctx, selected.mode, selected.cohortTargets(), report)
+		for _, cohort := range report.Cohorts() {
+			out.Cohorts = append(out.Cohorts, cohortToProto(cohort))
+		}
+		return err
+	})
+	return out, err
 }

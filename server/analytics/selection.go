@@ -18,6 +18,21 @@ type selection struct {
 	mode    affiliate.Mode
 	targets []analytics.Target
 	view    analytics.View
+	// whole says that the targets are all programmes of a workspace.
+	whole bool
+}
+
+// cohortTargets returns the targets of cohorts. The customers of a workspace can buy in several
+// programmes, so the workspace has cohorts of its own.
+func (s selection) cohortTargets() []analytics.Target {
+	if !s.whole {
+		return s.targets
+	}
+	var targets []analytics.Target
+	for _, workspace := range s.workspaces() {
+		targets = append(targets, analytics.Target{Workspace: workspace})
+	}
+	return targets
 }
 
 // workspaces returns the workspaces of the targets.
@@ -60,7 +75,7 @@ func (s *Service) selectWorkspace(ctx context.Context, req request) (selection, 
 	if err != nil {
 		return selection{}, err
 	}
-	found := selection{mode: scope.Mode, view: analytics.View{Currency: currency, IncludeBots: req.GetIncludeBots()}}
+	found := selection{mode: scope.Mode, view: analytics.View{Currency: currency, IncludeBots: req.GetIncludeBots()}, whole: true}
 	for _, p := range programs {
 		found.targets = append(found.targets, analytics.Target{Workspace: scope.Workspace, Owner: analytics.Owner{Program: p.ID}})
 	}

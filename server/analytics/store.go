@@ -7,10 +7,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 )
 
-// Store reads sums. It is safe for concurrent use.
+// Store changes and reads sums. It is safe for concurrent use.
 type Store interface {
 	// InTx runs fn in a transaction.
 	InTx(ctx context.Context, fn func(tx Tx) error) error
+	// InSnapshot runs fn with a Reader. It uses a connection until fn has returned.
+	InSnapshot(ctx context.Context, fn func(r Reader) error) error
 	// Waiting returns at most limit workspaces and modes that have entries in the log.
 	Waiting(ctx context.Context, limit int) ([]affiliate.Scope, error)
 	// IsWaiting reports whether a workspace and mode have entries in the log.
@@ -28,11 +30,12 @@ type Store interface {
 	Link(ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, id affiliate.LinkID) (analytics.Owner, error)
 	// Participations returns the participants of a partner.
 	Participations(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]analytics.Participation, error)
-	// Labels returns the names of programmes or partners, or the codes of links, by their ids.
-	Labels(ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, dimension analytics.Dimension, ids []string) (map[string]string, error)
+}
 
-	// Quarters returns the figures of targets by quarter of an hour.
-	Quarters(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period) (analytics.QuarterFigures, error)
+// Reader reads sums. All its methods read the same snapshot.
+type Reader interface {
+	// Days calls add with the quarters of each day of targets and each currency.
+	Days(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period, add func(analytics.Day, string, analytics.Quarters)) error
 	// Totals returns the figures of the programmes of targets. The figures of the conversions
 	// that are not attributed have the zero id.
 	Totals(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period) (map[affiliate.ProgramID]*analytics.Figures, error)
@@ -41,9 +44,11 @@ type Store interface {
 	// Owners returns the figures of the participants and links of targets. The keys have no
 	// programme.
 	Owners(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period) (map[analytics.Owner]*analytics.Figures, error)
-	// Cohorts returns the conversions of the customers whose first attributed conversion is
-	// between from and to, by the months with the given starts.
-	Cohorts(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, months []analytics.Quarter, from, to analytics.Quarter, currency string) ([]analytics.CohortCell, error)
+	// Labels returns the names of programmes or partners, or the codes of links, by their ids.
+	Labels(ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, dimension analytics.Dimension, ids []string) (map[string]string, error)
+	// Cohorts adds the cohorts of targets to a report. A target without a programme stands for
+	// the whole workspace.
+	Cohorts(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, report *analytics.CohortReport) error
 }
 
 // Tx is a transaction that changes the sums of a workspace and mode.
@@ -65,11 +70,15 @@ type Tx interface {
 	CountedConversions(ctx context.Context, scope affiliate.Scope, ids []affiliate.ConversionID) (map[affiliate.ConversionID]analytics.Conversion, error)
 	// StoreCounted stores conversions as they are part of the sums, and deletes others.
 	StoreCounted(ctx context.Context, scope affiliate.Scope, stored []analytics.Conversion, deleted []affiliate.ConversionID) error
-	// Firsts returns the first attributed conversions of customers: counted as they are part
-	// of the sums, and current as they follow from the counted conversions.
-	Firsts(ctx context.Context, scope affiliate.Scope, customers []string) (counted map[string]affiliate.ConversionID, current map[string]analytics.First, err error)
-	// StoreFirsts stores the first conversions of customers, and deletes those of others.
-	StoreFirsts(ctx context.Context, scope affiliate.Scope, stored []analytics.First, deleted []string) error
+	// Customers returns customers as they are part of the sums. Firsts returns them with their
+	// first conversions as they follow from the counted conversions, and without their
+	// activity. Customers without attributed conversions are missing.
+	Customers(ctx context.Context, scope affiliate.Scope, refs []string) (map[string]*analytics.Customer, error)
+	Firsts(ctx context.Context, scope affiliate.Scope, refs []string) (map[string]*analytics.Customer, error)
+	// StoreCustomers stores customers as they are part of the sums, and deletes others.
+	StoreCustomers(ctx context.Context, scope affiliate.Scope, stored []*analytics.Customer, deleted []string) error
+	// AddCohorts adds changes to the sums of cohorts.
+	AddCohorts(ctx context.Context, scope affiliate.Scope, changes analytics.CohortSums) error
 
 	// Values returns the values that are counted separately, with their weights.
 	Values(ctx context.Context, scope affiliate.Scope, of []analytics.DayValues) (analytics.Weights, error)

@@ -25,24 +25,24 @@ import (
 
 // record is a click or a conversion.
 type record struct {
-	At            time.Time
-	Program       string
-	Participant   string
-	Link          string
-	Values        map[string]string
-	Click         bool
-	Bot, Unique   bool
-	ID            string
-	EventType     string
-	Customer      string
-	Currency      string
-	Amount        int64
-	Refunded      int64
-	Status        string
-	Earned        int64
-	EarnedIn      string
-	firstOfBuyer  bool
-	firstPurchase time.Time
+	At           time.Time
+	Program      string
+	Participant  string
+	Link         string
+	Values       map[string]string
+	Click        bool
+	Bot, Unique  bool
+	ID           string
+	EventType    string
+	Customer     string
+	Currency     string
+	Amount       int64
+	Refunded     int64
+	Status       string
+	Earned       int64
+	EarnedIn     string
+	firstOfBuyer bool
+	first        *record // of the customer
 }
 
 // records reads all clicks and conversions of the shop.
@@ -104,7 +104,7 @@ func (f *fixture) records() []record {
 	}
 	for i := range all {
 		if r := &all[i]; r.Customer != "" {
-			r.firstOfBuyer, r.firstPurchase = firsts[r.Customer] == r, firsts[r.Customer].At
+			r.firstOfBuyer, r.first = firsts[r.Customer] == r, firsts[r.Customer]
 		}
 	}
 	return all
@@ -572,13 +572,16 @@ func (f *fixture) wantCohorts(q query, all []record) {
 	monthOf := func(t time.Time) string { return t.In(q.zone).Format("2006-01") }
 	sizes, cells, active := map[string]int64{}, map[string][]record{}, map[string]map[string]bool{}
 	for _, r := range all {
-		if !q.filter(r) || r.Customer == "" || r.firstPurchase.Before(q.from) || !r.firstPurchase.Before(q.to) || !r.At.Before(q.to) {
+		// The customer belongs to the selection if its first conversion does. A partner with
+		// two participations has the cohorts of both.
+		if r.Customer == "" || !q.filter(r) || !q.filter(*r.first) || q.partner && r.first.Participant != r.Participant ||
+			r.first.At.Before(q.from) || !r.first.At.Before(q.to) || !r.At.Before(q.to) {
 			continue
 		}
 		if r.firstOfBuyer {
 			sizes[monthOf(r.At)]++
 		}
-		cell := monthOf(r.firstPurchase) + " " + monthOf(r.At)
+		cell := monthOf(r.first.At) + " " + monthOf(r.At)
 		cells[cell] = append(cells[cell], r)
 		if active[cell] == nil {
 			active[cell] = map[string]bool{}

@@ -154,10 +154,18 @@ func populate(f *pgtest.Fixture, s *pgtest.Shop, suffix string) pgtest.Participa
 	f.Insert("analytics_values", row(pgtest.Row{"dimension": "country", "day": now, "value": suffix, "weight": 1}))
 	f.Insert("analytics_conversions", row(pgtest.Row{
 		"conversion_id": commission.Conversion, "program_id": s.Program, "participant_id": p.ID, "link_id": p.Link, "occurred_at": now,
-		"event_type": "purchase", "dimension_values": []string{}, "currency": "", "amount_cents": 0, "refunded_cents": 0,
+		"event_type": "purchase", "dimension_values": []string{}, "customer_ref": ref, "currency": "", "amount_cents": 0, "refunded_cents": 0,
 		"commission_status": "", "commission_cents": 0, "commission_currency": "",
 	}))
-	f.Insert("analytics_customers", row(pgtest.Row{"customer_ref": ref, "conversion_id": commission.Conversion, "first_at": now}))
+	f.Insert("analytics_customers", row(pgtest.Row{
+		"customer_ref": ref, "conversion_id": commission.Conversion, "first_at": now,
+		"program_id": s.Program, "participant_id": p.ID, "link_id": p.Link, "activity": []byte{},
+	}))
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	f.Insert("analytics_cohorts", row(pgtest.Row{
+		"program_id": none, "participant_id": none, "link_id": none, "cohort": month, "month": month, "currency": "",
+		"customers": 1, "conversions": 1, "revenue_cents": 0, "commission_cents": 0,
+	}))
 	batch, payout := id(), id()
 	f.Insert("payout_batches", row(pgtest.Row{"id": batch, "status": "draft", "program_ids": []string{}, "cutoff": now, "created_by": s.Owner, "created_at": now}))
 	f.Insert("payouts", row(pgtest.Row{

@@ -60,7 +60,7 @@ var checks = []check{
 // the deadline of ctx is the only time limit. The last result compares the database's
 // clock with now, which is the clock of this process.
 func (s *Store) CheckAccounts(ctx context.Context, now func() time.Time) (results []affiliate.CheckResult, err error) {
-	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := setCheckLimits(ctx, tx); err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ type CommissionSQL struct {
 func (s *Store) CommissionSQL(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (sql CommissionSQL, err error) {
-	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		where, err := commissionConditions(ctx, tx, scope, filter)
 		if err != nil {
 			return err

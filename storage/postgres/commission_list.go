@@ -63,7 +63,7 @@ func (s *Store) Commissions(
 	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
 		return nil, 0, err
 	}
-	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = s.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if filter.Search != "" {
 			items, total, err = searchCommissions(ctx, tx, scope, filter, order, page)
 		} else {

@@ -16,7 +16,7 @@ func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filt
 	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
 		return stats, err
 	}
-	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		currency, err := currencyOf(ctx, tx, scope, filter.Program)
 		if err != nil {
 			return fmt.Errorf("currency: %w", err)

@@ -43,7 +43,7 @@ var scopedTables = map[string]bool{
 	"ledger_balances": false, "payout_commissions": false, "participant_totals": false, "link_totals": false, "list_counts": false,
 	"announcements": true, "erased_values": true, "conversion_aliases": true, "processor_charges": true, "processor_charge_aliases": true, "processor_disputes": true,
 	"buyer_erasures": false, "buyer_erasure_keys": false, "buyer_erasure_customers": false, "buyer_erasure_sales": true,
-	"analytics_locks": true, "analytics_log": true, "analytics_days": true, "analytics_values": true, "analytics_conversions": true, "analytics_customers": true,
+	"analytics_locks": true, "analytics_log": true, "analytics_days": true, "analytics_values": true, "analytics_conversions": true, "analytics_customers": true, "analytics_cohorts": true,
 	"erasure_participants": false, "test_data_resets": false,
 }
 

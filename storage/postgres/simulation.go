@@ -14,7 +14,7 @@ import (
 // other transactions. The data may therefore change before a real decision is made.
 func (s *Store) ReadSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error) {
 	result := signals{conversion: c, inputs: in}
-	err := s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
 		if c.CustomerRef != nil {
 			result.inputs.Customer = queueCustomerReads(batch, c.Scope, *c.CustomerRef)

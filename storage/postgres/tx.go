@@ -96,9 +96,9 @@ func isRetryable(err error) bool {
 	return false
 }
 
-// inSnapshot runs fn in a read-only REPEATABLE READ transaction. All its statements
+// InSnapshot runs fn in a read-only REPEATABLE READ transaction. All its statements
 // read the same snapshot.
-func (db *DB) inSnapshot(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
+func (db *DB) InSnapshot(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, db.pool, options, func(tx pgx.Tx) error { return fn(ctx, tx) })
 }

@@ -3,7 +3,6 @@ package analytics
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -133,22 +132,41 @@ func (tx *Tx) clickValues(ctx context.Context, scope affiliate.Scope, ids []affi
 }
 
 const countedConversions = `
-	select conversion_id, program_id, participant_id, link_id, occurred_at, event_type, dimension_values, customer_ref, click_id,
-		currency, amount_cents, refunded_cents, commission_status, commission_cents, commission_currency
-	from analytics_conversions
-	where workspace_id = $1 and mode = $2 and conversion_id = any($3)`
+	select c.conversion_id, ` + countedColumns + `, c.dimension_values, c.click_id
+	from analytics_conversions c
+	where c.workspace_id = $1 and c.mode = $2 and c.conversion_id = any($3)`
+
+// countedColumns are columns of analytics_conversions c, in the order of countedFields.
+const countedColumns = `c.program_id, c.participant_id, c.link_id, c.occurred_at, c.event_type, c.customer_ref,
+	c.currency, c.amount_cents, c.refunded_cents, c.commission_status, c.commission_cents, c.commission_currency`
 
 type countedRow struct {
 	ConversionID    affiliate.ConversionID
-	ProgramID       affiliate.ProgramID
-	ParticipantID   affiliate.ParticipantID
-	LinkID          affiliate.LinkID
-	OccurredAt      time.Time
-	EventType       affiliate.EventType
 	DimensionValues []string
-	CustomerRef     *string
 	ClickID         *affiliate.ClickID
+	countedFields
+}
+
+type countedFields struct {
+	ProgramID     affiliate.ProgramID
+	ParticipantID affiliate.ParticipantID
+	LinkID        affiliate.LinkID
+	OccurredAt    time.Time
+	EventType     affiliate.EventType
+	CustomerRef   *string
 	conversionAmounts
+}
+
+func (r countedFields) conversion() analytics.Conversion {
+	c := analytics.Conversion{
+		Owner:      analytics.Owner{Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID},
+		OccurredAt: r.OccurredAt.UTC(), EventType: r.EventType,
+	}
+	if r.CustomerRef != nil {
+		c.Customer = *r.CustomerRef
+	}
+	r.set(&c)
+	return c
 }
 
 // CountedConversions returns conversions as they are part of the sums. Conversions that are
@@ -163,18 +181,12 @@ func (tx *Tx) CountedConversions(
 	}
 	found := make(map[affiliate.ConversionID]analytics.Conversion, len(counted))
 	for _, r := range counted {
-		c := analytics.Conversion{
-			ID: r.ConversionID, Owner: analytics.Owner{Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID},
-			OccurredAt: r.OccurredAt.UTC(), EventType: r.EventType,
-		}
+		c := r.conversion()
+		c.ID = r.ConversionID
 		copy(c.Values[:], r.DimensionValues)
-		if r.CustomerRef != nil {
-			c.Customer = *r.CustomerRef
-		}
 		if r.ClickID != nil {
 			c.Click = *r.ClickID
 		}
-		r.set(&c)
 		found[c.ID] = c
 	}
 	return found, nil
@@ -217,59 +229,4 @@ func (tx *Tx) StoreCounted(ctx context.Context, scope affiliate.Scope, stored []
 		batch.Queue(deleteCounted, scope.Workspace, scope.Mode, deleted)
 	}
 	return send(ctx, tx, "store counted conversions", batch)
-}
-
-const (
-	countedFirsts = `
-		select customer_ref, conversion_id from analytics_customers
-		where workspace_id = $1 and mode = $2 and customer_ref = any($3)`
-	// currentFirsts searches the index once for each customer.
-	currentFirsts = `
-		select n.customer_ref, f.conversion_id, f.occurred_at
-		from unnest($3::text[]) as n (customer_ref)
-		cross join lateral (
-			select c.conversion_id, c.occurred_at from analytics_conversions c
-			where c.workspace_id = $1 and c.mode = $2 and c.customer_ref = n.customer_ref
-				and c.program_id <> '00000000-0000-0000-0000-000000000000'
-			order by c.occurred_at, c.conversion_id
-			limit 1) as f`
-	storeFirst = `
-		insert into analytics_customers (workspace_id, mode, customer_ref, conversion_id, first_at)
-		values ($1, $2, $3, $4, $5)
-		on conflict (workspace_id, mode, customer_ref) do update
-		set conversion_id = excluded.conversion_id, first_at = excluded.first_at`
-	deleteFirsts = `delete from analytics_customers where workspace_id = $1 and mode = $2 and customer_ref = any($3)`
-)
-
-// Firsts returns the first attributed conversions of customers: counted as they are part of
-// the sums, and current as they follow from the counted conversions. Customers without
-// attributed conversions are missing.
-func (tx *Tx) Firsts(ctx context.Context, scope affiliate.Scope, customers []string) (counted map[string]affiliate.ConversionID, current map[string]analytics.First, err error) {
-	counted, current = map[string]affiliate.ConversionID{}, map[string]analytics.First{}
-	batch := &pgx.Batch{}
-	batch.Queue(countedFirsts, scope.Workspace, scope.Mode, customers).Query(func(rows pgx.Rows) error {
-		var customer string
-		var id affiliate.ConversionID
-		_, err := pgx.ForEachRow(rows, []any{&customer, &id}, func() error { counted[customer] = id; return nil })
-		return err
-	})
-	batch.Queue(currentFirsts, scope.Workspace, scope.Mode, customers).Query(func(rows pgx.Rows) error {
-		var f analytics.First
-		_, err := pgx.ForEachRow(rows, []any{&f.Customer, &f.Conversion, &f.At}, func() error { current[f.Customer] = f; return nil })
-		return err
-	})
-	return counted, current, send(ctx, tx, "read customers for the analytics", batch)
-}
-
-// StoreFirsts stores the first conversions of customers, and deletes those of other customers.
-func (tx *Tx) StoreFirsts(ctx context.Context, scope affiliate.Scope, stored []analytics.First, deleted []string) error {
-	batch := &pgx.Batch{}
-	for _, f := range stored {
-		batch.Queue(storeFirst, scope.Workspace, scope.Mode, f.Customer, f.Conversion, f.At)
-	}
-	if len(deleted) > 0 {
-		slices.Sort(deleted)
-		batch.Queue(deleteFirsts, scope.Workspace, scope.Mode, deleted)
-	}
-	return send(ctx, tx, "store customers of the analytics", batch)
 }

@@ -109,13 +109,13 @@ const (
 
 // Labels returns the names of programmes or partners, or the codes of links, by their ids.
 // workspaces are those to which the ids can belong.
-func (s *Store) Labels(
+func (r *Reader) Labels(
 	ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, dimension analytics.Dimension, ids []string,
 ) (map[string]string, error) {
 	statements := map[analytics.Dimension]string{
 		analytics.ByProgram: labelsOfPrograms, analytics.ByParticipant: labelsOfParticipants, analytics.ByLink: labelsOfLinks,
 	}
-	rows, err := s.db.Pool().Query(ctx, statements[dimension], workspaces, mode, ids)
+	rows, err := r.tx.Query(ctx, statements[dimension], workspaces, mode, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read labels: %w", err)
 	}

@@ -83,6 +83,7 @@ var excluded = map[string]string{
 	"analytics_log":                "as analytics_days",
 	"analytics_conversions":        "as analytics_days",
 	"analytics_customers":          "conversions have the customers",
+	"analytics_cohorts":            "conversions have the customers",
 	"analytics_locks":              "locks",
 	"erasures":                     "the audit log has the erasures",
 	"erasure_participants":         "rows of running erasures",

@@ -25,8 +25,7 @@ const readerSettings = `
 
 // Snapshot runs fn with a Reader. It uses a connection until fn has returned.
 func (s *Store) Snapshot(ctx context.Context, fn func(r *Reader) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, s.db.Pool(), options, func(tx pgx.Tx) error {
+	return s.db.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, readerSettings); err != nil {
 			return fmt.Errorf("begin an export: %w", err)
 		}

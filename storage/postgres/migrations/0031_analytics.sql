@@ -84,16 +84,39 @@ create table analytics_conversions (
 );
 create index analytics_conversions_by_customer on analytics_conversions (workspace_id, mode, customer_ref, occurred_at, conversion_id)
   where customer_ref is not null and program_id <> '00000000-0000-0000-0000-000000000000';
-create index analytics_conversions_by_participant on analytics_conversions (workspace_id, mode, participant_id);
+create index analytics_conversions_by_participant on analytics_conversions (workspace_id, mode, participant_id, occurred_at);
+create index analytics_conversions_by_time on analytics_conversions (workspace_id, mode, occurred_at);
 
--- The first attributed conversion of each customer.
+-- The customers with attributed conversions, as they are contained in the sums of cohorts.
 create table analytics_customers (
-  workspace_id  uuid not null,
-  mode          text not null,
-  customer_ref  text not null,
-  conversion_id uuid not null,
-  first_at      timestamptz not null,
+  workspace_id   uuid not null,
+  mode           text not null,
+  customer_ref   text not null,
+  conversion_id  uuid not null,                 -- the first attributed conversion
+  first_at       timestamptz not null,
+  program_id     uuid not null,                 -- of the first conversion, like the next two
+  participant_id uuid not null,
+  link_id        uuid not null,                 -- zero: no link
+  activity       bytea not null,                -- the conversions by month (affiliate/analytics, Activity)
   primary key (workspace_id, mode, customer_ref)
+);
+
+-- The sums of cohorts, by months in UTC. A row belongs to the customers whose first conversion
+-- and whose conversions have the programme, participant and link. Zero ids match all.
+create table analytics_cohorts (
+  workspace_id     uuid not null,
+  mode             text not null,
+  program_id       uuid not null,
+  participant_id   uuid not null,
+  link_id          uuid not null,
+  cohort           date not null,               -- the month of the first conversions: its first day
+  month            date not null,               -- the month of the conversions
+  currency         text not null,               -- of the amounts; empty for the other counts
+  customers        bigint not null,             -- customers with a conversion in the month
+  conversions      bigint not null,
+  revenue_cents    bigint not null,
+  commission_cents bigint not null,
+  primary key (workspace_id, mode, program_id, participant_id, link_id, cohort, month, currency)
 );
 
 -- A transaction that changes sums locks the row of the workspace and mode. It also changes the
@@ -106,7 +129,7 @@ create table analytics_locks (
 );
 
 grant select, insert, update, delete on
-  analytics_locks, analytics_days, analytics_values, analytics_log, analytics_conversions, analytics_customers
+  analytics_locks, analytics_days, analytics_values, analytics_log, analytics_conversions, analytics_customers, analytics_cohorts
   to tributary_app;
 
 -- The conversions that exist already are counted by the job that adds the log to the sums.

@@ -53,6 +53,7 @@ var steps = []step{
 	{"analytics_values", byMode("analytics_values")},
 	{"analytics_conversions", byMode("analytics_conversions")},
 	{"analytics_customers", byMode("analytics_customers")},
+	{"analytics_cohorts", byMode("analytics_cohorts")},
 	{"click_days", deleteClickDays},
 	{"link_totals", deleteLinkTotals},
 	{"participant_totals", deleteParticipantTotals},

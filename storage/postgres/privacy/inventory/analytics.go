@@ -54,11 +54,22 @@ var analytics = Area{
 		},
 		{
 			Name: "analytics_customers",
-			Row:  "The first conversion of a customer.",
+			Row:  "A customer as it is contained in the sums.",
 			Kept: unlimited,
 			Columns: []Columns{
+				ids(partner, "participant_id", "id of the participation of the first conversion"),
+				ids(partner, "activity", "numbers of the customer's conversions by month, with ids of participations"),
 				pseudonymous(buyer, "customer_ref", "keyed hash of the customer id", sale(RowDeleted)),
-				business("workspace_id mode conversion_id first_at"),
+				business("workspace_id mode conversion_id first_at program_id link_id"),
+			},
+		},
+		{
+			Name: "analytics_cohorts",
+			Row:  "The numbers of the customers whose first conversion was in one month.",
+			Kept: unlimited,
+			Columns: []Columns{
+				ids(partner, "participant_id", "id of the participation"),
+				business("workspace_id mode program_id link_id cohort month currency customers conversions revenue_cents commission_cents"),
 			},
 		},
 		{Name: "analytics_locks", Row: "A lock of the sums of a workspace.", Kept: unlimited, Columns: []Columns{business("workspace_id mode version")}},

@@ -1,0 +1,211 @@
+package analytics
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sort"
+	"time"
+)
+
+// Month is a month: the number of months since January 1970.
+type Month int32
+
+// MonthOf returns the month of t in the location of t.
+func MonthOf(t time.Time) Month { return Month((t.Year()-1970)*12 + int(t.Month()) - 1) } //nolint:gosec // a few thousand months
+
+// Time returns the first instant of the month in UTC.
+func (m Month) Time() time.Time {
+	return time.Date(1970, time.January+time.Month(m), 1, 0, 0, 0, 0, time.UTC)
+}
+
+// CohortKey identifies a stored sum of a cohort: of the customers whose first conversion was in
+// the month Cohort, and of their conversions in Month. Months begin in UTC.
+//
+// The owner has a participant only together with its programme, and a link only together with
+// its participant. Without a programme, the cohort has all customers of the workspace. In all
+// cases, the owner of the first conversion and of the conversions must match.
+type CohortKey struct {
+	Owner
+	Cohort, Month Month
+	Currency      string // empty for the numbers of customers and conversions
+}
+
+// CohortCounts holds the numbers of a cohort in a month.
+type CohortCounts struct {
+	Customers int64 // customers with a conversion in the month
+	Bought
+}
+
+// CohortSums holds sums of cohorts by their keys.
+type CohortSums map[CohortKey]CohortCounts
+
+// AddCustomer adds a customer to the cohorts of the workspace, and to those of the programme,
+// the participant and the link of its first conversion; sign is 1, or -1 to subtract it.
+func (s CohortSums) AddCustomer(c *Customer, sign int64) {
+	if c.First.IsZero() {
+		return
+	}
+	levels := []Owner{{}, {Program: c.Owner.Program}, {Program: c.Owner.Program, Participant: c.Owner.Participant}}
+	if !c.Owner.Link.IsZero() {
+		levels = append(levels, c.Owner)
+	}
+	for _, level := range levels {
+		s.add(level, MonthOf(c.FirstAt), c.Activity, sign)
+	}
+}
+
+func (s CohortSums) add(level Owner, cohort Month, activity Activity, sign int64) {
+	active := map[Month]bool{}
+	for of, bought := range activity {
+		if !level.contains(of.Owner) {
+			continue
+		}
+		if of.Currency == "" && bought.Conversions > 0 {
+			active[of.Month] = true
+		}
+		if sign < 0 {
+			bought = bought.negated()
+		}
+		key := CohortKey{level, cohort, of.Month, of.Currency}
+		s[key] = CohortCounts{s[key].Customers, s[key].plus(bought)}
+	}
+	for month := range active {
+		key := CohortKey{level, cohort, month, ""}
+		s[key] = CohortCounts{s[key].Customers + sign, s[key].Bought}
+	}
+}
+
+// contains reports whether other matches the ids of o that are not zero.
+func (o Owner) contains(other Owner) bool { return o.Narrow(other) && o == other }
+
+// CohortCell holds the numbers of a cohort in one month.
+type CohortCell struct {
+	Customers int64 // customers with a conversion in the month
+	Bought
+}
+
+// Cohort holds the customers whose first attributed conversion was in one month.
+type Cohort struct {
+	Start time.Time
+	Size  int64
+	Cells []CohortCell // by month, from the month of the cohort
+}
+
+// CohortReport computes the cohorts of a period from the stored sums, whose months begin in UTC.
+// The months of the report begin in the time zone of the period. The two differ only in the
+// conversions of some hours around the beginnings of months, and of the months that the period
+// contains in part: the windows. The customers with conversions in the windows are subtracted as
+// the stored sums contain them, and added as they belong to the report.
+type CohortReport struct {
+	period   Period
+	currency string // of the amounts
+	first    Month
+	starts   []Quarter // of the months
+	cohorts  []Cohort
+}
+
+// NewCohortReport returns a report without conversions.
+func NewCohortReport(p Period, currency string) *CohortReport {
+	r := &CohortReport{period: p, currency: currency, starts: p.Starts(EachMonth)}
+	if len(r.starts) == 0 {
+		return r
+	}
+	r.first = MonthOf(p.From.Time().In(p.Zone))
+	r.cohorts = make([]Cohort, len(r.starts))
+	for i, start := range r.starts {
+		r.cohorts[i] = Cohort{Start: start.Time(), Cells: make([]CohortCell, len(r.starts)-i)}
+	}
+	return r
+}
+
+// Months returns the first and the last month of the report. If it has none, first is after
+// last.
+func (r *CohortReport) Months() (first, last Month) {
+	return r.first, r.first + Month(len(r.starts)) - 1 //nolint:gosec // at most 24 months
+}
+
+// Windows returns the spans of time in which the months of conversions in UTC are not those of
+// the report, in the order of time. They do not overlap.
+func (r *CohortReport) Windows() []Period {
+	if len(r.starts) == 0 {
+		return nil
+	}
+	_, last := r.Months()
+	windows := []Period{between(r.first, r.period.From), between(last+1, r.period.To)}
+	for i, start := range r.starts[1:] {
+		windows = append(windows, between(r.first+Month(i)+1, start)) //nolint:gosec // at most 24 months
+	}
+	slices.SortFunc(windows, func(a, b Period) int { return cmp.Compare(a.From, b.From) })
+	merged := windows[:0]
+	for _, w := range windows {
+		if n := len(merged); n > 0 && w.From <= merged[n-1].To {
+			merged[n-1].To = max(merged[n-1].To, w.To)
+		} else if w.From < w.To {
+			merged = append(merged, w)
+		}
+	}
+	return merged
+}
+
+// between returns the span between the beginning of a month in UTC and another instant.
+func between(month Month, other Quarter) Period {
+	start := QuarterOf(month.Time())
+	return Period{From: min(start, other), To: max(start, other)}
+}
+
+// Add adds a stored sum.
+func (r *CohortReport) Add(cohort, month Month, currency string, counts CohortCounts) {
+	i, j := int(cohort-r.first), int(month-cohort)
+	if i < 0 || i >= len(r.cohorts) || j < 0 || j >= len(r.cohorts[i].Cells) || currency != "" && currency != r.currency {
+		return
+	}
+	cell := &r.cohorts[i].Cells[j]
+	cell.Customers, cell.Bought = cell.Customers+counts.Customers, cell.plus(counts.Bought)
+}
+
+// Move moves a customer of the cohorts of an owner from the months in UTC to the months of the
+// report. conversions are those of the customer in the windows.
+func (r *CohortReport) Move(of Owner, c *Customer, conversions []Conversion) {
+	if !of.contains(c.Owner) {
+		return
+	}
+	sums := CohortSums{}
+	sums.add(of, MonthOf(c.FirstAt), c.Activity, -1)
+	r.addAll(sums)
+	first := QuarterOf(c.FirstAt)
+	if !r.period.Contains(first) {
+		return
+	}
+	activity := maps.Clone(c.Activity)
+	for i := range conversions {
+		at := QuarterOf(conversions[i].OccurredAt)
+		activity.Add(&conversions[i], MonthOf(at.Time()), -1)
+		if at < r.period.To {
+			activity.Add(&conversions[i], r.monthOf(at), 1)
+		}
+	}
+	clear(sums)
+	sums.add(of, r.monthOf(first), activity, 1)
+	r.addAll(sums)
+}
+
+func (r *CohortReport) addAll(sums CohortSums) {
+	for key, counts := range sums {
+		r.Add(key.Cohort, key.Month, key.Currency, counts)
+	}
+}
+
+// monthOf returns the month of the report that contains a quarter of the period.
+func (r *CohortReport) monthOf(q Quarter) Month {
+	return r.first + Month(sort.Search(len(r.starts), func(i int) bool { return r.starts[i] > q })) - 1 //nolint:gosec // at most 24 months
+}
+
+// Cohorts returns the cohorts, the oldest first.
+func (r *CohortReport) Cohorts() []Cohort {
+	for i := range r.cohorts {
+		// Each customer has a conversion in the month of its cohort: the first.
+		r.cohorts[i].Size = r.cohorts[i].Cells[0].Customers
+	}
+	return r.cohorts
+}

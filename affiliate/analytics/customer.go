@@ -1,0 +1,97 @@
+package analytics
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Bought holds what customers bought in a month. Amounts are in minor units.
+type Bought struct {
+	Conversions     int64
+	RevenueCents    int64
+	CommissionCents int64 // commissions that are pending, approved or paid
+}
+
+func (b Bought) plus(other Bought) Bought {
+	return Bought{b.Conversions + other.Conversions, b.RevenueCents + other.RevenueCents, b.CommissionCents + other.CommissionCents}
+}
+
+func (b Bought) negated() Bought { return Bought{-b.Conversions, -b.RevenueCents, -b.CommissionCents} }
+
+// Activity holds the attributed conversions of a customer.
+type Activity map[ActivityKey]Bought
+
+// ActivityKey identifies conversions of a customer. Currency is empty for the number of the
+// conversions, and the currency of the amounts otherwise.
+type ActivityKey struct {
+	Owner
+	Month    Month
+	Currency string
+}
+
+// Add adds a conversion to a month; sign is 1, or -1 to subtract it.
+func (a Activity) Add(c *Conversion, month Month, sign int64) {
+	figures := c.Figures()
+	add := func(currency string, counts Counts) {
+		bought := Bought{counts[Conversions], counts[RevenueCents], counts[CommissionCents]}
+		if sign < 0 {
+			bought = bought.negated()
+		}
+		key := ActivityKey{c.Owner, month, currency}
+		if sum := a[key].plus(bought); sum == (Bought{}) {
+			delete(a, key)
+		} else {
+			a[key] = sum
+		}
+	}
+	add("", figures.Plain)
+	for currency, counts := range figures.Amounts {
+		add(currency, counts)
+	}
+}
+
+// Customer is a customer with attributed conversions.
+type Customer struct {
+	Ref string
+	// First is the customer's first attributed conversion; zero if there is none.
+	First   affiliate.ConversionID
+	FirstAt time.Time // UTC
+	Owner   Owner     // of the first conversion
+	// Activity holds all attributed conversions by their months in UTC.
+	Activity Activity
+}
+
+// Encode returns the stored form: the entries in any order. The numbers are varints.
+func (a Activity) Encode() []byte {
+	b := make([]byte, 0, len(a)*60)
+	for key, bought := range a {
+		for _, id := range [][16]byte{key.Program.UUID, key.Participant.UUID, key.Link.UUID} {
+			b = append(b, id[:]...)
+		}
+		b = binary.AppendVarint(b, int64(key.Month))
+		b = append(append(b, byte(len(key.Currency))), key.Currency...)
+		for _, n := range []int64{bought.Conversions, bought.RevenueCents, bought.CommissionCents} {
+			b = binary.AppendVarint(b, n)
+		}
+	}
+	return b
+}
+
+var errActivity = errors.New("analytics: invalid activity of a customer")
+
+// DecodeActivity is the opposite of Activity.Encode.
+func DecodeActivity(b []byte) (Activity, error) {
+	a := Activity{}
+	r := logReader{rest: b}
+	for len(r.rest) > 0 {
+		key := ActivityKey{Owner: r.owner(), Month: Month(r.varint()), Currency: r.text()} //nolint:gosec // as encoded
+		a[key] = Bought{r.varint(), r.varint(), r.varint()}
+	}
+	if r.failed {
+		return nil, errActivity
+	}
+	return a, nil
+}

@@ -1,0 +1,168 @@
+package analytics
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+)
+
+const (
+	cohortKeys = `program_id, participant_id, link_id, cohort, month, currency`
+	// addCohorts adds changes to stored sums.
+	addCohorts = `
+		insert into analytics_cohorts as s (workspace_id, mode, ` + cohortKeys + `, customers, conversions, revenue_cents, commission_cents)
+		select @workspace, @mode, k.* from unnest(@programs::uuid[], @participants::uuid[], @links::uuid[], @cohorts::date[], @months::date[],
+			@currencies::text[], @customers::bigint[], @conversions::bigint[], @revenues::bigint[], @commissions::bigint[]) as k
+		on conflict (workspace_id, mode, program_id, participant_id, link_id, cohort, month, currency) do update
+		set customers = s.customers + excluded.customers, conversions = s.conversions + excluded.conversions,
+			revenue_cents = s.revenue_cents + excluded.revenue_cents, commission_cents = s.commission_cents + excluded.commission_cents`
+	deleteEmptyCohorts = `
+		delete from analytics_cohorts s
+		using unnest(@programs::uuid[], @participants::uuid[], @links::uuid[], @cohorts::date[], @months::date[], @currencies::text[]) as k (` + cohortKeys + `)
+		where s.workspace_id = @workspace and s.mode = @mode and s.program_id = k.program_id and s.participant_id = k.participant_id
+			and s.link_id = k.link_id and s.cohort = k.cohort and s.month = k.month and s.currency = k.currency
+			and s.customers = 0 and s.conversions = 0 and s.revenue_cents = 0 and s.commission_cents = 0`
+)
+
+// AddCohorts adds changes to the stored sums of cohorts, and deletes the sums that are then zero.
+func (tx *Tx) AddCohorts(ctx context.Context, scope affiliate.Scope, changes analytics.CohortSums) error {
+	var programs, participants, links []uuid.UUID
+	var cohorts, months []time.Time
+	var currencies []string
+	var customers, conversions, revenues, commissions []int64
+	for key, counts := range changes {
+		if counts == (analytics.CohortCounts{}) {
+			continue
+		}
+		programs, participants, links = append(programs, key.Program.UUID), append(participants, key.Participant.UUID), append(links, key.Link.UUID)
+		cohorts, months, currencies = append(cohorts, key.Cohort.Time()), append(months, key.Month.Time()), append(currencies, key.Currency)
+		customers, conversions = append(customers, counts.Customers), append(conversions, counts.Conversions)
+		revenues, commissions = append(revenues, counts.RevenueCents), append(commissions, counts.CommissionCents)
+	}
+	if len(programs) == 0 {
+		return nil
+	}
+	args := pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "programs": programs, "participants": participants, "links": links,
+		"cohorts": cohorts, "months": months, "currencies": currencies,
+		"customers": customers, "conversions": conversions, "revenues": revenues, "commissions": commissions,
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(addCohorts, args)
+	batch.Queue(deleteEmptyCohorts, args)
+	return send(ctx, tx, "store cohorts", batch)
+}
+
+// selectCohorts adds up the sums of targets.
+const selectCohorts = `
+	select s.cohort, s.month, s.currency, sum(s.customers)::bigint, sum(s.conversions)::bigint, sum(s.revenue_cents)::bigint, sum(s.commission_cents)::bigint
+	from unnest(@workspaces::uuid[], @programs::uuid[], @participants::uuid[], @links::uuid[]) as t (workspace_id, program_id, participant_id, link_id)
+	cross join lateral (
+		select s.* from analytics_cohorts s
+		where s.workspace_id = t.workspace_id and s.mode = @mode and s.program_id = t.program_id and s.participant_id = t.participant_id
+			and s.link_id = t.link_id and s.cohort between @first and @last
+		offset 0) as s
+	group by s.cohort, s.month, s.currency`
+
+// selectWindows selects the conversions of customers in windows of time. target is the position
+// of the target. The conversions of a participant are found by the participant, others by their
+// time.
+const selectWindows = `
+	select t.target, ` + countedColumns + `
+	from unnest(@workspaces::uuid[], @programs::uuid[], @participants::uuid[], @links::uuid[]) with ordinality
+		as t (workspace_id, program_id, participant_id, link_id, target)
+	cross join unnest(@froms::timestamptz[], @tos::timestamptz[]) as w (starts, ends)
+	cross join lateral (
+		select c.* from analytics_conversions c
+		where t.participant_id = '00000000-0000-0000-0000-000000000000'
+			and c.workspace_id = t.workspace_id and c.mode = @mode and c.occurred_at >= w.starts and c.occurred_at < w.ends
+			and (t.program_id = '00000000-0000-0000-0000-000000000000' or c.program_id = t.program_id)
+		union all
+		select c.* from analytics_conversions c
+		where t.participant_id <> '00000000-0000-0000-0000-000000000000'
+			and c.workspace_id = t.workspace_id and c.mode = @mode and c.participant_id = t.participant_id
+			and c.occurred_at >= w.starts and c.occurred_at < w.ends
+			and (t.link_id = '00000000-0000-0000-0000-000000000000' or c.link_id = t.link_id)
+	) as c
+	where c.customer_ref is not null and c.program_id <> '00000000-0000-0000-0000-000000000000'`
+
+// Cohorts adds the cohorts of targets to a report. A target without a programme stands for the
+// whole workspace.
+func (r *Reader) Cohorts(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, report *analytics.CohortReport) error {
+	first, last := report.Months()
+	args := targetArgs(mode, targets, analytics.Total, 0, 0)
+	args["first"], args["last"] = first.Time(), last.Time()
+	rows, err := r.tx.Query(ctx, selectCohorts, args)
+	if err != nil {
+		return fmt.Errorf("read cohorts: %w", err)
+	}
+	var cohort, month time.Time
+	var currency string
+	var counts analytics.CohortCounts
+	_, err = pgx.ForEachRow(rows, []any{
+		&cohort, &month, &currency, &counts.Customers, &counts.Conversions, &counts.RevenueCents, &counts.CommissionCents,
+	}, func() error {
+		report.Add(analytics.MonthOf(cohort), analytics.MonthOf(month), currency, counts)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read cohorts: %w", err)
+	}
+	return r.moveCustomers(ctx, mode, targets, report, args)
+}
+
+// moveCustomers moves the customers with conversions in the windows of a report.
+func (r *Reader) moveCustomers(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, report *analytics.CohortReport, args pgx.NamedArgs) error {
+	var froms, tos []time.Time
+	for _, w := range report.Windows() {
+		froms, tos = append(froms, w.From.Time()), append(tos, w.To.Time())
+	}
+	args["froms"], args["tos"] = froms, tos
+	rows, err := r.tx.Query(ctx, selectWindows, args)
+	if err != nil {
+		return fmt.Errorf("read conversions for cohorts: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[windowRow])
+	if err != nil {
+		return fmt.Errorf("read conversions for cohorts: %w", err)
+	}
+	byTarget := make([]map[string][]analytics.Conversion, len(targets)) // by customer
+	refs := map[affiliate.WorkspaceID][]string{}
+	for _, row := range found {
+		target, c := row.Target-1, row.conversion()
+		if byTarget[target] == nil {
+			byTarget[target] = map[string][]analytics.Conversion{}
+		}
+		byTarget[target][c.Customer] = append(byTarget[target][c.Customer], c)
+		refs[targets[target].Workspace] = append(refs[targets[target].Workspace], c.Customer)
+	}
+	for workspace, refs := range refs {
+		customers, err := collectCustomers(r.tx.Query(ctx, selectCustomers, workspace, mode, refs))
+		if err != nil {
+			return fmt.Errorf("read customers for cohorts: %w", err)
+		}
+		for i, t := range targets {
+			if t.Workspace != workspace {
+				continue
+			}
+			for ref, conversions := range byTarget[i] {
+				if c := customers[ref]; c != nil {
+					report.Move(t.Owner, c, conversions)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// windowRow is a row of selectWindows.
+type windowRow struct {
+	Target int
+	countedFields
+}
