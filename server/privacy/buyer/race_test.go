@@ -173,3 +173,23 @@ func TestErase_ErasesManyConversions(t *testing.T) {
 	f.WantCount(orders, "different pseudonyms", `select count(distinct external_transaction_id) from conversions where external_transaction_id ~ '^erased-[0-9a-f]{8}$'`)
 	f.requireAbsent("order-1", "order-44")
 }
+
+// A buyer can buy several times after one click. The erasure then changes the click once, also in
+// the analytics.
+func TestErase_SeveralSalesAfterOneClick(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	click := f.NewClick(f.pat, func(c *affiliate.Click) { c.SubID = "for-ada" })
+	for n := range 3 { // order stores a click for each sale, which the sale here does not use
+		f.order(f.pat, fmt.Sprintf("order-%d", n), func(r *affiliatev1.ReportConversionRequest) {
+			r.CustomerId, r.ClickId = new("ada"), new(click.ID.String())
+		})
+	}
+	f.addAnalytics()
+	f.erase("k1", byCustomer("ada"))
+	f.requireAbsent("for-ada")
+	f.addAnalytics()
+	f.WantCount(1+3, "clicks in the sums of the participant", `
+		select sum(clicks) from analytics_days where dimension = '' and participant_id = $1`, f.pat.ID)
+	f.WantCount(0, "sums with a negative number", `select count(*) from analytics_days where clicks < 0 or conversions < 0`)
+}
