@@ -108,7 +108,8 @@ func totalOf(ctx context.Context, r Reader, selected selection, period analytics
 	return total, err
 }
 
-// maxCSVRows is the maximum number of rows of a breakdown as CSV.
+// maxCSVRows is the number of rows on a page of a breakdown as CSV. A row has two texts of at
+// most 255 bytes, so a page has at most about 7 MB.
 const maxCSVRows = 10_000
 
 // breakdown returns the sums of the values of a dimension.
@@ -138,7 +139,7 @@ func (s *Service) breakdown(ctx context.Context, req request, selectTargets sele
 		found := analytics.NewBreakdown(total, byValue, req.GetMetric(), selected.view)
 		page := server.PageOf(req)
 		if req.GetFormat() == affiliatev1.AnalyticsFormat_ANALYTICS_FORMAT_CSV {
-			page = affiliate.Page{Number: 1, Size: maxCSVRows}
+			page.Size = maxCSVRows
 			server.NameCSV(ctx, "breakdown", selected.mode, s.now().UTC())
 		}
 		rows := found.Page(page)

@@ -86,8 +86,8 @@ type AnalyticsServiceClient interface {
 	// GetAnalyticsCohorts groups customers by the month of their first attributed conversion,
 	// and shows what they bought in this month and in the months after it. The period selects
 	// the months of the first conversions, at most 24. The default is this month and the 23
-	// months before it. Filters select conversions: a cohort has the customers whose first
-	// conversion matches the filters.
+	// months before it. Filters select customers by their first conversion, and of their
+	// conversions those that match too.
 	//
 	// Errors: NOT_FOUND if the programme, participant or link of a filter does not exist in the
 	// workspace and mode.
@@ -352,8 +352,8 @@ type AnalyticsServiceServer interface {
 	// GetAnalyticsCohorts groups customers by the month of their first attributed conversion,
 	// and shows what they bought in this month and in the months after it. The period selects
 	// the months of the first conversions, at most 24. The default is this month and the 23
-	// months before it. Filters select conversions: a cohort has the customers whose first
-	// conversion matches the filters.
+	// months before it. Filters select customers by their first conversion, and of their
+	// conversions those that match too.
 	//
 	// Errors: NOT_FOUND if the programme, participant or link of a filter does not exist in the
 	// workspace and mode.
