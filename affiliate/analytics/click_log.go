@@ -76,13 +76,7 @@ func (l *ClickLog) append(c *affiliate.Click, flags byte) {
 	}
 	b = binary.AppendVarint(b, int64(at-state.at))
 	state.at = at
-	switch {
-	case c.IsBot:
-		flags |= flagBot
-	case c.Unique:
-		flags |= flagUnique
-	}
-	b = append(b, flags, 0, 0)
+	b = append(b, flags|flagsOf(c), 0, 0)
 	changes, changed := len(b)-2, uint16(0)
 	values := ClickValues(c)
 	for i := range state.values {
@@ -130,6 +124,23 @@ func (s Sums) AddClicks(log []byte, weights Weights) error {
 		}
 	}
 	return nil
+}
+
+// AddClick adds a click to the sums of its link, and its values to weights.
+func (s Sums) AddClick(c *affiliate.Click, weights Weights) {
+	at, values := QuarterOf(c.ReceivedAt), ClickValues(c)
+	s.addAll(Owner{Program: c.Program, Participant: c.Participant, Link: c.Link}, at, values[:], "", clickCounts(flagsOf(c)))
+	weights.add(at.Day(), values[:], clickWeight)
+}
+
+func flagsOf(c *affiliate.Click) byte {
+	switch {
+	case c.IsBot:
+		return flagBot
+	case c.Unique:
+		return flagUnique
+	}
+	return 0
 }
 
 func clickCounts(flags byte) Counts {

@@ -44,6 +44,9 @@ var dimensions = [...]Dimension{
 	Country, Device, Browser, OS, Referrer, LandingPage, UTMSource, UTMMedium, UTMCampaign, SubID, PromoCode, EventType,
 }
 
+// Dimensions returns all dimensions with values.
+func Dimensions() []Dimension { return dimensions[:] }
+
 // Values holds a value for each of the dimensions, in the order of the constants that begins
 // with Country. A value is empty if the click or conversion has none.
 type Values [len(dimensions)]string

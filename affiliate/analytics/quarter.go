@@ -60,6 +60,8 @@ func (d Day) First() Quarter { return Quarter(d) * quartersPerDay }
 // Time returns the first instant of the day, in UTC.
 func (d Day) Time() time.Time { return d.First().Time() }
 
+func (d Day) String() string { return d.Time().Format(time.DateOnly) }
+
 // Quarters holds the counts of the quarters of one day, in the order of time. Quarters whose
 // counts are all zero are left out.
 type Quarters []QuarterCounts

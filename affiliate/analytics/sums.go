@@ -126,6 +126,47 @@ func (s Sums) WithoutClicks() Sums {
 	return changes
 }
 
+// Negative returns the changes of values with a negative number.
+func (s Sums) Negative() Sums {
+	found := Sums{}
+	for key, quarters := range s {
+		if key.Value == OtherValues {
+			continue
+		}
+		if slices.ContainsFunc(*quarters, func(q QuarterCounts) bool { return slices.Min(q.Counts[:]) < 0 }) {
+			found[key] = quarters
+		}
+	}
+	return found
+}
+
+// MoveNegative moves the numbers that would make stored sums negative to the sums of OtherValues.
+// A value that was replaced and is counted separately again lacks the numbers from before, which
+// are part of OtherValues.
+func (s Sums) MoveNegative(stored Sums) {
+	for key, changes := range s.Negative() {
+		sum := Quarters{}
+		for _, quarters := range []*Quarters{stored[key], changes} {
+			if quarters == nil {
+				continue
+			}
+			for _, q := range *quarters {
+				sum.Add(q.Index, q.Counts)
+			}
+		}
+		other := key
+		other.Value = OtherValues
+		for _, q := range sum {
+			var missing Counts
+			for i, n := range q.Counts {
+				missing[i] = min(n, 0)
+			}
+			s.add(other, q.Index, missing)
+			s.add(key, q.Index, missing.Negated())
+		}
+	}
+}
+
 // DropEmpty deletes sums without numbers.
 func (s Sums) DropEmpty() {
 	maps.DeleteFunc(s, func(_ Key, quarters *Quarters) bool { return len(*quarters) == 0 })

@@ -221,6 +221,7 @@ func (c *Core) build() error {
 		return err
 	}
 	reports := analytics.New(stores.Analytics(c.store.DB), c.log, c.now)
+	c.registry.MustRegister(analytics.NewCollector(stores.Analytics(c.store.DB), c.now))
 	erasureKey := affiliate.NewErasureKey(c.cfg.HashKey)
 	deadLetters := clickstream.NewDeadLetters(c.stream)
 	erasures := privacy.New(privacy.Config{

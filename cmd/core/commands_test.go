@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -103,9 +105,45 @@ func TestCommands_RejectOldSchema(t *testing.T) {
 }
 
 func TestInvalidArguments_ReturnUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"announce", "News"}, {"nothing"}} {
+	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"announce", "News"}, {"nothing"}, {"analytics"}, {"analytics", "count"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil || err.Error() != usage {
 			t.Errorf("run(%q) returned %v, want the usage", args, err)
 		}
+	}
+}
+
+func TestRecountAnalytics(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
+	shop := f.NewShop(affiliate.ModeLive)
+	f.NewShop(affiliate.ModeLive)
+	shop.NewClick(shop.Join("Pat"))
+	f.Exec(`delete from analytics_log`) // as if an older version had stored the click
+	now := time.Now()
+	workspace := shop.Scope.Workspace.String()
+	for text, args := range map[string][]string{
+		"--from and --to must be dates":      {"--from", "yesterday"},
+		"because older clicks were deleted":  {"--from", now.AddDate(-2, 0, 0).Format(time.DateOnly)},
+		"must not be before --from or after": {"--to", now.AddDate(0, 0, 2).Format(time.DateOnly)},
+		"--workspace must be the id":         {"--workspace", "shop"},
+	} {
+		if err := recountAnalytics(t.Context(), io.Discard, args, now); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("analytics recount %q returned %v, want an error with %q", args, err, text)
+		}
+	}
+	var out bytes.Buffer
+	from := now.AddDate(0, 0, -1).UTC().Format(time.DateOnly)
+	if err := recountAnalytics(t.Context(), &out, []string{"--workspace", workspace, "--from", from}, now); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("workspace %[1]s, test: 2 days, 0 clicks, 0 conversions\nworkspace %[1]s, live: 2 days, 1 clicks, 0 conversions\n", workspace)
+	if out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+	f.WantCount(1, "clicks in the analytics", `
+		select sum(clicks) from analytics_days where dimension = '' and participant_id = '00000000-0000-0000-0000-000000000000'`)
+	out.Reset()
+	if err := recountAnalytics(t.Context(), &out, []string{"--from", from}, now); err != nil || strings.Count(out.String(), "\n") != 4 {
+		t.Errorf("analytics recount of all workspaces returned %v and printed %q, want a line for each workspace and mode", err, out.String())
 	}
 }

@@ -39,7 +39,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace billing --id ID --active=true|false | version`
+const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace billing --id ID --active=true|false | analytics recount [--workspace ID] [--from DATE] [--to DATE] | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -90,6 +90,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return errors.New(usage)
 		}
 		return setBilling(ctx, out, args[2:])
+	case "analytics":
+		if len(args) < 2 || args[1] != "recount" {
+			return errors.New(usage)
+		}
+		return recountAnalytics(ctx, out, args[2:], time.Now())
 	case "version":
 		_, err := fmt.Fprintln(out, version.String())
 		return err

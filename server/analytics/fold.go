@@ -17,15 +17,20 @@ const (
 	// maxEntries is the maximum number of entries of the log in one transaction. An entry has
 	// at most 5,000 clicks or 2,000 conversions.
 	maxEntries = 4
-	// maxRequestFolds is the maximum number of transactions in which a request adds entries of
-	// the log to the sums of a workspace.
-	maxRequestFolds = 20
-	// lockPause is the time between two attempts to get the lock of the sums. maxRequestWait
-	// and maxErasureWait are the times after which a request and an erasure stop trying.
-	lockPause      = 20 * time.Millisecond
-	maxRequestWait = 300 * time.Millisecond
-	maxErasureWait = time.Minute
+	// lockPause is the time between two attempts to get the lock of the sums.
+	lockPause = 20 * time.Millisecond
 )
+
+// budget limits the work of a caller that adds entries of the log.
+type budget struct {
+	transactions int
+	wait         time.Duration // for the lock of the sums
+}
+
+// requestBudget is the budget of a request, also if it selects many workspaces. erasureBudget
+// is that of an erasure for each workspace and mode.
+func requestBudget() *budget { return &budget{transactions: 20, wait: 300 * time.Millisecond} }
+func erasureBudget() *budget { return &budget{transactions: math.MaxInt, wait: time.Minute} }
 
 // result is the result of one call of fold.
 type result struct {
@@ -35,7 +40,7 @@ type result struct {
 
 // fold adds the oldest entries of the log of a workspace and mode to the sums, in one
 // transaction. It does not wait for other transactions that change the same sums.
-func fold(ctx context.Context, store Store, scope affiliate.Scope, now time.Time) (r result, err error) {
+func fold(ctx context.Context, store Store, log *slog.Logger, scope affiliate.Scope, now time.Time) (r result, err error) {
 	err = store.InTx(ctx, func(tx Tx) error {
 		r = result{}
 		locked, err := tx.TryLock(ctx, scope)
@@ -48,28 +53,9 @@ func fold(ctx context.Context, store Store, scope affiliate.Scope, now time.Time
 			return err
 		}
 		r.more = len(entries) == maxEntries
-		sums, weights := analytics.Sums{}, analytics.Weights{}
-		if err := addClicks(ctx, tx, scope, entries, sums, weights); err != nil {
-			return err
-		}
-		if err := recountConversions(ctx, tx, scope, conversionsOf(entries), now, sums, weights); err != nil {
-			return err
-		}
-		sums.AddProgramSums()
-		if err := addSums(ctx, tx, scope, sums, weights); err != nil {
-			return err
-		}
-		for _, entry := range entries {
-			if entry.Erased == nil {
-				continue
-			}
-			more, err := eraseValues(ctx, tx, scope, *entry.Erased)
-			if err != nil {
-				return err
-			}
-			r.more = r.more || more
-		}
-		return nil
+		more, err := addTaken(ctx, tx, log, scope, entries, now)
+		r.more = r.more || more
+		return err
 	})
 	if err != nil {
 		return result{}, fmt.Errorf("add clicks and conversions to the sums: %w", err)
@@ -77,13 +63,40 @@ func fold(ctx context.Context, store Store, scope affiliate.Scope, now time.Time
 	return r, nil
 }
 
+// addTaken adds entries to the sums that were taken from the log. more is true if it has inserted
+// new entries.
+func addTaken(ctx context.Context, tx Tx, log *slog.Logger, scope affiliate.Scope, entries []analytics.LogEntry, now time.Time) (more bool, err error) {
+	sums, weights := analytics.Sums{}, analytics.Weights{}
+	if err := addClicks(ctx, tx, log, scope, entries, sums, weights); err != nil {
+		return false, err
+	}
+	if err := recountConversions(ctx, tx, scope, conversionsOf(entries), now, sums, weights); err != nil {
+		return false, err
+	}
+	if err := addSums(ctx, tx, scope, sums, weights); err != nil {
+		return false, err
+	}
+	for _, entry := range entries {
+		if entry.Erased == nil {
+			continue
+		}
+		left, err := eraseValues(ctx, tx, scope, *entry.Erased)
+		if err != nil {
+			return false, err
+		}
+		more = more || left
+	}
+	return more, nil
+}
+
 // addWaiting adds the entries of the log of the selected workspaces to the sums. If this fails,
 // or if another transaction changes the sums for a long time, the response does not contain the
 // entries.
 func (s *Service) addWaiting(ctx context.Context, selected selection) {
+	left := requestBudget()
 	for _, workspace := range selected.workspaces() {
 		scope := affiliate.Scope{Workspace: workspace, Mode: selected.mode}
-		if _, err := s.addEntries(ctx, scope, maxRequestFolds, maxRequestWait); err != nil && ctx.Err() == nil {
+		if _, err := s.addEntries(ctx, scope, left); err != nil && ctx.Err() == nil {
 			s.log.LogAttrs(ctx, slog.LevelError, "the newest clicks and conversions could not be added to the analytics", slog.Any("error", err))
 		}
 	}
@@ -94,7 +107,7 @@ func (s *Service) addWaiting(ctx context.Context, selected selection) {
 func (s *Service) AddAll(ctx context.Context, workspace affiliate.WorkspaceID) error {
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		scope := affiliate.Scope{Workspace: workspace, Mode: mode}
-		done, err := s.addEntries(ctx, scope, math.MaxInt, maxErasureWait)
+		done, err := s.addEntries(ctx, scope, erasureBudget())
 		if err == nil && !done {
 			err = fmt.Errorf("another process changes the analytics of the workspace %s", workspace)
 		}
@@ -105,55 +118,74 @@ func (s *Service) AddAll(ctx context.Context, workspace affiliate.WorkspaceID) e
 	return nil
 }
 
-// addEntries adds entries of the log to the sums in at most the given number of transactions. It
-// uses no connection while it waits for the lock, for at most the given time. done is true if no
-// entries are left.
-func (s *Service) addEntries(ctx context.Context, scope affiliate.Scope, transactions int, wait time.Duration) (done bool, err error) {
+// addEntries adds entries of the log to the sums, and subtracts its work from the budget. It uses
+// no connection while it waits for the lock. done is true if no entries are left.
+func (s *Service) addEntries(ctx context.Context, scope affiliate.Scope, left *budget) (done bool, err error) {
 	more, err := s.store.IsWaiting(ctx, scope)
-	for err == nil && more && transactions > 0 {
+	for err == nil && more && left.transactions > 0 {
 		var r result
-		if r, err = fold(ctx, s.store, scope, s.now()); err != nil {
+		if r, err = fold(ctx, s.store, s.log, scope, s.now()); err != nil {
 			return false, err
 		}
 		if !r.busy {
-			more, transactions = r.more, transactions-1
+			more, left.transactions = r.more, left.transactions-1
 			continue
 		}
-		if wait -= lockPause; wait < 0 {
-			return false, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(lockPause):
+		if ok, err := left.pause(ctx); !ok {
+			return false, err
 		}
 	}
 	return !more, err
 }
 
+// pause waits until the next attempt to get the lock. It returns false if the budget does not
+// allow this.
+func (b *budget) pause(ctx context.Context) (bool, error) {
+	if b.wait < lockPause {
+		return false, nil
+	}
+	b.wait -= lockPause
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-time.After(lockPause):
+		return true, nil
+	}
+}
+
 // addClicks adds the clicks of the entries to the sums. It leaves out the personal values of
-// the clicks of erased participants, because an erasure does not change the log.
-func addClicks(ctx context.Context, tx Tx, scope affiliate.Scope, entries []analytics.LogEntry, sums analytics.Sums, weights analytics.Weights) error {
+// the clicks of erased participants, because an erasure does not change the log. It also leaves out entries that cannot be read, so that they do not stop all others. The
+// command `core analytics recount` counts their clicks.
+func addClicks(
+	ctx context.Context, tx Tx, log *slog.Logger, scope affiliate.Scope, entries []analytics.LogEntry, sums analytics.Sums, weights analytics.Weights,
+) error {
 	clicks := analytics.Sums{}
 	added := analytics.Weights{}
-	for _, entry := range entries {
+	for i, entry := range entries {
 		if err := clicks.AddClicks(entry.Clicks, added); err != nil {
-			return err
+			log.LogAttrs(ctx, slog.LevelError, "an entry of the analytics log cannot be read, so its clicks are not counted",
+				slog.String("workspace", scope.Workspace.String()), slog.Time("oldest_click", *entry.OldestClick), slog.Any("error", err))
+			return addClicks(ctx, tx, log, scope, slices.Concat(entries[:i], entries[i+1:]), sums, weights)
 		}
 	}
-	if len(clicks) == 0 {
-		return nil
-	}
-	erased, workspace, err := tx.Erased(ctx, scope, clicks.Participants())
-	if err != nil {
+	if err := dropErased(ctx, tx, scope, clicks); err != nil {
 		return err
-	}
-	if len(erased) > 0 {
-		clicks.DropErased(erased, workspace)
 	}
 	sums.AddAll(clicks)
 	weights.AddAll(added)
 	return nil
+}
+
+// dropErased removes the personal values of erased participants from the sums of new clicks.
+func dropErased(ctx context.Context, tx Tx, scope affiliate.Scope, clicks analytics.Sums) error {
+	if len(clicks) == 0 {
+		return nil
+	}
+	erased, workspace, err := tx.Erased(ctx, scope, clicks.Participants())
+	if err == nil && len(erased) > 0 {
+		clicks.DropErased(erased, workspace)
+	}
+	return err
 }
 
 // erasedSums is the maximum number of sums that one transaction changes because of an erasure.
@@ -171,9 +203,7 @@ func eraseValues(ctx context.Context, tx Tx, scope affiliate.Scope, participant 
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
-	changes := found.WithoutClicks()
-	changes.AddProgramSums()
-	if err := addSums(ctx, tx, scope, changes, nil); err != nil {
+	if err := addSums(ctx, tx, scope, found.WithoutClicks(), nil); err != nil {
 		return false, err
 	}
 	if len(found) < erasedSums {
@@ -361,8 +391,8 @@ func addFirsts(
 	return nil
 }
 
-// addSums selects the values that are counted separately and adds the changes of the sums to the
-// stored sums.
+// addSums selects the values that are counted separately and adds the changes of the sums, and of
+// the sums of programmes, to the stored sums.
 func addSums(ctx context.Context, tx Tx, scope affiliate.Scope, changes analytics.Sums, weights analytics.Weights) error {
 	changes.DropEmpty()
 	if len(changes) == 0 {
@@ -378,6 +408,14 @@ func addSums(ctx context.Context, tx Tx, scope affiliate.Scope, changes analytic
 		return err
 	}
 	changes.MergeOthers(selection.Kept)
+	if negative := changes.Negative(); len(negative) > 0 {
+		stored, err := tx.Sums(ctx, scope, negative)
+		if err != nil {
+			return err
+		}
+		changes.MoveNegative(stored)
+	}
+	changes.AddProgramSums()
 	if len(selection.Replaced) > 0 {
 		replaced, err := tx.TakeValueSums(ctx, scope, selection.Replaced)
 		if err != nil {

@@ -169,3 +169,69 @@ func TestSummary_ContainsWhatWasStoredBefore(t *testing.T) {
 		}
 	}
 }
+
+// Recount counts what an older version has stored without the log, and repairs sums that differ
+// from the rows, while clicks arrive.
+func TestRecount_RepairsSums(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Date(2026, 5, 20, 11, 0, 0, 0, time.UTC))
+	f.addHistory()
+	if err := f.service.AddAll(f.Context(), f.Scope.Workspace); err != nil {
+		t.Fatal(err)
+	}
+	f.addHistory()
+	f.Exec(`delete from analytics_log`) // changes of an older version
+	f.Exec(`update analytics_days set clicks = clicks + 1 where ctid in (select ctid from analytics_days where clicks > 0 limit 50)`)
+	f.Exec(`update analytics_days set quarters = '\x' where ctid in (select ctid from analytics_days limit 50)`)
+	f.Exec(`delete from analytics_days where ctid in (select ctid from analytics_days limit 50)`)
+	f.Exec(`delete from analytics_values where ctid in (select ctid from analytics_values limit 20)`)
+	f.Exec(`update analytics_customers set activity = '\x', first_at = now() where ctid in (select ctid from analytics_customers limit 3)`)
+	f.Exec(`update analytics_cohorts set conversions = 7`)
+	f.Exec(`update analytics_conversions set amount_cents = 0, commission_cents = 5, customer_ref = 'other' where conversion_id in (select conversion_id from analytics_conversions limit 3)`)
+	var arriving sync.WaitGroup
+	arriving.Go(func() {
+		for range 20 {
+			f.storeSubIDs("late")
+			if _, err := f.service.GetAnalyticsSummary(f.asOwner(), &request{}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	counted, err := f.service.Recount(f.Context(), f.Scope, f.clock.Now().AddDate(0, 0, -61), f.clock.Now())
+	arriving.Wait()
+	if err != nil || counted.Days != 62 || counted.Clicks < 200 || counted.Conversions != int64(len(f.sales)) {
+		t.Errorf("Recount returned %+v, %v, want 62 days, all clicks and %d conversions", counted, err, len(f.sales))
+	}
+	f.wantTrueReports()
+	for name, r := range f.checks() {
+		if r.Violated > 0 {
+			t.Errorf("check %s reports %v", name, r.Violations)
+		}
+	}
+}
+
+// An entry that cannot be read does not stop the others. Recount counts its clicks.
+func TestFold_LeavesOutInvalidEntry(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Now())
+	f.storeSubIDs("a", "b")
+	f.Exec(`update analytics_log set clicks = substring(clicks for octet_length(clicks) - 1)`)
+	f.storeSubIDs("c")
+	for _, tc := range []struct {
+		before func()
+		clicks int64
+	}{
+		{func() {}, 1},
+		{func() {
+			if _, err := f.service.Recount(f.Context(), f.Scope, f.clock.Now(), f.clock.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}, 3},
+	} {
+		tc.before()
+		got, err := f.service.GetAnalyticsSummary(f.asOwner(), &request{})
+		if err != nil || got.GetMetrics().GetClicks() != tc.clicks {
+			t.Errorf("the summary has %d clicks, %v, want %d", got.GetMetrics().GetClicks(), err, tc.clicks)
+		}
+	}
+}

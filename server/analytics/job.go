@@ -61,7 +61,7 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.AddAnalytics])
 	for len(scopes) > 0 {
 		var left []affiliate.Scope
 		for _, scope := range scopes {
-			r, err := fold(ctx, w.store, scope, w.now())
+			r, err := fold(ctx, w.store, w.log, scope, w.now())
 			if err != nil {
 				failed = append(failed, fmt.Errorf("workspace %s, %s: %w", scope.Workspace, scope.Mode, err))
 			}

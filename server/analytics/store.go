@@ -2,6 +2,7 @@ package analytics
 
 import (
 	"context"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
@@ -15,6 +16,9 @@ type Store interface {
 	InSnapshot(ctx context.Context, fn func(r Reader) error) error
 	// Waiting returns at most limit workspaces and modes that have entries in the log.
 	Waiting(ctx context.Context, limit int) ([]affiliate.Scope, error)
+	// Oldest returns the time of the oldest entry in the log of all workspaces; nil if the log
+	// is empty.
+	Oldest(ctx context.Context) (*time.Time, error)
 	// IsWaiting reports whether a workspace and mode have entries in the log.
 	IsWaiting(ctx context.Context, scope affiliate.Scope) (bool, error)
 
@@ -79,6 +83,24 @@ type Tx interface {
 	StoreCustomers(ctx context.Context, scope affiliate.Scope, stored []*analytics.Customer, deleted []string) error
 	// AddCohorts adds changes to the sums of cohorts.
 	AddCohorts(ctx context.Context, scope affiliate.Scope, changes analytics.CohortSums) error
+
+	// UseSnapshot makes all statements of the transaction read the same snapshot. It must be
+	// the first call.
+	UseSnapshot(ctx context.Context) error
+	// LogConversions inserts entries with all conversions of a span of days, and with all that
+	// are counted on these days.
+	LogConversions(ctx context.Context, scope affiliate.Scope, first, last analytics.Day) error
+	// DeleteCustomers deletes all customers and cohorts.
+	DeleteCustomers(ctx context.Context, scope affiliate.Scope) error
+	// EachCountedOfCustomers calls fn with the conversions of all customers as they are part of
+	// the sums, in parts. They are sorted by customer and time.
+	EachCountedOfCustomers(ctx context.Context, scope affiliate.Scope, fn func(conversions []analytics.Conversion) error) error
+	// DeleteDay deletes all sums and values of a day.
+	DeleteDay(ctx context.Context, scope affiliate.Scope, day analytics.Day) error
+	// CountedOfDay returns the conversions of a day as they are part of the sums.
+	CountedOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day) ([]analytics.Conversion, error)
+	// EachClicksOfDay calls fn with all clicks that were received on a day, in parts.
+	EachClicksOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day, fn func(clicks []affiliate.Click) error) error
 
 	// Values returns the values that are counted separately, with their weights.
 	Values(ctx context.Context, scope affiliate.Scope, of []analytics.DayValues) (analytics.Weights, error)

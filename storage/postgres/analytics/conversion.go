@@ -157,6 +157,16 @@ type countedFields struct {
 	conversionAmounts
 }
 
+func (r countedRow) conversion() analytics.Conversion {
+	c := r.countedFields.conversion()
+	c.ID = r.ConversionID
+	copy(c.Values[:], r.DimensionValues)
+	if r.ClickID != nil {
+		c.Click = *r.ClickID
+	}
+	return c
+}
+
 func (r countedFields) conversion() analytics.Conversion {
 	c := analytics.Conversion{
 		Owner:      analytics.Owner{Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID},
@@ -175,18 +185,12 @@ func (tx *Tx) CountedConversions(
 	ctx context.Context, scope affiliate.Scope, ids []affiliate.ConversionID,
 ) (map[affiliate.ConversionID]analytics.Conversion, error) {
 	rows, err := tx.Query(ctx, countedConversions, scope.Workspace, scope.Mode, ids)
-	counted, err := postgres.AllRows(rows, err, func(r countedRow) countedRow { return r })
+	counted, err := postgres.AllRows(rows, err, countedRow.conversion)
 	if err != nil {
 		return nil, fmt.Errorf("read counted conversions: %w", err)
 	}
 	found := make(map[affiliate.ConversionID]analytics.Conversion, len(counted))
-	for _, r := range counted {
-		c := r.conversion()
-		c.ID = r.ConversionID
-		copy(c.Values[:], r.DimensionValues)
-		if r.ClickID != nil {
-			c.Click = *r.ClickID
-		}
+	for _, c := range counted {
 		found[c.ID] = c
 	}
 	return found, nil

@@ -3,6 +3,7 @@ package analytics
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -42,13 +43,24 @@ func (s *Store) IsWaiting(ctx context.Context, scope affiliate.Scope) (waiting b
 	return waiting, nil
 }
 
+// selectOldest reads the whole log, which is short unless the job does not run.
+const selectOldest = `select min(created_at) from analytics_log`
+
+// Oldest returns the time of the oldest entry of all workspaces; nil if the log is empty.
+func (s *Store) Oldest(ctx context.Context) (at *time.Time, err error) {
+	if err := s.db.Pool().QueryRow(ctx, selectOldest).Scan(&at); err != nil {
+		return nil, fmt.Errorf("read the analytics log: %w", err)
+	}
+	return at, nil
+}
+
 // takeEntries deletes the oldest entries of a workspace and mode. Entries that another
 // transaction has inserted and not committed stay for the next call.
 const takeEntries = `
 	delete from analytics_log
 	where workspace_id = $1 and mode = $2 and id = any (array(
 		select id from analytics_log where workspace_id = $1 and mode = $2 order by id limit $3))
-	returning clicks, conversions, erased`
+	returning clicks, oldest_click, conversions, erased`
 
 // TakeEntries deletes at most limit entries of the log and returns them.
 func (tx *Tx) TakeEntries(ctx context.Context, scope affiliate.Scope, limit int) ([]analytics.LogEntry, error) {

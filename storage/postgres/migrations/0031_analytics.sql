@@ -57,6 +57,7 @@ create table analytics_log (
   oldest_click timestamptz,                     -- the time of the oldest click in the list
   conversions  uuid[],                          -- conversions whose numbers may have changed
   erased       uuid,                            -- a participant whose clicks lose their personal values
+  created_at   timestamptz not null default now(),
   primary key (workspace_id, mode, id)
 );
 alter table analytics_log alter column clicks set storage external;

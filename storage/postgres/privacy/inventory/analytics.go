@@ -36,7 +36,7 @@ var analytics = Area{
 			Columns: []Columns{
 				personal([]Subject{Partner, Visitor}, "clicks", "values of clicks", everyone(RowDeleted)),
 				ids(partner, "erased", "id of an erased participation"),
-				business("workspace_id mode id oldest_click conversions"),
+				business("workspace_id mode id oldest_click conversions created_at"),
 			},
 		},
 		{

@@ -1,0 +1,163 @@
+package analytics
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+)
+
+// Recounted says what Recount has counted.
+type Recounted struct{ Days, Clicks, Conversions int64 }
+
+// errBusy means that another transaction had the lock of the sums for a long time.
+var errBusy = errors.New("another process changes the analytics")
+
+// Recount counts the clicks and conversions of a workspace and mode from one UTC day to another
+// again, and replaces the sums of these days. It also replaces all cohorts. It is for clicks that
+// an older version has stored, and for sums that differ from the rows. It can run while the
+// service runs: a day is replaced in one transaction.
+//
+// The sums of clicks that were deleted because of their age are lost, so the first day must be
+// one whose clicks still exist.
+func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to time.Time) (Recounted, error) {
+	var total Recounted
+	first, last := analytics.DayOf(from), analytics.DayOf(to)
+	// The log makes the next transactions read the conversions again.
+	err := s.store.InTx(ctx, func(tx Tx) error { return tx.LogConversions(ctx, scope, first, last) })
+	if err != nil {
+		return total, err
+	}
+	if err := s.withoutEntries(ctx, scope, func(tx Tx) error { return recountCohorts(ctx, tx, scope) }); err != nil {
+		return total, fmt.Errorf("recount cohorts: %w", err)
+	}
+	for day := first; day <= last; day++ {
+		var counted Recounted
+		err := s.withoutEntries(ctx, scope, func(tx Tx) (err error) {
+			counted, err = recountDay(ctx, tx, scope, day)
+			return err
+		})
+		if err != nil {
+			return total, fmt.Errorf("recount %s: %w", day, err)
+		}
+		total.Days, total.Clicks, total.Conversions = total.Days+1, total.Clicks+counted.Clicks, total.Conversions+counted.Conversions
+	}
+	return total, nil
+}
+
+// withoutEntries runs fn in a transaction that has the lock of the sums, and in which the log of
+// the workspace and mode has no entries.
+//
+// All statements of the transaction read the same snapshot. A click is therefore among the
+// clicks that fn reads, or its entry is in the log after the transaction, but not both.
+func (s *Service) withoutEntries(ctx context.Context, scope affiliate.Scope, fn func(tx Tx) error) error {
+	left := erasureBudget()
+	for {
+		if _, err := s.addEntries(ctx, scope, left); err != nil {
+			return err
+		}
+		done := false
+		err := s.store.InTx(ctx, func(tx Tx) error {
+			done = false
+			if err := tx.UseSnapshot(ctx); err != nil {
+				return err
+			}
+			locked, err := tx.TryLock(ctx, scope)
+			if err != nil || !locked {
+				return err
+			}
+			entries, err := tx.TakeEntries(ctx, scope, maxEntries)
+			if err != nil {
+				return err
+			}
+			more, err := addTaken(ctx, tx, s.log, scope, entries, s.now())
+			if err != nil || more || len(entries) == maxEntries {
+				return err
+			}
+			done = true
+			return fn(tx)
+		})
+		if err != nil || done {
+			return err
+		}
+		if ok, err := left.pause(ctx); !ok {
+			return cmp.Or(err, errBusy)
+		}
+	}
+}
+
+// recountDay replaces the sums of a day.
+func recountDay(ctx context.Context, tx Tx, scope affiliate.Scope, day analytics.Day) (counted Recounted, err error) {
+	if err := tx.DeleteDay(ctx, scope, day); err != nil {
+		return counted, err
+	}
+	conversions, err := tx.CountedOfDay(ctx, scope, day)
+	if err != nil {
+		return counted, err
+	}
+	sums, weights := analytics.Sums{}, analytics.Weights{}
+	for i := range conversions {
+		sums.AddConversion(&conversions[i], 1)
+		weights.AddConversion(&conversions[i], nil)
+	}
+	if err := addSums(ctx, tx, scope, sums, weights); err != nil {
+		return counted, err
+	}
+	counted.Conversions = int64(len(conversions))
+	err = tx.EachClicksOfDay(ctx, scope, day, func(clicks []affiliate.Click) error {
+		counted.Clicks += int64(len(clicks))
+		sums, weights := analytics.Sums{}, analytics.Weights{}
+		for i := range clicks {
+			sums.AddClick(&clicks[i], weights)
+		}
+		if err := dropErased(ctx, tx, scope, sums); err != nil {
+			return err
+		}
+		return addSums(ctx, tx, scope, sums, weights)
+	})
+	return counted, err
+}
+
+// recountCohorts replaces the customers and their cohorts.
+func recountCohorts(ctx context.Context, tx Tx, scope affiliate.Scope) error {
+	if err := tx.DeleteCustomers(ctx, scope); err != nil {
+		return err
+	}
+	var last *analytics.Customer
+	var customers []*analytics.Customer
+	store := func() error {
+		cohorts := analytics.CohortSums{}
+		for _, customer := range customers {
+			cohorts.AddCustomer(customer, 1)
+		}
+		if err := tx.StoreCustomers(ctx, scope, customers, nil); err != nil {
+			return err
+		}
+		customers = nil
+		return tx.AddCohorts(ctx, scope, cohorts)
+	}
+	err := tx.EachCountedOfCustomers(ctx, scope, func(conversions []analytics.Conversion) error {
+		for i := range conversions {
+			c := &conversions[i]
+			if last == nil || last.Ref != c.Customer {
+				last = &analytics.Customer{Ref: c.Customer, First: c.ID, FirstAt: c.OccurredAt, Owner: c.Owner, Activity: analytics.Activity{}}
+				customers = append(customers, last)
+			}
+			last.Activity.Add(c, analytics.MonthOf(c.OccurredAt), 1)
+		}
+		// The conversions of the last customer may continue in the next part.
+		all := customers
+		customers = all[:len(all)-1]
+		err := store()
+		customers = all[len(all)-1:]
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return store()
+}

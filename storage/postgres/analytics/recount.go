@@ -1,0 +1,188 @@
+package analytics
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// UseSnapshot makes all statements of the transaction read the same snapshot. It must be the
+// first statement. If another transaction changes the same rows, this transaction is repeated.
+func (tx *Tx) UseSnapshot(ctx context.Context) error {
+	if _, err := tx.Exec(ctx, `set transaction isolation level repeatable read`); err != nil {
+		return fmt.Errorf("use a snapshot: %w", err)
+	}
+	return nil
+}
+
+const (
+	// logDays inserts entries of at most 1,000 conversions.
+	logDays = `
+		insert into analytics_log (workspace_id, mode, conversions)
+		select $1, $2, array_agg(id)
+		from (
+			select id, row_number() over () / 1000 as piece
+			from (
+				select id from conversions where workspace_id = $1 and mode = $2 and occurred_at >= $3 and occurred_at < $4
+				union
+				select conversion_id from analytics_conversions where workspace_id = $1 and mode = $2 and occurred_at >= $3 and occurred_at < $4
+			) as c
+		) as c
+		group by piece`
+
+	deleteValuesOfDay = `delete from analytics_values where workspace_id = $1 and mode = $2 and dimension = any($4) and day = $3`
+	// The sums of a day: of the values, of the participants and links, and of the programmes.
+	deleteDayOfValues = `delete from analytics_days where workspace_id = $1 and mode = $2 and dimension = any($4) and day = $3 and dimension <> ''`
+	deleteDayOfOwners = `
+		delete from analytics_days
+		where workspace_id = $1 and mode = $2 and program_id in (` + programsAndNone + `) and day = $3
+			and dimension = '' and participant_id <> '00000000-0000-0000-0000-000000000000'`
+	deleteDayOfPrograms = `
+		delete from analytics_days
+		where workspace_id = $1 and mode = $2 and program_id in (` + programsAndNone + `) and day = $3
+			and dimension = '' and participant_id = '00000000-0000-0000-0000-000000000000'`
+	programsAndNone = `
+		select id from programs where workspace_id = $1 and mode = $2
+		union all select '00000000-0000-0000-0000-000000000000'`
+
+	countedOfDay = `
+		select c.conversion_id, ` + countedColumns + `, c.dimension_values, c.click_id,
+			exists (
+				select from analytics_customers u
+				where u.workspace_id = c.workspace_id and u.mode = c.mode and u.customer_ref = c.customer_ref and u.conversion_id = c.conversion_id
+			) as first_of_customer
+		from analytics_conversions c
+		where c.workspace_id = $1 and c.mode = $2 and c.occurred_at >= $3 and c.occurred_at < $4`
+
+	// The time in the id of a click differs by some minutes from the time of its receipt, so
+	// the clicks of a day are in few partitions.
+	clicksOfDay = `
+		select ` + postgres.CountedClickColumns + ` from clicks
+		where workspace_id = $1 and mode = $2 and received_at >= $3::timestamptz and received_at < $4::timestamptz
+			and clicked_at >= $3::timestamptz - interval '1 hour' and clicked_at < $4::timestamptz + interval '1 hour'`
+	countedOfCustomers = `
+		select c.conversion_id, ` + countedColumns + `, c.dimension_values, c.click_id from analytics_conversions c
+		where c.workspace_id = $1 and c.mode = $2 and c.customer_ref is not null and c.program_id <> '00000000-0000-0000-0000-000000000000'
+		order by c.customer_ref, c.occurred_at, c.conversion_id`
+
+	deleteAllCustomers = `delete from analytics_customers where workspace_id = $1 and mode = $2`
+	deleteAllCohorts   = `delete from analytics_cohorts where workspace_id = $1 and mode = $2`
+)
+
+const selectWorkspaces = `select id from workspaces order by id`
+
+// Workspaces returns all workspaces.
+func (s *Store) Workspaces(ctx context.Context) ([]affiliate.WorkspaceID, error) {
+	rows, err := s.db.Pool().Query(ctx, selectWorkspaces)
+	if err != nil {
+		return nil, fmt.Errorf("read workspaces: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.WorkspaceID])
+	if err != nil {
+		return nil, fmt.Errorf("read workspaces: %w", err)
+	}
+	return ids, nil
+}
+
+// bounds returns the first instant of a span of days, and of the day after it.
+func bounds(first, last analytics.Day) (from, end time.Time) { return first.Time(), (last + 1).Time() }
+
+// LogConversions inserts entries with all conversions of a span of days, and with all that are
+// counted on these days.
+func (tx *Tx) LogConversions(ctx context.Context, scope affiliate.Scope, first, last analytics.Day) error {
+	from, end := bounds(first, last)
+	if _, err := tx.Exec(ctx, logDays, scope.Workspace, scope.Mode, from, end); err != nil {
+		return fmt.Errorf("add conversions to the analytics log: %w", err)
+	}
+	return nil
+}
+
+// DeleteDay deletes all sums and values of a day.
+func (tx *Tx) DeleteDay(ctx context.Context, scope affiliate.Scope, day analytics.Day) error {
+	batch := &pgx.Batch{}
+	for _, sql := range []string{deleteValuesOfDay, deleteDayOfValues} {
+		batch.Queue(sql, scope.Workspace, scope.Mode, day.Time(), analytics.Dimensions())
+	}
+	for _, sql := range []string{deleteDayOfOwners, deleteDayOfPrograms} {
+		batch.Queue(sql, scope.Workspace, scope.Mode, day.Time())
+	}
+	return send(ctx, tx, "delete a day of the analytics", batch)
+}
+
+// CountedOfDay returns the conversions of a day as they are part of the sums.
+func (tx *Tx) CountedOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day) ([]analytics.Conversion, error) {
+	type row struct {
+		countedRow
+		FirstOfCustomer bool
+	}
+	first, end := bounds(day, day)
+	rows, err := tx.Query(ctx, countedOfDay, scope.Workspace, scope.Mode, first, end)
+	found, err := postgres.AllRows(rows, err, func(r row) analytics.Conversion {
+		c := r.conversion()
+		c.FirstOfCustomer = r.FirstOfCustomer
+		return c
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the counted conversions of a day: %w", err)
+	}
+	return found, nil
+}
+
+// EachClicksOfDay calls fn with all clicks that were received on a day, in parts.
+func (tx *Tx) EachClicksOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day, fn func(clicks []affiliate.Click) error) error {
+	first, end := bounds(day, day)
+	return eachPart(ctx, tx, postgres.CountedClick, fn, clicksOfDay, scope.Workspace, scope.Mode, first, end)
+}
+
+// EachCountedOfCustomers calls fn with the conversions of all customers as they are part of the
+// sums, in parts. They are sorted by customer and time.
+func (tx *Tx) EachCountedOfCustomers(ctx context.Context, scope affiliate.Scope, fn func(conversions []analytics.Conversion) error) error {
+	read := func(row pgx.CollectableRow) (analytics.Conversion, error) {
+		r, err := pgx.RowToStructByName[countedRow](row)
+		return r.conversion(), err
+	}
+	return eachPart(ctx, tx, read, fn, countedOfCustomers, scope.Workspace, scope.Mode)
+}
+
+// DeleteCustomers deletes all customers and cohorts.
+func (tx *Tx) DeleteCustomers(ctx context.Context, scope affiliate.Scope) error {
+	batch := &pgx.Batch{}
+	for _, sql := range []string{deleteAllCustomers, deleteAllCohorts} {
+		batch.Queue(sql, scope.Workspace, scope.Mode)
+	}
+	return send(ctx, tx, "delete customers of the analytics", batch)
+}
+
+// eachPart calls fn with the rows of a query in parts of at most 20,000.
+func eachPart[T any](ctx context.Context, tx *Tx, read pgx.RowToFunc[T], fn func([]T) error, sql string, args ...any) error {
+	if _, err := tx.Exec(ctx, `declare parts no scroll cursor for `+sql, args...); err != nil {
+		return fmt.Errorf("read for a new count: %w", err)
+	}
+	for {
+		// The statement is not prepared, because its columns depend on the cursor.
+		rows, err := tx.Query(ctx, `fetch 20000 from parts`, pgx.QueryExecModeExec)
+		if err != nil {
+			return fmt.Errorf("read for a new count: %w", err)
+		}
+		part, err := pgx.CollectRows(rows, read)
+		if err != nil {
+			return fmt.Errorf("read for a new count: %w", err)
+		}
+		if len(part) == 0 {
+			break
+		}
+		if err := fn(part); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.Exec(ctx, `close parts`); err != nil {
+		return fmt.Errorf("read for a new count: %w", err)
+	}
+	return nil
+}
