@@ -77,7 +77,10 @@ func (s CohortSums) add(level Owner, cohort Month, activity Activity, sign int64
 }
 
 // contains reports whether other matches the ids of o that are not zero.
-func (o Owner) contains(other Owner) bool { return o.Narrow(other) && o == other }
+func (o *Owner) contains(other Owner) bool {
+	narrowed := *o
+	return narrowed.Narrow(other) && narrowed == other
+}
 
 // CohortCell holds the numbers of a cohort in one month.
 type CohortCell struct {
@@ -165,7 +168,7 @@ func (r *CohortReport) Add(cohort, month Month, currency string, counts CohortCo
 }
 
 // Move moves a customer of the cohorts of an owner from the months in UTC to the months of the
-// report. conversions are those of the customer in the windows.
+// report. conversions holds the customer's conversions in the windows.
 func (r *CohortReport) Move(of Owner, c *Customer, conversions []Conversion) {
 	if !of.contains(c.Owner) {
 		return

@@ -1,10 +1,10 @@
 package analytics_test
 
 import (
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -52,7 +52,7 @@ func TestCohortReport_EqualsPlainComputation(t *testing.T) {
 		customers, conversions := map[string]*analytics.Customer{}, map[string][]analytics.Conversion{}
 		for range 20 {
 			c := analytics.Conversion{
-				ID: affiliate.NewID[affiliate.Conversion](start), Customer: fmt.Sprint(random.IntN(8)), OccurredAt: someTime(),
+				ID: affiliate.NewID[affiliate.Conversion](start), Customer: strconv.Itoa(random.IntN(8)), OccurredAt: someTime(),
 				Owner: owners[random.IntN(len(owners))], EventType: affiliate.Purchase, Currency: []string{"EUR", "USD"}[random.IntN(2)],
 				AmountCents: random.Int64N(100), Commission: affiliate.CommissionPaid, CommissionCents: 1, CommissionCurrency: "EUR",
 			}

@@ -27,8 +27,8 @@ type budget struct {
 	wait         time.Duration // for the lock of the sums
 }
 
-// requestBudget is the budget of a request, also if it selects many workspaces. erasureBudget
-// is that of an erasure for each workspace and mode.
+// requestBudget returns the budget of a request for all its workspaces. erasureBudget returns the
+// budget of an erasure or a recount for one workspace and mode.
 func requestBudget() *budget { return &budget{transactions: 20, wait: 300 * time.Millisecond} }
 func erasureBudget() *budget { return &budget{transactions: math.MaxInt, wait: time.Minute} }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -150,7 +151,7 @@ func TestWork_AddsLargeBacklog(t *testing.T) {
 		clicks := make([]affiliate.Click, size)
 		for n := range clicks {
 			clicks[n] = f.UnstoredClick(f.pat, func(c *affiliate.Click) {
-				c.Link, c.SubID, c.Country = ids[n%links], fmt.Sprint(n%2000), "DE"
+				c.Link, c.SubID, c.Country = ids[n%links], strconv.Itoa(n%2000), "DE"
 			})
 		}
 		if err := f.Store.StoreClicks(t.Context(), clicks); err != nil {

@@ -22,8 +22,8 @@ var errBusy = errors.New("another process changes the analytics")
 // an older version has stored, and for sums that differ from the rows. It can run while the
 // service runs: a day is replaced in one transaction.
 //
-// The sums of clicks that were deleted because of their age are lost, so the first day must be
-// one whose clicks still exist.
+// Clicks that were deleted because of their age cannot be counted again. The clicks of the first
+// day must therefore still exist.
 func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to time.Time) (Recounted, error) {
 	var total Recounted
 	first, last := analytics.DayOf(from), analytics.DayOf(to)

@@ -183,7 +183,7 @@ func (r *Reader) newest(shard int) string {
 	return r.known[shard].newest
 }
 
-// forgetNewest deletes the id of the newest entry, unless another entry was read meanwhile.
+// forgetNewest deletes the id of the newest entry, unless another entry was read since then.
 func (r *Reader) forgetNewest(shard int, newest string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
