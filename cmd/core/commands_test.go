@@ -23,8 +23,8 @@ func TestCheckAccounts_ReportsViolation(t *testing.T) {
 	}
 	f.Exec(`insert into ledger_balances values (gen_random_uuid(), gen_random_uuid(), 'EUR', 0, 5)`)
 	out.Reset()
-	if err := checkAccounts(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "1 of 18 checks") || !strings.Contains(out.String(), "VIOLATED  balances: ") {
-		t.Errorf("checkAccounts with a wrong balance returned %v, want 1 of 18 checks; it printed\n%s", err, &out)
+	if err := checkAccounts(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "1 of 23 checks") || !strings.Contains(out.String(), "VIOLATED  balances: ") {
+		t.Errorf("checkAccounts with a wrong balance returned %v, want 1 of 23 checks; it printed\n%s", err, &out)
 	}
 }
 

@@ -141,11 +141,7 @@ func TestFold_CountsOnceUnderConcurrencyAndCrashes(t *testing.T) {
 	working.Wait()
 	f.wantTrueReports()
 	f.WantCount(0, "entries in the log", `select count(*) from analytics_log`)
-	for name, r := range f.checks() {
-		if r.Violated > 0 {
-			t.Errorf("check %s reports %v", name, r.Violations)
-		}
-	}
+	f.wantNoViolations("after all processes have ended")
 }
 
 // A request contains everything that was stored before it, also while the job does not run.
@@ -203,11 +199,7 @@ func TestRecount_RepairsSums(t *testing.T) {
 		t.Errorf("Recount returned %+v, %v, want 62 days, all clicks and %d conversions", counted, err, len(f.sales))
 	}
 	f.wantTrueReports()
-	for name, r := range f.checks() {
-		if r.Violated > 0 {
-			t.Errorf("check %s reports %v", name, r.Violations)
-		}
-	}
+	f.wantNoViolations("after the recount")
 }
 
 // An entry that cannot be read does not stop the others. Recount counts its clicks.

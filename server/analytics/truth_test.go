@@ -349,9 +349,11 @@ func TestReports_EqualRawRows(t *testing.T) {
 			f := newFixture(t, at)
 			f.addHistory()
 			f.wantTrueReports()
+			f.wantNoViolations("before the erasure")
 			f.addHistory()
 			f.eraseQuinn()
 			f.wantTrueReports()
+			f.wantNoViolations("after the erasure")
 		})
 	}
 }

@@ -149,12 +149,12 @@ func populate(f *pgtest.Fixture, s *pgtest.Shop, suffix string) pgtest.Participa
 	}))
 	const none = "00000000-0000-0000-0000-000000000000"
 	f.Insert("analytics_days", row(pgtest.Row{ // the sum of analytics_conversions
-		"program_id": s.Program, "participant_id": none, "link_id": none, "dimension": "", "day": now.UTC(), "value": "", "currency": "", "conversions": 1, "quarters": []byte{},
+		"program_id": s.Program, "participant_id": none, "link_id": none, "dimension": "", "day": now.UTC(), "value": "", "currency": "", "conversions": 1, "new_customers": 1, "quarters": []byte{},
 	}))
 	f.Insert("analytics_values", row(pgtest.Row{"dimension": "country", "day": now, "value": suffix, "weight": 1}))
 	f.Insert("analytics_conversions", row(pgtest.Row{
 		"conversion_id": commission.Conversion, "program_id": s.Program, "participant_id": p.ID, "link_id": p.Link, "occurred_at": now,
-		"event_type": "purchase", "dimension_values": []string{}, "customer_ref": ref, "currency": "", "amount_cents": 0, "refunded_cents": 0,
+		"event_type": "custom", "dimension_values": []string{}, "customer_ref": ref, "currency": "", "amount_cents": 0, "refunded_cents": 0,
 		"commission_status": "", "commission_cents": 0, "commission_currency": "",
 	}))
 	f.Insert("analytics_customers", row(pgtest.Row{

@@ -50,7 +50,12 @@ var checks = []check{
 	{"list_counts", "the list counters and the lists", checkListCounts},
 	{"analytics_clicks", "the clicks of two days in the analytics and the clicks", checkAnalyticsClicks},
 	{"analytics_conversions", "the conversions in the analytics and the conversions", checkAnalyticsConversions},
-	{"analytics_sums", "the sums of programmes in the analytics and their conversions", checkAnalyticsSums},
+	{"analytics_sums", "the sums of programmes in the analytics and the counted conversions", checkAnalyticsSums},
+	{"analytics_values", "the conversions of values in the analytics and the counted conversions of two days", checkAnalyticsValues},
+	{"analytics_value_clicks", "the clicks of values and of programmes in the analytics on two days", checkAnalyticsValueClicks},
+	{"analytics_customers", "the first conversions of customers in the analytics and the counted conversions", checkAnalyticsCustomers},
+	{"analytics_cohorts", "the cohorts of workspaces in the analytics and the counted conversions", checkAnalyticsCohorts},
+	{"analytics_negative", "the counts in the analytics and 0, their lowest possible value", checkAnalyticsNegative},
 	{"analytics_programs", "the sums of programmes in the analytics and those of their participants on two days", checkAnalyticsPrograms},
 }
 

@@ -61,40 +61,158 @@ const checkAnalyticsConversions = `
 	left join (select distinct unnest(conversions) as id from analytics_log) as waiting on waiting.id = coalesce(c.id, a.conversion_id)
 	where waiting.id is null`
 
-// checkAnalyticsSums compares the sums of conversions of programmes with the counted conversions.
+// checkAnalyticsSums compares the numbers of conversions in the totals of programmes with the
+// counted conversions. It first counts the conversions by both of their currencies, because the
+// amount of a sale and its commission can have different currencies. Each result is one number
+// of a programme, day and currency.
 const checkAnalyticsSums = `
 	with counted as (
-		select workspace_id, mode, program_id, (occurred_at at time zone 'UTC')::date as day, count(*) as conversions,
-			sum(case when event_type in ('purchase', 'renewal') then amount_cents else 0 end) as revenue,
-			sum(case when event_type in ('purchase', 'renewal') then refunded_cents else 0 end) as refunded,
-			sum(case when commission_status in ('pending', 'approved', 'paid') then commission_cents else 0 end) as commission
-		from analytics_conversions
-		group by 1, 2, 3, 4
+		select c.workspace_id, c.mode, c.program_id, (c.occurred_at at time zone 'UTC')::date as day, c.currency, c.commission_currency,
+			count(*) as conversions,
+			count(*) filter (where c.event_type in ('signup', 'lead')) as signups,
+			count(f.conversion_id) as new_customers,
+			count(*) filter (where c.commission_status in ('approved', 'paid')) as approved,
+			count(*) filter (where c.commission_status = 'paid') as paid,
+			count(*) filter (where c.event_type in ('purchase', 'renewal')) as orders,
+			sum(c.amount_cents) filter (where c.event_type in ('purchase', 'renewal')) as revenue,
+			sum(c.refunded_cents) filter (where c.event_type in ('purchase', 'renewal')) as refunded,
+			sum(c.commission_cents) filter (where c.commission_status in ('pending', 'approved', 'paid')) as commission
+		from analytics_conversions c
+		left join analytics_customers f using (workspace_id, mode, customer_ref, conversion_id)
+		group by 1, 2, 3, 4, 5, 6
+	), expected as (
+		select workspace_id, mode, program_id, day, n.currency, n.name, sum(n.number) as number
+		from counted c
+		cross join lateral (values
+			('', 'conversions', conversions), ('', 'signups', signups), ('', 'new customers', new_customers),
+			('', 'approved commissions', approved), ('', 'paid commissions', paid),
+			(c.currency, 'orders', orders), (c.currency, 'cents of revenue', revenue), (c.currency, 'refunded cents', refunded),
+			(c.commission_currency, 'cents of commissions', commission)
+		) as n (currency, name, number)
+		where n.number <> 0
+		group by 1, 2, 3, 4, 5, 6
 	), summed as (
-		select workspace_id, mode, program_id, day, sum(conversions) as conversions, sum(revenue_cents) as revenue,
-			sum(refunded_cents) as refunded, sum(commission_cents) as commission
+		select workspace_id, mode, program_id, day, currency, n.name, sum(n.number) as number
 		from analytics_days
-		where dimension = '' and participant_id = '00000000-0000-0000-0000-000000000000'
-		group by 1, 2, 3, 4
-		having num_nonnulls(sum(conversions), sum(orders), sum(commission_cents)) > 0
+		cross join lateral (values
+			('conversions', conversions), ('signups', signups), ('new customers', new_customers),
+			('approved commissions', approved), ('paid commissions', paid),
+			('orders', orders), ('cents of revenue', revenue_cents), ('refunded cents', refunded_cents),
+			('cents of commissions', commission_cents)
+		) as n (name, number)
+		where dimension = '' and participant_id = '00000000-0000-0000-0000-000000000000' and n.number <> 0
+		group by 1, 2, 3, 4, 5, 6
 	)
-	select case when (coalesce(c.conversions, 0), coalesce(c.revenue, 0), coalesce(c.refunded, 0), coalesce(c.commission, 0))
-			<> (coalesce(s.conversions, 0), coalesce(s.revenue, 0), coalesce(s.refunded, 0), coalesce(s.commission, 0)) then format(
-			'workspace %s, %s: programme %s, %s: the analytics have %s conversions with the amounts %s, %s and %s, expected %s with %s, %s and %s',
-			t.workspace_id, t.mode, t.program_id, t.day,
-			coalesce(s.conversions, 0), coalesce(s.revenue, 0), coalesce(s.refunded, 0), coalesce(s.commission, 0),
-			coalesce(c.conversions, 0), coalesce(c.revenue, 0), coalesce(c.refunded, 0), coalesce(c.commission, 0))
+	select case when coalesce(s.number, 0) <> coalesce(e.number, 0) then format(
+			'workspace %s, %s: programme %s, %s: the analytics have %s %s, expected %s',
+			workspace_id, mode, program_id, day, coalesce(s.number, 0), concat_ws(' in ', name, nullif(currency, '')), coalesce(e.number, 0))
+		end as line
+	from expected e
+	full join summed s using (workspace_id, mode, program_id, day, currency, name)`
+
+// checkAnalyticsValues compares the conversions in the sums of values with the counted
+// conversions that have a value, for all dimensions of the sampled days. The names are in the
+// order of dimension_values.
+const checkAnalyticsValues = `
+	with days as (` + sampledDays + `),
+	counted as (
+		select c.workspace_id, c.mode, c.program_id, d.day, v.dimension, count(*) as conversions
+		from days d
+		join analytics_conversions c on (c.occurred_at at time zone 'UTC')::date = d.day
+		cross join lateral unnest(
+			array['country', 'device', 'browser', 'os', 'referrer', 'landing_page', 'utm_source', 'utm_medium', 'utm_campaign', 'sub_id', 'promo_code', 'event_type'],
+			c.dimension_values) as v (dimension, value)
+		where v.value <> ''
+		group by 1, 2, 3, 4, 5
+	), summed as (
+		select workspace_id, mode, program_id, day, dimension, sum(conversions) as conversions
+		from analytics_days
+		where day in (select day from days) and dimension <> '' and participant_id = '00000000-0000-0000-0000-000000000000' and conversions <> 0
+		group by 1, 2, 3, 4, 5
+	)
+	select case when coalesce(s.conversions, 0) <> coalesce(c.conversions, 0) then format(
+			'workspace %s, %s: programme %s, %s: the values of %s have %s conversions, expected %s',
+			workspace_id, mode, program_id, day, dimension, coalesce(s.conversions, 0), coalesce(c.conversions, 0))
 		end as line
 	from counted c
-	full join summed s using (workspace_id, mode, program_id, day)
-	cross join lateral (select workspace_id, mode, program_id, day) as t`
+	full join summed s using (workspace_id, mode, program_id, day, dimension)`
 
-// checkAnalyticsPrograms compares the sums of programmes with those of their participants, for
-// all dimensions of the sampled days.
+// checkAnalyticsValueClicks compares the clicks in the sums of values with those in the totals of
+// programmes, for all dimensions of the sampled days. Clicks without a value are only in the totals.
+const checkAnalyticsValueClicks = `
+	with summed as (
+		select workspace_id, mode, program_id, day, dimension, sum(coalesce(clicks, 0) + coalesce(bot_clicks, 0)) as clicks
+		from analytics_days
+		where day in (` + sampledDays + `) and participant_id = '00000000-0000-0000-0000-000000000000'
+		group by 1, 2, 3, 4, 5
+	)
+	select case when s.clicks > coalesce(t.clicks, 0) then format(
+			'workspace %s, %s: programme %s, %s: the values of %s have %s clicks with those of bots, expected at most %s',
+			s.workspace_id, s.mode, s.program_id, s.day, s.dimension, s.clicks, coalesce(t.clicks, 0))
+		end as line
+	from summed s
+	left join summed t on t.workspace_id = s.workspace_id and t.mode = s.mode and t.program_id = s.program_id and t.day = s.day and t.dimension = ''
+	where s.dimension <> ''`
+
+// checkAnalyticsCustomers compares the first conversions of customers with the counted
+// conversions. The lines do not contain the references of the customers, which are personal data.
+const checkAnalyticsCustomers = `
+	with firsts as (
+		select distinct on (workspace_id, mode, customer_ref) workspace_id, mode, customer_ref, program_id, conversion_id, occurred_at as first_at
+		from analytics_conversions
+		where customer_ref is not null and program_id <> '00000000-0000-0000-0000-000000000000'
+		order by workspace_id, mode, customer_ref, occurred_at, conversion_id
+	)
+	select case when a.conversion_id is null then format(
+			'workspace %s, %s: programme %s, %s: the analytics do not contain the customer whose first conversion is %s',
+			workspace_id, mode, f.program_id, (f.first_at at time zone 'UTC')::date, f.conversion_id)
+		when f.conversion_id is null then format(
+			'workspace %s, %s: the analytics contain the customer with the first conversion %s, who has no attributed conversion', workspace_id, mode, a.conversion_id)
+		when (a.conversion_id, a.first_at) <> (f.conversion_id, f.first_at) then format(
+			'workspace %s, %s: programme %s, %s: the analytics have %s at %s as the first conversion of a customer, expected %s at %s',
+			workspace_id, mode, f.program_id, (f.first_at at time zone 'UTC')::date,
+			a.conversion_id, a.first_at at time zone 'UTC', f.conversion_id, f.first_at at time zone 'UTC')
+		end as line
+	from firsts f
+	full join analytics_customers a using (workspace_id, mode, customer_ref)`
+
+// checkAnalyticsCohorts compares the cohorts of workspaces with the counted conversions.
+const checkAnalyticsCohorts = `
+	with counted as (
+		select c.workspace_id, c.mode, date_trunc('month', u.first_at at time zone 'UTC')::date as cohort,
+			date_trunc('month', c.occurred_at at time zone 'UTC')::date as month, count(*) as conversions, count(distinct c.customer_ref) as customers
+		from analytics_conversions c
+		join analytics_customers u using (workspace_id, mode, customer_ref)
+		where c.program_id <> '00000000-0000-0000-0000-000000000000'
+		group by 1, 2, 3, 4
+	), summed as (
+		select workspace_id, mode, cohort, month, conversions, customers
+		from analytics_cohorts
+		where program_id = '00000000-0000-0000-0000-000000000000' and currency = ''
+	)
+	select case when (coalesce(s.conversions, 0), coalesce(s.customers, 0)) <> (coalesce(c.conversions, 0), coalesce(c.customers, 0)) then format(
+			'workspace %s, %s: the cohort of %s has %s conversions of %s customers in the month %s, expected %s of %s',
+			workspace_id, mode, cohort, coalesce(s.conversions, 0), coalesce(s.customers, 0), month, coalesce(c.conversions, 0), coalesce(c.customers, 0))
+		end as line
+	from counted c
+	full join summed s using (workspace_id, mode, cohort, month)`
+
+// checkAnalyticsNegative finds numbers below 0. The lines do not contain values, because these
+// can be personal data.
+const checkAnalyticsNegative = `
+	select case when least(s.clicks, s.unique_clicks, s.bot_clicks, s.conversions) < 0 then format(
+			'workspace %s, %s: programme %s, participant %s, %s: a sum of the dimension %L has %s clicks (%s unique), %s of bots and %s conversions, expected no number below 0',
+			s.workspace_id, s.mode, s.program_id, s.participant_id, s.day, s.dimension,
+			coalesce(s.clicks, 0), coalesce(s.unique_clicks, 0), coalesce(s.bot_clicks, 0), coalesce(s.conversions, 0))
+		end as line
+	from analytics_days s`
+
+// checkAnalyticsPrograms compares the sums of programmes with the sums of their participants, for
+// all dimensions of the sampled days. The lines do not contain values.
 const checkAnalyticsPrograms = `
 	select case when s.program_sum <> s.participant_sum then format(
-			'workspace %s, %s: programme %s, %s: the value %L of %s has the sum %s, but the sum of its participants is %s',
-			s.workspace_id, s.mode, s.program_id, s.day, s.value, s.dimension, s.program_sum, s.participant_sum)
+			'workspace %s, %s: programme %s, %s: a value of %s has the sum %s, but the sum of its participants is %s',
+			s.workspace_id, s.mode, s.program_id, s.day, s.dimension, s.program_sum, s.participant_sum)
 		end as line
 	from (
 		select d.workspace_id, d.mode, d.program_id, d.day, d.dimension, d.value, d.currency,
