@@ -12,11 +12,21 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// UseSnapshot makes all statements of the transaction read the same snapshot. It must be the
-// first statement. If another transaction changes the same rows, this transaction is repeated.
+// UseSnapshot makes all statements of the transaction read the same snapshot, and allows long
+// statements. It must be the first statement. If another transaction changes the same rows, this
+// transaction is repeated.
 func (tx *Tx) UseSnapshot(ctx context.Context) error {
 	if _, err := tx.Exec(ctx, `set transaction isolation level repeatable read`); err != nil {
 		return fmt.Errorf("use a snapshot: %w", err)
+	}
+	return tx.allowLongStatements(ctx)
+}
+
+// allowLongStatements replaces the statement timeout of the transaction. The statements of a
+// recount read all conversions of a workspace, or all clicks of a day.
+func (tx *Tx) allowLongStatements(ctx context.Context) error {
+	if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+		return fmt.Errorf("allow long statements: %w", err)
 	}
 	return nil
 }
@@ -96,6 +106,9 @@ func bounds(first, last analytics.Day) (from, end time.Time) { return first.Time
 // LogConversions inserts entries with all conversions of a span of days, and with all that are
 // counted on these days.
 func (tx *Tx) LogConversions(ctx context.Context, scope affiliate.Scope, first, last analytics.Day) error {
+	if err := tx.allowLongStatements(ctx); err != nil {
+		return err
+	}
 	from, end := bounds(first, last)
 	if _, err := tx.Exec(ctx, logDays, scope.Workspace, scope.Mode, from, end); err != nil {
 		return fmt.Errorf("add conversions to the analytics log: %w", err)
