@@ -34,7 +34,7 @@ type CohortKey struct {
 // CohortCounts holds the numbers of a cohort in a month.
 type CohortCounts struct {
 	Customers int64 // customers with a conversion in the month
-	Bought
+	Totals
 }
 
 // CohortSums holds sums of cohorts by their keys.
@@ -57,22 +57,22 @@ func (s CohortSums) AddCustomer(c *Customer, sign int64) {
 
 func (s CohortSums) add(level Owner, cohort Month, activity Activity, sign int64) {
 	active := map[Month]bool{}
-	for of, bought := range activity {
+	for of, totals := range activity {
 		if !level.contains(of.Owner) {
 			continue
 		}
-		if of.Currency == "" && bought.Conversions > 0 {
+		if of.Currency == "" && totals.Conversions > 0 {
 			active[of.Month] = true
 		}
 		if sign < 0 {
-			bought = bought.negated()
+			totals = totals.negated()
 		}
 		key := CohortKey{level, cohort, of.Month, of.Currency}
-		s[key] = CohortCounts{s[key].Customers, s[key].plus(bought)}
+		s[key] = CohortCounts{s[key].Customers, s[key].plus(totals)}
 	}
 	for month := range active {
 		key := CohortKey{level, cohort, month, ""}
-		s[key] = CohortCounts{s[key].Customers + sign, s[key].Bought}
+		s[key] = CohortCounts{s[key].Customers + sign, s[key].Totals}
 	}
 }
 
@@ -82,17 +82,11 @@ func (o *Owner) contains(other Owner) bool {
 	return narrowed.Narrow(other) && narrowed == other
 }
 
-// CohortCell holds the numbers of a cohort in one month.
-type CohortCell struct {
-	Customers int64 // customers with a conversion in the month
-	Bought
-}
-
 // Cohort holds the customers whose first attributed conversion was in one month.
 type Cohort struct {
 	Start time.Time
 	Size  int64
-	Cells []CohortCell // by month, from the month of the cohort
+	Cells []CohortCounts // by month, from the month of the cohort
 }
 
 // CohortReport computes the cohorts of a period from the stored sums, whose months begin in UTC.
@@ -117,7 +111,7 @@ func NewCohortReport(p Period, currency string) *CohortReport {
 	r.first = MonthOf(p.From.Time().In(p.Zone))
 	r.cohorts = make([]Cohort, len(r.starts))
 	for i, start := range r.starts {
-		r.cohorts[i] = Cohort{Start: start.Time(), Cells: make([]CohortCell, len(r.starts)-i)}
+		r.cohorts[i] = Cohort{Start: start.Time(), Cells: make([]CohortCounts, len(r.starts)-i)}
 	}
 	return r
 }
@@ -164,7 +158,7 @@ func (r *CohortReport) Add(cohort, month Month, currency string, counts CohortCo
 		return
 	}
 	cell := &r.cohorts[i].Cells[j]
-	cell.Customers, cell.Bought = cell.Customers+counts.Customers, cell.plus(counts.Bought)
+	cell.Customers, cell.Totals = cell.Customers+counts.Customers, cell.plus(counts.Totals)
 }
 
 // Move moves a customer of the cohorts of an owner from the months in UTC to the months of the

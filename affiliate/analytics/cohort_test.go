@@ -104,7 +104,7 @@ func TestCohortReport_EqualsPlainComputation(t *testing.T) {
 					report.Move(level, customer, inWindows)
 				}
 			}
-			want := map[string]analytics.CohortCell{}
+			want := map[string]analytics.CohortCounts{}
 			for ref, customer := range customers {
 				first := analytics.QuarterOf(customer.FirstAt)
 				if !matches(customer.Owner) || !period.Contains(first) {
@@ -128,11 +128,11 @@ func TestCohortReport_EqualsPlainComputation(t *testing.T) {
 					want[name] = cell
 				}
 			}
-			got := map[string]analytics.CohortCell{}
+			got := map[string]analytics.CohortCounts{}
 			for _, cohort := range report.Cohorts() {
 				month := cohort.Start.In(zone)
 				for i, cell := range cohort.Cells {
-					if cell != (analytics.CohortCell{}) {
+					if cell != (analytics.CohortCounts{}) {
 						got[month.Format("2006-01 ")+time.Date(month.Year(), month.Month()+time.Month(i), 1, 0, 0, 0, 0, time.UTC).Format("2006-01")] = cell
 					}
 				}

@@ -1,6 +1,7 @@
 package analytics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -22,6 +23,9 @@ type Conversion struct {
 	// ClickDeleted says that this click was deleted after 13 months, so that its values are
 	// not known.
 	ClickDeleted bool
+	// ParticipantErased says that the participant was erased, and AllErased that the buyer or
+	// the whole workspace was erased. The values of the click must then not be kept.
+	ParticipantErased, AllErased bool
 	// FirstOfCustomer says that it is the first attributed conversion of its customer.
 	FirstOfCustomer bool
 
@@ -96,14 +100,18 @@ func (c *Conversion) SetValues(click *Values, subID, promoCode string) {
 }
 
 // KeepClickValues copies the values of a deleted click from the counted state of the
-// conversion.
+// conversion, except those that an erasure has removed.
 func (c *Conversion) KeepClickValues(counted *Conversion) {
 	if !c.ClickDeleted || c.Click != counted.Click {
 		return
 	}
-	subID := c.Values[subIDIndex]
-	copy(c.Values[:len(clickDimensions)], counted.Values[:])
-	if subID != "" {
-		c.Values[subIDIndex] = subID
+	var erased []Dimension
+	if c.ParticipantErased || c.AllErased {
+		erased = ErasedDimensions(c.AllErased)
+	}
+	for i, dimension := range clickDimensions {
+		if c.Values[i] == "" && !slices.Contains(erased, dimension) { // the conversion has a sub id of its own
+			c.Values[i] = counted.Values[i]
+		}
 	}
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Bought holds what customers bought in a month. Amounts are in minor units.
-type Bought struct {
+// Totals holds the numbers of conversions of customers. Amounts are in minor units.
+type Totals struct {
 	Conversions     int64
 	RevenueCents    int64
 	CommissionCents int64 // commissions that are pending, approved or paid
 }
 
-func (b Bought) plus(other Bought) Bought {
-	return Bought{b.Conversions + other.Conversions, b.RevenueCents + other.RevenueCents, b.CommissionCents + other.CommissionCents}
+func (b Totals) plus(other Totals) Totals {
+	return Totals{b.Conversions + other.Conversions, b.RevenueCents + other.RevenueCents, b.CommissionCents + other.CommissionCents}
 }
 
-func (b Bought) negated() Bought { return Bought{-b.Conversions, -b.RevenueCents, -b.CommissionCents} }
+func (b Totals) negated() Totals { return Totals{-b.Conversions, -b.RevenueCents, -b.CommissionCents} }
 
 // Activity holds the attributed conversions of a customer.
-type Activity map[ActivityKey]Bought
+type Activity map[ActivityKey]Totals
 
 // ActivityKey identifies conversions of a customer. Currency is empty for the number of the
 // conversions, and the currency of the amounts otherwise.
@@ -36,12 +36,12 @@ type ActivityKey struct {
 func (a Activity) Add(c *Conversion, month Month, sign int64) {
 	figures := c.Figures()
 	add := func(currency string, counts Counts) {
-		bought := Bought{counts[Conversions], counts[RevenueCents], counts[CommissionCents]}
+		totals := Totals{counts[Conversions], counts[RevenueCents], counts[CommissionCents]}
 		if sign < 0 {
-			bought = bought.negated()
+			totals = totals.negated()
 		}
 		key := ActivityKey{c.Owner, month, currency}
-		if sum := a[key].plus(bought); sum == (Bought{}) {
+		if sum := a[key].plus(totals); sum == (Totals{}) {
 			delete(a, key)
 		} else {
 			a[key] = sum
@@ -67,13 +67,13 @@ type Customer struct {
 // Encode returns the stored form: the entries in any order. The numbers are varints.
 func (a Activity) Encode() []byte {
 	b := make([]byte, 0, len(a)*60)
-	for key, bought := range a {
+	for key, totals := range a {
 		for _, id := range [][16]byte{key.Program.UUID, key.Participant.UUID, key.Link.UUID} {
 			b = append(b, id[:]...)
 		}
 		b = binary.AppendVarint(b, int64(key.Month))
 		b = append(append(b, byte(len(key.Currency))), key.Currency...)
-		for _, n := range []int64{bought.Conversions, bought.RevenueCents, bought.CommissionCents} {
+		for _, n := range []int64{totals.Conversions, totals.RevenueCents, totals.CommissionCents} {
 			b = binary.AppendVarint(b, n)
 		}
 	}
@@ -88,7 +88,7 @@ func DecodeActivity(b []byte) (Activity, error) {
 	r := logReader{rest: b}
 	for len(r.rest) > 0 {
 		key := ActivityKey{Owner: r.owner(), Month: Month(r.varint()), Currency: r.text()} //nolint:gosec // as encoded
-		a[key] = Bought{r.varint(), r.varint(), r.varint()}
+		a[key] = Totals{r.varint(), r.varint(), r.varint()}
 	}
 	if r.failed {
 		return nil, errActivity

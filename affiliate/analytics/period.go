@@ -44,8 +44,8 @@ func ParsePeriod(from, to, timezone string, now time.Time) (Period, affiliate.Vi
 // maxCohorts is the maximum number of months of first conversions, and the default.
 const maxCohorts = 24
 
-// ParseCohorts does the same as ParsePeriod for cohorts. The default is the current month and
-// the 23 months before it.
+// ParseCohorts does the same as ParsePeriod for cohorts. The period is extended to whole months.
+// The default is the current month and the 23 months before it.
 func ParseCohorts(from, to, timezone string, now time.Time) (Period, affiliate.Violations) {
 	parsed, zone, wrong := parse(from, to, timezone)
 	if wrong != nil {
@@ -55,10 +55,16 @@ func ParseCohorts(from, to, timezone string, now time.Time) (Period, affiliate.V
 	if parsed.Before != nil {
 		end = *parsed.Before
 	}
-	start := affiliate.StartOfDay(monthOf(dateOf(end.Add(-time.Nanosecond), zone)).AddDate(0, 1-maxCohorts, 0), zone)
+	last := monthOf(dateOf(end.Add(-time.Nanosecond), zone))
+	first := last.AddDate(0, 1-maxCohorts, 0)
 	if parsed.From != nil {
-		start = *parsed.From
+		if parsed.From.After(end) {
+			return newPeriod(*parsed.From, end, zone)
+		}
+		first = monthOf(dateOf(*parsed.From, zone))
 	}
+	start := affiliate.StartOfDay(first, zone)
+	end = affiliate.StartOfDay(last.AddDate(0, 1, 0), zone)
 	p, wrong := newPeriod(start, end, zone)
 	if wrong == nil && len(p.Starts(EachMonth)) > maxCohorts {
 		wrong.Add("date_from", "must be in the 24 months that end with the month of {date_to}")

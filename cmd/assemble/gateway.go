@@ -19,10 +19,6 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// maxResponseBytes is the maximum size of a response of the core. The largest responses are
-// pages of a breakdown as CSV. The default of gRPC is 4 MiB.
-const maxResponseBytes = 16 << 20
-
 // RunGateway serves REST over a network connection to the core until ctx ends.
 func RunGateway(ctx context.Context, cfg settings.Gateway, api, metrics net.Listener, log *slog.Logger) error {
 	coreTLS, err := cfg.CoreTLS()
@@ -34,7 +30,6 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, api, metrics net.List
 		transport = credentials.NewTLS(coreTLS)
 	}
 	conn, err := grpc.NewClient(cfg.CoreAddr, grpc.WithTransportCredentials(transport),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponseBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: server.PingInterval, Timeout: 10 * time.Second}))
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_GRPC_ADDR: %w", err)

@@ -16,17 +16,12 @@ import (
 	analyticspg "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
-// clickMonths is the time for which clicks are kept. After it they are replaced by sums, which
-// do not contain their values, so older days cannot be counted again.
-const clickMonths = 13
-
 // recountAnalytics counts the clicks and conversions of days again, in one workspace or in all.
 func recountAnalytics(ctx context.Context, out io.Writer, args []string, now time.Time) error {
 	today := now.UTC().Truncate(24 * time.Hour)
-	oldest := today.AddDate(0, -clickMonths, 1)
 	flags := flag.NewFlagSet("analytics recount", flag.ContinueOnError)
 	workspace := flags.String("workspace", "", "id of a workspace; default: all workspaces")
-	first := flags.String("from", oldest.Format(time.DateOnly), "first day (UTC)")
+	first := flags.String("from", analytics.OldestDay(now).Format(time.DateOnly), "first day (UTC)")
 	last := flags.String("to", today.Format(time.DateOnly), "last day (UTC)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -36,8 +31,6 @@ func recountAnalytics(ctx context.Context, out io.Writer, args []string, now tim
 	switch {
 	case errFrom != nil || errTo != nil:
 		return errors.New("--from and --to must be dates such as 2026-01-31")
-	case from.Before(oldest):
-		return fmt.Errorf("--from must not be before %s, because older clicks were deleted", oldest.Format(time.DateOnly))
 	case to.Before(from) || to.After(today):
 		return errors.New("--to must not be before --from or after today")
 	}

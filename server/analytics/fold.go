@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -23,14 +22,23 @@ const (
 
 // budget limits the work of a caller that adds entries of the log.
 type budget struct {
-	transactions int
-	wait         time.Duration // for the lock of the sums
+	until time.Time     // no further transaction begins after this time
+	wait  time.Duration // for the lock of the sums
 }
 
-// requestBudget returns the budget of a request for all its workspaces. erasureBudget returns the
+// A request begins transactions for maxAdding. A transaction that lasts longer than maxLastAdding
+// is cancelled, so that the request can still respond.
+const (
+	maxAdding     = time.Second
+	maxLastAdding = 5 * time.Second
+)
+
+// requestBudget returns the budget of a request for all its workspaces. longBudget returns the
 // budget of an erasure or a recount for one workspace and mode.
-func requestBudget() *budget { return &budget{transactions: 20, wait: 300 * time.Millisecond} }
-func erasureBudget() *budget { return &budget{transactions: math.MaxInt, wait: time.Minute} }
+func requestBudget() *budget {
+	return &budget{until: time.Now().Add(maxAdding), wait: 300 * time.Millisecond}
+}
+func longBudget() *budget { return &budget{until: time.Now().Add(24 * time.Hour), wait: time.Minute} }
 
 // result is the result of one call of fold.
 type result struct {
@@ -94,9 +102,11 @@ func addTaken(ctx context.Context, tx Tx, log *slog.Logger, scope affiliate.Scop
 // entries.
 func (s *Service) addWaiting(ctx context.Context, selected selection) {
 	left := requestBudget()
+	adding, cancel := context.WithTimeout(ctx, maxLastAdding)
+	defer cancel()
 	for _, workspace := range selected.workspaces() {
 		scope := affiliate.Scope{Workspace: workspace, Mode: selected.mode}
-		if _, err := s.addEntries(ctx, scope, left); err != nil && ctx.Err() == nil {
+		if _, err := s.addEntries(adding, scope, left); err != nil && ctx.Err() == nil {
 			s.log.LogAttrs(ctx, slog.LevelError, "the newest clicks and conversions could not be added to the analytics", slog.Any("error", err))
 		}
 	}
@@ -107,7 +117,7 @@ func (s *Service) addWaiting(ctx context.Context, selected selection) {
 func (s *Service) AddAll(ctx context.Context, workspace affiliate.WorkspaceID) error {
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		scope := affiliate.Scope{Workspace: workspace, Mode: mode}
-		done, err := s.addEntries(ctx, scope, erasureBudget())
+		done, err := s.addEntries(ctx, scope, longBudget())
 		if err == nil && !done {
 			err = fmt.Errorf("another process changes the analytics of the workspace %s", workspace)
 		}
@@ -122,13 +132,13 @@ func (s *Service) AddAll(ctx context.Context, workspace affiliate.WorkspaceID) e
 // no connection while it waits for the lock. done is true if no entries are left.
 func (s *Service) addEntries(ctx context.Context, scope affiliate.Scope, left *budget) (done bool, err error) {
 	more, err := s.store.IsWaiting(ctx, scope)
-	for err == nil && more && left.transactions > 0 {
+	for err == nil && more && time.Now().Before(left.until) {
 		var r result
 		if r, err = fold(ctx, s.store, s.log, scope, s.now()); err != nil {
 			return false, err
 		}
 		if !r.busy {
-			more, left.transactions = r.more, left.transactions-1
+			more = r.more
 			continue
 		}
 		if ok, err := left.pause(ctx); !ok {

@@ -186,6 +186,44 @@ func TestErase_ParticipantWithManyValues(t *testing.T) {
 	f.WantCount(days*values, "clicks", `select sum(clicks) from analytics_days where dimension = '' and participant_id = $1`, f.quinn.ID)
 }
 
+// An erasure also removes the values of clicks that were deleted because of their age.
+func TestErase_ConversionsOfDeletedClicks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Now())
+	f.addHistory()
+	f.addWaiting()
+	f.Exec(`delete from clicks`)
+	f.eraseQuinn() // checks that no sum of a personal value is left
+	f.WantCount(0, "conversions with a personal value", `
+		select count(*) from analytics_conversions
+		where participant_id = $1 and concat(dimension_values[5], dimension_values[6], dimension_values[7], dimension_values[8], dimension_values[9], dimension_values[10]) <> ''`,
+		f.quinn.ID)
+}
+
+// An attempt to get a lock that another transaction has does not wait.
+func TestTryLock_DoesNotWait(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Now())
+	f.storeSubIDs("a")
+	f.addWaiting() // creates the lock
+	ctx, store := t.Context(), stores.Analytics(f.Store.DB)
+	err := store.InTx(ctx, func(tx analytics.Tx) error {
+		if locked, err := tx.TryLock(ctx, f.Scope); err != nil || !locked {
+			t.Errorf("the first TryLock returned %t, %v", locked, err)
+		}
+		return store.InTx(ctx, func(tx analytics.Tx) error {
+			locked, err := tx.TryLock(ctx, f.Scope)
+			if locked {
+				t.Error("two transactions have the lock")
+			}
+			return err
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // The metric shows how long the oldest change waits.
 func TestCollector_ShowsOldestEntry(t *testing.T) {
 	t.Parallel()

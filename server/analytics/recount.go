@@ -11,21 +11,27 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 )
 
-// Recounted says what Recount has counted.
-type Recounted struct{ Days, Clicks, Conversions int64 }
+// RecountResult holds the numbers of what Recount has counted.
+type RecountResult struct{ Days, Clicks, Conversions int64 }
 
 // errBusy means that another transaction had the lock of the sums for a long time.
 var errBusy = errors.New("another process changes the analytics")
+
+// OldestDay returns the first UTC day whose clicks can be counted again. Clicks are deleted after
+// 13 months. Two days are a reserve for the time zone and for the duration of a count.
+func OldestDay(now time.Time) time.Time {
+	return now.UTC().Truncate(24*time.Hour).AddDate(0, -13, 2)
+}
 
 // Recount counts the clicks and conversions of a workspace and mode from one UTC day to another
 // again, and replaces the sums of these days. It also replaces all cohorts. It is for clicks that
 // an older version has stored, and for sums that differ from the rows. It can run while the
 // service runs: a day is replaced in one transaction.
 //
-// Clicks that were deleted because of their age cannot be counted again. The clicks of the first
-// day must therefore still exist.
-func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to time.Time) (Recounted, error) {
-	var total Recounted
+// Of the days before OldestDay it counts only the conversions again that have changed, because
+// their clicks were deleted.
+func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to time.Time) (RecountResult, error) {
+	var total RecountResult
 	first, last := analytics.DayOf(from), analytics.DayOf(to)
 	// The log makes the next transactions read the conversions again.
 	err := s.store.InTx(ctx, func(tx Tx) error { return tx.LogConversions(ctx, scope, first, last) })
@@ -36,7 +42,10 @@ func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to t
 		return total, fmt.Errorf("recount cohorts: %w", err)
 	}
 	for day := first; day <= last; day++ {
-		var counted Recounted
+		if day < analytics.DayOf(OldestDay(s.now())) {
+			continue
+		}
+		var counted RecountResult
 		err := s.withoutEntries(ctx, scope, func(tx Tx) (err error) {
 			counted, err = recountDay(ctx, tx, scope, day)
 			return err
@@ -55,7 +64,7 @@ func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to t
 // All statements of the transaction read the same snapshot. A click is therefore among the
 // clicks that fn reads, or its entry is in the log after the transaction, but not both.
 func (s *Service) withoutEntries(ctx context.Context, scope affiliate.Scope, fn func(tx Tx) error) error {
-	left := erasureBudget()
+	left := longBudget()
 	for {
 		if _, err := s.addEntries(ctx, scope, left); err != nil {
 			return err
@@ -91,7 +100,7 @@ func (s *Service) withoutEntries(ctx context.Context, scope affiliate.Scope, fn 
 }
 
 // recountDay replaces the sums of a day.
-func recountDay(ctx context.Context, tx Tx, scope affiliate.Scope, day analytics.Day) (counted Recounted, err error) {
+func recountDay(ctx context.Context, tx Tx, scope affiliate.Scope, day analytics.Day) (counted RecountResult, err error) {
 	if err := tx.DeleteDay(ctx, scope, day); err != nil {
 		return counted, err
 	}

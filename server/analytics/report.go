@@ -109,8 +109,8 @@ func totalOf(ctx context.Context, r Reader, selected selection, period analytics
 }
 
 // maxCSVRows is the number of rows on a page of a breakdown as CSV. A row has two texts of at
-// most 255 bytes, so a page has at most about 7 MB.
-const maxCSVRows = 10_000
+// most 255 bytes, so a page is smaller than the limit of a gRPC response, 4 MiB.
+const maxCSVRows = 5000
 
 // breakdown returns the sums of the values of a dimension.
 func (s *Service) breakdown(ctx context.Context, req request, selectTargets selector) (*affiliatev1.AnalyticsBreakdown, error) {

@@ -572,12 +572,16 @@ func (f *fixture) wantCohorts(q query, all []record) {
 		f.Fatalf("cohorts of %s: %v", q.name, err)
 	}
 	monthOf := func(t time.Time) string { return t.In(q.zone).Format("2006-01") }
+	// The period of cohorts is extended to whole months.
+	last := q.to.Add(-time.Minute)
+	from := time.Date(q.from.Year(), q.from.Month(), 1, 0, 0, 0, 0, q.zone)
+	to := time.Date(last.Year(), last.Month()+1, 1, 0, 0, 0, 0, q.zone)
 	sizes, cells, active := map[string]int64{}, map[string][]record{}, map[string]map[string]bool{}
 	for _, r := range all {
 		// The customer belongs to the selection if its first conversion does. A partner with
 		// two participations has the cohorts of both.
 		if r.Customer == "" || !q.filter(r) || !q.filter(*r.first) || q.partner && r.first.Participant != r.Participant ||
-			r.first.At.Before(q.from) || !r.first.At.Before(q.to) || !r.At.Before(q.to) {
+			r.first.At.Before(from) || !r.first.At.Before(to) || !r.At.Before(to) {
 			continue
 		}
 		if r.firstOfBuyer {

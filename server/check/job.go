@@ -84,10 +84,7 @@ func (w *Worker) Timeout(*river.Job[affiliate.CheckAccounts]) time.Duration { re
 // have found. Violations do not make the job fail, because a retry would find the same
 // violations.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
-	results, err := w.store.CheckAccounts(ctx, w.now)
-	if err != nil {
-		return fmt.Errorf("run the consistency checks: %w", err)
-	}
+	results, err := w.store.CheckAccounts(ctx, w.now) // with an error, the results of the checks before it
 	compared := int64(0)
 	for _, r := range results {
 		compared += r.Compared
@@ -95,6 +92,9 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]
 			w.log.LogAttrs(ctx, slog.LevelError, "a consistency check failed", slog.String("check", r.Name), slog.String("compares", r.Compares),
 				slog.Int64("compared", r.Compared), slog.Int64("violated", r.Violated), slog.String("first", r.Violations[0]))
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("run the consistency checks: %w", err)
 	}
 	if Violated(results) == 0 {
 		w.log.LogAttrs(ctx, slog.LevelInfo, "all consistency checks passed", slog.Int("checks", len(results)), slog.Int64("compared", compared))

@@ -170,8 +170,7 @@ func (r *Reader) Rewound(ctx context.Context, shard int) (bool, error) {
 	}
 	for _, group := range groups {
 		if group.Name == Group && newest != "" && before(group.LastDeliveredID, newest) {
-			r.forgetNewest(shard, newest)
-			return true, nil
+			return r.forgetNewest(shard, newest), nil
 		}
 	}
 	return false, nil
@@ -183,13 +182,18 @@ func (r *Reader) newest(shard int) string {
 	return r.known[shard].newest
 }
 
-// forgetNewest deletes the id of the newest entry, unless another entry was read since then.
-func (r *Reader) forgetNewest(shard int, newest string) {
+// forgetNewest deletes the id of the newest entry, unless another entry was read since then. It
+// returns false if the group was created again since then.
+func (r *Reader) forgetNewest(shard int, newest string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.known[shard].newest == newest {
-		r.known[shard].newest = ""
+	switch known := &r.known[shard]; known.newest {
+	case "":
+		return false
+	case newest:
+		known.newest = ""
 	}
+	return true
 }
 
 // Claim assigns to this consumer the entries that have been pending for longer than

@@ -55,7 +55,7 @@ var checks = []check{
 	{"analytics_value_clicks", "the clicks of values and of programmes in the analytics on two days", checkAnalyticsValueClicks},
 	{"analytics_customers", "the first conversions of customers in the analytics and the counted conversions", checkAnalyticsCustomers},
 	{"analytics_cohorts", "the cohorts of workspaces in the analytics and the counted conversions", checkAnalyticsCohorts},
-	{"analytics_negative", "the counts in the analytics and 0, their lowest possible value", checkAnalyticsNegative},
+	{"analytics_negative", "the counts of two days in the analytics and 0, their lowest possible value", checkAnalyticsNegative},
 	{"analytics_programs", "the sums of programmes in the analytics and those of their participants on two days", checkAnalyticsPrograms},
 }
 

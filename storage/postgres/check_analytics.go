@@ -197,7 +197,7 @@ const checkAnalyticsCohorts = `
 	from counted c
 	full join summed s using (workspace_id, mode, cohort, month)`
 
-// checkAnalyticsNegative finds numbers below 0. The lines do not contain values, because these
+// checkAnalyticsNegative finds numbers below 0 on the sampled days. The lines do not contain values, because these
 // can be personal data.
 const checkAnalyticsNegative = `
 	select case when least(s.clicks, s.unique_clicks, s.bot_clicks, s.conversions) < 0 then format(
@@ -205,7 +205,8 @@ const checkAnalyticsNegative = `
 			s.workspace_id, s.mode, s.program_id, s.participant_id, s.day, s.dimension,
 			coalesce(s.clicks, 0), coalesce(s.unique_clicks, 0), coalesce(s.bot_clicks, 0), coalesce(s.conversions, 0))
 		end as line
-	from analytics_days s`
+	from analytics_days s
+	where s.day in (` + sampledDays + `)`
 
 // checkAnalyticsPrograms compares the sums of programmes with the sums of their participants, for
 // all dimensions of the sampled days. The lines do not contain values.

@@ -310,7 +310,7 @@ type AnalyticsRequest struct {
 	// Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize *int32 `protobuf:"varint,14,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	// REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
-	// file of a breakdown has up to 10,000 rows; `page=2` has the next ones. Default `json`.
+	// file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
 	Format        AnalyticsFormat `protobuf:"varint,15,opt,name=format,proto3,enum=affiliate.v1.AnalyticsFormat" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -486,7 +486,7 @@ type ProgramAnalyticsRequest struct {
 	// Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize *int32 `protobuf:"varint,14,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	// REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
-	// file of a breakdown has up to 10,000 rows; `page=2` has the next ones. Default `json`.
+	// file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
 	Format        AnalyticsFormat `protobuf:"varint,15,opt,name=format,proto3,enum=affiliate.v1.AnalyticsFormat" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

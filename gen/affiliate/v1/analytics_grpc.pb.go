@@ -85,7 +85,7 @@ type AnalyticsServiceClient interface {
 	GetAnalyticsFunnel(ctx context.Context, in *AnalyticsRequest, opts ...grpc.CallOption) (*AnalyticsFunnel, error)
 	// GetAnalyticsCohorts groups customers by the month of their first attributed conversion,
 	// and shows what they bought in this month and in the months after it. The period selects
-	// the months of the first conversions, at most 24. The default is this month and the 23
+	// the whole months of the first conversions, at most 24. The default is this month and the 23
 	// months before it. Filters select customers by their first conversion, and of their
 	// conversions those that match too.
 	//
@@ -351,7 +351,7 @@ type AnalyticsServiceServer interface {
 	GetAnalyticsFunnel(context.Context, *AnalyticsRequest) (*AnalyticsFunnel, error)
 	// GetAnalyticsCohorts groups customers by the month of their first attributed conversion,
 	// and shows what they bought in this month and in the months after it. The period selects
-	// the months of the first conversions, at most 24. The default is this month and the 23
+	// the whole months of the first conversions, at most 24. The default is this month and the 23
 	// months before it. Filters select customers by their first conversion, and of their
 	// conversions those that match too.
 	//

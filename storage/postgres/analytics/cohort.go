@@ -3,6 +3,8 @@ package analytics
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -133,17 +135,21 @@ func (r *Reader) moveCustomers(ctx context.Context, mode affiliate.Mode, targets
 		return fmt.Errorf("read conversions for cohorts: %w", err)
 	}
 	byTarget := make([]map[string][]analytics.Conversion, len(targets)) // by customer
-	refs := map[affiliate.WorkspaceID][]string{}
+	refs := map[affiliate.WorkspaceID]map[string]bool{}
 	for _, row := range found {
 		target, c := row.Target-1, row.conversion()
 		if byTarget[target] == nil {
 			byTarget[target] = map[string][]analytics.Conversion{}
 		}
 		byTarget[target][c.Customer] = append(byTarget[target][c.Customer], c)
-		refs[targets[target].Workspace] = append(refs[targets[target].Workspace], c.Customer)
+		workspace := targets[target].Workspace
+		if refs[workspace] == nil {
+			refs[workspace] = map[string]bool{}
+		}
+		refs[workspace][c.Customer] = true
 	}
 	for workspace, refs := range refs {
-		customers, err := collectCustomers(r.tx.Query(ctx, selectCustomers, workspace, mode, refs))
+		customers, err := collectCustomers(r.tx.Query(ctx, selectCustomers, workspace, mode, slices.Collect(maps.Keys(refs))))
 		if err != nil {
 			return fmt.Errorf("read customers for cohorts: %w", err)
 		}

@@ -24,9 +24,12 @@ const currentConversions = `
 		coalesce(c.sub_id, '') as sub_id,
 		coalesce(case when c.attributed and d.method = 'promo_code' then c.promo_code end, '') as promo_code,
 		coalesce(c.currency, '') as currency, c.amount_cents, c.refunded_amount_cents as refunded_cents,
-		coalesce(m.status, '') as commission_status, coalesce(m.amount_cents, 0) as commission_cents, coalesce(m.currency, '') as commission_currency
+		coalesce(m.status, '') as commission_status, coalesce(m.amount_cents, 0) as commission_cents, coalesce(m.currency, '') as commission_currency,
+		t.erased_at is not null as participant_erased, w.erased_at is not null or c.buyer_erased_at is not null as all_erased
 	from unnest($3::uuid[]) as n (id)
 	join conversions c on c.workspace_id = $1 and c.mode = $2 and c.id = n.id
+	join workspaces w on w.id = c.workspace_id
+	left join participants t on t.workspace_id = c.workspace_id and t.mode = c.mode and t.id = c.participant_id
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
 	left join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id`
 
@@ -41,6 +44,8 @@ type currentRow struct {
 	ClickID       *affiliate.ClickID
 	SubID         string
 	PromoCode     string
+
+	ParticipantErased, AllErased bool
 	conversionAmounts
 }
 
@@ -81,7 +86,7 @@ func (tx *Tx) CurrentConversions(
 	}
 	found := make(map[affiliate.ConversionID]analytics.Conversion, len(current))
 	for _, r := range current {
-		c := analytics.Conversion{ID: r.ID, OccurredAt: r.OccurredAt.UTC(), EventType: r.EventType}
+		c := analytics.Conversion{ID: r.ID, OccurredAt: r.OccurredAt.UTC(), EventType: r.EventType, ParticipantErased: r.ParticipantErased, AllErased: r.AllErased}
 		r.set(&c)
 		if r.ProgramID != nil && r.ParticipantID != nil {
 			c.Owner.Program, c.Owner.Participant = *r.ProgramID, *r.ParticipantID

@@ -32,16 +32,17 @@ func (tx *Tx) allowLongStatements(ctx context.Context) error {
 }
 
 const (
-	// logDays inserts entries of at most 1,000 conversions.
+	// logDays inserts entries of at most 1,000 conversions. An entry has conversions of few days,
+	// so that few sums change in a transaction.
 	logDays = `
 		insert into analytics_log (workspace_id, mode, conversions)
 		select $1, $2, array_agg(id)
 		from (
-			select id, row_number() over () / 1000 as piece
+			select id, row_number() over (order by occurred_at) / 1000 as piece
 			from (
-				select id from conversions where workspace_id = $1 and mode = $2 and occurred_at >= $3 and occurred_at < $4
+				select id, occurred_at from conversions where workspace_id = $1 and mode = $2 and occurred_at >= $3 and occurred_at < $4
 				union
-				select conversion_id from analytics_conversions where workspace_id = $1 and mode = $2 and occurred_at >= $3 and occurred_at < $4
+				select conversion_id, occurred_at from analytics_conversions where workspace_id = $1 and mode = $2 and occurred_at >= $3 and occurred_at < $4
 			) as c
 		) as c
 		group by piece`

@@ -5,7 +5,8 @@
 // Package postgres writes the log, in the transactions that store clicks and change
 // conversions. The packages affiliate/analytics and server/analytics decide what is added to
 // the sums. A transaction that changes sums of a workspace and mode must hold their lock
-// (Tx.TryLock). Every statement finds its rows with an index.
+// (Tx.TryLock). Every statement finds its rows with an index, except those that read the log of
+// all workspaces.
 package analytics
 
 import (
@@ -34,7 +35,13 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 }
 
 const (
-	insertLock = `insert into analytics_locks (workspace_id, mode, version) values ($1, $2, 0) on conflict (workspace_id, mode) do nothing`
+	// insertLock inserts nothing if the row exists. Without the condition, it would wait for the
+	// transaction that has the lock. It waits only for a transaction that inserts the row, which
+	// happens once for each workspace and mode.
+	insertLock = `
+		insert into analytics_locks (workspace_id, mode, version)
+		select $1, $2, 0 where not exists (select from analytics_locks where workspace_id = $1 and mode = $2)
+		on conflict (workspace_id, mode) do nothing`
 	skipLocked = `
 		update analytics_locks set version = version + 1
 		where workspace_id = $1 and mode = $2 and (workspace_id, mode) in (

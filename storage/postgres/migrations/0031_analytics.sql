@@ -136,5 +136,5 @@ grant select, insert, update, delete on
 -- The conversions that exist already are counted by the job that adds the log to the sums.
 insert into analytics_log (workspace_id, mode, conversions)
 select workspace_id, mode, array_agg(id)
-from (select workspace_id, mode, id, row_number() over (partition by workspace_id, mode) / 1000 as piece from conversions) c
+from (select workspace_id, mode, id, row_number() over (partition by workspace_id, mode order by occurred_at) / 1000 as piece from conversions) c
 group by workspace_id, mode, piece;
