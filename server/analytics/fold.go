@@ -38,6 +38,7 @@ const (
 func requestBudget() *budget {
 	return &budget{until: time.Now().Add(maxAdding), wait: 300 * time.Millisecond}
 }
+
 func longBudget() *budget { return &budget{until: time.Now().Add(24 * time.Hour), wait: time.Minute} }
 
 // result is the result of one call of fold.

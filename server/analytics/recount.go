@@ -28,8 +28,8 @@ func OldestDay(now time.Time) time.Time {
 // an older version has stored, and for sums that differ from the rows. It can run while the
 // service runs: a day is replaced in one transaction.
 //
-// Of the days before OldestDay it counts only the conversions again that have changed, because
-// their clicks were deleted.
+// It does not replace the sums of days before OldestDay, because their clicks were deleted. The
+// conversions of these days are compared with their counted state like all others.
 func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to time.Time) (RecountResult, error) {
 	var total RecountResult
 	first, last := analytics.DayOf(from), analytics.DayOf(to)
