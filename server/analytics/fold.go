@@ -439,6 +439,6 @@ func addSums(ctx context.Context, tx Tx, scope affiliate.Scope, changes analytic
 	if err != nil {
 		return err
 	}
-	changes.AddAll(stored)
-	return tx.StoreSums(ctx, scope, changes)
+	stored.AddAll(changes)
+	return tx.StoreSums(ctx, scope, stored)
 }

@@ -138,16 +138,20 @@ func (i *ingestion) sampleSince(began time.Time) sample {
 }
 
 // storeClicks measures only the database part of ingestion.
-func (i *ingestion) storeClicks(ctx context.Context) (sample, error) {
+func (i *ingestion) storeClicks(ctx context.Context) (sample, error) { return i.store(ctx, i.click) }
+
+// store measures only the database part of ingestion. click returns click n of a round that
+// ends at end.
+func (i *ingestion) store(ctx context.Context, click func(end time.Time, n int) *edgev1.Click) (sample, error) {
 	clicks := make([]affiliate.Click, i.rows)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	for n := range clicks {
-		click, ok := ingest.FromEdge(i.click(now, n))
+		c, ok := ingest.FromEdge(click(now, n))
 		if !ok {
 			return sample{}, errors.New("ingestion would not store the click")
 		}
-		click.CreatedAt, click.Unique = now, visitorOf(n) == n
-		clicks[n] = click
+		c.CreatedAt, c.Unique = now, visitorOf(n) == n
+		clicks[n] = c
 	}
 	if err := i.prepare(ctx, i.ours); err != nil {
 		return sample{}, err

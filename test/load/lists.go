@@ -93,10 +93,15 @@ func (s *session) refresh(ctx context.Context, core *process) error {
 
 // get returns a side of a row. In each round the side requests a path repeatedly.
 func (p listedProgram) get(core *process, path string) side {
+	return p.getDuring(core, path, listClients, listRound)
+}
+
+// getDuring returns the same side with another number of connections and length of a round.
+func (p listedProgram) getDuring(core *process, path string, connections int, measured time.Duration) side {
 	head := "GET /api/v1" + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.AccessToken + "\r\n\r\n"
 	return func(ctx context.Context) (sample, error) {
 		got, err := traffic{
-			address: core.address, processes: measuredProcesses{pid: core.pid}, connections: listClients, measured: listRound, status: http.StatusOK,
+			address: core.address, processes: measuredProcesses{pid: core.pid}, connections: connections, measured: measured, status: http.StatusOK,
 			request: func(dst []byte, _ int) []byte { return append(dst, head...) },
 		}.run(ctx)
 		if err != nil {

@@ -3,8 +3,8 @@
 // program or reference load that is measured in the same run. The ratio of the two is the
 // result.
 //
-//	make bench                                 all parts, about twenty minutes
-//	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, notifications, streams, webhooks, processor
+//	make bench                                 all parts, about half an hour
+//	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, analytics, notifications, streams, webhooks, processor
 //	make bench BASE=<commit>                   compare the CPU time of the service with that commit; see test/load/compare
 //
 // The command needs Linux (for the CPU times in /proc), pgbench, and a durable Postgres
@@ -57,6 +57,13 @@
 //     hundred workspaces. The yardstick is the second workspace. More rows measure the CSV export of the
 //     large workspace, compared with psql's COPY of the same query (E1), and the memory
 //     of the core during the export (E2).
+//   - analytics: the reports about a year, of a workspace with ten times as many clicks as
+//     a second workspace (A1). The yardstick is the second workspace. Both have the same
+//     numbers of conversions, participants and values. The part inserts the sums directly,
+//     and checks a number of each response before it measures the row. Then the service
+//     in this process adds clicks that ingestion has stored to the sums (A2). Its yardstick
+//     is the rate at which ingestion stores such clicks. In a further row each click has
+//     another sub id, so that the service replaces values all the time.
 //   - notifications: a page of the feed and the number of unread notifications (N1, N2),
 //     in a workspace that has a thousand times as many notifications as a second
 //     workspace. The yardstick is the second workspace. Totals stop at 10,000, so a count
@@ -121,6 +128,10 @@
 //     later than the commit by up to the time of one query, two to four milliseconds (the
 //     run prints the average). The queries also take CPU time from the measured processes.
 //   - Ingestion uses two workers, so it may be faster than one connection that copies.
+//   - The sums of a year of clicks are inserted once. Real sums are updated many times in a
+//     day, so their table has more free space, and a report reads more pages. Reports of
+//     many values are requested over one connection, which leaves a core of the machine
+//     idle.
 //   - The core also runs the jobs that the conversions create. It runs them more slowly
 //     than they arrive. pgbench creates no jobs, and the core is paused while pgbench
 //     runs.
@@ -175,6 +186,7 @@ var parts = []part{
 	{"gateway", measureGateway},
 	{"lists", measureLists},
 	{"commissions", measureCommissions},
+	{"analytics", measureAnalytics},
 	{"notifications", measureNotifications},
 	{"streams", measureStreams},
 	{"webhooks", measureWebhooks},
