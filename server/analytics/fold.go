@@ -57,13 +57,7 @@ func fold(ctx context.Context, store Store, log *slog.Logger, scope affiliate.Sc
 			r.busy = !locked
 			return err
 		}
-		entries, err := tx.TakeEntries(ctx, scope, maxEntries)
-		if err != nil || len(entries) == 0 {
-			return err
-		}
-		r.more = len(entries) == maxEntries
-		more, err := addTaken(ctx, tx, log, scope, entries, now)
-		r.more = r.more || more
+		r.more, err = foldNext(ctx, tx, log, scope, now)
 		return err
 	})
 	if err != nil {
@@ -72,9 +66,14 @@ func fold(ctx context.Context, store Store, log *slog.Logger, scope affiliate.Sc
 	return r, nil
 }
 
-// addTaken adds entries to the sums that were taken from the log. more is true if it has inserted
-// new entries.
-func addTaken(ctx context.Context, tx Tx, log *slog.Logger, scope affiliate.Scope, entries []analytics.LogEntry, now time.Time) (more bool, err error) {
+// foldNext takes the oldest entries from the log and adds them to the sums. more is true if
+// entries may be left.
+func foldNext(ctx context.Context, tx Tx, log *slog.Logger, scope affiliate.Scope, now time.Time) (more bool, err error) {
+	entries, err := tx.TakeEntries(ctx, scope, maxEntries)
+	if err != nil || len(entries) == 0 {
+		return false, err
+	}
+	more = len(entries) == maxEntries
 	sums, weights := analytics.Sums{}, analytics.Weights{}
 	if err := addClicks(ctx, tx, log, scope, entries, sums, weights); err != nil {
 		return false, err

@@ -79,13 +79,10 @@ func (s *Service) withoutEntries(ctx context.Context, scope affiliate.Scope, fn 
 			if err != nil || !locked {
 				return err
 			}
-			entries, err := tx.TakeEntries(ctx, scope, maxEntries)
-			if err != nil {
-				return err
-			}
-			more, err := addTaken(ctx, tx, s.log, scope, entries, s.now())
-			if err != nil || more || len(entries) == maxEntries {
-				return err
+			for more := true; more; {
+				if more, err = foldNext(ctx, tx, s.log, scope, s.now()); err != nil {
+					return err
+				}
 			}
 			done = true
 			return fn(tx)

@@ -3,8 +3,10 @@ package analytics
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -12,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// currentConversions reads the conversions as they are stored now. The values of the deciding
-// click follow in a second statement.
+// currentConversions reads the conversions as they are stored now. It searches the index of each
+// table once for each conversion. The values of the deciding click follow in a second statement.
 const currentConversions = `
 	select c.id,
 		case when c.attributed then c.program_id end as program_id,
@@ -27,11 +29,11 @@ const currentConversions = `
 		coalesce(m.status, '') as commission_status, coalesce(m.amount_cents, 0) as commission_cents, coalesce(m.currency, '') as commission_currency,
 		t.erased_at is not null as participant_erased, w.erased_at is not null or c.buyer_erased_at is not null as all_erased
 	from unnest($3::uuid[]) as n (id)
-	join conversions c on c.workspace_id = $1 and c.mode = $2 and c.id = n.id
-	join workspaces w on w.id = c.workspace_id
-	left join participants t on t.workspace_id = c.workspace_id and t.mode = c.mode and t.id = c.participant_id
-	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
-	left join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id`
+	cross join lateral (select * from conversions where workspace_id = $1 and mode = $2 and id = n.id limit 1) as c
+	cross join lateral (select method from attribution_decisions where workspace_id = $1 and mode = $2 and id = c.decision_id limit 1) as d
+	cross join (select erased_at from workspaces where id = $1) as w
+	left join lateral (select * from commissions where workspace_id = $1 and mode = $2 and decision_id = c.decision_id limit 1) as m on true
+	left join lateral (select erased_at from participants where workspace_id = $1 and mode = $2 and id = c.participant_id limit 1) as t on true`
 
 type currentRow struct {
 	ID            affiliate.ConversionID
@@ -201,11 +203,16 @@ func (tx *Tx) CountedConversions(
 	return found, nil
 }
 
-const storeConversion = `
+const storeConversions = `
 	insert into analytics_conversions (workspace_id, mode, conversion_id, program_id, participant_id, link_id, occurred_at, event_type,
 		dimension_values, customer_ref, click_id, currency, amount_cents, refunded_cents, commission_status, commission_cents, commission_currency)
-	values (@workspace, @mode, @id, @program, @participant, @link, @occurred_at, @event_type,
-		@values, @customer, @click, @currency, @amount, @refunded, @commission, @commission_cents, @commission_currency)
+	select @workspace, @mode, id, program, participant, link, occurred_at, event_type, dimension_values::text[], nullif(customer, ''),
+		nullif(click, '00000000-0000-0000-0000-000000000000'), currency, amount, refunded, commission, commission_cents, commission_currency
+	from unnest(@ids::uuid[], @programs::uuid[], @participants::uuid[], @links::uuid[], @times::timestamptz[], @event_types::text[],
+		@values::text[], @customers::text[], @clicks::uuid[], @currencies::text[], @amounts::bigint[], @refunds::bigint[],
+		@commissions::text[], @commission_amounts::bigint[], @commission_currencies::text[])
+		as k (id, program, participant, link, occurred_at, event_type, dimension_values, customer, click,
+			currency, amount, refunded, commission, commission_cents, commission_currency)
 	on conflict (workspace_id, mode, conversion_id) do update
 	set program_id = excluded.program_id, participant_id = excluded.participant_id, link_id = excluded.link_id,
 		occurred_at = excluded.occurred_at, event_type = excluded.event_type, dimension_values = excluded.dimension_values,
@@ -218,24 +225,48 @@ const deleteCounted = `delete from analytics_conversions where workspace_id = $1
 // StoreCounted stores conversions as they are part of the sums, and deletes others.
 func (tx *Tx) StoreCounted(ctx context.Context, scope affiliate.Scope, stored []analytics.Conversion, deleted []affiliate.ConversionID) error {
 	batch := &pgx.Batch{}
-	for _, c := range stored {
-		args := pgx.NamedArgs{
-			"workspace": scope.Workspace, "mode": scope.Mode, "id": c.ID,
-			"program": c.Owner.Program, "participant": c.Owner.Participant, "link": c.Owner.Link,
-			"occurred_at": c.OccurredAt, "event_type": c.EventType, "values": c.Values[:], "customer": nil, "click": nil,
-			"currency": c.Currency, "amount": c.AmountCents, "refunded": c.RefundedCents,
-			"commission": c.Commission, "commission_cents": c.CommissionCents, "commission_currency": c.CommissionCurrency,
-		}
-		if c.Customer != "" {
-			args["customer"] = c.Customer
-		}
-		if !c.Click.IsZero() {
-			args["click"] = c.Click
-		}
-		batch.Queue(storeConversion, args)
+	if len(stored) > 0 {
+		batch.Queue(storeConversions, conversionArgs(scope, stored))
 	}
 	if len(deleted) > 0 {
 		batch.Queue(deleteCounted, scope.Workspace, scope.Mode, deleted)
 	}
 	return send(ctx, tx, "store counted conversions", batch)
+}
+
+// conversionArgs returns the arguments of storeConversions.
+func conversionArgs(scope affiliate.Scope, stored []analytics.Conversion) pgx.NamedArgs {
+	var ids, programs, participants, links, clicks []uuid.UUID
+	var times []time.Time
+	var eventTypes, values, customers, currencies, commissions, commissionCurrencies []string
+	var amounts, refunds, commissionAmounts []int64
+	for i := range stored {
+		c := &stored[i]
+		ids, clicks, times = append(ids, c.ID.UUID), append(clicks, c.Click.UUID), append(times, c.OccurredAt)
+		programs, participants, links = append(programs, c.Owner.Program.UUID), append(participants, c.Owner.Participant.UUID), append(links, c.Owner.Link.UUID)
+		eventTypes, values, customers = append(eventTypes, string(c.EventType)), append(values, arrayLiteral(c.Values[:])), append(customers, c.Customer)
+		currencies, amounts, refunds = append(currencies, c.Currency), append(amounts, c.AmountCents), append(refunds, c.RefundedCents)
+		commissions, commissionAmounts = append(commissions, string(c.Commission)), append(commissionAmounts, c.CommissionCents)
+		commissionCurrencies = append(commissionCurrencies, c.CommissionCurrency)
+	}
+	return pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "ids": ids, "clicks": clicks, "times": times,
+		"programs": programs, "participants": participants, "links": links, "event_types": eventTypes, "values": values, "customers": customers,
+		"currencies": currencies, "amounts": amounts, "refunds": refunds,
+		"commissions": commissions, "commission_amounts": commissionAmounts, "commission_currencies": commissionCurrencies,
+	}
+}
+
+var arrayEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+// arrayLiteral returns the text form of an array in Postgres. unnest cannot return arrays.
+func arrayLiteral(values []string) string {
+	var b strings.Builder
+	for i, value := range values {
+		b.WriteString(string(`{,`[min(i, 1)]) + `"`)
+		_, _ = arrayEscapes.WriteString(&b, value)
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
 }

@@ -79,6 +79,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 	}{
 		"entries of the log":       {takeEntries, []any{scope.Workspace, scope.Mode, 20}, `analytics_log_pkey`},
 		"whether entries wait":     {hasWaiting, []any{scope.Workspace, scope.Mode}, `analytics_log_pkey`},
+		"current conversions":      {currentConversions, []any{scope.Workspace, scope.Mode, conversion}, `(?s)on conversions\n[^\n]*Cond: [^\n]*id = n.id.* on attribution_decisions\n[^\n]*Cond: [^\n]*id = conversions.decision_id`},
 		"counted conversions":      {countedConversions, []any{scope.Workspace, scope.Mode, conversion}, `analytics_conversions_pkey`},
 		"first conversions":        {selectFirsts, []any{scope.Workspace, scope.Mode, []string{"c1"}}, `analytics_conversions_by_customer`},
 		"customers":                {selectCustomers, []any{scope.Workspace, scope.Mode, []string{"c1"}}, `analytics_customers_pkey`},
