@@ -12,13 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 )
 
-const (
-	// maxEntries is the maximum number of entries of the log in one transaction. An entry has
-	// at most 5,000 clicks or 2,000 conversions.
-	maxEntries = 4
-	// lockPause is the time between two attempts to get the lock of the sums.
-	lockPause = 20 * time.Millisecond
-)
+// lockPause is the time between two attempts to get the lock of the sums.
+const lockPause = 20 * time.Millisecond
 
 // budget limits the work of a caller that adds entries of the log.
 type budget struct {
@@ -69,11 +64,10 @@ func fold(ctx context.Context, store Store, log *slog.Logger, scope affiliate.Sc
 // foldNext takes the oldest entries from the log and adds them to the sums. more is true if
 // entries may be left.
 func foldNext(ctx context.Context, tx Tx, log *slog.Logger, scope affiliate.Scope, now time.Time) (more bool, err error) {
-	entries, err := tx.TakeEntries(ctx, scope, maxEntries)
+	entries, more, err := tx.TakeEntries(ctx, scope)
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
-	more = len(entries) == maxEntries
 	sums, weights := analytics.Sums{}, analytics.Weights{}
 	if err := addClicks(ctx, tx, log, scope, entries, sums, weights); err != nil {
 		return false, err

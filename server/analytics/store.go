@@ -59,8 +59,9 @@ type Reader interface {
 type Tx interface {
 	// TryLock gets the lock of the sums. It returns false if another transaction has the lock.
 	TryLock(ctx context.Context, scope affiliate.Scope) (bool, error)
-	// TakeEntries deletes at most limit entries of the log, the oldest first, and returns them.
-	TakeEntries(ctx context.Context, scope affiliate.Scope, limit int) ([]analytics.LogEntry, error)
+	// TakeEntries deletes the oldest entries of the log, as many as one transaction should add,
+	// and returns them. more is true if entries may be left.
+	TakeEntries(ctx context.Context, scope affiliate.Scope) (entries []analytics.LogEntry, more bool, err error)
 	// AddEntry inserts an entry without clicks into the log.
 	AddEntry(ctx context.Context, scope affiliate.Scope, entry analytics.LogEntry) error
 	// Erased finds the erased participants among ids. workspace says that the whole workspace

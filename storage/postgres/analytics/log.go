@@ -54,25 +54,49 @@ func (s *Store) Oldest(ctx context.Context) (at *time.Time, err error) {
 	return at, nil
 }
 
-// takeEntries deletes the oldest entries of a workspace and mode. Entries that another
-// transaction has inserted and not committed stay for the next call.
-const takeEntries = `
-	delete from analytics_log
-	where workspace_id = $1 and mode = $2 and id = any (array(
-		select id from analytics_log where workspace_id = $1 and mode = $2 order by id limit $3))
-	returning clicks, oldest_click, conversions, erased`
+const (
+	// maxEntries, maxClickBytes and maxConversions limit the entries that one transaction takes.
+	// Clicks with different values need many bytes and change many sums. Entries have at most
+	// 5,000 clicks or 2,000 conversions.
+	maxEntries     = 500
+	maxClickBytes  = 1 << 20
+	maxConversions = 2000
 
-// TakeEntries deletes at most limit entries of the log and returns them.
-func (tx *Tx) TakeEntries(ctx context.Context, scope affiliate.Scope, limit int) ([]analytics.LogEntry, error) {
-	rows, err := tx.Query(ctx, takeEntries, scope.Workspace, scope.Mode, limit)
-	if err != nil {
-		return nil, fmt.Errorf("take entries of the analytics log: %w", err)
+	// selectNext selects the oldest entries of a workspace and mode within the limits, at least
+	// one, and the number of the entries that it has seen.
+	selectNext = `
+		select coalesce(array_agg(id) filter (where n = 1 or bytes <= $4 and conversions <= $5), '{}'), count(*)
+		from (
+			select id, row_number() over w as n, sum(coalesce(octet_length(clicks), 0)) over w as bytes, sum(coalesce(cardinality(conversions), 0)) over w as conversions
+			from (select id, clicks, conversions from analytics_log where workspace_id = $1 and mode = $2 order by id limit $3) as oldest
+			window w as (order by id)
+		) as oldest`
+	takeEntries = `
+		delete from analytics_log where workspace_id = $1 and mode = $2 and id = any($3)
+		returning clicks, oldest_click, conversions, erased`
+)
+
+// TakeEntries deletes the oldest entries of the log and returns them. Entries that another
+// transaction has inserted and not committed stay for the next call. more is true if entries may
+// be left.
+func (tx *Tx) TakeEntries(ctx context.Context, scope affiliate.Scope) (entries []analytics.LogEntry, more bool, err error) {
+	var ids []int64
+	var seen int
+	if err := tx.QueryRow(ctx, selectNext, scope.Workspace, scope.Mode, maxEntries, maxClickBytes, maxConversions).Scan(&ids, &seen); err != nil {
+		return nil, false, fmt.Errorf("find entries of the analytics log: %w", err)
 	}
-	entries, err := pgx.CollectRows(rows, pgx.RowToStructByName[analytics.LogEntry])
-	if err != nil {
-		return nil, fmt.Errorf("take entries of the analytics log: %w", err)
+	if len(ids) == 0 {
+		return nil, false, nil
 	}
-	return entries, nil
+	rows, err := tx.Query(ctx, takeEntries, scope.Workspace, scope.Mode, ids)
+	if err != nil {
+		return nil, false, fmt.Errorf("take entries of the analytics log: %w", err)
+	}
+	entries, err = pgx.CollectRows(rows, pgx.RowToStructByName[analytics.LogEntry])
+	if err != nil {
+		return nil, false, fmt.Errorf("take entries of the analytics log: %w", err)
+	}
+	return entries, seen == maxEntries || len(ids) < seen, nil
 }
 
 const insertEntry = `insert into analytics_log (workspace_id, mode, conversions, erased) values ($1, $2, $3, $4)`

@@ -77,7 +77,8 @@ func TestStatements_UseIndexes(t *testing.T) {
 		args []any
 		plan string
 	}{
-		"entries of the log":       {takeEntries, []any{scope.Workspace, scope.Mode, 20}, `analytics_log_pkey`},
+		"next entries of the log":  {selectNext, []any{scope.Workspace, scope.Mode, maxEntries, maxClickBytes, maxConversions}, `analytics_log_pkey`},
+		"entries of the log":       {takeEntries, []any{scope.Workspace, scope.Mode, []int64{1, 2}}, `analytics_log_pkey`},
 		"whether entries wait":     {hasWaiting, []any{scope.Workspace, scope.Mode}, `analytics_log_pkey`},
 		"current conversions":      {currentConversions, []any{scope.Workspace, scope.Mode, conversion}, `(?s)on conversions\n[^\n]*Cond: [^\n]*id = n.id.* on attribution_decisions\n[^\n]*Cond: [^\n]*id = conversions.decision_id`},
 		"counted conversions":      {countedConversions, []any{scope.Workspace, scope.Mode, conversion}, `analytics_conversions_pkey`},
