@@ -39,9 +39,9 @@ export interface paths {
          * Get the cohorts of the workspace
          * @description Groups customers by the month of their first attributed conversion,
          *     and shows what they bought in this month and in the months after it. The period selects
-         *     the months of the first conversions, at most 24. The default is this month and the 23
-         *     months before it. Filters select conversions: a cohort has the customers whose first
-         *     conversion matches the filters.
+         *     the whole months of the first conversions, at most 24. The default is this month and the 23
+         *     months before it. Filters select customers by their first conversion, and of their
+         *     conversions those that match too.
          *
          *     Errors: NOT_FOUND if the programme, participant or link of a filter does not exist in the
          *     workspace and mode.
@@ -12078,8 +12078,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -12233,8 +12233,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -12344,8 +12344,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -12467,8 +12467,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -12606,8 +12606,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -17637,8 +17637,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -17774,8 +17774,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -17885,8 +17885,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -18008,8 +18008,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -18147,8 +18147,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -21520,8 +21520,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -21670,8 +21670,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -21776,8 +21776,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -21894,8 +21894,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
@@ -22028,8 +22028,8 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180), of a
-                 *     breakdown the first 10,000 rows. Default `json`.
+                 * @description REST only, time series and breakdowns: `csv` returns a CSV file (RFC 4180). A
+                 *     file of a breakdown has up to 5,000 rows; `page=2` has the next ones. Default `json`.
                  */
                 format?: "json" | "csv";
             };
