@@ -90,10 +90,10 @@ type Cohort struct {
 }
 
 // CohortReport computes the cohorts of a period from the stored sums, whose months begin in UTC.
-// The months of the report begin in the time zone of the period. The two differ only in the
-// conversions of some hours around the beginnings of months, and of the months that the period
-// contains in part: the windows. The customers with conversions in the windows are subtracted as
-// the stored sums contain them, and added as they belong to the report.
+// The months of the report begin in the time zone of the period. Only the conversions of some
+// hours around the beginnings of months are in different months. These hours are the windows. The
+// customers with conversions in the windows are subtracted as the stored sums contain them, and
+// added as they belong to the report.
 type CohortReport struct {
 	period   Period
 	currency string // of the amounts

@@ -15,11 +15,11 @@ type Totals struct {
 	CommissionCents int64 // commissions that are pending, approved or paid
 }
 
-func (b Totals) plus(other Totals) Totals {
-	return Totals{b.Conversions + other.Conversions, b.RevenueCents + other.RevenueCents, b.CommissionCents + other.CommissionCents}
+func (t Totals) plus(other Totals) Totals {
+	return Totals{t.Conversions + other.Conversions, t.RevenueCents + other.RevenueCents, t.CommissionCents + other.CommissionCents}
 }
 
-func (b Totals) negated() Totals { return Totals{-b.Conversions, -b.RevenueCents, -b.CommissionCents} }
+func (t Totals) negated() Totals { return Totals{-t.Conversions, -t.RevenueCents, -t.CommissionCents} }
 
 // Activity holds the attributed conversions of a customer.
 type Activity map[ActivityKey]Totals

@@ -158,8 +158,9 @@ func (b *budget) pause(ctx context.Context) (bool, error) {
 }
 
 // addClicks adds the clicks of the entries to the sums. It leaves out the personal values of
-// the clicks of erased participants, because an erasure does not change the log. It also leaves out entries that cannot be read, so that they do not stop all others. The
-// command `core analytics recount` counts their clicks.
+// the clicks of erased participants, because an erasure does not change the log. It also leaves
+// out entries that cannot be read, so that they do not stop all others. The command
+// `core analytics recount` counts their clicks.
 func addClicks(
 	ctx context.Context, tx Tx, log *slog.Logger, scope affiliate.Scope, entries []analytics.LogEntry, sums analytics.Sums, weights analytics.Weights,
 ) error {
