@@ -430,6 +430,7 @@ var unscoped = map[string]string{
 	"webhook/page.result":                         "the conditions name workspace and endpoint, see newListQuery",
 	"webhook/count.result":                        "the conditions name workspace and endpoint, see newListQuery",
 	"webhook/package.cancelRemaining":             "periodic maintenance of all workspaces",
+	"analytics/package.selectOldest":              "a metric about the log of all workspaces",
 	"package.dropExpiredRefunds":                  "periodic maintenance of all workspaces",
 	"package.purgeDay":                            "periodic maintenance of all workspaces",
 	"package.purgeStray":                          "periodic maintenance of all workspaces",
