@@ -1,7 +1,6 @@
 package analytics
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sort"
@@ -102,7 +101,8 @@ type CohortReport struct {
 	cohorts  []Cohort
 }
 
-// NewCohortReport returns a report without conversions.
+// NewCohortReport returns a report without conversions. The period has whole months of its time
+// zone, as ParseCohorts returns it.
 func NewCohortReport(p Period, currency string) *CohortReport {
 	r := &CohortReport{period: p, currency: currency, starts: p.Starts(EachMonth)}
 	if len(r.starts) == 0 {
@@ -128,27 +128,15 @@ func (r *CohortReport) Windows() []Period {
 	if len(r.starts) == 0 {
 		return nil
 	}
-	_, last := r.Months()
-	windows := []Period{between(r.first, r.period.From), between(last+1, r.period.To)}
-	for i, start := range r.starts[1:] {
-		windows = append(windows, between(r.first+Month(i)+1, start)) //nolint:gosec // at most 24 months
-	}
-	slices.SortFunc(windows, func(a, b Period) int { return cmp.Compare(a.From, b.From) })
-	merged := windows[:0]
-	for _, w := range windows {
-		if n := len(merged); n > 0 && w.From <= merged[n-1].To {
-			merged[n-1].To = max(merged[n-1].To, w.To)
-		} else if w.From < w.To {
-			merged = append(merged, w)
+	var windows []Period
+	month := r.first
+	for _, start := range append(slices.Clone(r.starts), r.period.To) {
+		if inUTC := QuarterOf(month.Time()); inUTC != start {
+			windows = append(windows, Period{From: min(inUTC, start), To: max(inUTC, start)})
 		}
+		month++
 	}
-	return merged
-}
-
-// between returns the span between the beginning of a month in UTC and another instant.
-func between(month Month, other Quarter) Period {
-	start := QuarterOf(month.Time())
-	return Period{From: min(start, other), To: max(start, other)}
+	return windows
 }
 
 // Add adds a stored sum.

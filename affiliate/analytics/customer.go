@@ -56,7 +56,8 @@ func (a Activity) Add(c *Conversion, month Month, sign int64) {
 // Customer is a customer with attributed conversions.
 type Customer struct {
 	Ref string
-	// First is the customer's first attributed conversion; zero if there is none.
+	// First is the id of the customer's first attributed conversion. It is zero if the customer
+	// has no attributed conversion.
 	First   affiliate.ConversionID
 	FirstAt time.Time // UTC
 	Owner   Owner     // of the first conversion

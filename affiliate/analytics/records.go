@@ -9,7 +9,7 @@ import (
 // LogEntry is an entry of the log: a change that is not part of the sums yet.
 type LogEntry struct {
 	Clicks      []byte                   // a ClickLog; nil if the entry has no clicks
-	OldestClick *time.Time               // the time of the oldest click; nil if there is none
+	OldestClick *time.Time               // the time of the oldest click, or nil without clicks
 	Conversions []affiliate.ConversionID // conversions that may have changed
 	// Erased is a participant whose clicks lose their personal values.
 	Erased *affiliate.ParticipantID

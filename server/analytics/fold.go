@@ -113,7 +113,7 @@ func (s *Service) AddAll(ctx context.Context, workspace affiliate.WorkspaceID) e
 		scope := affiliate.Scope{Workspace: workspace, Mode: mode}
 		done, err := s.addEntries(ctx, scope, longBudget())
 		if err == nil && !done {
-			err = fmt.Errorf("another process changes the analytics of the workspace %s", workspace)
+			err = fmt.Errorf("workspace %s: %w", workspace, errBusy)
 		}
 		if err != nil {
 			return err

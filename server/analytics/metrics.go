@@ -11,7 +11,7 @@ import (
 const scrapeTimeout = time.Second
 
 var oldestEntry = prometheus.NewDesc("tributary_analytics_oldest_entry_seconds",
-	"Age of the oldest change that is not part of the analytics yet. 0 if there is none. All cores report the same number.", nil, nil)
+	"Age of the oldest change that the analytics do not contain yet, or 0 if they contain all changes. All cores report the same number.", nil, nil)
 
 // Collector reads its metric from the database at each scrape. The metric is missing while the
 // database does not respond.

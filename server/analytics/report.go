@@ -100,12 +100,15 @@ func intervalOf(req request) analytics.Interval {
 
 // totalOf returns the figures of all targets.
 func totalOf(ctx context.Context, r Reader, selected selection, period analytics.Period) (analytics.Figures, error) {
-	var total analytics.Figures
 	byProgram, err := r.Totals(ctx, selected.mode, selected.targets, period)
+	return sumOf(byProgram), err
+}
+
+func sumOf(byProgram map[affiliate.ProgramID]*analytics.Figures) (total analytics.Figures) {
 	for _, figures := range byProgram {
 		total.AddAll(*figures, 1)
 	}
-	return total, err
+	return total
 }
 
 // maxCSVRows is the number of rows on a page of a breakdown as CSV. A row has two texts of at
@@ -125,10 +128,7 @@ func (s *Service) breakdown(ctx context.Context, req request, selectTargets sele
 		if err != nil {
 			return err
 		}
-		var total analytics.Figures
-		for _, figures := range byProgram {
-			total.AddAll(*figures, 1)
-		}
+		total := sumOf(byProgram)
 		if !dimension.HasClicks() {
 			total.DropClicks()
 		}

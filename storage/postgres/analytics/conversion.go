@@ -139,11 +139,14 @@ func (tx *Tx) clickValues(ctx context.Context, scope affiliate.Scope, ids []affi
 }
 
 const countedConversions = `
-	select c.conversion_id, ` + countedColumns + `, c.dimension_values, c.click_id
+	select ` + countedRowColumns + `
 	from analytics_conversions c
 	where c.workspace_id = $1 and c.mode = $2 and c.conversion_id = any($3)`
 
-// countedColumns are columns of analytics_conversions c, in the order of countedFields.
+// countedRowColumns are the columns of analytics_conversions c of a countedRow.
+const countedRowColumns = `c.conversion_id, ` + countedColumns + `, c.dimension_values, c.click_id`
+
+// countedColumns are the columns of analytics_conversions c of countedFields.
 const countedColumns = `c.program_id, c.participant_id, c.link_id, c.occurred_at, c.event_type, c.customer_ref,
 	c.currency, c.amount_cents, c.refunded_cents, c.commission_status, c.commission_cents, c.commission_currency`
 

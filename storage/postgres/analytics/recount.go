@@ -63,7 +63,7 @@ const (
 		union all select '00000000-0000-0000-0000-000000000000'`
 
 	countedOfDay = `
-		select c.conversion_id, ` + countedColumns + `, c.dimension_values, c.click_id,
+		select ` + countedRowColumns + `,
 			exists (
 				select from analytics_customers u
 				where u.workspace_id = c.workspace_id and u.mode = c.mode and u.customer_ref = c.customer_ref and u.conversion_id = c.conversion_id
@@ -78,7 +78,7 @@ const (
 		where workspace_id = $1 and mode = $2 and received_at >= $3::timestamptz and received_at < $4::timestamptz
 			and clicked_at >= $3::timestamptz - interval '1 hour' and clicked_at < $4::timestamptz + interval '1 hour'`
 	countedOfCustomers = `
-		select c.conversion_id, ` + countedColumns + `, c.dimension_values, c.click_id from analytics_conversions c
+		select ` + countedRowColumns + ` from analytics_conversions c
 		where c.workspace_id = $1 and c.mode = $2 and c.customer_ref is not null and c.program_id <> '00000000-0000-0000-0000-000000000000'
 		order by c.customer_ref, c.occurred_at, c.conversion_id`
 
