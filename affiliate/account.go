@@ -128,10 +128,11 @@ func (a Account) MayLogIn() bool { return a.User.Kind == Partner || a.Member != 
 
 // Actor identifies who made a change. Histories and the audit log store it.
 type Actor struct {
-	// User is set for a person, and Key for an API key. Both are nil for the service
-	// itself.
-	User *UserID
-	Key  *APIKeyID
+	// User is set for a person, Key for an API key, and ServiceToken for a service token.
+	// All three are nil for the service itself.
+	User         *UserID
+	Key          *APIKeyID
+	ServiceToken *ServiceTokenID
 	// AddressPrefix is the shortened client address (/24 or /48), and RequestID the id
 	// of the request. Both are empty for the service itself.
 	AddressPrefix string
@@ -141,13 +142,23 @@ type Actor struct {
 // System is the actor of changes that the service makes itself.
 var System = Actor{}
 
-// String returns the id of the user, the id of the key, or "system".
-func (a Actor) String() string {
+// ID returns the id of the user, the key or the token. It is nil for the service itself.
+func (a Actor) ID() *ActorID {
 	switch {
 	case a.User != nil:
-		return a.User.String()
+		return &ActorID{a.User.UUID}
 	case a.Key != nil:
-		return a.Key.String()
+		return &ActorID{a.Key.UUID}
+	case a.ServiceToken != nil:
+		return &ActorID{a.ServiceToken.UUID}
+	}
+	return nil
+}
+
+// String returns the id of the user, the key or the token, or "system".
+func (a Actor) String() string {
+	if id := a.ID(); id != nil {
+		return id.String()
 	}
 	return "system"
 }

@@ -20,7 +20,7 @@ type Announcement struct {
 	Program    ProgramID
 	Title      string
 	Body       string
-	CreatedBy  UserID
+	CreatedBy  *ActorID
 	CreatedAt  time.Time
 	Recipients int64 // number of participants to whom it was sent
 }

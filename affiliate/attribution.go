@@ -281,8 +281,8 @@ type Decision struct {
 	// programme, starting at 1. It is nil without a customer, and for events that are
 	// not payments.
 	RecurringIndex *int `json:"-"`
-	// DecidedBy is the person who assigned the conversion.
-	DecidedBy *UserID `json:"-"`
+	// DecidedBy is the member or service token that assigned the conversion.
+	DecidedBy *ActorID `json:"-"`
 	// ClickedAt and ExpiresAt are the time and the window end of the click that Reason
 	// refers to. They are nil if Reason does not refer to a known click.
 	ClickedAt *time.Time `json:"-"`

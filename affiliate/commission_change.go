@@ -228,11 +228,11 @@ func (c CommissionChange) refundedPayload() any {
 	}{c.After.payload(), refunded}
 }
 
-// AuditLine returns the audit log entry of a move that a person or an API key made. For
-// every other change, it returns false.
+// AuditLine returns the audit log entry of a move that the service has not made
+// itself. For every other change, it returns false.
 func (c CommissionChange) AuditLine() (AuditLine, bool) {
 	t := c.Transition
-	if t.Actor.User == nil && t.Actor.Key == nil || c.Before == nil {
+	if t.Actor.ID() == nil || c.Before == nil {
 		return AuditLine{}, false
 	}
 	return AuditLine{

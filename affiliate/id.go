@@ -20,6 +20,10 @@ type (
 	SessionID = ID[Session]
 	// APIKeyID identifies an API key.
 	APIKeyID = ID[APIKey]
+	// ServiceTokenID identifies a service token.
+	ServiceTokenID = ID[ServiceToken]
+	// ActorID identifies a user, an API key or a service token.
+	ActorID = ID[Actor]
 	// ProgramID identifies a programme.
 	ProgramID = ID[Program]
 	// ParticipantID identifies a partner in one programme.

@@ -7,14 +7,16 @@ import (
 	"strings"
 )
 
-// KeyKind distinguishes the two kinds of API keys (SPEC.md section 5).
+// KeyKind distinguishes the kinds of keys: the two kinds of API keys (SPEC.md section 5),
+// and service tokens (DECISIONS.md section 26).
 type KeyKind string
 
 // A secret key gives access to the conversion API and the audit endpoints. A public key
-// can only register clicks.
+// can only register clicks. A service token gives access to the merchant's routes.
 const (
-	SecretKey KeyKind = "secret"
-	PublicKey KeyKind = "public"
+	SecretKey  KeyKind = "secret"
+	PublicKey  KeyKind = "public"
+	ServiceKey KeyKind = "service"
 )
 
 const (
@@ -28,7 +30,7 @@ const (
 	keyLength   = keyPrefix + keyRandom + keyChecksum
 )
 
-// Key is a valid API key in clear text. Formatting functions do not print it.
+// Key is a valid API key or service token in clear text. Formatting functions do not print it.
 type Key struct {
 	Kind KeyKind
 	Mode Mode
@@ -64,7 +66,7 @@ func ParseKey(s string) (Key, bool) {
 	if len(s) != keyLength {
 		return Key{}, false
 	}
-	for _, kind := range []KeyKind{SecretKey, PublicKey} {
+	for _, kind := range []KeyKind{SecretKey, PublicKey, ServiceKey} {
 		for _, mode := range []Mode{ModeTest, ModeLive} {
 			if strings.HasPrefix(s, prefixOf(kind, mode)) {
 				body, sum := s[:keyLength-keyChecksum], s[keyLength-keyChecksum:]
@@ -78,7 +80,7 @@ func ParseKey(s string) (Key, bool) {
 // LooksLikeKey reports whether s has the prefix of a key, even if it is not a valid
 // key.
 func LooksLikeKey(s string) bool {
-	return strings.HasPrefix(s, "sk_") || strings.HasPrefix(s, "pk_")
+	return strings.HasPrefix(s, "sk_") || strings.HasPrefix(s, "pk_") || strings.HasPrefix(s, "st_")
 }
 
 // Reveal returns the clear text of the key. The service shows a secret key once, and a
@@ -104,11 +106,15 @@ func (k Key) String() string { return k.Prefix() + "…" + k.Last4() }
 func (k Key) GoString() string { return k.String() }
 
 func prefixOf(kind KeyKind, mode Mode) string {
-	letter := "s"
-	if kind == PublicKey {
-		letter = "p"
+	prefix := "sk_"
+	switch kind {
+	case PublicKey:
+		prefix = "pk_"
+	case ServiceKey:
+		prefix = "st_"
+	case SecretKey:
 	}
-	return letter + "k_" + string(mode) + "_"
+	return prefix + string(mode) + "_"
 }
 
 func checksum(s string) string {

@@ -10,7 +10,7 @@ import (
 
 func TestKey_RoundTripAndHiddenText(t *testing.T) {
 	seen := map[string]bool{}
-	for _, kind := range []KeyKind{SecretKey, PublicKey} {
+	for _, kind := range []KeyKind{SecretKey, PublicKey, ServiceKey} {
 		for _, mode := range []Mode{ModeTest, ModeLive} {
 			key := NewKey(kind, mode)
 			text := key.Reveal()
@@ -22,7 +22,7 @@ func TestKey_RoundTripAndHiddenText(t *testing.T) {
 			if !ok || parsed != key || parsed.Digest() != key.Digest() {
 				t.Errorf("ParseKey of a %s %s key returns another key, %v", kind, mode, ok)
 			}
-			if want := map[KeyKind]string{SecretKey: "sk_", PublicKey: "pk_"}[kind] + string(mode) + "_"; key.Prefix() != want {
+			if want := map[KeyKind]string{SecretKey: "sk_", PublicKey: "pk_", ServiceKey: "st_"}[kind] + string(mode) + "_"; key.Prefix() != want {
 				t.Errorf("prefix %q, want %q", key.Prefix(), want)
 			}
 			for _, printed := range []string{fmt.Sprint(key), fmt.Sprintf("%v", key), fmt.Sprintf("%#v", key), fmt.Sprintf("%+v", struct{ K Key }{key})} {

@@ -115,6 +115,7 @@ var actionPaths = map[NotificationResource]string{
 	ResourceProgram:      "/programs/{id}",
 	ResourceEndpoint:     "/webhooks/{id}",
 	ResourceAPIKey:       "/settings/api-keys",
+	ResourceServiceToken: "/settings/service-tokens",
 	ResourceMember:       "/settings/members",
 	ResourceUser:         "/settings/account",
 	ResourceAnnouncement: "/programs/{program}",

@@ -28,13 +28,14 @@ func AccountNotification(account Account, kind NotificationType, at time.Time, f
 	return []Notification{n}
 }
 
-// KeyNotification returns a notification about a secret key that a member has created,
-// rolled or revoked. It returns none for a public key, which is not a secret.
-func KeyNotification(kind NotificationType, key APIKey, by Actor, at time.Time) []Notification {
-	if key.Kind != SecretKey || by.User == nil {
+// KeyNotification returns a notification about a secret key that a member, or a service
+// token that the member has created, has created, rolled or revoked. It returns none for a
+// public key, which is not a secret.
+func KeyNotification(kind NotificationType, key APIKey, by UserID, at time.Time) []Notification {
+	if key.Kind != SecretKey {
 		return nil
 	}
-	n := MemberNotification(key.Scope.Workspace, kind, *by.User, at, map[string]string{
+	n := MemberNotification(key.Scope.Workspace, kind, by, at, map[string]string{
 		"key": key.Name, "last4": key.Last4, "mode": string(key.Scope.Mode),
 	})
 	n.Resource = &key.ID.UUID

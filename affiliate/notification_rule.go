@@ -39,6 +39,7 @@ const (
 	ResourceProgram             NotificationResource = "program"
 	ResourceEndpoint            NotificationResource = "webhook"
 	ResourceAPIKey              NotificationResource = "api_key"
+	ResourceServiceToken        NotificationResource = "service_token"
 	ResourceMember              NotificationResource = "member"
 	ResourceUser                NotificationResource = "user"
 	ResourceAnnouncement        NotificationResource = "announcement"
@@ -60,6 +61,9 @@ const (
 	NotifyKeyCreated               NotificationType = "security.api_key_created"
 	NotifyKeyRolled                NotificationType = "security.api_key_rolled"
 	NotifyKeyRevoked               NotificationType = "security.api_key_revoked"
+	NotifyServiceTokenCreated      NotificationType = "security.service_token_created"
+	NotifyServiceTokenRolled       NotificationType = "security.service_token_rolled"
+	NotifyServiceTokenRevoked      NotificationType = "security.service_token_revoked"
 	NotifyRoleChanged              NotificationType = "security.role_changed"
 	NotifyOwnershipMoved           NotificationType = "security.ownership_moved"
 	NotifyVerifyEmail              NotificationType = "account.verify_email"
@@ -177,6 +181,24 @@ var notificationRules = []NotificationRule{
 		Type: NotifyKeyRevoked, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
 		Title: "Secret key revoked", Body: "{user} revoked the {mode} mode secret key \"{key}\", which ends with {last4}.", Resource: ResourceAPIKey,
 		Cause: "A member revokes a secret key.",
+	},
+	{
+		Type: NotifyServiceTokenCreated, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Service token created", Resource: ResourceServiceToken,
+		Body:  "{user} created the {mode} mode service token \"{key}\" with the role {role}, which ends with {last4}.",
+		Cause: "A member creates a service token.",
+	},
+	{
+		Type: NotifyServiceTokenRolled, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Service token rolled", Resource: ResourceServiceToken,
+		Body:  "{user} replaced the {mode} mode service token \"{key}\" with the role {role}, which ends with {last4}.",
+		Cause: "A member rolls a service token.",
+	},
+	{
+		Type: NotifyServiceTokenRevoked, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Service token revoked", Resource: ResourceServiceToken,
+		Body:  "{user} revoked the {mode} mode service token \"{key}\" with the role {role}, which ends with {last4}.",
+		Cause: "A member revokes a service token.",
 	},
 	{
 		Type: NotifyRoleChanged, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,

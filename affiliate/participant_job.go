@@ -17,9 +17,10 @@ type ReviewPending struct {
 	Participant ParticipantID   `json:"participant"`
 	Move        ParticipantMove `json:"move"`
 	Since       time.Time       `json:"since"` // when the move was made
-	// User or Key made the move. Both are nil if the service made it.
-	User *UserID   `json:"user,omitempty"`
-	Key  *APIKeyID `json:"key,omitempty"`
+	// User, Key or ServiceToken made the move. All are nil if the service made it.
+	User         *UserID         `json:"user,omitempty"`
+	Key          *APIKeyID       `json:"key,omitempty"`
+	ServiceToken *ServiceTokenID `json:"service_token,omitempty"`
 	// After is the creation time of the last commission of the previous block, and
 	// AfterID is the id of that commission.
 	After   time.Time    `json:"after"`
@@ -51,7 +52,7 @@ func (job ReviewPending) Transition(at time.Time) CommissionTransition {
 	}
 	t := CommissionTransition{
 		Scope: Scope{Workspace: job.Workspace, Mode: job.Mode}, Program: job.Program,
-		Actor: Actor{User: job.User, Key: job.Key}, At: at, ReviewReasons: []string{ReviewParticipantSuspended},
+		Actor: Actor{User: job.User, Key: job.Key, ServiceToken: job.ServiceToken}, At: at, ReviewReasons: []string{ReviewParticipantSuspended},
 	}
 	code, note := codeParticipantSuspended, "The partner was suspended."
 	t.Move = MoveFlag

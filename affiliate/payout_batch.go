@@ -26,8 +26,8 @@ type PayoutBatch struct {
 	Status      PayoutBatchStatus
 	Programs    []ProgramID // if empty, all programmes of the mode
 	Cutoff      time.Time   // only commissions that were payable at this time are included
-	CreatedBy   UserID
-	ConfirmedBy *UserID
+	CreatedBy   ActorID
+	ConfirmedBy *ActorID
 	CreatedAt   time.Time
 	ConfirmedAt *time.Time
 	CompletedAt *time.Time // when the last of its payouts ended
@@ -135,7 +135,7 @@ func (n NewPayoutBatch) Draft(due []PayoutDue, free []PayoutCandidate) (PayoutBa
 	}
 	draft := PayoutBatchDraft{Batch: PayoutBatch{
 		ID: NewID[PayoutBatch](n.At), Scope: n.Scope, Status: BatchDraft, Programs: n.Programs,
-		Cutoff: n.Cutoff, CreatedBy: *n.By.User, CreatedAt: n.At, Version: 1,
+		Cutoff: n.Cutoff, CreatedBy: *n.By.ID(), CreatedAt: n.At, Version: 1,
 	}}
 	payouts := map[payee]*PayoutID{}
 	for _, d := range due {

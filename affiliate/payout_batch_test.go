@@ -50,7 +50,7 @@ func TestDraft_AddsCommissionsToPayoutOfTheirParticipantAndCurrency(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := draft.Batch; b.Status != BatchDraft || b.Scope != request.Scope || b.CreatedBy != user || b.Version != 1 || len(draft.Payouts) != 3 {
+	if b := draft.Batch; b.Status != BatchDraft || b.Scope != request.Scope || b.CreatedBy.UUID != user.UUID || b.Version != 1 || len(draft.Payouts) != 3 {
 		t.Fatalf("batch %+v with %d payouts; want a draft of %s with version 1 and 3 payouts", b, len(draft.Payouts), user)
 	}
 	for i, want := range []struct {

@@ -72,6 +72,7 @@ func TestRegisterClick_ChecksInDocumentedOrder(t *testing.T) {
 	const limit = 10
 	unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
 	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest).Reveal()
+	service := affiliate.NewKey(affiliate.ServiceKey, affiliate.ModeTest).Reveal()
 	reachLimit := func(e *edge, headers ...string) {
 		for range limit {
 			e.send("POST", "/v1/clicks", "{}", headers...)
@@ -92,6 +93,7 @@ func TestRegisterClick_ChecksInDocumentedOrder(t *testing.T) {
 		{name: "a valid key over its limit", prepare: func(e *edge) { reachLimit(e, "X-Public-Key", e.key.Reveal()) }, want: limited},
 		{name: "an unknown key", key: unknownKey, want: expectedRefusal{401, "INVALID_PUBLIC_KEY"}},
 		{name: "an unknown key from an address over its limit", key: unknownKey, prepare: func(e *edge) { reachLimit(e) }, want: limited},
+		{name: "a service token", key: service, want: expectedRefusal{403, "FORBIDDEN"}},
 		{name: "a secret key", key: secret, want: expectedRefusal{403, "FORBIDDEN"}},
 		{
 			name: "an origin that is not allowed", headers: []string{"Origin", "https://evil.example"}, want: expectedRefusal{403, "ORIGIN_NOT_ALLOWED"},

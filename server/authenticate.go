@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/httpedge"
 )
 
 // CredentialStore looks up credentials in the database. The server calls it for each
@@ -29,6 +30,10 @@ type CredentialStore interface {
 	// exist, was revoked or has expired. ActiveKey also stores the time at which the key
 	// was used, at most once a minute.
 	ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, ok bool, err error)
+	// ActiveServiceToken returns the service token with the digest. ok is false if the
+	// token does not exist, was revoked or has expired. It also stores the time at which
+	// the token was used and the network of the client, at most once a minute.
+	ActiveServiceToken(ctx context.Context, digest [sha256.Size]byte, ipPrefix string, now time.Time) (token affiliate.ServiceToken, ok bool, err error)
 	// StreamTicket returns the ticket with a digest. found is false if no ticket has the digest.
 	StreamTicket(ctx context.Context, digest []byte) (ticket affiliate.StreamTicket, found bool, err error)
 }
@@ -54,7 +59,8 @@ type identity struct {
 	principal Principal
 	fault     fault // noFault if the credential was accepted
 	// emailVerified is true if the credential is an access token and its user has a
-	// verified e-mail address.
+	// verified e-mail address. It is also true for a service token, because the address
+	// of its creator was checked when the token was created.
 	emailVerified bool
 	// invalidMode is true if the X-Mode header is neither test nor live.
 	invalidMode bool
@@ -102,6 +108,9 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 	if !ok {
 		return id, nil
 	}
+	if parsed.Kind == affiliate.ServiceKey {
+		return a.identifyService(ctx, id, parsed)
+	}
 	key, ok, err := a.store.ActiveKey(ctx, parsed.Digest(), a.now())
 	if err != nil {
 		return id, fmt.Errorf("look up key: %w", err)
@@ -118,6 +127,21 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 	id.principal.Key = key.ID
 	// A key determines the mode, so the X-Mode header is not used.
 	id.fault, id.invalidMode = noFault, false
+	return id, nil
+}
+
+func (a *authenticator) identifyService(ctx context.Context, id identity, parsed affiliate.Key) (identity, error) {
+	token, ok, err := a.store.ActiveServiceToken(ctx, parsed.Digest(), httpedge.AddressPrefix(callerFrom(ctx).address), a.now())
+	if err != nil {
+		return id, fmt.Errorf("look up service token: %w", err)
+	}
+	if !ok {
+		return id, nil
+	}
+	id.principal.Kind, id.principal.Service = ServiceToken, &token
+	id.principal.Workspace, id.principal.Mode, id.principal.Role = token.Scope.Workspace, token.Scope.Mode, token.Role
+	// A service token determines the mode, so the X-Mode header is not used.
+	id.fault, id.invalidMode, id.emailVerified = noFault, false, true
 	return id, nil
 }
 

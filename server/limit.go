@@ -71,7 +71,7 @@ func (p Policy) alsoCountedAs(id identity) (zone Zone, subject string) {
 	case p.WorkspaceZone != ZoneNone:
 		return p.WorkspaceZone, "workspace:" + id.principal.Workspace.String()
 	}
-	return p.AccountZone, "user:" + id.principal.User.String()
+	return p.AccountZone, subjectOf(id.principal)
 }
 
 // countedAs returns the zone and the subject for which a request counts. If the method
@@ -88,8 +88,16 @@ func (p Policy) countedAs(ctx context.Context, id identity) (zone Zone, subject 
 	case id.principal.Kind&(SecretKey|PublicKey) != 0:
 		return p.Zone, "key:" + id.principal.Key.String()
 	}
-	// All calls of users count in the general zone. This includes calls of methods in the
+	// All calls of users and service tokens count in the general zone. This includes calls of methods in the
 	// conversions zone. These methods accept only API keys, so a later step rejects such a
 	// call.
-	return ZoneGeneral, "user:" + id.principal.User.String()
+	return ZoneGeneral, subjectOf(id.principal)
+}
+
+// subjectOf returns the subject for which the calls of a user or of a service token count.
+func subjectOf(p Principal) string {
+	if p.Service != nil {
+		return "service:" + p.Service.ID.String()
+	}
+	return "user:" + p.User.String()
 }

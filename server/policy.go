@@ -76,8 +76,8 @@ type Policy struct {
 	// NoCredential, the method needs no credential and ignores the credential of the
 	// call.
 	Accept Credential
-	// Action is the action that the role of a member must permit. It is used for calls
-	// with a MerchantToken.
+	// Action is the action that the role of a member or of a service token must permit. It
+	// is used for calls with a MerchantToken or a ServiceToken.
 	Action Action
 	Zone   Zone
 	// AccountZone is a second zone, in which each call counts for its user. ZoneNone means
@@ -90,6 +90,13 @@ type Policy struct {
 	// unless SPEC.md defines another error code for the method. An expired access token
 	// always results in UNAUTHORIZED.
 	Refusal affiliate.Reason
+	// Payouts means that a service token must have been created with the permission to
+	// move payouts.
+	Payouts bool
+	// ServiceMode is the mode that a service token must have. It is set for methods that
+	// have an effect outside the mode of the call. If it is empty, tokens of both modes are
+	// accepted.
+	ServiceMode affiliate.Mode
 	// Lasting means that a call may last until the access token expires.
 	Lasting bool
 	// Erased means that the token of an erased account may call the method, which returns
@@ -116,12 +123,36 @@ const (
 	VerifiedAlways
 )
 
+// merchant returns the policy of a method for members of a workspace and for service
+// tokens.
 func merchant(action Action) Policy {
-	return Policy{Accept: MerchantToken, Action: action, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
+	return Policy{Accept: MerchantToken | ServiceToken, Action: action, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
 }
 
 func partner() Policy {
 	return Policy{Accept: PartnerToken, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
+}
+
+// member returns the policy of a method for members of a workspace. Service tokens are
+// refused, because the method is about the caller's account, or because DECISIONS.md
+// section 26 forbids it.
+func member(action Action) Policy {
+	p := merchant(action)
+	p.Accept = MerchantToken
+	return p
+}
+
+// movesPayouts returns the policy with the requirement that a service token has the
+// permission to move payouts.
+func (p Policy) movesPayouts() Policy {
+	p.Payouts = true
+	return p
+}
+
+// serviceMode returns the policy with a requirement for the mode of service tokens.
+func (p Policy) serviceMode(mode affiliate.Mode) Policy {
+	p.ServiceMode = mode
+	return p
 }
 
 // inAuthZone returns the policy for a path below /api/v1/auth/, where calls count per
@@ -163,11 +194,11 @@ func secret(zone Zone, refusal affiliate.Reason) Policy {
 	return Policy{Accept: SecretKey, Zone: zone, Refusal: refusal}
 }
 
-// secretOrMerchant returns the policy of a method that reads data for both the merchant's
-// server and the members of the workspace. refusal is the error code for a missing or bad
+// secretOrMerchant returns the policy of a method that reads data for secret keys, service
+// tokens and the members of the workspace. refusal is the error code for a missing or bad
 // credential.
 func secretOrMerchant(refusal affiliate.Reason) Policy {
-	return Policy{Accept: SecretKey | MerchantToken, Action: readDashboards, Zone: ZoneGeneral, Refusal: refusal}
+	return Policy{Accept: SecretKey | MerchantToken | ServiceToken, Action: readDashboards, Zone: ZoneGeneral, Refusal: refusal}
 }
 
 func unauthenticated(zone Zone) Policy { return Policy{Accept: NoCredential, Zone: zone} }
@@ -195,30 +226,35 @@ var policies = map[string]Policy{
 	affiliatev1.AccountService_AcceptInvite_FullMethodName:           unauthenticated(ZoneAuth),
 
 	affiliatev1.AccountService_VerifyEmail_FullMethodName:                unauthenticated(ZoneAuth),
-	affiliatev1.AccountService_ResendMerchantVerification_FullMethodName: merchant(readDashboards).inAuthZone().limitedPerAccount(ZoneResend),
+	affiliatev1.AccountService_ResendMerchantVerification_FullMethodName: member(readDashboards).inAuthZone().limitedPerAccount(ZoneResend),
 	affiliatev1.AccountService_ResendPartnerVerification_FullMethodName:  partner().inAuthZone().limitedPerAccount(ZoneResend),
 	affiliatev1.AccountService_ForgotMerchantPassword_FullMethodName:     unauthenticated(ZoneAuth),
 	affiliatev1.AccountService_ForgotPartnerPassword_FullMethodName:      unauthenticated(ZoneAuth),
 	affiliatev1.AccountService_ResetMerchantPassword_FullMethodName:      unauthenticated(ZoneAuth),
 	affiliatev1.AccountService_ResetPartnerPassword_FullMethodName:       unauthenticated(ZoneAuth),
-	affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName:        merchant(readDashboards).inAuthZone(),
+	affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName:        member(readDashboards).inAuthZone(),
 	affiliatev1.AccountService_ChangePartnerEmail_FullMethodName:         partner().inAuthZone(),
 
 	affiliatev1.WorkspaceService_GetWorkspace_FullMethodName:      merchant(readDashboards),
-	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:   merchant(manageWorkspace),
-	affiliatev1.WorkspaceService_ListMembers_FullMethodName:       merchant(readDashboards),
-	affiliatev1.WorkspaceService_UpdateMember_FullMethodName:      merchant(manageWorkspace),
-	affiliatev1.WorkspaceService_RemoveMember_FullMethodName:      merchant(manageWorkspace),
-	affiliatev1.WorkspaceService_TransferOwnership_FullMethodName: merchant(ownWorkspace),
-	affiliatev1.WorkspaceService_ListInvites_FullMethodName:       merchant(manageWorkspace),
-	affiliatev1.WorkspaceService_CreateInvite_FullMethodName:      merchant(manageWorkspace),
-	affiliatev1.WorkspaceService_RevokeInvite_FullMethodName:      merchant(manageWorkspace),
+	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:   merchant(manageWorkspace).serviceMode(affiliate.ModeLive),
+	affiliatev1.WorkspaceService_ListMembers_FullMethodName:       member(readDashboards),
+	affiliatev1.WorkspaceService_UpdateMember_FullMethodName:      member(manageWorkspace),
+	affiliatev1.WorkspaceService_RemoveMember_FullMethodName:      member(manageWorkspace),
+	affiliatev1.WorkspaceService_TransferOwnership_FullMethodName: member(ownWorkspace),
+	affiliatev1.WorkspaceService_ListInvites_FullMethodName:       member(manageWorkspace),
+	affiliatev1.WorkspaceService_CreateInvite_FullMethodName:      member(manageWorkspace),
+	affiliatev1.WorkspaceService_RevokeInvite_FullMethodName:      member(manageWorkspace),
 	affiliatev1.WorkspaceService_ListAuditLog_FullMethodName:      merchant(manageWorkspace),
 	affiliatev1.WorkspaceService_ExportAuditLog_FullMethodName:    merchant(exportPersonal),
 	affiliatev1.WorkspaceService_GetApiKeys_FullMethodName:        merchant(readDashboards),
 	affiliatev1.WorkspaceService_CreateApiKey_FullMethodName:      merchant(manageKeys).verified(VerifiedForLive),
 	affiliatev1.WorkspaceService_RollApiKey_FullMethodName:        merchant(manageKeys),
 	affiliatev1.WorkspaceService_RevokeApiKey_FullMethodName:      merchant(manageKeys),
+
+	affiliatev1.ServiceTokenService_ListServiceTokens_FullMethodName:  member(manageWorkspace),
+	affiliatev1.ServiceTokenService_CreateServiceToken_FullMethodName: member(manageWorkspace).verified(VerifiedForLive),
+	affiliatev1.ServiceTokenService_RollServiceToken_FullMethodName:   member(manageWorkspace),
+	affiliatev1.ServiceTokenService_RevokeServiceToken_FullMethodName: member(manageWorkspace),
 
 	affiliatev1.ProgramService_CreateProgram_FullMethodName:    merchant(runPrograms),
 	affiliatev1.ProgramService_ListPrograms_FullMethodName:     merchant(readDashboards),
@@ -327,23 +363,23 @@ var policies = map[string]Policy{
 	affiliatev1.PayoutService_ListPayouts_FullMethodName:        merchant(readDashboards),
 	affiliatev1.PayoutService_GetPayout_FullMethodName:          merchant(readDashboards),
 	affiliatev1.PayoutService_GetPayoutBatch_FullMethodName:     merchant(readDashboards),
-	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: merchant(managePayouts).verified(VerifiedForLive),
+	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: merchant(managePayouts).verified(VerifiedForLive).movesPayouts(),
 	affiliatev1.PayoutService_CancelPayoutBatch_FullMethodName:  merchant(managePayouts),
-	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:  merchant(managePayouts),
+	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:  merchant(managePayouts).movesPayouts(),
 	affiliatev1.PayoutService_MarkPayoutPaid_FullMethodName:     merchant(managePayouts),
 	affiliatev1.PayoutService_MarkPayoutFailed_FullMethodName:   merchant(managePayouts),
 	affiliatev1.PayoutService_RetryPayout_FullMethodName:        merchant(managePayouts),
 	affiliatev1.PayoutService_CancelPayout_FullMethodName:       merchant(managePayouts),
 	affiliatev1.PayoutService_ListPartnerPayouts_FullMethodName: partner(),
 
-	affiliatev1.NotificationService_ListNotifications_FullMethodName:                    merchant(readDashboards),
-	affiliatev1.NotificationService_CountUnreadNotifications_FullMethodName:             merchant(readDashboards),
-	affiliatev1.NotificationService_ReadNotification_FullMethodName:                     merchant(readDashboards),
-	affiliatev1.NotificationService_ReadAllNotifications_FullMethodName:                 merchant(readDashboards),
-	affiliatev1.NotificationService_DismissNotification_FullMethodName:                  merchant(readDashboards),
-	affiliatev1.NotificationService_DismissReadNotifications_FullMethodName:             merchant(readDashboards),
-	affiliatev1.NotificationService_GetNotificationPreferences_FullMethodName:           merchant(readDashboards),
-	affiliatev1.NotificationService_UpdateNotificationPreferences_FullMethodName:        merchant(readDashboards),
+	affiliatev1.NotificationService_ListNotifications_FullMethodName:                    member(readDashboards),
+	affiliatev1.NotificationService_CountUnreadNotifications_FullMethodName:             member(readDashboards),
+	affiliatev1.NotificationService_ReadNotification_FullMethodName:                     member(readDashboards),
+	affiliatev1.NotificationService_ReadAllNotifications_FullMethodName:                 member(readDashboards),
+	affiliatev1.NotificationService_DismissNotification_FullMethodName:                  member(readDashboards),
+	affiliatev1.NotificationService_DismissReadNotifications_FullMethodName:             member(readDashboards),
+	affiliatev1.NotificationService_GetNotificationPreferences_FullMethodName:           member(readDashboards),
+	affiliatev1.NotificationService_UpdateNotificationPreferences_FullMethodName:        member(readDashboards),
 	affiliatev1.NotificationService_ListPartnerNotifications_FullMethodName:             partner(),
 	affiliatev1.NotificationService_CountPartnerUnreadNotifications_FullMethodName:      partner(),
 	affiliatev1.NotificationService_ReadPartnerNotification_FullMethodName:              partner(),
@@ -352,9 +388,9 @@ var policies = map[string]Policy{
 	affiliatev1.NotificationService_DismissReadPartnerNotifications_FullMethodName:      partner(),
 	affiliatev1.NotificationService_GetPartnerNotificationPreferences_FullMethodName:    partner(),
 	affiliatev1.NotificationService_UpdatePartnerNotificationPreferences_FullMethodName: partner(),
-	affiliatev1.NotificationService_StreamNotifications_FullMethodName:                  lasting(merchant(readDashboards)),
+	affiliatev1.NotificationService_StreamNotifications_FullMethodName:                  lasting(member(readDashboards)),
 	affiliatev1.NotificationService_StreamPartnerNotifications_FullMethodName:           lasting(partner()),
-	affiliatev1.NotificationService_CreateStreamTicket_FullMethodName:                   merchant(readDashboards),
+	affiliatev1.NotificationService_CreateStreamTicket_FullMethodName:                   member(readDashboards),
 	affiliatev1.NotificationService_CreatePartnerStreamTicket_FullMethodName:            partner(),
 	affiliatev1.NotificationService_Unsubscribe_FullMethodName:                          unauthenticated(ZoneUnsubscribe),
 	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName:                   merchant(runPrograms),
@@ -366,10 +402,10 @@ var policies = map[string]Policy{
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: unauthenticated(ZoneMailProvider),
 
-	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      merchant(exportPersonal).limitedPerWorkspace(ZoneBuyerErasure),
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      merchant(exportPersonal).limitedPerWorkspace(ZoneBuyerErasure).serviceMode(affiliate.ModeLive),
 	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName: merchant(exportPersonal),
 
-	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:       merchant(manageKeys),
+	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:       member(manageKeys),
 	affiliatev1.ProcessorService_GetProcessorConnection_FullMethodName: merchant(readDashboards),
 	affiliatev1.ProcessorService_DisconnectProcessor_FullMethodName:    merchant(manageKeys),
 	affiliatev1.ProcessorService_ResyncProcessor_FullMethodName:        merchant(manageKeys),
@@ -383,12 +419,12 @@ var policies = map[string]Policy{
 
 	affiliatev1.ErasureService_EraseParticipant_FullMethodName:     merchant(exportPersonal).limitedPerAccount(ZoneErasure),
 	affiliatev1.ErasureService_ErasePartnerAccount_FullMethodName:  partner().limitedPerAccount(ZoneErasure).forErased(),
-	affiliatev1.ErasureService_EraseMerchantAccount_FullMethodName: merchant(ownWorkspace).limitedPerAccount(ZoneErasure).forErased(),
+	affiliatev1.ErasureService_EraseMerchantAccount_FullMethodName: member(ownWorkspace).limitedPerAccount(ZoneErasure).forErased(),
 
-	affiliatev1.TestModeService_DeleteTestData_FullMethodName:      merchant(manageWorkspace),
+	affiliatev1.TestModeService_DeleteTestData_FullMethodName:      merchant(manageWorkspace).serviceMode(affiliate.ModeTest),
 	affiliatev1.ExportService_ExportPartnerAccount_FullMethodName:  partner().limitedPerAccount(ZoneExport),
 	affiliatev1.ExportService_ExportParticipant_FullMethodName:     merchant(exportPersonal).limitedPerAccount(ZoneExport),
-	affiliatev1.ExportService_ExportMerchantAccount_FullMethodName: merchant(exportPersonal).limitedPerAccount(ZoneExport),
+	affiliatev1.ExportService_ExportMerchantAccount_FullMethodName: member(exportPersonal).limitedPerAccount(ZoneExport),
 	affiliatev1.ExportService_DownloadExport_FullMethodName:        unauthenticated(ZoneGeneral),
 
 	affiliatev1.WebhookService_ListWebhooks_FullMethodName:        merchant(readDashboards),
@@ -453,7 +489,11 @@ func (p Policy) authorise(id identity, requireVerified bool) error {
 	if id.principal.Erased {
 		return nil // the account has no role any more
 	}
-	if id.principal.Kind == MerchantToken && !slices.Contains(roles[p.Action], id.principal.Role) {
+	if id.principal.Kind&(MerchantToken|ServiceToken) != 0 && !slices.Contains(roles[p.Action], id.principal.Role) {
+		return affiliate.Refuse(affiliate.ReasonForbidden)
+	}
+	if token := id.principal.Service; token != nil &&
+		(p.Payouts && !token.AllowPayouts || p.ServiceMode != "" && p.ServiceMode != token.Scope.Mode) {
 		return affiliate.Refuse(affiliate.ReasonForbidden)
 	}
 	if requireVerified && p.needsVerified(id.principal) && !id.emailVerified {

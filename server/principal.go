@@ -20,6 +20,7 @@ const (
 	PartnerToken
 	SecretKey
 	PublicKey
+	ServiceToken
 )
 
 // Principal is the authenticated caller.
@@ -34,17 +35,28 @@ type Principal struct {
 	Ticket    []byte
 	// Workspace is zero for partners and for callers without a credential.
 	Workspace affiliate.WorkspaceID
-	// Role is set for members of a workspace. It is read from the database for each call
-	// and not taken from the token.
+	// Role is set for members of a workspace and for service tokens. It is read from the
+	// database for each call and not taken from the token.
 	Role affiliate.Role
+	// Service is set if the credential is a service token.
+	Service *affiliate.ServiceToken
 	// Key is set if the credential is an API key.
 	Key affiliate.APIKeyID
-	// Mode is the mode of the API key. For an access token it is the value of the X-Mode
-	// header, or live if the header is absent.
+	// Mode is the mode of the API key or service token. For an access token it is the
+	// value of the X-Mode header, or live if the header is absent.
 	Mode affiliate.Mode
 	// Erased means that the account of an access token was erased. Only the methods whose
 	// policy says so accept the token.
 	Erased bool
+}
+
+// AccountableUser returns the user of an access token, or the user who created the service
+// token.
+func (p Principal) AccountableUser() affiliate.UserID {
+	if p.Service != nil {
+		return p.Service.CreatedBy
+	}
+	return p.User
 }
 
 // Scope returns the principal's workspace and mode.
@@ -88,6 +100,8 @@ func ActorFrom(ctx context.Context) affiliate.Actor {
 		actor.User = &p.User
 	case SecretKey, PublicKey:
 		actor.Key = &p.Key
+	case ServiceToken:
+		actor.ServiceToken = &p.Service.ID
 	case NoCredential:
 	}
 	return actor

@@ -100,15 +100,15 @@ type Payout struct {
 
 // PayoutBatch is a batch of payouts.
 type PayoutBatch struct {
-	ID          uuid.UUID         `json:"id"`
-	Mode        affiliate.Mode    `json:"mode"`
-	Status      string            `json:"status"`
-	Cutoff      Time              `json:"cutoff"`
-	CreatedBy   affiliate.UserID  `json:"created_by"`
-	ConfirmedBy *affiliate.UserID `json:"confirmed_by"`
-	CreatedAt   Time              `json:"created_at"`
-	ConfirmedAt *Time             `json:"confirmed_at"`
-	CompletedAt *Time             `json:"completed_at"`
+	ID          uuid.UUID          `json:"id"`
+	Mode        affiliate.Mode     `json:"mode"`
+	Status      string             `json:"status"`
+	Cutoff      Time               `json:"cutoff"`
+	CreatedBy   affiliate.ActorID  `json:"created_by"`
+	ConfirmedBy *affiliate.ActorID `json:"confirmed_by"`
+	CreatedAt   Time               `json:"created_at"`
+	ConfirmedAt *Time              `json:"confirmed_at"`
+	CompletedAt *Time              `json:"completed_at"`
 }
 
 // LedgerEntry is an entry of the ledger. CreatedBy is internal to the merchant.

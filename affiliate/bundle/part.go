@@ -25,6 +25,7 @@ const (
 	PartMembers              Part = "members"
 	PartMemberInvites        Part = "member_invites"
 	PartAPIKeys              Part = "api_keys"
+	PartServiceTokens        Part = "service_tokens"
 	PartEndpoints            Part = "webhook_endpoints"
 	PartProcessorConnections Part = "processor_connections"
 	PartPrograms             Part = "programs"
@@ -105,7 +106,7 @@ func Parts(kind affiliate.ExportKind) []PartSpec {
 		add(LevelParticipation, PartAudit)
 	case affiliate.ExportMerchant:
 		add(LevelWorkspace,
-			PartWorkspace, PartMembers, PartMemberInvites, PartSessions, PartNetworks, PartDevices, PartAPIKeys, PartEndpoints,
+			PartWorkspace, PartMembers, PartMemberInvites, PartSessions, PartNetworks, PartDevices, PartAPIKeys, PartServiceTokens, PartEndpoints,
 			PartProcessorConnections, PartPrograms, PartGroups, PartRules, PartParticipantInvites, PartParticipants, PartConsents,
 			PartLinks, PartReferralCodes, PartPromoCodes, PartClickSummary, PartClicks, PartConversions, PartRefunds, PartFraudEvents,
 			PartCommissions, PartCommissionHistory, PartPayouts, PartPayoutBatches, PartLedger, PartNotifications, PartPreferences,

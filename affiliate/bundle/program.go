@@ -59,6 +59,24 @@ type APIKey struct {
 	RolledAt   *Time              `json:"rolled_at"`
 }
 
+// ServiceToken is a service token without the token.
+type ServiceToken struct {
+	ID               affiliate.ServiceTokenID `json:"id"`
+	Mode             affiliate.Mode           `json:"mode"`
+	Name             string                   `json:"name"`
+	Role             affiliate.Role           `json:"role"`
+	AllowPayouts     bool                     `json:"allow_payouts"`
+	Prefix           string                   `json:"prefix"`
+	Last4            string                   `json:"last4"`
+	CreatedBy        affiliate.UserID         `json:"created_by"`
+	CreatedAt        Time                     `json:"created_at"`
+	ExpiresAt        Time                     `json:"expires_at"`
+	RevokedAt        *Time                    `json:"revoked_at"`
+	RolledAt         *Time                    `json:"rolled_at"`
+	LastUsedAt       *Time                    `json:"last_used_at"`
+	LastUsedIPPrefix *string                  `db:"last_used_ip_prefix" json:"last_used_ip_prefix"`
+}
+
 // Endpoint is a webhook endpoint without its secrets.
 type Endpoint struct {
 	ID             affiliate.EndpointID `json:"id"`

@@ -53,21 +53,22 @@ const (
 type Client struct {
 	conn *grpc.ClientConn
 
-	Accounts     affiliatev1.AccountServiceClient
-	Attribution  affiliatev1.AttributionServiceClient
-	Commissions  affiliatev1.CommissionServiceClient
-	Conversions  affiliatev1.ConversionServiceClient
-	Fraud        affiliatev1.FraudServiceClient
-	Health       affiliatev1.HealthServiceClient
-	Ledger       affiliatev1.LedgerServiceClient
-	Links        affiliatev1.LinkServiceClient
-	Participants affiliatev1.ParticipantServiceClient
-	Partners     affiliatev1.PartnerServiceClient
-	Payouts      affiliatev1.PayoutServiceClient
-	Programs     affiliatev1.ProgramServiceClient
-	PromoCodes   affiliatev1.PromoCodeServiceClient
-	Webhooks     affiliatev1.WebhookServiceClient
-	Workspaces   affiliatev1.WorkspaceServiceClient
+	Accounts      affiliatev1.AccountServiceClient
+	Attribution   affiliatev1.AttributionServiceClient
+	Commissions   affiliatev1.CommissionServiceClient
+	Conversions   affiliatev1.ConversionServiceClient
+	Fraud         affiliatev1.FraudServiceClient
+	Health        affiliatev1.HealthServiceClient
+	Ledger        affiliatev1.LedgerServiceClient
+	Links         affiliatev1.LinkServiceClient
+	Participants  affiliatev1.ParticipantServiceClient
+	Partners      affiliatev1.PartnerServiceClient
+	Payouts       affiliatev1.PayoutServiceClient
+	Programs      affiliatev1.ProgramServiceClient
+	PromoCodes    affiliatev1.PromoCodeServiceClient
+	ServiceTokens affiliatev1.ServiceTokenServiceClient
+	Webhooks      affiliatev1.WebhookServiceClient
+	Workspaces    affiliatev1.WorkspaceServiceClient
 }
 
 // New returns a client of the core at the address target, for example core.internal:9090.
@@ -96,22 +97,23 @@ func New(target string, options Options) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		conn:         conn,
-		Accounts:     affiliatev1.NewAccountServiceClient(conn),
-		Attribution:  affiliatev1.NewAttributionServiceClient(conn),
-		Commissions:  affiliatev1.NewCommissionServiceClient(conn),
-		Conversions:  affiliatev1.NewConversionServiceClient(conn),
-		Fraud:        affiliatev1.NewFraudServiceClient(conn),
-		Health:       affiliatev1.NewHealthServiceClient(conn),
-		Ledger:       affiliatev1.NewLedgerServiceClient(conn),
-		Links:        affiliatev1.NewLinkServiceClient(conn),
-		Participants: affiliatev1.NewParticipantServiceClient(conn),
-		Partners:     affiliatev1.NewPartnerServiceClient(conn),
-		Payouts:      affiliatev1.NewPayoutServiceClient(conn),
-		Programs:     affiliatev1.NewProgramServiceClient(conn),
-		PromoCodes:   affiliatev1.NewPromoCodeServiceClient(conn),
-		Webhooks:     affiliatev1.NewWebhookServiceClient(conn),
-		Workspaces:   affiliatev1.NewWorkspaceServiceClient(conn),
+		conn:          conn,
+		Accounts:      affiliatev1.NewAccountServiceClient(conn),
+		Attribution:   affiliatev1.NewAttributionServiceClient(conn),
+		Commissions:   affiliatev1.NewCommissionServiceClient(conn),
+		Conversions:   affiliatev1.NewConversionServiceClient(conn),
+		Fraud:         affiliatev1.NewFraudServiceClient(conn),
+		Health:        affiliatev1.NewHealthServiceClient(conn),
+		Ledger:        affiliatev1.NewLedgerServiceClient(conn),
+		Links:         affiliatev1.NewLinkServiceClient(conn),
+		Participants:  affiliatev1.NewParticipantServiceClient(conn),
+		Partners:      affiliatev1.NewPartnerServiceClient(conn),
+		Payouts:       affiliatev1.NewPayoutServiceClient(conn),
+		Programs:      affiliatev1.NewProgramServiceClient(conn),
+		PromoCodes:    affiliatev1.NewPromoCodeServiceClient(conn),
+		ServiceTokens: affiliatev1.NewServiceTokenServiceClient(conn),
+		Webhooks:      affiliatev1.NewWebhookServiceClient(conn),
+		Workspaces:    affiliatev1.NewWorkspaceServiceClient(conn),
 	}, nil
 }
 

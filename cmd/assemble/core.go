@@ -55,6 +55,7 @@ import (
 	"github.com/tributary-hq/tributary/server/program"
 	"github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/seal"
+	"github.com/tributary-hq/tributary/server/servicetoken"
 	"github.com/tributary-hq/tributary/server/stats"
 	"github.com/tributary-hq/tributary/server/testmode"
 	"github.com/tributary-hq/tributary/server/upkeep"
@@ -255,6 +256,7 @@ func (c *Core) build() error {
 	},
 		server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: c.health},
 		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: accounts},
+		server.Service{Desc: &affiliatev1.ServiceTokenService_ServiceDesc, Impl: servicetoken.New(stores.ServiceTokens(c.store.DB), c.now)},
 		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(c.store.DB), sealer, c.now)},
 		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(c.store, sealer, c.now)},

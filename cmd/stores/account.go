@@ -6,6 +6,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/server/servicetoken"
 	"github.com/tributary-hq/tributary/server/workspace"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
@@ -41,5 +42,16 @@ func Workspace(db *postgres.DB) workspace.Store { return workspaceStore{accountp
 type workspaceStore struct{ *accountpg.Store }
 
 func (s workspaceStore) InTx(ctx context.Context, fn func(tx workspace.Tx) error) error {
+	return s.Store.InTx(ctx, func(tx *accountpg.Tx) error { return fn(tx) })
+}
+
+// ServiceTokens returns the store of package servicetoken.
+func ServiceTokens(db *postgres.DB) servicetoken.Store {
+	return serviceTokenStore{accountpg.NewStore(db)}
+}
+
+type serviceTokenStore struct{ *accountpg.Store }
+
+func (s serviceTokenStore) InTx(ctx context.Context, fn func(tx servicetoken.Tx) error) error {
 	return s.Store.InTx(ctx, func(tx *accountpg.Tx) error { return fn(tx) })
 }

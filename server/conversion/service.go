@@ -204,7 +204,7 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 		inputs := inputsOf(before.Conversion)
 		inputs.Assigned, inputs.Customer, inputs.Rates = before.Assignee, before.Customer, before.Rates
 		d, commission := decide(before.Conversion, inputs, now)
-		d.DecidedBy = by.User
+		d.DecidedBy = by.ID()
 		if r, err = before.Reattribute(d, commission, by, now, req.GetReason()); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.Creat
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	announcement := affiliate.Announcement{
 		ID: affiliate.NewID[affiliate.Announcement](at), Scope: caller.Scope(), Program: program,
-		Title: req.GetTitle(), Body: req.GetBody(), CreatedBy: caller.User, CreatedAt: at,
+		Title: req.GetTitle(), Body: req.GetBody(), CreatedBy: server.ActorFrom(ctx).ID(), CreatedAt: at,
 	}
 	if err := announcement.CheckText(); err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	token, digest := affiliate.NewInviteToken()
 	invite := affiliate.ParticipantInvite{
 		Invite: affiliate.Invite{
-			ID: affiliate.NewID[affiliate.Invite](at), Email: strings.ToLower(req.GetEmail()), InvitedBy: caller.User,
+			ID: affiliate.NewID[affiliate.Invite](at), Email: strings.ToLower(req.GetEmail()), InvitedBy: caller.AccountableUser(),
 			CreatedAt: at, ExpiresAt: at.Add(affiliate.InviteLife),
 		},
 		Scope:        caller.Scope(),

@@ -85,7 +85,7 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 			return err
 		}
 		by := server.ActorFrom(ctx)
-		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyCreated, key.APIKey, by, at)...); err != nil {
+		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyCreated, key.APIKey, caller.AccountableUser(), at)...); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
@@ -148,7 +148,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 			object["expires_at"] = affiliate.FormatTime(*after.ExpiresAt)
 		}
 		by := server.ActorFrom(ctx)
-		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyRolled, before, by, at)...); err != nil {
+		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyRolled, before, caller.AccountableUser(), at)...); err != nil {
 			return err
 		}
 		if err := tx.Audit(ctx, affiliate.AuditLine{
@@ -192,7 +192,7 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 			return err
 		}
 		by := server.ActorFrom(ctx)
-		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyRevoked, before, by, at)...); err != nil {
+		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyRevoked, before, caller.AccountableUser(), at)...); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{

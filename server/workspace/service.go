@@ -108,11 +108,15 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 	return server.WorkspaceForRole(after, caller.Role), nil
 }
 
-// lockWorkspace locks the caller's workspace and returns the caller's current role.
+// lockWorkspace locks the caller's workspace and returns the caller's current role. The
+// role of a service token never changes.
 // Errors: FORBIDDEN if the caller is no longer a member.
 func lockWorkspace(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
 	if err := tx.LockWorkspace(ctx, caller.Workspace); err != nil {
 		return "", err
+	}
+	if caller.Service != nil {
+		return caller.Role, nil
 	}
 	return currentRole(ctx, tx, caller)
 }

@@ -146,7 +146,7 @@ type newDecisionRow struct {
 	Trace         []byte                      `db:"trace"`
 	Supersedes    *affiliate.DecisionID       `db:"supersedes"`
 	DecidedAt     time.Time                   `db:"decided_at"`
-	DecidedBy     *affiliate.UserID           `db:"decided_by"`
+	DecidedBy     *affiliate.ActorID          `db:"decided_by"`
 }
 
 // queueDecisions adds the decisions of outcomes to a batch.

@@ -181,7 +181,7 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 		if err := locked.Status.CheckOpen(); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, resolveFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event, r.Outcome, r.Note, r.By.User, r.At); err != nil {
+		if _, err := tx.Exec(ctx, resolveFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event, r.Outcome, r.Note, r.By.ID(), r.At); err != nil {
 			return err
 		}
 		if err := tx.Audit(ctx, affiliate.AuditLine{

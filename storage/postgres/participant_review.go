@@ -58,7 +58,8 @@ func (s *Store) reviewPending(
 		return nil
 	}
 	return s.reviewNextChunk(ctx, tx, affiliate.ReviewPending{
-		Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Program: p.Program, Participant: p.ID, Move: move, Since: at, User: by.User, Key: by.Key,
+		Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Program: p.Program, Participant: p.ID, Move: move, Since: at,
+		User: by.User, Key: by.Key, ServiceToken: by.ServiceToken,
 	}, p.Partner, at)
 }
 

@@ -201,7 +201,7 @@ func (s *Store) ConfirmPayoutBatch(
 		if err != nil {
 			return err
 		}
-		batch.ConfirmedBy, batch.ConfirmedAt = by.User, &at
+		batch.ConfirmedBy, batch.ConfirmedAt = by.ID(), &at
 		if batch, err = movePayouts(ctx, tx, batch, at, changes...); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ func insertRules(ctx context.Context, tx *Tx, p affiliate.Program, at time.Time,
 	const insert = `
 		insert into program_rules (workspace_id, program_id, version, rules, at, by)
 		values ($1, $2, $3, $4, $5, $6)`
-	if _, err := tx.Exec(ctx, insert, p.Scope.Workspace, p.ID, p.RulesVersion, p.Rules, at, by.User); err != nil {
+	if _, err := tx.Exec(ctx, insert, p.Scope.Workspace, p.ID, p.RulesVersion, p.Rules, at, by.ID()); err != nil {
 		return fmt.Errorf("insert rules version %d: %w", p.RulesVersion, err)
 	}
 	return nil

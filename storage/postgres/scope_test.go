@@ -35,7 +35,7 @@ var (
 // whether a row also belongs to one mode.
 var scopedTables = map[string]bool{
 	"conditions": true, // see statementsIn
-	"api_keys":   true, "programs": true, "participants": true, "participant_invites": true, "referral_codes": true, "links": true, "promo_codes": true,
+	"api_keys":   true, "service_tokens": true, "programs": true, "participants": true, "participant_invites": true, "referral_codes": true, "links": true, "promo_codes": true,
 	"customers": true, "customer_payments": true, "clicks": true, "clicks_default": true, "click_days": true, "awaited_clicks": true, "conversions": true, "attribution_decisions": true,
 	"commissions": true, "commission_counts": true, "ledger_entries": true, "payouts": true, "payout_batches": true, "refunds": true,
 	"idempotency_keys": true, "fraud_events": true, "events": true, "webhook_endpoints": true, "webhook_deliveries": true, "stats_deltas": true, "stats_hours": true,

@@ -92,6 +92,14 @@ func (a account) createSecretKey(t *testing.T) string {
 	return a.post(t, "/api/v1/api-keys", object{"name": uniqueName("key")}).wantStatus(http.StatusCreated).text("secretKey")
 }
 
+// createServiceToken creates a service token. The account must be an owner.
+func (a account) createServiceToken(t *testing.T, role, mode string, allowPayouts bool) string {
+	t.Helper()
+	return a.post(t, "/api/v1/service-tokens", object{
+		"name": uniqueName("service"), "role": role, "mode": mode, "allowPayouts": allowPayouts,
+	}).wantStatus(http.StatusCreated).text("token")
+}
+
 // rules returns commission rules with a rate of 20 percent and a hold period of one day.
 // The fields in changes replace these defaults.
 func rules(changes object) object {

@@ -39,6 +39,9 @@ func TestLimits(t *testing.T) {
 	programs := func(client apiClient) request {
 		return request{client, http.MethodGet, sys.api + "/api/v1/programs", nil}
 	}
+	serviceToken := func(owner account) apiClient {
+		return sys.client().withCredential(owner.createServiceToken(t, "viewer", "test", false))
+	}
 	reportWithoutSignal := func(key string) request {
 		body := object{"event_type": "lead", "external_transaction_id": "x"}
 		return request{sys.client().withCredential(key), http.MethodPost, sys.api + "/api/v1/conversions", body}
@@ -60,6 +63,11 @@ func TestLimits(t *testing.T) {
 		{
 			name: "general", limit: general, success: ok,
 			request: programs(f.merchant.apiClient), otherClient: programs(other.apiClient),
+		},
+		{
+			// Each service token has a count of its own.
+			name: "general", limit: general, success: ok,
+			request: programs(serviceToken(f.merchant)), otherClient: programs(serviceToken(f.merchant)),
 		},
 		{
 			name: "conversions", limit: 120, success: outcome{http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL"},

@@ -177,7 +177,7 @@ func newNormalizer(start time.Time) *normalizer {
 
 var (
 	jwtPattern         = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
-	keyPattern         = regexp.MustCompile(`\b([ps]k_(?:test|live))_[0-9A-Za-z]{20,}`)
+	keyPattern         = regexp.MustCompile(`\b((?:[ps]k|st)_(?:test|live))_[0-9A-Za-z]{20,}`)
 	exportPattern      = regexp.MustCompile(`exp_[A-Za-z0-9_-]{43}`)
 	ticketPattern      = regexp.MustCompile(`tkt_[A-Za-z0-9_-]+`)
 	unsubscribePattern = regexp.MustCompile(`unsubscribe\?token=[A-Za-z0-9_-]+`)
@@ -197,6 +197,9 @@ var (
 
 // text returns s with all ids, keys, tokens, times, ports and durations replaced.
 func (n *normalizer) text(s string) string {
+	s = keyPattern.ReplaceAllStringFunc(s, func(key string) string {
+		return n.replacement("key", key, keyPattern.FindStringSubmatch(key)[1]+"_7Hq2mVx9Lr4TzKp6Wd8Ns%02d")
+	})
 	s = tokenFieldPattern.ReplaceAllStringFunc(s, func(field string) string {
 		parts := tokenFieldPattern.FindStringSubmatch(field)
 		return `"` + parts[1] + `":"` + n.replacement("token", parts[2], "rt_3nPq8sVw1xYz5aBc%02d") + `"`
@@ -205,9 +208,6 @@ func (n *normalizer) text(s string) string {
 		s = pattern.ReplaceAllStringFunc(s, func(value string) string { return n.replacement(kind, value, format) })
 	}
 	replace(jwtPattern, "jwt", "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature%02d")
-	s = keyPattern.ReplaceAllStringFunc(s, func(key string) string {
-		return n.replacement("key", key, keyPattern.FindStringSubmatch(key)[1]+"_7Hq2mVx9Lr4TzKp6Wd8Ns%02d")
-	})
 	replace(exportPattern, "export", "exp_N0RvbiBxdWl4b3RlIGRlIGxhIE1hbmNoYSBkZSBDZXJ2%02d")
 	replace(ticketPattern, "ticket", "tkt_QmVhbnMgZnJvbSBFdGhpb3BpYSBhcmUgdGhlIG5l%02d")
 	replace(unsubscribePattern, "unsubscribe", "unsubscribe?token=AZNvLnwaejudTl9gcYKT%02d")

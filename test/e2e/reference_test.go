@@ -52,6 +52,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.exports()
 	c.lastCalls()
 	c.identity(t)
+	c.serviceTokens()
 	c.testData(t)
 	c.erasures(t)
 
@@ -600,4 +601,12 @@ func (c *referenceCalls) lastCalls() {
 	c.call(c.anonymous, "POST", "/api/v1/auth/logout", object{"refreshToken": last.text("refreshToken")})
 	c.call(c.anonymous, "GET", "/api/v1/health", nil)
 	c.call(c.anonymous, "GET", "/api/v1/health/ready", nil)
+}
+
+// serviceTokens creates, rolls and revokes a service token.
+func (c *referenceCalls) serviceTokens() {
+	service := c.call(c.merchant, "POST", "/api/v1/service-tokens", object{"name": "Partner sync", "role": "manager", "mode": "test"})
+	newer := c.call(c.merchant, "POST", "/api/v1/service-tokens/"+service.text("id")+"/roll", object{"graceHours": 24})
+	c.call(c.merchant, "GET", "/api/v1/service-tokens", nil)
+	c.call(c.merchant, "DELETE", "/api/v1/service-tokens/"+newer.text("id"), nil)
 }

@@ -47,11 +47,16 @@ var (
 // These constants are the kinds of credential that a route accepts (SPEC.md sections 4
 // and 5).
 const (
-	anyone     = "anyone"
+	anyone = "anyone"
+	// members are members of a workspace. merchants also include service tokens.
+	members    = "member"
 	merchants  = "merchant token"
 	partners   = "partner token"
 	secretKeys = "secret key"
-	// secretKeysOrMerchants means that a route accepts secret keys and merchant tokens.
+	// serviceTokens is only a kind of credential. No route accepts nothing else.
+	serviceTokens = "service token"
+	// secretKeysOrMerchants means that a route accepts secret keys, merchant tokens and
+	// service tokens.
 	secretKeysOrMerchants = "secret key or merchant token"
 )
 
@@ -101,6 +106,11 @@ type rule struct {
 	// sharedByModes means that the resources of the route belong to the workspace, so
 	// that both modes can use them.
 	sharedByModes bool
+	// tokenMode is the mode that a service token must have. If it is empty, the route
+	// accepts tokens of both modes.
+	tokenMode string
+	// movesPayouts means that a service token must have the permission to move payouts.
+	movesPayouts bool
 }
 
 // unknownID is an id that does not exist.
@@ -125,26 +135,31 @@ var routeRules = map[string]rule{
 	"AcceptInvite":           {accepts: anyone, allowedOutcome: invalid},
 
 	"VerifyEmail":                {accepts: anyone, allowedOutcome: invalid},
-	"ResendMerchantVerification": {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"ResendMerchantVerification": {accepts: members, permission: readDashboards, allowedOutcome: ok},
 	"ResendPartnerVerification":  {accepts: partners, allowedOutcome: ok},
 	"ForgotMerchantPassword":     {accepts: anyone, allowedOutcome: invalid},
 	"ForgotPartnerPassword":      {accepts: anyone, allowedOutcome: invalid},
 	"ResetMerchantPassword":      {accepts: anyone, allowedOutcome: invalid},
 	"ResetPartnerPassword":       {accepts: anyone, allowedOutcome: invalid},
-	"ChangeMerchantEmail":        {accepts: merchants, permission: readDashboards, allowedOutcome: invalid},
+	"ChangeMerchantEmail":        {accepts: members, permission: readDashboards, allowedOutcome: invalid},
 	"ChangePartnerEmail":         {accepts: partners, allowedOutcome: invalid},
 
 	"GetWorkspace":      {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"UpdateWorkspace":   {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok},
-	"ListMembers":       {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"UpdateMember":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: invalid, body: object{"role": "viewer"}, sharedByModes: true},
-	"RemoveMember":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: notFound, sharedByModes: true},
-	"TransferOwnership": {accepts: merchants, permission: ownWorkspace, allowedOutcome: invalid},
-	"ListInvites":       {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok},
-	"CreateInvite":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: invalid},
-	"RevokeInvite":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: notFound, sharedByModes: true},
+	"UpdateWorkspace":   {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok, tokenMode: "live"},
+	"ListMembers":       {accepts: members, permission: readDashboards, allowedOutcome: ok},
+	"UpdateMember":      {accepts: members, permission: manageWorkspace, allowedOutcome: invalid, body: object{"role": "viewer"}, sharedByModes: true},
+	"RemoveMember":      {accepts: members, permission: manageWorkspace, allowedOutcome: notFound, sharedByModes: true},
+	"TransferOwnership": {accepts: members, permission: ownWorkspace, allowedOutcome: invalid},
+	"ListInvites":       {accepts: members, permission: manageWorkspace, allowedOutcome: ok},
+	"CreateInvite":      {accepts: members, permission: manageWorkspace, allowedOutcome: invalid},
+	"RevokeInvite":      {accepts: members, permission: manageWorkspace, allowedOutcome: notFound, sharedByModes: true},
 	"ListAuditLog":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok},
 	"ExportAuditLog":    {accepts: merchants, permission: exportPersonal, allowedOutcome: ok},
+
+	"ListServiceTokens":  {accepts: members, permission: manageWorkspace, allowedOutcome: ok},
+	"CreateServiceToken": {accepts: members, permission: manageWorkspace, allowedOutcome: invalid},
+	"RollServiceToken":   {accepts: members, permission: manageWorkspace, allowedOutcome: notFound, sharedByModes: true},
+	"RevokeServiceToken": {accepts: members, permission: manageWorkspace, allowedOutcome: notFound, sharedByModes: true},
 
 	"GetApiKeys":   {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"CreateApiKey": {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
@@ -256,9 +271,9 @@ var routeRules = map[string]rule{
 	"CreatePayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: outcome{http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED"}},
 	"ListPayoutBatches":  {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"GetPayoutBatch":     {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
-	"ConfirmPayoutBatch": {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
+	"ConfirmPayoutBatch": {accepts: merchants, permission: managePayouts, allowedOutcome: notFound, movesPayouts: true},
 	"CancelPayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
-	"ExportPayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
+	"ExportPayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: notFound, movesPayouts: true},
 	"ListPayouts":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"GetPayout":          {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 	"MarkPayoutPaid":     {accepts: merchants, permission: managePayouts, allowedOutcome: invalid, body: object{"reference": "tx-1"}},
@@ -267,14 +282,14 @@ var routeRules = map[string]rule{
 	"CancelPayout":       {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
 	"ListPartnerPayouts": {accepts: partners, allowedOutcome: ok},
 
-	"ListNotifications":                    {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"CountUnreadNotifications":             {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"ReadNotification":                     {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
-	"ReadAllNotifications":                 {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"DismissNotification":                  {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
-	"DismissReadNotifications":             {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"GetNotificationPreferences":           {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"UpdateNotificationPreferences":        {accepts: merchants, permission: readDashboards, allowedOutcome: invalid},
+	"ListNotifications":                    {accepts: members, permission: readDashboards, allowedOutcome: ok},
+	"CountUnreadNotifications":             {accepts: members, permission: readDashboards, allowedOutcome: ok},
+	"ReadNotification":                     {accepts: members, permission: readDashboards, allowedOutcome: notFound},
+	"ReadAllNotifications":                 {accepts: members, permission: readDashboards, allowedOutcome: ok},
+	"DismissNotification":                  {accepts: members, permission: readDashboards, allowedOutcome: notFound},
+	"DismissReadNotifications":             {accepts: members, permission: readDashboards, allowedOutcome: ok},
+	"GetNotificationPreferences":           {accepts: members, permission: readDashboards, allowedOutcome: ok},
+	"UpdateNotificationPreferences":        {accepts: members, permission: readDashboards, allowedOutcome: invalid},
 	"ListPartnerNotifications":             {accepts: partners, allowedOutcome: ok},
 	"CountPartnerUnreadNotifications":      {accepts: partners, allowedOutcome: ok},
 	"ReadPartnerNotification":              {accepts: partners, allowedOutcome: notFound},
@@ -283,8 +298,8 @@ var routeRules = map[string]rule{
 	"DismissReadPartnerNotifications":      {accepts: partners, allowedOutcome: ok},
 	"GetPartnerNotificationPreferences":    {accepts: partners, allowedOutcome: ok},
 	"UpdatePartnerNotificationPreferences": {accepts: partners, allowedOutcome: invalid},
-	"StreamNotifications":                  {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
-	"CreateStreamTicket":                   {accepts: merchants, permission: readDashboards, allowedOutcome: created},
+	"StreamNotifications":                  {accepts: members, permission: readDashboards, allowedOutcome: ok},
+	"CreateStreamTicket":                   {accepts: members, permission: readDashboards, allowedOutcome: created},
 	"StreamPartnerNotifications":           {accepts: partners, allowedOutcome: ok},
 	"CreatePartnerStreamTicket":            {accepts: partners, allowedOutcome: created},
 	"Unsubscribe":                          {accepts: anyone, allowedOutcome: invalid, sharedByModes: true},
@@ -299,23 +314,23 @@ var routeRules = map[string]rule{
 	"ListNotificationLog":     {accepts: merchants, permission: readMailLog, allowedOutcome: ok},
 	"GetNotificationLogEntry": {accepts: merchants, permission: readMailLog, allowedOutcome: noLogEntry, sharedByModes: true},
 
-	"EraseBuyer":           {accepts: merchants, permission: exportPersonal, allowedOutcome: noKey, sharedByModes: true},
+	"EraseBuyer":           {accepts: merchants, permission: exportPersonal, allowedOutcome: noKey, sharedByModes: true, tokenMode: "live"},
 	"GetBuyerErasure":      {accepts: merchants, permission: exportPersonal, allowedOutcome: noOperation, sharedByModes: true},
 	"EraseParticipant":     {accepts: merchants, permission: exportPersonal, allowedOutcome: unconfirmed, foreignOutcome: accessDenied, body: confirmed},
 	"ErasePartnerAccount":  {accepts: partners, allowedOutcome: unconfirmed},
-	"EraseMerchantAccount": {accepts: merchants, permission: ownWorkspace, allowedOutcome: unconfirmed},
+	"EraseMerchantAccount": {accepts: members, permission: ownWorkspace, allowedOutcome: unconfirmed},
 
-	"ConnectProcessor":       {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
+	"ConnectProcessor":       {accepts: members, permission: manageKeys, allowedOutcome: invalid},
 	"GetProcessorConnection": {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"DisconnectProcessor":    {accepts: merchants, permission: manageKeys, allowedOutcome: notFound},
 	"ResyncProcessor":        {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
 	"ListProcessorEvents":    {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"ReceiveProcessorEvent":  {accepts: anyone, allowedOutcome: notFound, sharedByModes: true},
 
-	"DeleteTestData":        {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok, sharedByModes: true},
+	"DeleteTestData":        {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok, sharedByModes: true, tokenMode: "test"},
 	"ExportPartnerAccount":  {accepts: partners, allowedOutcome: ok},
 	"ExportParticipant":     {accepts: merchants, permission: exportPersonal, allowedOutcome: foreignToExport, foreignOutcome: foreignToExport},
-	"ExportMerchantAccount": {accepts: merchants, permission: exportPersonal, allowedOutcome: ok},
+	"ExportMerchantAccount": {accepts: members, permission: exportPersonal, allowedOutcome: ok},
 	"DownloadExport":        {accepts: anyone, allowedOutcome: noExport, sharedByModes: true},
 
 	"ListWebhooks":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
@@ -332,12 +347,19 @@ var routeRules = map[string]rule{
 	"RecoverDeliveries":   {accepts: merchants, permission: manageKeys, allowedOutcome: invalid, body: object{"since": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}},
 }
 
-// allows reports whether a client with a valid credential of the kind may call the RPC.
+// allows reports whether the RPC accepts valid credentials of the kind.
 func (r rule) allows(kind string) bool {
-	if r.accepts == secretKeysOrMerchants {
-		return kind == secretKeys || kind == merchants
+	switch {
+	case r.accepts == anyone:
+		return true
+	case r.accepts == secretKeysOrMerchants && kind == secretKeys:
+		return true
+	case kind == merchants:
+		return r.accepts == merchants || r.accepts == members || r.accepts == secretKeysOrMerchants
+	case kind == serviceTokens:
+		return r.accepts == merchants || r.accepts == secretKeysOrMerchants
 	}
-	return r.accepts == anyone || r.accepts == kind
+	return r.accepts == kind
 }
 
 // requestBody returns body, or an untyped nil if there is no body.

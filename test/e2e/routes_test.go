@@ -111,27 +111,28 @@ func (r route) unknownOutcome() outcome {
 // unknownIDs returns an id that does not exist for each path parameter.
 func unknownIDs() map[string]string {
 	return map[string]string{
-		"program_id":      affiliate.NewID[affiliate.Program](time.Now()).String(),
-		"participant_id":  affiliate.NewID[affiliate.Participant](time.Now()).String(),
-		"commission_id":   affiliate.NewID[affiliate.Commission](time.Now()).String(),
-		"member_id":       affiliate.NewID[affiliate.User](time.Now()).String(),
-		"invite_id":       affiliate.NewID[affiliate.Invite](time.Now()).String(),
-		"key_id":          affiliate.NewID[affiliate.APIKey](time.Now()).String(),
-		"group_id":        affiliate.NewID[affiliate.Group](time.Now()).String(),
-		"link_id":         affiliate.NewID[affiliate.Link](time.Now()).String(),
-		"promo_code_id":   affiliate.NewID[affiliate.PromoCode](time.Now()).String(),
-		"conversion_id":   affiliate.NewID[affiliate.Conversion](time.Now()).String(),
-		"click_id":        affiliate.NewID[affiliate.Click](time.Now()).String(),
-		"payout_id":       affiliate.NewID[affiliate.Payout](time.Now()).String(),
-		"batch_id":        affiliate.NewID[affiliate.Payout](time.Now()).String(),
-		"event_id":        affiliate.NewID[affiliate.Event](time.Now()).String(),
-		"webhook_id":      affiliate.NewID[affiliate.Endpoint](time.Now()).String(),
-		"delivery_id":     affiliate.NewID[affiliate.Delivery](time.Now()).String(),
-		"notification_id": affiliate.NewID[affiliate.Notification](time.Now()).String(),
-		"entry_id":        affiliate.NewID[affiliate.Mail](time.Now()).String(),
-		"operation_id":    affiliate.NewID[affiliate.BuyerErasure](time.Now()).String(),
-		"connection_id":   affiliate.NewID[affiliate.ProcessorConnection](time.Now()).String(),
-		"token":           "exp_unknown",
+		"program_id":       affiliate.NewID[affiliate.Program](time.Now()).String(),
+		"participant_id":   affiliate.NewID[affiliate.Participant](time.Now()).String(),
+		"commission_id":    affiliate.NewID[affiliate.Commission](time.Now()).String(),
+		"member_id":        affiliate.NewID[affiliate.User](time.Now()).String(),
+		"invite_id":        affiliate.NewID[affiliate.Invite](time.Now()).String(),
+		"key_id":           affiliate.NewID[affiliate.APIKey](time.Now()).String(),
+		"service_token_id": affiliate.NewID[affiliate.ServiceToken](time.Now()).String(),
+		"group_id":         affiliate.NewID[affiliate.Group](time.Now()).String(),
+		"link_id":          affiliate.NewID[affiliate.Link](time.Now()).String(),
+		"promo_code_id":    affiliate.NewID[affiliate.PromoCode](time.Now()).String(),
+		"conversion_id":    affiliate.NewID[affiliate.Conversion](time.Now()).String(),
+		"click_id":         affiliate.NewID[affiliate.Click](time.Now()).String(),
+		"payout_id":        affiliate.NewID[affiliate.Payout](time.Now()).String(),
+		"batch_id":         affiliate.NewID[affiliate.Payout](time.Now()).String(),
+		"event_id":         affiliate.NewID[affiliate.Event](time.Now()).String(),
+		"webhook_id":       affiliate.NewID[affiliate.Endpoint](time.Now()).String(),
+		"delivery_id":      affiliate.NewID[affiliate.Delivery](time.Now()).String(),
+		"notification_id":  affiliate.NewID[affiliate.Notification](time.Now()).String(),
+		"entry_id":         affiliate.NewID[affiliate.Mail](time.Now()).String(),
+		"operation_id":     affiliate.NewID[affiliate.BuyerErasure](time.Now()).String(),
+		"connection_id":    affiliate.NewID[affiliate.ProcessorConnection](time.Now()).String(),
+		"token":            "exp_unknown",
 	}
 }
 
@@ -157,18 +158,19 @@ func (f fixture) createAll(t *testing.T) map[string]string {
 		"event_id":    f.merchant.get(t, "/api/v1/fraud/events").wantStatus(http.StatusOK).text("data.0.id"),
 		// The notifications of the merchant and of the partner about a new commission have
 		// the same id.
-		"notification_id": f.merchant.get(t, "/api/v1/notifications?category=commissions").wantStatus(http.StatusOK).text("data.0.id"),
-		"program_id":      f.program,
-		"participant_id":  f.participant,
-		"conversion_id":   report.text("id"),
-		"commission_id":   report.text("commission.id"),
-		"member_id":       f.merchant.id,
-		"invite_id":       created("/api/v1/workspace/invites", object{"email": uniqueName("member") + "@example.com", "role": "viewer"}),
-		"key_id":          created("/api/v1/api-keys", object{"name": "for the routes"}),
-		"group_id":        created(f.programPath()+"/groups", object{"name": "for the routes", "percentage": 30}),
-		"link_id":         created(f.programPath()+"/links", object{"participantId": f.participant, "destinationUrl": "https://shop.example/"}),
-		"entry_id":        f.sys.createLogEntry(t, f.merchant),
-		"operation_id":    f.eraseBuyer(t, object{"email": uniqueName("buyer") + "@example.com"}),
+		"notification_id":  f.merchant.get(t, "/api/v1/notifications?category=commissions").wantStatus(http.StatusOK).text("data.0.id"),
+		"program_id":       f.program,
+		"participant_id":   f.participant,
+		"conversion_id":    report.text("id"),
+		"commission_id":    report.text("commission.id"),
+		"member_id":        f.merchant.id,
+		"service_token_id": created("/api/v1/service-tokens", object{"name": "for the routes", "role": "viewer"}),
+		"invite_id":        created("/api/v1/workspace/invites", object{"email": uniqueName("member") + "@example.com", "role": "viewer"}),
+		"key_id":           created("/api/v1/api-keys", object{"name": "for the routes"}),
+		"group_id":         created(f.programPath()+"/groups", object{"name": "for the routes", "percentage": 30}),
+		"link_id":          created(f.programPath()+"/links", object{"participantId": f.participant, "destinationUrl": "https://shop.example/"}),
+		"entry_id":         f.sys.createLogEntry(t, f.merchant),
+		"operation_id":     f.eraseBuyer(t, object{"email": uniqueName("buyer") + "@example.com"}),
 		"promo_code_id": created(f.programPath()+"/promo-codes", object{
 			"participantId": f.participant, "code": "ROUTES", "discountType": "percentage", "discountValue": 10,
 		}),
@@ -278,17 +280,17 @@ func (r route) zone(c credential, rule rule) string {
 	switch {
 	case strings.Contains(r.template, "/health"):
 		return ""
-	case strings.HasSuffix(r.template, "/resend-verification") && c.validKind == rule.accepts:
+	case strings.HasSuffix(r.template, "/resend-verification") && rule.allows(c.validKind):
 		// The request also counts in the zone "auth". The header shows only the last zone.
 		return `"resend"`
 	case strings.HasSuffix(r.template, "/erase") && rule.allows(c.validKind):
 		return `"erasure"`
-	case strings.HasPrefix(r.rpc, "Export") && r.verb == http.MethodPost && c.validKind == rule.accepts:
+	case strings.HasPrefix(r.rpc, "Export") && r.verb == http.MethodPost && rule.allows(c.validKind):
 		// The request also counts in the zone "general".
 		return `"export"`
 	case strings.Contains(r.template, "/auth/"):
 		return `"auth"`
-	case r.rpc == "EraseBuyer" && c.validKind == rule.accepts:
+	case r.rpc == "EraseBuyer" && rule.allows(c.validKind):
 		// The request also counts in the zone "general".
 		return `"buyer_erasure"`
 	case r.rpc == "ReceiveProcessorEvent":
@@ -352,6 +354,8 @@ type credential struct {
 	expired bool
 	// token means that this is a valid access token.
 	token bool
+	// mode is the mode of a service token. Its role is admin, and it may move payouts.
+	mode string
 }
 
 func (c credential) client(sys *system) apiClient {
@@ -363,6 +367,8 @@ func (c credential) client(sys *system) apiClient {
 
 func (c credential) expected(r rule) outcome {
 	switch {
+	case c.mode != "" && r.tokenMode != "" && r.tokenMode != c.mode:
+		return forbidden
 	case r.allows(c.validKind):
 		return r.allowedOutcome
 	case c.validKind != "":
@@ -375,7 +381,9 @@ func (c credential) expected(r rule) outcome {
 
 func newCredentials(t *testing.T, sys *system, f fixture) []credential {
 	t.Helper()
-	loggedOut := f.merchant.login(t)
+	// The tokens belong to another workspace, because only one call at a time can delete
+	// the test data of a workspace.
+	loggedOut, tokenOwner := f.merchant.login(t), sys.newMerchant(t)
 	sys.client().post(t, "/api/v1/auth/logout", object{"refreshToken": loggedOut.refresh}).wantStatus(http.StatusNoContent)
 	bearer := func(text string) string { return "Bearer " + text }
 	unknownKey := func(kind affiliate.KeyKind) string {
@@ -405,6 +413,10 @@ func newCredentials(t *testing.T, sys *system, f fixture) []credential {
 		{name: "a mistyped secret key", authorization: bearer(mistyped(f.secretKey))},
 		{name: "a merchant", validKind: merchants, authorization: bearer(f.merchant.access), token: true},
 		{name: "a partner", validKind: partners, authorization: bearer(f.partner.access), token: true},
+		{name: "an unknown service token", authorization: unknownKey(affiliate.ServiceKey)},
+		{name: "a mistyped service token", authorization: bearer(mistyped(tokenOwner.createServiceToken(t, "admin", "test", true)))},
+		{name: "a service token of test mode", validKind: serviceTokens, mode: "test", authorization: bearer(tokenOwner.createServiceToken(t, "admin", "test", true))},
+		{name: "a service token of live mode", validKind: serviceTokens, mode: "live", authorization: bearer(tokenOwner.createServiceToken(t, "admin", "live", true))},
 		{name: "a secret key", validKind: secretKeys, authorization: bearer(f.secretKey)},
 		{name: "a public key", validKind: "public key", authorization: bearer(f.publicKey)},
 	}
@@ -443,6 +455,28 @@ func testRoles(t *testing.T, sys *system) {
 		sys.exec(t, "delete from members where user_id = $1", owner.id)
 		owner.get(t, "/api/v1/programs").wantOutcome(unauthorized)
 	})
+}
+
+// testServiceTokenRoles checks that a service token of each role can call exactly the
+// routes that a member of the role can call, without the routes that move payouts.
+func testServiceTokenRoles(t *testing.T, sys *system) {
+	owner := sys.newMerchant(t)
+	for _, role := range allRoles[1:] {
+		client := sys.client().withCredential(owner.createServiceToken(t, role, "test", false))
+		for _, r := range routes(t) {
+			rule := routeRules[r.rpc]
+			if !rule.allows(serviceTokens) || rule.accepts == anyone {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%s", role, r), func(t *testing.T) {
+				want := forbidden
+				if slices.Contains(rolesByPermission[rule.permission], role) && !rule.movesPayouts && rule.tokenMode != "live" {
+					want = rule.allowedOutcome
+				}
+				client.do(t, r.verb, r.path(unknownIDs()), nil).wantOutcome(want)
+			})
+		}
+	}
 }
 
 // testViewerSeesMaskedAddresses checks that responses to a viewer contain e-mail

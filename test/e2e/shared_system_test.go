@@ -70,6 +70,8 @@ func TestSharedSystem(t *testing.T) {
 		"ClickMatchesOpenAPI":                           testClickMatchesOpenAPI,
 		"ErasedParticipantRejectsAllWrites":             testErasedParticipantRejectsAllWrites,
 		"Roles":                                         testRoles,
+		"Service tokens: roles":                         testServiceTokenRoles,
+		"Service tokens":                                testServiceTokens,
 		"TestData":                                      testTestData,
 		"TestDataOnceAtATime":                           testTestDataOnceAtATime,
 		"TestDataOfManyRecords":                         testTestDataOfManyRecords,

@@ -114,6 +114,11 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 					{"scheme", "bearer"},
 					{"description", "A secret key, `sk_test_…` or `sk_live_…`. The key determines the mode. It must only be used on servers."},
 				}},
+				{"serviceToken", object{
+					{"type", "http"},
+					{"scheme", "bearer"},
+					{"description", "A service token, `st_test_…` or `st_live_…`. The token determines the mode, so `X-Mode` is ignored. Its role must permit the call."},
+				}},
 				{"publicKey", object{
 					{"type", "http"},
 					{"scheme", "bearer"},

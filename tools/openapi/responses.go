@@ -28,6 +28,9 @@ func security(policy server.Policy) []object {
 	if policy.Accept&(server.MerchantToken|server.PartnerToken) != 0 {
 		alternatives = append(alternatives, object{{"bearerAuth", []string{}}})
 	}
+	if policy.Accept&server.ServiceToken != 0 {
+		alternatives = append(alternatives, object{{"serviceToken", []string{}}})
+	}
 	return alternatives
 }
 

@@ -4129,6 +4129,95 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/service-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List service tokens
+         * @description Returns the active service tokens, newest first, including rolled
+         *     tokens in their grace period.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listServiceTokens"];
+        put?: never;
+        /**
+         * Create a service token
+         * @description Creates a service token. The response contains the token, which is
+         *     not shown again.
+         *
+         *     Errors:
+         *       - API_KEY_LIMIT_EXCEEDED: the mode has 20 active service tokens.
+         *       - FORBIDDEN: an admin sets `allowPayouts`.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["createServiceToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-tokens/{serviceTokenId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a service token
+         * @description Stops a service token at once.
+         *
+         *     Errors: NOT_FOUND if there is no such active service token.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        delete: operations["revokeServiceToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/service-tokens/{serviceTokenId}/roll": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Roll a service token
+         * @description Replaces a service token with a new one of the same name, mode, role
+         *     and permission for payouts. The new token is valid for as long as the old one was when
+         *     it was created. The old token works until the grace period is over. Until then, it
+         *     counts towards the limit of 20 active tokens.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the token is not active, or was rolled before.
+         *       - FORBIDDEN: an admin rolls a token with `allowPayouts`.
+         *       - API_KEY_LIMIT_EXCEEDED: the mode has 20 active service tokens, and the grace period
+         *         is not 0.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["rollServiceToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/webhooks": {
         parameters: {
             query?: never;
@@ -5234,11 +5323,14 @@ export interface components {
              * @description The time of the change.
              */
             at: string | null;
-            /** @description The actor who made the change: the id of a user, the id of a key, or `system`. */
+            /**
+             * @description The actor who made the change: the id of a user, of a key or of a service token, or
+             *     `system`.
+             */
             actor: string;
             /**
-             * @description The current name of the user or key. Null for `system`, and if the user or key does
-             *     not exist any more.
+             * @description The current name of the user or key, or `service:` and the name of the service token.
+             *     Null for `system`, and if the user or key does not exist any more.
              */
             actorName: string | null;
             /** @description The kind of change, as `noun.verb`, for example `program.update`. */
@@ -6690,6 +6782,35 @@ export interface components {
             /** @description Whether the code should also exist at the payment processor. Default false. */
             syncToProcessor?: boolean | null;
         };
+        CreateServiceTokenRequest: {
+            /**
+             * @description A name for the token, 1 to 100 characters. The audit log shows changes that the token
+             *     makes as changes by `service:` and this name.
+             */
+            name: string;
+            /**
+             * @description The role with which the token acts: `admin`, `manager`, `finance`, `developer` or
+             *     `viewer`.
+             * @enum {string}
+             */
+            role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer";
+            /**
+             * @description The mode in which the token acts. Default: the mode in the header `X-Mode`.
+             * @enum {string|null}
+             */
+            mode?: "test" | "live" | null;
+            /**
+             * Format: date-time
+             * @description The time when the token stops working, in the future and at most a year from now.
+             *     Default: 90 days from now.
+             */
+            expiresAt?: string | null;
+            /**
+             * @description Whether the token can confirm and export payouts, if its role can. Only owners can set
+             *     it.
+             */
+            allowPayouts?: boolean | null;
+        };
         CreateWebhookRequest: {
             /**
              * @description The https URL to which events are sent, at most 2,048 characters. The port must be
@@ -6778,6 +6899,38 @@ export interface components {
              * @description The token with which a partner accepts the invitation. It is shown only in this
              *     response.
              */
+            token: string;
+        };
+        /** @description CreatedServiceToken is a new service token, including the token itself. */
+        CreatedServiceToken: {
+            id: string;
+            name: string;
+            /**
+             * @description The role with which the token acts.
+             * @enum {string|null}
+             */
+            role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer" | null;
+            /**
+             * @description The mode in which the token acts.
+             * @enum {string|null}
+             */
+            mode: "test" | "live" | null;
+            /** @description Whether the token can confirm and export payouts, if its role can. */
+            allowPayouts: boolean;
+            /** @description The beginning of the token: `st_test_` or `st_live_`. */
+            prefix: string;
+            /** @description The last four characters of the token. */
+            last4: string;
+            /** @description The id of the member who created the token. */
+            createdBy: string;
+            /** Format: date-time */
+            createdAt: string | null;
+            /**
+             * Format: date-time
+             * @description The time when the token stops working.
+             */
+            expiresAt: string | null;
+            /** @description The token. It is shown only in this response. */
             token: string;
         };
         /** @description CreatedWebhook is a webhook endpoint with its new signing secret. */
@@ -8161,6 +8314,24 @@ export interface components {
              *     10,000. With another filter, and in a partner's own list, it is counted up to
              *     100,000. If there are more promo codes, the total is this limit and the response has
              *     the header `Total-Capped: true`. All other totals are exact.
+             */
+            total: number;
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
+            page: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            limit: number;
+        };
+        ListServiceTokensResponse: {
+            data: components["schemas"]["ServiceToken"][];
+            /**
+             * Format: int64
+             * @description The number of matching records on all pages.
              */
             total: number;
             /**
@@ -9845,6 +10016,13 @@ export interface components {
              */
             graceHours?: number | null;
         };
+        RollServiceTokenRequest: {
+            /**
+             * Format: int32
+             * @description How many hours the old token continues to work, 0 to 72. Default 24.
+             */
+            graceHours?: number | null;
+        };
         RotateWebhookSecretRequest: {
             /**
              * @description Whether deliveries are no longer signed with the previous secret. Default false:
@@ -9887,6 +10065,46 @@ export interface components {
              * @description Only notifications that were created before this time. Default: now.
              */
             before?: string | null;
+        };
+        /** @description ServiceToken is a service token without the token itself. */
+        ServiceToken: {
+            id: string;
+            name: string;
+            /**
+             * @description The role with which the token acts. A token is never an owner.
+             * @enum {string|null}
+             */
+            role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer" | null;
+            /**
+             * @description The mode in which the token acts.
+             * @enum {string|null}
+             */
+            mode: "test" | "live" | null;
+            /** @description Whether the token can confirm and export payouts, if its role can. */
+            allowPayouts: boolean;
+            /** @description The beginning of the token: `st_test_` or `st_live_`. */
+            prefix: string;
+            /** @description The last four characters of the token. */
+            last4: string;
+            /** @description The id of the member who created the token. */
+            createdBy: string;
+            /** Format: date-time */
+            createdAt: string | null;
+            /**
+             * Format: date-time
+             * @description The time when the token stops working.
+             */
+            expiresAt: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the last use, to the minute. Null if the token was never used.
+             */
+            lastUsedAt: string | null;
+            /**
+             * @description The network of the IP address from which the token was used last, /24 for IPv4 and /48
+             *     for IPv6. Null if the token was never used.
+             */
+            lastUsedIpPrefix: string | null;
         };
         /** @description SessionResponse holds the tokens of a session and the account that it belongs to. */
         SessionResponse: {
@@ -10568,7 +10786,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `API_KEY_LIMIT_EXCEEDED`: A mode can have at most ten active secret keys. */
+        /** @description - `API_KEY_LIMIT_EXCEEDED`: A mode can have at most ten active secret keys and 20 active service tokens. */
         API_KEY_LIMIT_EXCEEDED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -10579,7 +10797,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "A mode can have at most ten active secret keys.",
+                 *       "message": "A mode can have at most ten active secret keys and 20 active service tokens.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "API_KEY_LIMIT_EXCEEDED"
                  *     }
@@ -25989,6 +26207,230 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    listServiceTokens: {
+        parameters: {
+            query?: {
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+                /** @description Only tokens of this mode. Default: the tokens of both modes. */
+                mode?: "test" | "live";
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *           "name": "Partner sync",
+                     *           "role": "manager",
+                     *           "mode": "test",
+                     *           "allowPayouts": false,
+                     *           "prefix": "st_test_",
+                     *           "last4": "Ns01",
+                     *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "expiresAt": "2026-06-14T09:30:00.000Z",
+                     *           "lastUsedAt": null,
+                     *           "lastUsedIpPrefix": null
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *           "name": "Partner sync",
+                     *           "role": "manager",
+                     *           "mode": "test",
+                     *           "allowPayouts": false,
+                     *           "prefix": "st_test_",
+                     *           "last4": "Ns01",
+                     *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "expiresAt": "2026-03-17T09:30:00.000Z",
+                     *           "lastUsedAt": null,
+                     *           "lastUsedIpPrefix": null
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListServiceTokensResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    createServiceToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "mode": "test",
+                 *       "name": "Partner sync",
+                 *       "role": "manager"
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreateServiceTokenRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *       "name": "Partner sync",
+                     *       "role": "manager",
+                     *       "mode": "test",
+                     *       "allowPayouts": false,
+                     *       "prefix": "st_test_",
+                     *       "last4": "Ns01",
+                     *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "expiresAt": "2026-06-14T09:30:00.000Z",
+                     *       "token": "st_test_7Hq2mVx9Lr4TzKp6Wd8Ns04"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CreatedServiceToken"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            422: components["responses"]["API_KEY_LIMIT_EXCEEDED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    revokeServiceToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                serviceTokenId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    rollServiceToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                serviceTokenId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "graceHours": 24
+                 *     }
+                 */
+                "application/json": components["schemas"]["RollServiceTokenRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "name": "Partner sync",
+                     *       "role": "manager",
+                     *       "mode": "test",
+                     *       "allowPayouts": false,
+                     *       "prefix": "st_test_",
+                     *       "last4": "Ns01",
+                     *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "expiresAt": "2026-06-14T09:30:00.000Z",
+                     *       "token": "st_test_7Hq2mVx9Lr4TzKp6Wd8Ns05"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CreatedServiceToken"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            422: components["responses"]["API_KEY_LIMIT_EXCEEDED"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     listWebhooks: {
         parameters: {
             query?: {
@@ -26884,7 +27326,10 @@ export interface operations {
                 pageSize?: number;
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
-                /** @description Only changes by this actor: the id of a user, the id of a key, or `system`. */
+                /**
+                 * @description Only changes by this actor: the id of a user, of a key or of a service token, or
+                 *     `system`.
+                 */
                 actor?: string;
                 /**
                  * @description Only changes of this kind: a whole action (`program.update`), or all actions on one

@@ -70,7 +70,7 @@ const (
 	// An account of the same kind has the e-mail address, or the invited address belongs
 	// to a member of a workspace.
 	ErrorReason_ERROR_REASON_EMAIL_TAKEN ErrorReason = 16
-	// The mode has ten active secret keys.
+	// The mode has ten active secret keys, or 20 active service tokens.
 	ErrorReason_ERROR_REASON_API_KEY_LIMIT_EXCEEDED ErrorReason = 17
 	// Another programme of the workspace and mode has the slug.
 	ErrorReason_ERROR_REASON_SLUG_TAKEN ErrorReason = 18
@@ -414,7 +414,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xac7\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xca7\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -435,8 +435,8 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	" ERROR_REASON_RATE_LIMIT_EXCEEDED\x10\r\x1a\x1d\xa2\xbb\x18\x19\b\xad\x03\x10\b\x1a\x12Too many requests.\x12M\n" +
 	"\x1bERROR_REASON_INTERNAL_ERROR\x10\x0e\x1a,\xa2\xbb\x18(\b\xf4\x03\x10\r\x1a!Something went wrong on our side.\x12\\\n" +
 	" ERROR_REASON_SERVICE_UNAVAILABLE\x10\x0f\x1a6\xa2\xbb\x182\b\xf7\x03\x10\x0e\x1a+The service is not available at the moment.\x12T\n" +
-	"\x18ERROR_REASON_EMAIL_TAKEN\x10\x10\x1a6\xa2\xbb\x182\b\x99\x03\x10\x06\x1a+An account with this e-mail address exists.\x12c\n" +
-	"#ERROR_REASON_API_KEY_LIMIT_EXCEEDED\x10\x11\x1a:\xa2\xbb\x186\b\xa6\x03\x10\t\x1a/A mode can have at most ten active secret keys.\x12H\n" +
+	"\x18ERROR_REASON_EMAIL_TAKEN\x10\x10\x1a6\xa2\xbb\x182\b\x99\x03\x10\x06\x1a+An account with this e-mail address exists.\x12\x80\x01\n" +
+	"#ERROR_REASON_API_KEY_LIMIT_EXCEEDED\x10\x11\x1aW\xa2\xbb\x18S\b\xa6\x03\x10\t\x1aLA mode can have at most ten active secret keys and 20 active service tokens.\x12H\n" +
 	"\x17ERROR_REASON_SLUG_TAKEN\x10\x12\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a Another programme has this slug.\x12^\n" +
 	"\"ERROR_REASON_PROGRAM_STATE_INVALID\x10\x13\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The programme's status does not allow that.\x12d\n" +
 	"&ERROR_REASON_PARTICIPANT_STATE_INVALID\x10\x14\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The participant's status does not allow that.\x12W\n" +

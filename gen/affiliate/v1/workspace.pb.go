@@ -1233,10 +1233,11 @@ type AuditEntry struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The time of the change.
 	At *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	// The actor who made the change: the id of a user, the id of a key, or `system`.
+	// The actor who made the change: the id of a user, of a key or of a service token, or
+	// `system`.
 	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
-	// The current name of the user or key. Null for `system`, and if the user or key does
-	// not exist any more.
+	// The current name of the user or key, or `service:` and the name of the service token.
+	// Null for `system`, and if the user or key does not exist any more.
 	ActorName *string `protobuf:"bytes,4,opt,name=actor_name,json=actorName,proto3,oneof" json:"actor_name,omitempty"`
 	// The kind of change, as `noun.verb`, for example `program.update`.
 	Action string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
@@ -1379,7 +1380,8 @@ type ListAuditLogRequest struct {
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
 	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// Only changes by this actor: the id of a user, the id of a key, or `system`.
+	// Only changes by this actor: the id of a user, of a key or of a service token, or
+	// `system`.
 	Actor *string `protobuf:"bytes,3,opt,name=actor,proto3,oneof" json:"actor,omitempty"`
 	// Only changes of this kind: a whole action (`program.update`), or all actions on one
 	// kind of record (`program.*`).

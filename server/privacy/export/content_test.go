@@ -196,7 +196,7 @@ func TestExportMerchantAccount_HasBothModesOfTheWorkspaceOnly(t *testing.T) {
 	f.compare(c, []expectation{
 		rowsOf("workspace", "workspaces", "id = $1"),
 		{"members", "members", where, "user_id::text", []string{"user_id"}},
-		rowsOf("member_invites", "member_invites", where), rowsOf("sessions", "sessions", members), rowsOf("api_keys", "api_keys", where),
+		rowsOf("member_invites", "member_invites", where), rowsOf("sessions", "sessions", members), rowsOf("api_keys", "api_keys", where), rowsOf("service_tokens", "service_tokens", where),
 		rowsOf("webhook_endpoints", "webhook_endpoints", where), rowsOf("processor_connections", "processor_connections", where),
 		rowsOf("programs", "programs", where), rowsOf("groups", "groups", where),
 		{"rules", "program_rules", where, "program_id::text", []string{"program_id"}},

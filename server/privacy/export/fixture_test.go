@@ -170,6 +170,10 @@ func (f *fixture) fillWorkspace(s *pgtest.Shop) {
 	f.Insert("api_keys", of, pgtest.Row{
 		"id": newID(now), "mode": "live", "kind": "secret", "name": "Server", "digest": secretOf("key"), "prefix": "sk_live_", "last4": "abcd", "created_at": now,
 	})
+	f.Insert("service_tokens", of, pgtest.Row{
+		"id": newID(now), "mode": "live", "name": "Sync", "role": "manager", "allow_payouts": false, "digest": secretOf("service token"), "prefix": "st_live_",
+		"last4": "abcd", "created_by": s.Owner, "created_at": now, "expires_at": now, "last_used_at": now, "last_used_ip_prefix": "198.51.100.0/24",
+	})
 	f.NewEndpoint(s.Scope, pgtest.Row{"secret": secretOf("webhook secret"), "subscriptions": []string{"gdpr.*"}})
 	f.Insert("processor_connections", of, pgtest.Row{
 		"id": newID(now), "mode": "test", "processor": "stripe", "account_id": "acct_1", "key": secretOf("processor key"), "endpoint_id": "we_1",

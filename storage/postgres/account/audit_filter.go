@@ -23,6 +23,7 @@ const (
 	) or exists (
 		select 1 from members where workspace_id = @workspace and user_id = @id
 		union all select 1 from api_keys where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from service_tokens where workspace_id = @workspace and mode = @mode and id = @id
 		union all select 1 from participants where workspace_id = @workspace and mode = @mode and partner_id = @id
 	)`
 
@@ -47,6 +48,7 @@ const (
 		union all select 1 from participant_invites where workspace_id = @workspace and mode = @mode and id = @id
 		union all select 1 from webhook_endpoints where workspace_id = @workspace and mode = @mode and id = @id
 		union all select 1 from api_keys where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from service_tokens where workspace_id = @workspace and mode = @mode and id = @id
 		union all select 1 from members where workspace_id = @workspace and user_id = @id
 		union all select 1 from member_invites where workspace_id = @workspace and id = @id
 	)`

@@ -22,8 +22,8 @@ import (
 // row.
 
 // auditColumns selects an entry l and the current name of its actor. The actor is an id
-// or the word "system". Three kinds of actors have a name: members of the workspace,
-// API keys of the workspace, and partners who take part in one of its programmes in the
+// or the word "system". Four kinds of actors have a name: members, API keys
+// and service tokens of the workspace, and partners who take part in one of its programmes in the
 // entry's mode. Other actors have no name, because a workspace must not learn the
 // current name of a person who has left it. The names are read by subqueries for each
 // row. With a join, Postgres could read the users of all workspaces.
@@ -35,6 +35,7 @@ const auditColumns = `
 			where u.id = l.actor::uuid and u.erased_at is null and m.workspace_id = l.workspace_id
 		),
 		(select k.name from api_keys k where k.workspace_id = l.workspace_id and k.id = l.actor::uuid),
+		(select 'service:' || s.name from service_tokens s where s.workspace_id = l.workspace_id and s.id = l.actor::uuid),
 		(
 			select u.name from users u
 			where u.id = l.actor::uuid and u.erased_at is null and exists (

@@ -27,6 +27,7 @@ var omitted = map[string]map[string]string{
 	"payout_methods": {},
 	"member_invites": {"digest": secret, "workspace_id": scope},
 	"api_keys":       {"digest": secret, "workspace_id": scope},
+	"service_tokens": {"digest": secret, "workspace_id": scope},
 	"programs":       {"workspace_id": scope, "version": internal, "fraud_updated_at": internal},
 	"program_rules":  {"workspace_id": scope},
 	"groups":         {"workspace_id": scope, "version": internal},

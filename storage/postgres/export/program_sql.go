@@ -30,6 +30,14 @@ const apiKeys = `
 	order by k.id
 	limit @limit`
 
+const serviceTokens = `
+	select t.id, t.mode, t.name, t.role, t.allow_payouts, t.prefix, t.last4, t.created_by, t.created_at, t.expires_at, t.revoked_at,
+		t.rolled_at, t.last_used_at, t.last_used_ip_prefix
+	from service_tokens t
+	where t.workspace_id = @workspace and t.id > @after_id
+	order by t.id
+	limit @limit`
+
 const endpoints = `
 	select e.id, e.mode, e.url, e.description, e.subscriptions, e.active, e.disabled_reason, e.last_delivery_at, e.created_at, e.updated_at, e.deleted_at
 	from webhook_endpoints e

@@ -50,6 +50,7 @@ var queries = map[bundle.Level]map[bundle.Part]query{
 		bundle.PartDevices:              records(memberDevices, devicePosition),
 		bundle.PartPreferences:          records(memberPreferences, preferencePosition),
 		bundle.PartAPIKeys:              records(apiKeys, func(r *bundle.APIKey) affiliate.ExportPosition { return byID(r.ID.UUID) }),
+		bundle.PartServiceTokens:        records(serviceTokens, func(r *bundle.ServiceToken) affiliate.ExportPosition { return byID(r.ID.UUID) }),
 		bundle.PartEndpoints:            records(endpoints, func(r *bundle.Endpoint) affiliate.ExportPosition { return byID(r.ID.UUID) }),
 		bundle.PartProcessorConnections: records(connections, func(r *bundle.ProcessorConnection) affiliate.ExportPosition { return byID(r.ID.UUID) }),
 		bundle.PartPrograms:             records(programs, func(r *bundle.Program) affiliate.ExportPosition { return byID(r.ID.UUID) }),

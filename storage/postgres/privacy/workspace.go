@@ -38,6 +38,8 @@ var eraseWorkspace = []string{
 		version = version + 1, updated_at = @at
 		where id = @workspace`,
 	`update api_keys set name = @pseudonym, revoked_at = coalesce(revoked_at, @at) where workspace_id = @workspace and mode in ('test', 'live')`,
+	`update service_tokens set name = @pseudonym, last_used_ip_prefix = null, revoked_at = coalesce(revoked_at, @at)
+		where workspace_id = @workspace and mode in ('test', 'live')`,
 	`delete from members where workspace_id = @workspace`,
 	`update webhook_endpoints set url = @pseudonym, description = null, deleted_at = coalesce(deleted_at, @at), updated_at = @at, version = version + 1,
 		active = false, disabled_reason = coalesce(disabled_reason, 'manual'), epoch = epoch + 1,

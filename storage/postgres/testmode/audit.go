@@ -20,7 +20,7 @@ const (
 )
 
 // keptResources are the types of resources of test mode that are not test data.
-var keptResources = []string{"api_key", "webhook", "processor_connection", "workspace", "member", "member_invite"}
+var keptResources = []string{"api_key", "service_token", "webhook", "processor_connection", "workspace", "member", "member_invite"}
 
 type auditRow struct {
 	ID      affiliate.AuditID

@@ -77,7 +77,7 @@ const insertReset = `
 // workspace is running. The actor of the deletion must be a user.
 func (tx *Tx) StartReset(ctx context.Context, r affiliate.TestDataReset) (started bool, err error) {
 	tag, err := tx.Exec(ctx, insertReset, pgx.NamedArgs{
-		"workspace": r.Workspace, "id": r.ID, "at": r.StartedAt, "user": r.Actor.User,
+		"workspace": r.Workspace, "id": r.ID, "at": r.StartedAt, "user": r.Actor.ID(),
 		"ip_prefix": r.Actor.AddressPrefix, "request_id": r.Actor.RequestID,
 	})
 	if err != nil {

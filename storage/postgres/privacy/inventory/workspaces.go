@@ -46,6 +46,17 @@ var workspaces = Area{
 				business("workspace_id id mode kind digest public_text prefix last4 created_at last_used_at expires_at revoked_at rolled_at"),
 			},
 		},
+		{
+			Name: "service_tokens",
+			Row:  "A service token of a workspace.",
+			Kept: "No time limit. An erasure of the workspace revokes its tokens.",
+			Columns: []Columns{
+				personal(member, "name", "name that a member gave the token", workspace(Pseudonym)),
+				personal(member, "last_used_ip_prefix", "network (/24 or /48) of the server that used the token last", workspace(Null)),
+				ids(member, "created_by", "id of the member who created the token"),
+				business("workspace_id id mode role allow_payouts digest prefix last4 created_at expires_at revoked_at rolled_at last_used_at"),
+			},
+		},
 	},
 }
 

@@ -1,0 +1,248 @@
+// Package servicetoken manages the service tokens of a workspace (DECISIONS.md section 26).
+//
+// The package guarantees that a token is returned once and stored only as a digest, and
+// that each mode has at most 20 active tokens, even if requests run in parallel. A change
+// locks the workspace and then reads the caller's role again. A change is therefore
+// rejected if the caller has lost the role while the call waited for the lock. The
+// interceptors of package server authenticate tokens and decide what they permit.
+//
+// The package does not revoke tokens when the member who created them leaves the
+// workspace, because the tokens belong to the workspace.
+package servicetoken
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// Service implements affiliate.v1.ServiceTokenService.
+type Service struct {
+	affiliatev1.UnimplementedServiceTokenServiceServer
+	store Store
+	now   func() time.Time
+}
+
+// New returns a Service. now is the clock.
+func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+
+// ListServiceTokens returns the active tokens, newest first.
+func (s *Service) ListServiceTokens(ctx context.Context, req *affiliatev1.ListServiceTokensRequest) (*affiliatev1.ListServiceTokensResponse, error) {
+	page, modes := server.PageOf(req), []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive}
+	if req.Mode != nil {
+		modes = []affiliate.Mode{affiliate.Mode(server.EnumName(req.GetMode()))}
+	}
+	tokens, total, err := s.store.ServiceTokens(ctx, server.PrincipalFrom(ctx).Workspace, modes, s.currentTime(), page)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]*affiliatev1.ServiceToken, len(tokens))
+	for i, token := range tokens {
+		data[i] = toProto(token)
+	}
+	return &affiliatev1.ListServiceTokensResponse{
+		Data: data, Total: total,
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
+	}, nil
+}
+
+// CreateServiceToken creates a token. No other response contains it.
+func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.CreateServiceTokenRequest) (*affiliatev1.CreatedServiceToken, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	fields := affiliate.ServiceToken{
+		Scope: caller.Scope(), Name: req.GetName(), Role: affiliate.Role(server.EnumName(req.GetRole())),
+		AllowPayouts: req.GetAllowPayouts(), CreatedBy: caller.User,
+	}
+	if req.Mode != nil {
+		fields.Scope.Mode = affiliate.Mode(server.EnumName(req.GetMode()))
+	}
+	if req.GetExpiresAt() != nil {
+		fields.ExpiresAt = req.GetExpiresAt().AsTime().Truncate(time.Millisecond)
+	}
+	text, token, err := affiliate.GenerateServiceToken(fields, at)
+	if err != nil {
+		return nil, err
+	}
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		role, err := lockWorkspace(ctx, tx, caller)
+		if err != nil {
+			return err
+		}
+		if err := token.CheckManageable(role); err != nil {
+			return err
+		}
+		if err := insert(ctx, tx, token, at); err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, token.Notification(affiliate.NotifyServiceTokenCreated, caller.User, at)); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: token.Scope.Workspace, Mode: &token.Scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Action: "service_token.create", ResourceType: "service_token", ResourceID: token.ID, After: token.AuditObject(),
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return createdToProto(text, token.ServiceToken), nil
+}
+
+// RollServiceToken creates a successor of a token. No other response contains it. The old
+// token works until the grace period ends.
+func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollServiceTokenRequest) (*affiliatev1.CreatedServiceToken, error) {
+	id, err := server.PathID[affiliate.ServiceToken](req.GetServiceTokenId())
+	if err != nil {
+		return nil, err
+	}
+	grace := affiliate.DefaultRollGrace
+	if req.GraceHours != nil {
+		grace = time.Duration(req.GetGraceHours()) * time.Hour
+	}
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	var text affiliate.Key
+	var successor affiliate.NewServiceToken
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		role, err := lockWorkspace(ctx, tx, caller)
+		if err != nil {
+			return err
+		}
+		before, err := tx.LockServiceToken(ctx, caller.Workspace, id)
+		if err != nil {
+			return err
+		}
+		if err := before.CheckManageable(role); err != nil {
+			return err
+		}
+		var after affiliate.ServiceToken
+		if after, text, successor, err = before.Roll(grace, caller.User, at); err != nil {
+			return err
+		}
+		if err := tx.UpdateServiceToken(ctx, after); err != nil {
+			return err
+		}
+		if err := insert(ctx, tx, successor, at); err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, before.Notification(affiliate.NotifyServiceTokenRolled, caller.User, at)); err != nil {
+			return err
+		}
+		object := successor.AuditObject()
+		object["successor"] = successor.ID
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: before.Scope.Workspace, Mode: &before.Scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Action: "service_token.roll", ResourceType: "service_token", ResourceID: id, Before: before.AuditObject(), After: object,
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return createdToProto(text, successor.ServiceToken), nil
+}
+
+// RevokeServiceToken revokes a token.
+func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.RevokeServiceTokenRequest) (*affiliatev1.RevokeServiceTokenResponse, error) {
+	id, err := server.PathID[affiliate.ServiceToken](req.GetServiceTokenId())
+	if err != nil {
+		return nil, err
+	}
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		role, err := lockWorkspace(ctx, tx, caller)
+		if err != nil {
+			return err
+		}
+		if role != affiliate.RoleOwner && role != affiliate.RoleAdmin {
+			return affiliate.Refuse(affiliate.ReasonForbidden)
+		}
+		before, err := tx.LockServiceToken(ctx, caller.Workspace, id)
+		if err != nil {
+			return err
+		}
+		after, err := before.Revoke(at)
+		if err != nil {
+			return err
+		}
+		if err := tx.UpdateServiceToken(ctx, after); err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, before.Notification(affiliate.NotifyServiceTokenRevoked, caller.User, at)); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: before.Scope.Workspace, Mode: &before.Scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Action: "service_token.revoke", ResourceType: "service_token", ResourceID: id, Before: before.AuditObject(),
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.RevokeServiceTokenResponse{}, nil
+}
+
+// lockWorkspace locks the caller's workspace, so that concurrent changes of its tokens run
+// one after the other, and returns the caller's current role. Errors: FORBIDDEN if the
+// caller is no longer a member.
+func lockWorkspace(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
+	if err := tx.LockWorkspace(ctx, caller.Workspace); err != nil {
+		return "", err
+	}
+	member, err := tx.Member(ctx, caller.Workspace, caller.User)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		err = affiliate.Refuse(affiliate.ReasonForbidden)
+	}
+	return member.Role, err
+}
+
+// insert stores a token. Errors: API_KEY_LIMIT_EXCEEDED.
+func insert(ctx context.Context, tx Tx, token affiliate.NewServiceToken, at time.Time) error {
+	active, err := tx.CountServiceTokens(ctx, token.Scope, at)
+	if err != nil {
+		return err
+	}
+	if err := affiliate.CheckServiceTokens(active); err != nil {
+		return err
+	}
+	return tx.InsertServiceToken(ctx, token)
+}
+
+func toProto(t affiliate.ServiceToken) *affiliatev1.ServiceToken {
+	return &affiliatev1.ServiceToken{
+		Id:               t.ID.String(),
+		Name:             t.Name,
+		Role:             server.EnumValue[affiliatev1.Role](t.Role),
+		Mode:             server.EnumValue[affiliatev1.Mode](t.Scope.Mode),
+		AllowPayouts:     t.AllowPayouts,
+		Prefix:           t.Prefix,
+		Last4:            t.Last4,
+		CreatedBy:        t.CreatedBy.String(),
+		CreatedAt:        server.Timestamp(t.CreatedAt),
+		ExpiresAt:        server.Timestamp(t.ExpiresAt),
+		LastUsedAt:       server.OptionalTimestamp(t.LastUsedAt),
+		LastUsedIpPrefix: t.LastUsedIPPrefix,
+	}
+}
+
+// createdToProto converts a new token to the message that contains its text.
+func createdToProto(text affiliate.Key, t affiliate.ServiceToken) *affiliatev1.CreatedServiceToken {
+	return &affiliatev1.CreatedServiceToken{
+		Id:           t.ID.String(),
+		Name:         t.Name,
+		Role:         server.EnumValue[affiliatev1.Role](t.Role),
+		Mode:         server.EnumValue[affiliatev1.Mode](t.Scope.Mode),
+		AllowPayouts: t.AllowPayouts,
+		Prefix:       t.Prefix,
+		Last4:        t.Last4,
+		CreatedBy:    t.CreatedBy.String(),
+		CreatedAt:    server.Timestamp(t.CreatedAt),
+		ExpiresAt:    server.Timestamp(t.ExpiresAt),
+		Token:        text.Reveal(),
+	}
+}
