@@ -87,6 +87,7 @@ const (
 	ReasonActiveOperationConflict    Reason = "ACTIVE_OPERATION_CONFLICT"
 	ReasonOperationNotFound          Reason = "OPERATION_NOT_FOUND"
 	ReasonFeatureDisabled            Reason = "FEATURE_DISABLED"
+	ReasonRegistrationClosed         Reason = "REGISTRATION_CLOSED"
 	ReasonResetInProgress            Reason = "RESET_IN_PROGRESS"
 	ReasonExportForbidden            Reason = "EXPORT_FORBIDDEN"
 	ReasonExportTooLarge             Reason = "EXPORT_TOO_LARGE"

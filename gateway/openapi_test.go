@@ -92,11 +92,11 @@ func TestOpenAPI_IsServedWithoutCredential(t *testing.T) {
 
 // The total of a paged list has a limit. The description of the total must mention the
 // header Total-Capped, which tells clients that the limit is reached. Some totals have no
-// limit. Lists of versions of programme rules and of webhook endpoints, of which there are at
-// most ten, cannot become long. A breakdown of the analytics counts all its values.
+// limit. Lists of versions of programme rules, of service tokens and of webhook endpoints, of
+// which a workspace has few, cannot become long. A breakdown of the analytics counts all its values.
 func TestOpenAPI_DocumentsCappedTotals(t *testing.T) {
 	d := readDocument(t, openapi.Document)
-	unlimited := []string{"AnalyticsBreakdown", "ListProgramRulesResponse", "ListWebhooksResponse"}
+	unlimited := []string{"AnalyticsBreakdown", "ListProgramRulesResponse", "ListServiceTokensResponse", "ListWebhooksResponse"}
 	count := map[bool]int{}
 	seen := map[string]bool{}
 	for path, verbs := range d.Paths {

@@ -234,7 +234,10 @@ func (c *Core) build() error {
 		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, Analytics: reports, BuyerKey: affiliate.BuyerKey(c.cfg.HashKey),
 		ErasureKey: erasureKey, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
 	})
-	accounts := account.New(account.Config{Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now})
+	accounts := account.New(account.Config{
+		Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now,
+		MerchantRegistration: c.cfg.RegistrationMerchant, PartnerRegistration: c.cfg.RegistrationPartner,
+	})
 	testData := testmode.New(testmode.Config{
 		Store: stores.TestMode(c.store.DB), Edge: c.keeper, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now,
 	})

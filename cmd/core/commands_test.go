@@ -151,3 +151,31 @@ func TestRecountAnalytics(t *testing.T) {
 		t.Errorf("analytics recount of all workspaces returned %v and printed %q, want a line for each workspace and mode", err, out.String())
 	}
 }
+
+func TestCreateWorkspace_PrintsLink(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
+	t.Setenv("TRIBUTARY_PUBLIC_URL", "https://api.example.com")
+	command := func(email, name string) (string, error) {
+		var out bytes.Buffer
+		err := run(t.Context(), []string{"workspace", "create", "--email", email, "--name", name, "--workspace", "Shop"}, &out)
+		return out.String(), err
+	}
+	for _, tc := range []struct{ email, name, fault string }{
+		{"no address", "Mia", "--email"}, {"mia@shop.example", " ", "--name"},
+	} {
+		if out, err := command(tc.email, tc.name); err == nil || !strings.Contains(err.Error(), tc.fault) || out != "" {
+			t.Errorf("the command printed %q and returned %v, want an error about %s", out, err, tc.fault)
+		}
+	}
+	out, err := command("mia@shop.example", "Mia")
+	if err != nil || !strings.Contains(out, "https://api.example.com/reset-password#kind=merchant&token=rst_") {
+		t.Errorf("the command printed %q and returned %v, want a link", out, err)
+	}
+	if out, err := command("mia@shop.example", "Mia"); err == nil || out != "" {
+		t.Errorf("the second command printed %q and returned %v, want an error", out, err)
+	}
+	if n := f.Count(`select count(*) from workspaces`); n != 1 {
+		t.Errorf("there are %d workspaces, want 1", n)
+	}
+}

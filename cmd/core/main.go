@@ -10,6 +10,7 @@
 //	core erasures replay FILE…
 //	                         erase again what the erasure logs name, after a restore of an
 //	                         older backup
+//	core workspace create --email ADDRESS --name NAME --workspace NAME
 //	core workspace billing --id ID --active=true|false
 //	                         mark the subscription of a workspace as active; an active
 //	                         subscription blocks the erasure of the workspace
@@ -39,7 +40,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace billing --id ID --active=true|false | analytics recount [--workspace ID] [--from DATE] [--to DATE] | version`
+const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | analytics recount [--workspace ID] [--from DATE] [--to DATE] | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -86,10 +87,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return replayErasures(ctx, out, args[2:])
 	case "workspace":
-		if len(args) < 2 || args[1] != "billing" {
-			return errors.New(usage)
+		switch {
+		case len(args) > 1 && args[1] == "billing":
+			return setBilling(ctx, out, args[2:])
+		case len(args) > 1 && args[1] == "create":
+			return createWorkspace(ctx, out, args[2:], time.Now)
 		}
-		return setBilling(ctx, out, args[2:])
+		return errors.New(usage)
 	case "analytics":
 		if len(args) < 2 || args[1] != "recount" {
 			return errors.New(usage)

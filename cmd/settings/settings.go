@@ -101,6 +101,21 @@ type Database struct {
 	DatabaseURL string `env:"TRIBUTARY_DATABASE_URL,required,notEmpty"`
 }
 
+// Links holds the settings for links that a command prints. See Mail.
+type Links struct {
+	PublicURL string `env:"TRIBUTARY_PUBLIC_URL"`
+	AppURL    string `env:"TRIBUTARY_APP_URL"`
+}
+
+// Base returns the base of links to pages for users. It is empty if no address is set.
+func (l Links) Base() string {
+	base := l.AppURL
+	if base == "" {
+		base = l.PublicURL
+	}
+	return strings.TrimSuffix(base, "/")
+}
+
 // Erasures holds the settings of `core erasures`.
 type Erasures struct {
 	Database
@@ -185,6 +200,10 @@ type Mail struct {
 	// RequireVerifiedEmail makes some actions in live mode require a verified e-mail
 	// address.
 	RequireVerifiedEmail bool `env:"TRIBUTARY_REQUIRE_VERIFIED_EMAIL" envDefault:"false"`
+	// RegistrationMerchant and RegistrationPartner say who can create an account: open,
+	// invite or, for merchants, closed.
+	RegistrationMerchant affiliate.Registration `env:"TRIBUTARY_REGISTRATION_MERCHANT" envDefault:"open"`
+	RegistrationPartner  affiliate.Registration `env:"TRIBUTARY_REGISTRATION_PARTNER" envDefault:"open"`
 }
 
 // Limits holds the rate limits, in requests in any 60 seconds unless a field says otherwise (SPEC.md section 8).
@@ -418,6 +437,14 @@ func (c *Core) check() []error {
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_MAIL_PROVIDER", c.Limits.MailProvider)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_UNSUBSCRIBE", c.Unsubscribe)...)
 	faults = append(faults, c.Mail.faults()...)
+	switch c.RegistrationMerchant {
+	case affiliate.OpenRegistration, affiliate.InviteRegistration, affiliate.ClosedRegistration:
+	default:
+		faults = append(faults, errors.New("TRIBUTARY_REGISTRATION_MERCHANT: must be open, invite or closed"))
+	}
+	if r := c.RegistrationPartner; r != affiliate.OpenRegistration && r != affiliate.InviteRegistration {
+		faults = append(faults, errors.New("TRIBUTARY_REGISTRATION_PARTNER: must be open or invite"))
+	}
 	if _, ok := affiliate.ParseWebURL(c.LinkURL); c.LinkURL != "" && (!ok || strings.Count(c.LinkURL, "/") != 2) {
 		faults = append(faults, errors.New("TRIBUTARY_LINK_URL: must be a scheme and a host, for example https://go.example.com"))
 	}

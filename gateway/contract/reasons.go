@@ -11,8 +11,8 @@ import (
 var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.HealthService_CheckReadiness_FullMethodName: {affiliate.ReasonServiceUnavailable},
 
-	affiliatev1.AccountService_RegisterMerchant_FullMethodName:       {affiliate.ReasonEmailTaken},
-	affiliatev1.AccountService_RegisterPartner_FullMethodName:        {affiliate.ReasonEmailTaken},
+	affiliatev1.AccountService_RegisterMerchant_FullMethodName:       {affiliate.ReasonRegistrationClosed, affiliate.ReasonEmailTaken},
+	affiliatev1.AccountService_RegisterPartner_FullMethodName:        {affiliate.ReasonRegistrationClosed, affiliate.ReasonEmailTaken},
 	affiliatev1.AccountService_LoginMerchant_FullMethodName:          {affiliate.ReasonInvalidCredentials},
 	affiliatev1.AccountService_LoginPartner_FullMethodName:           {affiliate.ReasonInvalidCredentials},
 	affiliatev1.AccountService_RefreshMerchantSession_FullMethodName: {affiliate.ReasonRefreshTokenInvalid},

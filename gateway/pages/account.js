@@ -74,6 +74,7 @@ async function acceptAsPartner() {
     const body = { email: value("email"), password: value("password") };
     if (isNew()) {
       body.name = value("name");
+      body.inviteToken = token;
     }
     session = await post(`/auth/partner/${isNew() ? "register" : "login"}`, body);
   }

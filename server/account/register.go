@@ -11,8 +11,17 @@ import (
 )
 
 // RegisterMerchant creates a user, a workspace that the user owns, a public key for each
-// mode, and a session. It mails a token that verifies the address.
+// mode, and a session. It mails a token that verifies the address. If the request has the
+// token of an invitation, the user joins the workspace of the invitation instead.
 func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) (*affiliatev1.SessionResponse, error) {
+	if err := s.admitMerchant(ctx, req); err != nil {
+		return nil, err
+	}
+	if req.InviteToken != nil {
+		return s.AcceptInvite(ctx, &affiliatev1.AcceptInviteRequest{
+			Token: req.GetInviteToken(), Name: req.GetName(), Password: req.GetPassword(),
+		})
+	}
 	hash, err := s.hashes.hash(ctx, req.GetPassword())
 	if err != nil {
 		return nil, err
@@ -27,42 +36,19 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	}
 	workspace := affiliate.NewWorkspace(req.GetWorkspaceName(), at)
 	owner := affiliate.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner}
-	account := affiliate.Account{User: user, Member: &owner}
+	account := affiliate.Account{User: user, Member: &owner, PasswordHash: hash}
 	session, token := affiliate.NewSession(user.ID, at), newToken()
 	actor := server.ActorFrom(ctx)
 	actor.User = &user.ID
 
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.InsertUser(ctx, user, hash); err != nil {
+		if err := insertOwner(ctx, tx, account, workspace, actor, at); err != nil {
 			return err
-		}
-		if err := tx.InsertWorkspace(ctx, workspace); err != nil {
-			return err
-		}
-		if err := tx.InsertMember(ctx, user.ID, owner, at); err != nil {
-			return err
-		}
-		for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
-			scope := affiliate.Scope{Workspace: workspace.ID, Mode: mode}
-			_, key := affiliate.GenerateAPIKey(affiliate.PublicKey, scope, "Public key", at)
-			if err := tx.InsertKey(ctx, key); err != nil {
-				return err
-			}
 		}
 		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
 			return err
 		}
-		if err := tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: workspace.ID, Actor: actor, At: at,
-			Action: "workspace.create", ResourceType: "workspace", ResourceID: workspace.ID,
-			After: map[string]string{"name": workspace.Name},
-		}); err != nil {
-			return err
-		}
-		if err := s.begin(ctx, tx, account, at); err != nil {
-			return err
-		}
-		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: workspace.ID})
+		return s.begin(ctx, tx, account, at)
 	})
 	if err != nil {
 		return nil, err
@@ -70,8 +56,71 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	return s.sessionResponse(account, &workspace, session.ID, token)
 }
 
+// insertOwner stores a new user with a new workspace that the user owns, and a public key
+// for each mode. Errors: EMAIL_TAKEN.
+func insertOwner(ctx context.Context, tx Tx, owner affiliate.Account, workspace affiliate.Workspace, by affiliate.Actor, at time.Time) error {
+	if err := tx.InsertUser(ctx, owner.User, owner.PasswordHash); err != nil {
+		return err
+	}
+	if err := tx.InsertWorkspace(ctx, workspace); err != nil {
+		return err
+	}
+	if err := tx.InsertMember(ctx, owner.User.ID, *owner.Member, at); err != nil {
+		return err
+	}
+	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
+		scope := affiliate.Scope{Workspace: workspace.ID, Mode: mode}
+		_, key := affiliate.GenerateAPIKey(affiliate.PublicKey, scope, "Public key", at)
+		if err := tx.InsertKey(ctx, key); err != nil {
+			return err
+		}
+	}
+	if err := tx.Audit(ctx, affiliate.AuditLine{
+		Workspace: workspace.ID, Actor: by, At: at,
+		Action: "workspace.create", ResourceType: "workspace", ResourceID: workspace.ID,
+		After: map[string]string{"name": workspace.Name},
+	}); err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: workspace.ID})
+}
+
+// admitMerchant checks whether the setting permits the registration of a merchant. Errors:
+// REGISTRATION_CLOSED.
+func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) error {
+	refusal := affiliate.Refuse(affiliate.ReasonRegistrationClosed)
+	registration := s.registration[affiliate.Merchant]
+	switch {
+	case registration == affiliate.ClosedRegistration, registration == affiliate.InviteRegistration && req.InviteToken == nil:
+		return refusal
+	case req.InviteToken == nil:
+		return nil
+	}
+	invite, err := s.store.InviteByToken(ctx, affiliate.DigestInviteToken(req.GetInviteToken()))
+	if isNotFound(err) || err == nil && (!invite.Open(s.currentTime()) || invite.Email != strings.ToLower(req.GetEmail())) {
+		return refusal
+	}
+	return err
+}
+
+// admitPartner checks whether the setting permits the registration of a partner. Errors:
+// REGISTRATION_CLOSED.
+func (s *Service) admitPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) error {
+	if s.registration[affiliate.Partner] != affiliate.InviteRegistration {
+		return nil
+	}
+	address, found, err := s.store.ParticipantInviteAddress(ctx, affiliate.DigestInviteToken(req.GetInviteToken()), s.currentTime())
+	if err == nil && (!found || address != strings.ToLower(req.GetEmail())) {
+		err = affiliate.Refuse(affiliate.ReasonRegistrationClosed)
+	}
+	return err
+}
+
 // RegisterPartner creates a user and a session. It mails a token that verifies the address.
 func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) (*affiliatev1.SessionResponse, error) {
+	if err := s.admitPartner(ctx, req); err != nil {
+		return nil, err
+	}
 	hash, err := s.hashes.hash(ctx, req.GetPassword())
 	if err != nil {
 		return nil, err

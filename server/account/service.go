@@ -45,6 +45,8 @@ type Config struct {
 	Seal server.MailSealer
 	// HashKey is the secret key with which e-mail addresses and user agents are hashed.
 	HashKey []byte
+	// MerchantRegistration and PartnerRegistration say who can create an account.
+	MerchantRegistration, PartnerRegistration affiliate.Registration
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -57,12 +59,19 @@ type Service struct {
 	seal    server.MailSealer
 	hashKey []byte
 	hashes  *passwordHasher
-	now     func() time.Time
+	// registration says who can create an account of each kind.
+	registration map[affiliate.AccountKind]affiliate.Registration
+	now          func() time.Time
 }
 
 // New returns the service.
 func New(c Config) *Service {
-	return &Service{store: c.Store, signer: c.Signer, seal: c.Seal, hashKey: c.HashKey, hashes: newPasswordHasher(), now: c.Now}
+	return &Service{
+		store: c.Store, signer: c.Signer, seal: c.Seal, hashKey: c.HashKey, hashes: newPasswordHasher(), now: c.Now,
+		registration: map[affiliate.AccountKind]affiliate.Registration{
+			affiliate.Merchant: c.MerchantRegistration, affiliate.Partner: c.PartnerRegistration,
+		},
+	}
 }
 
 // currentTime returns the current time in UTC, truncated to the precision of the API,

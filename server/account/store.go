@@ -23,6 +23,10 @@ type Store interface {
 	EmailToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.EmailToken, found bool, err error)
 	// InviteByToken returns the invitation whose token has the digest. Errors: NOT_FOUND.
 	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
+	// ParticipantInviteAddress returns the e-mail address, in lower case, to which the
+	// invitation to a programme with the digest was sent. found is false if the invitation
+	// cannot be accepted at the given time.
+	ParticipantInviteAddress(ctx context.Context, digest [sha256.Size]byte, now time.Time) (address string, found bool, err error)
 	// AddLoginAttempt stores a login attempt as failed.
 	AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAttempt) error
 	// OtherLoginFailures counts the failed attempts since the given time that have the

@@ -449,6 +449,7 @@ var unscoped = map[string]string{
 	"checkParticipation.known":                    "the partner's own participations, in all workspaces",
 	"package.countGroupMembers":                   "the groups belong to a programme that was read with its mode",
 	"replaceCode.find":                            "the participant was read with its mode",
+	"account/ParticipantInviteAddress.query":      "the token of the invitation determines workspace and mode",
 	"account/ActiveKey.touch":                     "the key was found by its digest, which determines workspace and mode",
 	"mail/package.completeMail":                   "a mail that a job has read, found by its id",
 	"mail/package.endLostMails":                   "periodic maintenance of all workspaces",

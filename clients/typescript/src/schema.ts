@@ -7453,7 +7453,7 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED" | "REGISTRATION_CLOSED";
             /** @description The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING. */
             missingPermissions?: string[];
             /** @description All faults of the request. Only with VALIDATION_ERROR. */
@@ -9768,6 +9768,12 @@ export interface components {
             name: string;
             /** @description The name of the new workspace, 1 to 100 characters. */
             workspaceName: string;
+            /**
+             * @description The token of an invitation to a workspace, for this e-mail address. With it, the account
+             *     joins this workspace, as with AcceptInvite, and no workspace is created. If the service
+             *     permits registration by invitation only, the token is required.
+             */
+            inviteToken?: string | null;
         };
         RegisterPartnerRequest: {
             /**
@@ -9784,6 +9790,12 @@ export interface components {
             name: string;
             /** @description The ISO 3166-1 alpha-2 code of the country, in upper case. */
             country?: string | null;
+            /**
+             * @description The token of an invitation to a programme, for this e-mail address. It is required if
+             *     the service permits registration by invitation only. The invitation stays open and can
+             *     be accepted after the registration.
+             */
+            inviteToken?: string | null;
         };
         ReinstateParticipantRequest: Record<string, never>;
         RejectCommissionRequest: {
@@ -11215,6 +11227,28 @@ export interface components {
         };
         /** @description - `HTTPS_REQUIRED`: Use HTTPS. */
         HTTPS_REQUIRED: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 403,
+                 *       "message": "Use HTTPS.",
+                 *       "error": "Forbidden",
+                 *       "code": "HTTPS_REQUIRED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `HTTPS_REQUIRED`: Use HTTPS.
+         *     - `REGISTRATION_CLOSED`: Registration requires a valid invitation to this e-mail address, or is closed.
+         */
+        "HTTPS_REQUIRED-REGISTRATION_CLOSED": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -14438,7 +14472,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
-            403: components["responses"]["HTTPS_REQUIRED"];
+            403: components["responses"]["HTTPS_REQUIRED-REGISTRATION_CLOSED"];
             409: components["responses"]["EMAIL_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -14797,7 +14831,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
-            403: components["responses"]["HTTPS_REQUIRED"];
+            403: components["responses"]["HTTPS_REQUIRED-REGISTRATION_CLOSED"];
             409: components["responses"]["EMAIL_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];

@@ -85,6 +85,10 @@ type RegisterMerchantRequest struct {
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// The name of the new workspace, 1 to 100 characters.
 	WorkspaceName string `protobuf:"bytes,4,opt,name=workspace_name,json=workspaceName,proto3" json:"workspace_name,omitempty"`
+	// The token of an invitation to a workspace, for this e-mail address. With it, the account
+	// joins this workspace, as with AcceptInvite, and no workspace is created. If the service
+	// permits registration by invitation only, the token is required.
+	InviteToken   *string `protobuf:"bytes,5,opt,name=invite_token,json=inviteToken,proto3,oneof" json:"invite_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -147,6 +151,13 @@ func (x *RegisterMerchantRequest) GetWorkspaceName() string {
 	return ""
 }
 
+func (x *RegisterMerchantRequest) GetInviteToken() string {
+	if x != nil && x.InviteToken != nil {
+		return *x.InviteToken
+	}
+	return ""
+}
+
 type RegisterPartnerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The e-mail address, at most 320 characters. Case is ignored.
@@ -157,7 +168,11 @@ type RegisterPartnerRequest struct {
 	// The name that merchants see, 1 to 100 characters.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// The ISO 3166-1 alpha-2 code of the country, in upper case.
-	Country       *string `protobuf:"bytes,4,opt,name=country,proto3,oneof" json:"country,omitempty"`
+	Country *string `protobuf:"bytes,4,opt,name=country,proto3,oneof" json:"country,omitempty"`
+	// The token of an invitation to a programme, for this e-mail address. It is required if
+	// the service permits registration by invitation only. The invitation stays open and can
+	// be accepted after the registration.
+	InviteToken   *string `protobuf:"bytes,5,opt,name=invite_token,json=inviteToken,proto3,oneof" json:"invite_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -216,6 +231,13 @@ func (x *RegisterPartnerRequest) GetName() string {
 func (x *RegisterPartnerRequest) GetCountry() string {
 	if x != nil && x.Country != nil {
 		return *x.Country
+	}
+	return ""
+}
+
+func (x *RegisterPartnerRequest) GetInviteToken() string {
+	if x != nil && x.InviteToken != nil {
+		return *x.InviteToken
 	}
 	return ""
 }
@@ -1109,14 +1131,16 @@ var File_affiliate_v1_account_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"\x1aaffiliate/v1/account.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1caffiliate/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xc0\x01\n" +
+	"\x1aaffiliate/v1/account.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto\x1a\x1caffiliate/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x82\x02\n" +
 	"\x17RegisterMerchantRequest\x12$\n" +
 	"\x05email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x12&\n" +
 	"\bpassword\x18\x02 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\n" +
 	"\x18\x80\x01R\bpassword\x12!\n" +
 	"\x04name\x18\x03 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\x04name\x124\n" +
-	"\x0eworkspace_name\x18\x04 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\rworkspaceName\"\xc7\x01\n" +
+	"\x0eworkspace_name\x18\x04 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\rworkspaceName\x12/\n" +
+	"\finvite_token\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18dH\x00R\vinviteToken\x88\x01\x01B\x0f\n" +
+	"\r_invite_token\"\x89\x02\n" +
 	"\x16RegisterPartnerRequest\x12$\n" +
 	"\x05email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x12&\n" +
 	"\bpassword\x18\x02 \x01(\tB\n" +
@@ -1124,9 +1148,11 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x18\x80\x01R\bpassword\x12!\n" +
 	"\x04name\x18\x03 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\x04name\x120\n" +
 	"\acountry\x18\x04 \x01(\tB\x11\xfaB\x0er\f2\n" +
-	"^[A-Z]{2}$H\x00R\acountry\x88\x01\x01B\n" +
+	"^[A-Z]{2}$H\x00R\acountry\x88\x01\x01\x12/\n" +
+	"\finvite_token\x18\x05 \x01(\tB\a\xfaB\x04r\x02\x18dH\x01R\vinviteToken\x88\x01\x01B\n" +
 	"\n" +
-	"\b_country\"\\\n" +
+	"\b_countryB\x0f\n" +
+	"\r_invite_token\"\\\n" +
 	"\fLoginRequest\x12$\n" +
 	"\x05email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xc0\x02\xa8\xbb\x18\x01R\x05email\x12&\n" +
 	"\bpassword\x18\x02 \x01(\tB\n" +
@@ -1310,6 +1336,7 @@ func file_affiliate_v1_account_proto_init() {
 	}
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_workspace_proto_init()
+	file_affiliate_v1_account_proto_msgTypes[0].OneofWrappers = []any{}
 	file_affiliate_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
 	file_affiliate_v1_account_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}

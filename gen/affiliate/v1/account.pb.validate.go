@@ -113,6 +113,21 @@ func (m *RegisterMerchantRequest) validate(all bool) error {
 		errors = append(errors, err)
 	}
 
+	if m.InviteToken != nil {
+
+		if utf8.RuneCountInString(m.GetInviteToken()) > 100 {
+			err := RegisterMerchantRequestValidationError{
+				field:  "InviteToken",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return RegisterMerchantRequestMultiError(errors)
 	}
@@ -316,6 +331,21 @@ func (m *RegisterPartnerRequest) validate(all bool) error {
 			err := RegisterPartnerRequestValidationError{
 				field:  "Country",
 				reason: "value does not match regex pattern \"^[A-Z]{2}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.InviteToken != nil {
+
+		if utf8.RuneCountInString(m.GetInviteToken()) > 100 {
+			err := RegisterPartnerRequestValidationError{
+				field:  "InviteToken",
+				reason: "value length must be at most 100 runes",
 			}
 			if !all {
 				return err

@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -77,6 +78,18 @@ func (s *Store) InviteByToken(ctx context.Context, digest [sha256.Size]byte) (af
 func (tx *Tx) LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error) {
 	row, err := postgres.OneRow[inviteRow](tx.Query(ctx, inviteByToken+` for no key update`, digest[:]))
 	return row.invite(), err
+}
+
+// ParticipantInviteAddress returns the e-mail address of the invitation to a programme
+// whose token has the given digest. found is false if the invitation cannot be accepted at
+// the given time. The token determines the workspace.
+func (s *Store) ParticipantInviteAddress(ctx context.Context, digest [sha256.Size]byte, now time.Time) (address string, found bool, err error) {
+	const query = `select email from participant_invites where digest = $1 and ended_at is null and expires_at > $2`
+	err = s.db.Pool().QueryRow(ctx, query, digest[:], now).Scan(&address)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", false, nil
+	}
+	return address, err == nil, err
 }
 
 // LockInvite locks an invitation and returns it. Errors: NOT_FOUND.

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	"github.com/tributary-hq/tributary/server/account"
+)
+
+// createWorkspace creates a workspace with its owner, and prints the link with which the
+// owner sets the password. It works whatever the setting of the registration is.
+func createWorkspace(ctx context.Context, out io.Writer, args []string, now func() time.Time) error {
+	flags := flag.NewFlagSet("workspace create", flag.ContinueOnError)
+	email := flags.String("email", "", "e-mail address of the owner")
+	name := flags.String("name", "", "name of the owner")
+	workspace := flags.String("workspace", "", "name of the workspace")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if !affiliate.BareAddress(*email) || len(*email) > 320 {
+		return errors.New("--email must be an e-mail address")
+	}
+	for flag, value := range map[string]string{"--name": *name, "--workspace": *workspace} {
+		if length := len([]rune(strings.TrimSpace(value))); length < 1 || length > 100 {
+			return fmt.Errorf("%s must have 1 to 100 characters", flag)
+		}
+	}
+	links, err := settings.Read[settings.Links]()
+	if err != nil {
+		return err
+	}
+	store, err := openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	accounts := account.New(account.Config{Store: stores.Account(store.DB), Now: now})
+	id, token, err := accounts.CreateWorkspace(ctx, *email, strings.TrimSpace(*name), strings.TrimSpace(*workspace))
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) {
+		return fmt.Errorf("%s already has a merchant account", *email)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "workspace %s\nThe owner sets the password within 7 days: %s/reset-password#kind=merchant&token=%s\n", id, links.Base(), token)
+	return err
+}

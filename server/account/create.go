@@ -1,0 +1,38 @@
+package account
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// CreateWorkspace creates a workspace for the operator of the service, whatever the
+// registration setting is. It returns the text of a token with which the owner sets the
+// password, as with the token of a mail that resets a password. The token is valid for
+// affiliate.InviteLife. Until then nobody can log in to the account. Errors: EMAIL_TAKEN.
+func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceName string) (id affiliate.WorkspaceID, resetToken string, err error) {
+	hash, err := s.hashes.hash(ctx, rand.Text())
+	if err != nil {
+		return id, "", err
+	}
+	at := s.currentTime()
+	workspace := affiliate.NewWorkspace(workspaceName, at)
+	owner := affiliate.Account{
+		User: affiliate.User{
+			ID: affiliate.NewID[affiliate.User](at), Kind: affiliate.Merchant, Email: strings.ToLower(email), Name: name, CreatedAt: at,
+		},
+		Member:       &affiliate.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner},
+		PasswordHash: hash,
+	}
+	token, text, digest := affiliate.NewEmailToken(owner.User.ID, affiliate.TokenReset, owner.User.Email, at)
+	token.ExpiresAt = at.Add(affiliate.InviteLife)
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := insertOwner(ctx, tx, owner, workspace, affiliate.System, at); err != nil {
+			return err
+		}
+		return tx.InsertEmailToken(ctx, token, digest)
+	})
+	return workspace.ID, text, err
+}

@@ -1,0 +1,133 @@
+package account_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// withRegistration returns an account service with the given settings.
+func (f *fixture) withRegistration(merchant, partner affiliate.Registration) *account.Service {
+	return account.New(account.Config{
+		Store: stores.Account(f.Store.DB), Signer: f.keys, Seal: f.sealer, HashKey: hashKey, Now: f.Now,
+		MerchantRegistration: merchant, PartnerRegistration: partner,
+	})
+}
+
+func TestRegisterMerchant_Setting(t *testing.T) {
+	f := newFixture(t)
+	owner := f.merchant("owner@shop.example")
+	shop := f.team(owner)
+	for _, tc := range []struct {
+		name    string
+		setting affiliate.Registration
+		// invited is the address of the invitation whose token is sent. It is empty if no
+		// token is sent.
+		invited string
+		expired bool
+		joins   bool
+		refused affiliate.Reason
+	}{
+		{name: "open", setting: affiliate.OpenRegistration},
+		{name: "open, with an invitation", setting: affiliate.OpenRegistration, invited: "new@shop.example", joins: true},
+		{name: "open, with the invitation of another address", setting: affiliate.OpenRegistration, invited: "other@shop.example", refused: affiliate.ReasonRegistrationClosed},
+		{name: "invite, without an invitation", setting: affiliate.InviteRegistration, refused: affiliate.ReasonRegistrationClosed},
+		{name: "invite, with an invitation", setting: affiliate.InviteRegistration, invited: "new@shop.example", joins: true},
+		{name: "invite, with the invitation of another address", setting: affiliate.InviteRegistration, invited: "other@shop.example", refused: affiliate.ReasonRegistrationClosed},
+		{name: "invite, with an expired invitation", setting: affiliate.InviteRegistration, invited: "new@shop.example", expired: true, refused: affiliate.ReasonRegistrationClosed},
+		{name: "closed", setting: affiliate.ClosedRegistration, refused: affiliate.ReasonRegistrationClosed},
+		{name: "closed, with an invitation", setting: affiliate.ClosedRegistration, invited: "new@shop.example", refused: affiliate.ReasonRegistrationClosed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f.Exec(`update users set email = id || '@gone.example' where email = 'new@shop.example'`)
+			req := &affiliatev1.RegisterMerchantRequest{Email: "New@shop.example", Password: password, Name: "Nora", WorkspaceName: "Another shop"}
+			if tc.invited != "" {
+				req.InviteToken = new(shop.invite(tc.invited, affiliatev1.Role_ROLE_VIEWER).Token)
+			}
+			if tc.expired {
+				f.Exec(`update member_invites set expires_at = $1`, f.Now())
+			}
+			users := f.Count(`select count(*) from users`)
+			got, err := f.withRegistration(tc.setting, affiliate.OpenRegistration).RegisterMerchant(t.Context(), req)
+			if tc.refused != "" {
+				pgtest.RequireRefusal(t, err, tc.refused)
+				if n := f.Count(`select count(*) from users`); n != users {
+					t.Errorf("%d users after the refusal, want %d", n, users)
+				}
+				return
+			}
+			if err != nil || (got.Workspace.Id == owner.Workspace.Id) != tc.joins {
+				t.Errorf("RegisterMerchant returned %v, %v; want a member of the inviting workspace: %t", got, err, tc.joins)
+			}
+		})
+	}
+	t.Run("members of a workspace can be invited if the registration is closed", func(t *testing.T) {
+		token := shop.invite("late@shop.example", affiliatev1.Role_ROLE_ADMIN).Token
+		if _, err := f.withRegistration(affiliate.ClosedRegistration, affiliate.OpenRegistration).AcceptInvite(t.Context(),
+			&affiliatev1.AcceptInviteRequest{Token: token, Name: "Lara", Password: password}); err != nil {
+			t.Errorf("AcceptInvite returned the error %v", err)
+		}
+	})
+}
+
+func TestRegisterPartner_Setting(t *testing.T) {
+	f := newFixture(t)
+	shop := f.NewShop(affiliate.ModeTest)
+	token := func(address string, expires time.Time) string {
+		text, digest := affiliate.NewInviteToken()
+		f.Insert("participant_invites", pgtest.Row{
+			"workspace_id": shop.Scope.Workspace, "id": affiliate.NewID[affiliate.Invite](f.Now()), "program_id": shop.Program, "mode": shop.Scope.Mode,
+			"email": address, "digest": digest[:], "invited_by": shop.Owner, "created_at": f.Now(), "expires_at": expires,
+		})
+		return text
+	}
+	later := f.Now().Add(time.Hour)
+	register := func(setting affiliate.Registration, email string, inviteToken *string) error {
+		_, err := f.withRegistration(affiliate.OpenRegistration, setting).RegisterPartner(t.Context(), &affiliatev1.RegisterPartnerRequest{
+			Email: email, Password: password, Name: "Pia", InviteToken: inviteToken,
+		})
+		return err
+	}
+	invited, expired := token("pia@blog.example", later), token("late@blog.example", f.Now())
+	for name, err := range map[string]error{
+		"no token":        register(affiliate.InviteRegistration, "pia@blog.example", nil),
+		"unknown token":   register(affiliate.InviteRegistration, "pia@blog.example", new("inv_unknown")),
+		"another address": register(affiliate.InviteRegistration, "eve@blog.example", &invited),
+		"expired":         register(affiliate.InviteRegistration, "late@blog.example", &expired),
+	} {
+		t.Run(name, func(t *testing.T) { pgtest.RequireRefusal(t, err, affiliate.ReasonRegistrationClosed) })
+	}
+	if err := register(affiliate.InviteRegistration, "Pia@Blog.example", &invited); err != nil {
+		t.Errorf("the invited partner got the error %v", err)
+	}
+	if err := register(affiliate.OpenRegistration, "open@blog.example", nil); err != nil {
+		t.Errorf("open registration returned the error %v", err)
+	}
+}
+
+func TestCreateWorkspace_OwnerSetsPassword(t *testing.T) {
+	f := newFixture(t)
+	closed := f.withRegistration(affiliate.ClosedRegistration, affiliate.InviteRegistration)
+	id, token, err := closed.CreateWorkspace(t.Context(), "First@shop.example", "Fay", "First shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Advance(6 * 24 * time.Hour)
+	if _, err := closed.ResetMerchantPassword(t.Context(), &affiliatev1.ResetPasswordRequest{Token: token, Password: password}); err != nil {
+		t.Fatal(err)
+	}
+	session, err := closed.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "first@shop.example", Password: password})
+	if err != nil || session.Workspace.Id != id.String() || session.Workspace.Name != "First shop" || session.User.Role != affiliatev1.Role_ROLE_OWNER {
+		t.Errorf("LoginMerchant returned %v, %v; want a session of the owner of the workspace", session, err)
+	}
+	if n := f.Count(`select count(*) from api_keys where workspace_id = $1 and kind = 'public'`, id); n != 2 {
+		t.Errorf("the workspace has %d public keys, want 2", n)
+	}
+	_, _, err = closed.CreateWorkspace(t.Context(), "first@shop.example", "Fay", "Second shop")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonEmailTaken)
+}
