@@ -12,7 +12,6 @@ package servicetoken
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -71,7 +70,7 @@ func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.Creat
 		return nil, err
 	}
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		role, err := lockWorkspace(ctx, tx, caller)
+		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
@@ -110,7 +109,7 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 	var text affiliate.Key
 	var successor affiliate.NewServiceToken
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		role, err := lockWorkspace(ctx, tx, caller)
+		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
@@ -155,7 +154,7 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		role, err := lockWorkspace(ctx, tx, caller)
+		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
@@ -185,20 +184,6 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 		return nil, err
 	}
 	return &affiliatev1.RevokeServiceTokenResponse{}, nil
-}
-
-// lockWorkspace locks the caller's workspace, so that concurrent changes of its tokens run
-// one after the other, and returns the caller's current role. Errors: FORBIDDEN if the
-// caller is no longer a member.
-func lockWorkspace(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
-	if err := tx.LockWorkspace(ctx, caller.Workspace); err != nil {
-		return "", err
-	}
-	member, err := tx.Member(ctx, caller.Workspace, caller.User)
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
-		err = affiliate.Refuse(affiliate.ReasonForbidden)
-	}
-	return member.Role, err
 }
 
 // insert stores a token. Errors: API_KEY_LIMIT_EXCEEDED.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // Store reads and changes service tokens in the database.
@@ -19,10 +20,7 @@ type Store interface {
 
 // Tx is a transaction.
 type Tx interface {
-	// LockWorkspace locks a workspace until the end of the transaction.
-	LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
-	// Member returns a member. Errors: NOT_FOUND.
-	Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (affiliate.TeamMember, error)
+	server.MemberTx
 	// LockServiceToken locks and returns a token. Errors: NOT_FOUND.
 	LockServiceToken(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ServiceTokenID) (affiliate.ServiceToken, error)
 	// CountServiceTokens counts the tokens of a scope that are active at the given time.

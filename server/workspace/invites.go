@@ -58,7 +58,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		Role:      affiliate.Role(server.EnumName(req.GetRole())),
 	}
 	err := s.store.InTx(ctx, func(tx Tx) error {
-		callerRole, err := lockWorkspace(ctx, tx, caller)
+		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInvit
 		if !invite.Open(at) {
 			return affiliate.Refuse(affiliate.ReasonNotFound)
 		}
-		callerRole, err := currentRole(ctx, tx, caller)
+		callerRole, err := server.CurrentRole(ctx, tx, caller)
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func keyObject(key affiliate.APIKey) map[string]string {
 // run one after the other. Errors: FORBIDDEN if the caller's current role does not permit
 // managing keys.
 func lockToManageKeys(ctx context.Context, tx Tx, caller server.Principal) error {
-	role, err := lockWorkspace(ctx, tx, caller)
+	role, err := server.LockWorkspace(ctx, tx, caller)
 	if err == nil && !role.MayManageKeys() {
 		err = affiliate.Refuse(affiliate.ReasonForbidden)
 	}

@@ -44,7 +44,7 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	var after affiliate.TeamMember
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		callerRole, err := lockWorkspace(ctx, tx, caller)
+		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		callerRole, err := lockWorkspace(ctx, tx, caller)
+		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 	}
 	var newOwner affiliate.TeamMember
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		callerRole, err := lockWorkspace(ctx, tx, caller)
+		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,6 @@ package workspace
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -106,29 +105,4 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 		return nil, err
 	}
 	return server.WorkspaceForRole(after, caller.Role), nil
-}
-
-// lockWorkspace locks the caller's workspace and returns the caller's current role. The
-// role of a service token never changes.
-// Errors: FORBIDDEN if the caller is no longer a member.
-func lockWorkspace(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
-	if err := tx.LockWorkspace(ctx, caller.Workspace); err != nil {
-		return "", err
-	}
-	if caller.Service != nil {
-		return caller.Role, nil
-	}
-	return currentRole(ctx, tx, caller)
-}
-
-// currentRole returns the role that the caller has now. This role can differ from the
-// role with which the call was authorised. The transaction must have locked the
-// workspace, so that the role cannot change before the transaction ends. Errors:
-// FORBIDDEN if the caller is no longer a member.
-func currentRole(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
-	member, err := tx.Member(ctx, caller.Workspace, caller.User)
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
-		err = affiliate.Refuse(affiliate.ReasonForbidden)
-	}
-	return member.Role, err
 }

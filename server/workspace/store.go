@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // Store reads and changes workspaces in the database, with their members, invitations,
@@ -41,9 +42,7 @@ type Store interface {
 
 // Tx is a transaction on one workspace.
 type Tx interface {
-	// LockWorkspace locks the workspace, so that concurrent changes of its members,
-	// invitations and keys run one after the other. Errors: NOT_FOUND.
-	LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
+	server.MemberTx
 	// LockSettings locks the workspace like LockWorkspace and returns it. Errors:
 	// NOT_FOUND.
 	LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
@@ -53,9 +52,6 @@ type Tx interface {
 	HasVerifiedMember(ctx context.Context, workspace affiliate.WorkspaceID, email string) (bool, error)
 	// Workspace returns the workspace. Errors: NOT_FOUND.
 	Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
-
-	// Member returns a member. Errors: NOT_FOUND.
-	Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (affiliate.TeamMember, error)
 	CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) (int, error)
 	UpdateRole(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) error
 	// DeleteMember removes a user from the members of a workspace. It does not delete the
