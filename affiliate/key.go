@@ -66,7 +66,7 @@ func ParseKey(s string) (Key, bool) {
 	if len(s) != keyLength {
 		return Key{}, false
 	}
-	for _, kind := range []KeyKind{SecretKey, PublicKey, ServiceKey} {
+	for kind := range keyPrefixes {
 		for _, mode := range []Mode{ModeTest, ModeLive} {
 			if strings.HasPrefix(s, prefixOf(kind, mode)) {
 				body, sum := s[:keyLength-keyChecksum], s[keyLength-keyChecksum:]
@@ -80,7 +80,12 @@ func ParseKey(s string) (Key, bool) {
 // LooksLikeKey reports whether s has the prefix of a key, even if it is not a valid
 // key.
 func LooksLikeKey(s string) bool {
-	return strings.HasPrefix(s, "sk_") || strings.HasPrefix(s, "pk_") || strings.HasPrefix(s, "st_")
+	for _, prefix := range keyPrefixes {
+		if strings.HasPrefix(s, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // Reveal returns the clear text of the key. The service shows a secret key once, and a
@@ -105,17 +110,10 @@ func (k Key) String() string { return k.Prefix() + "…" + k.Last4() }
 // GoString returns the same as String. The formatting verb %#v uses it.
 func (k Key) GoString() string { return k.String() }
 
-func prefixOf(kind KeyKind, mode Mode) string {
-	prefix := "sk_"
-	switch kind {
-	case PublicKey:
-		prefix = "pk_"
-	case ServiceKey:
-		prefix = "st_"
-	case SecretKey:
-	}
-	return prefix + string(mode) + "_"
-}
+// keyPrefixes maps each kind of key to the beginning of its prefix.
+var keyPrefixes = map[KeyKind]string{SecretKey: "sk_", PublicKey: "pk_", ServiceKey: "st_"}
+
+func prefixOf(kind KeyKind, mode Mode) string { return keyPrefixes[kind] + string(mode) + "_" }
 
 func checksum(s string) string {
 	n := crc32.ChecksumIEEE([]byte(s))

@@ -4,8 +4,8 @@ package affiliate
 type Registration string
 
 // With OpenRegistration, everybody can register. With InviteRegistration, a person needs
-// the token of an invitation. With ClosedRegistration, nobody can register; only members of
-// existing workspaces can still be invited.
+// the token of an invitation. With ClosedRegistration, no person can register. A person can
+// then only accept an invitation to an existing workspace.
 const (
 	OpenRegistration   Registration = "open"
 	InviteRegistration Registration = "invite"

@@ -9,7 +9,8 @@ import (
 
 // MemberTx is a transaction that reads the members of a workspace.
 type MemberTx interface {
-	// LockWorkspace locks a workspace until the end of the transaction.
+	// LockWorkspace locks a workspace, so that concurrent changes of its members,
+	// invitations, keys and tokens run one after the other. Errors: NOT_FOUND.
 	LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
 	// Member returns a member. Errors: NOT_FOUND.
 	Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (affiliate.TeamMember, error)

@@ -236,7 +236,7 @@ func (c *Core) build() error {
 	})
 	accounts := account.New(account.Config{
 		Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now,
-		MerchantRegistration: c.cfg.RegistrationMerchant, PartnerRegistration: c.cfg.RegistrationPartner,
+		MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
 	})
 	testData := testmode.New(testmode.Config{
 		Store: stores.TestMode(c.store.DB), Edge: c.keeper, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now,

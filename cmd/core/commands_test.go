@@ -168,6 +168,11 @@ func TestCreateWorkspace_PrintsLink(t *testing.T) {
 			t.Errorf("the command printed %q and returned %v, want an error about %s", out, err, tc.fault)
 		}
 	}
+	t.Setenv("TRIBUTARY_PUBLIC_URL", "")
+	if out, err := command("mia@shop.example", "Mia"); err == nil || out != "" || f.Count(`select count(*) from workspaces`) != 0 {
+		t.Errorf("without an address for the link the command printed %q and returned %v, want an error before a workspace exists", out, err)
+	}
+	t.Setenv("TRIBUTARY_PUBLIC_URL", "https://api.example.com")
 	out, err := command("mia@shop.example", "Mia")
 	if err != nil || !strings.Contains(out, "https://api.example.com/reset-password#kind=merchant&token=rst_") {
 		t.Errorf("the command printed %q and returned %v, want a link", out, err)

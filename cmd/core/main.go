@@ -11,6 +11,8 @@
 //	                         erase again what the erasure logs name, after a restore of an
 //	                         older backup
 //	core workspace create --email ADDRESS --name NAME --workspace NAME
+//	                         create a workspace and its owner, and print the link with
+//	                         which the owner sets the password
 //	core workspace billing --id ID --active=true|false
 //	                         mark the subscription of a workspace as active; an active
 //	                         subscription blocks the erasure of the workspace

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/settings"
@@ -28,14 +30,19 @@ func createWorkspace(ctx context.Context, out io.Writer, args []string, now func
 	if !affiliate.BareAddress(*email) || len(*email) > 320 {
 		return errors.New("--email must be an e-mail address")
 	}
-	for flag, value := range map[string]string{"--name": *name, "--workspace": *workspace} {
-		if length := len([]rune(strings.TrimSpace(value))); length < 1 || length > 100 {
-			return fmt.Errorf("%s must have 1 to 100 characters", flag)
+	*name, *workspace = strings.TrimSpace(*name), strings.TrimSpace(*workspace)
+	for _, text := range []string{*name, *workspace} {
+		if length := utf8.RuneCountInString(text); length < 1 || length > 100 {
+			return errors.New("--name and --workspace must have 1 to 100 characters")
 		}
 	}
 	links, err := settings.Read[settings.Links]()
 	if err != nil {
 		return err
+	}
+	base := cmp.Or(links.AppURL, links.PublicURL)
+	if base == "" {
+		return errors.New("TRIBUTARY_APP_URL or TRIBUTARY_PUBLIC_URL must be set, because the command prints a link")
 	}
 	store, err := openStore(ctx)
 	if err != nil {
@@ -43,13 +50,14 @@ func createWorkspace(ctx context.Context, out io.Writer, args []string, now func
 	}
 	defer store.Close()
 	accounts := account.New(account.Config{Store: stores.Account(store.DB), Now: now})
-	id, token, err := accounts.CreateWorkspace(ctx, *email, strings.TrimSpace(*name), strings.TrimSpace(*workspace))
+	id, token, err := accounts.CreateWorkspace(ctx, *email, *name, *workspace)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) {
 		return fmt.Errorf("%s already has a merchant account", *email)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "workspace %s\nThe owner sets the password within 7 days: %s/reset-password#kind=merchant&token=%s\n", id, links.Base(), token)
+	_, err = fmt.Fprintf(out, "workspace %s\nThe owner sets the password within 7 days: %s/reset-password#kind=merchant&token=%s\n",
+		id, strings.TrimSuffix(base, "/"), token)
 	return err
 }

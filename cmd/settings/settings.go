@@ -101,19 +101,37 @@ type Database struct {
 	DatabaseURL string `env:"TRIBUTARY_DATABASE_URL,required,notEmpty"`
 }
 
-// Links holds the settings for links that a command prints. See Mail.
+// Links holds the settings for the addresses in mails and in the output of commands.
 type Links struct {
+	// PublicURL is the base URL of the REST API as clients see it. Mails contain links to
+	// it.
 	PublicURL string `env:"TRIBUTARY_PUBLIC_URL"`
-	AppURL    string `env:"TRIBUTARY_APP_URL"`
+	// AppURL is the base URL of the merchant's dashboard. Links in mails and the action
+	// URLs of notifications start with it. If it is empty, notifications have no action
+	// URL.
+	AppURL string `env:"TRIBUTARY_APP_URL"`
 }
 
-// Base returns the base of links to pages for users. It is empty if no address is set.
-func (l Links) Base() string {
-	base := l.AppURL
-	if base == "" {
-		base = l.PublicURL
+// Registration holds the settings that restrict who can create an account: open, invite
+// or, for merchants, closed.
+type Registration struct {
+	MerchantRegistration affiliate.Registration `env:"TRIBUTARY_REGISTRATION_MERCHANT" envDefault:"open"`
+	PartnerRegistration  affiliate.Registration `env:"TRIBUTARY_REGISTRATION_PARTNER" envDefault:"open"`
+}
+
+func (r Registration) faults() []error {
+	var faults []error
+	switch r.MerchantRegistration {
+	case affiliate.OpenRegistration, affiliate.InviteRegistration, affiliate.ClosedRegistration:
+	default:
+		faults = append(faults, errors.New("TRIBUTARY_REGISTRATION_MERCHANT: must be open, invite or closed"))
 	}
-	return strings.TrimSuffix(base, "/")
+	switch r.PartnerRegistration {
+	case affiliate.OpenRegistration, affiliate.InviteRegistration:
+	default:
+		faults = append(faults, errors.New("TRIBUTARY_REGISTRATION_PARTNER: must be open or invite"))
+	}
+	return faults
 }
 
 // Erasures holds the settings of `core erasures`.
@@ -169,6 +187,7 @@ type Core struct {
 	// addition to the authorities of the system.
 	WebhookCAFile string `env:"TRIBUTARY_WEBHOOK_CA_FILE"`
 	Mail
+	Registration
 	Limits
 	Privacy
 	CORS
@@ -176,13 +195,7 @@ type Core struct {
 
 // Mail holds the settings for mail (DECISIONS.md section 18).
 type Mail struct {
-	// PublicURL is the base URL of the REST API as clients see it. Mails contain links to
-	// it.
-	PublicURL string `env:"TRIBUTARY_PUBLIC_URL"`
-	// AppURL is the base URL of the merchant's dashboard. Links in mails and the action
-	// URLs of notifications start with it. If it is empty, notifications have no action
-	// URL.
-	AppURL string `env:"TRIBUTARY_APP_URL"`
+	Links
 	// StripeAPIURL is the base URL of Stripe's API. If it is empty, Stripe's own is used. It
 	// is only changed for tests.
 	StripeAPIURL string `env:"TRIBUTARY_STRIPE_API_URL"`
@@ -200,10 +213,6 @@ type Mail struct {
 	// RequireVerifiedEmail makes some actions in live mode require a verified e-mail
 	// address.
 	RequireVerifiedEmail bool `env:"TRIBUTARY_REQUIRE_VERIFIED_EMAIL" envDefault:"false"`
-	// RegistrationMerchant and RegistrationPartner say who can create an account: open,
-	// invite or, for merchants, closed.
-	RegistrationMerchant affiliate.Registration `env:"TRIBUTARY_REGISTRATION_MERCHANT" envDefault:"open"`
-	RegistrationPartner  affiliate.Registration `env:"TRIBUTARY_REGISTRATION_PARTNER" envDefault:"open"`
 }
 
 // Limits holds the rate limits, in requests in any 60 seconds unless a field says otherwise (SPEC.md section 8).
@@ -437,14 +446,7 @@ func (c *Core) check() []error {
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_MAIL_PROVIDER", c.Limits.MailProvider)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_UNSUBSCRIBE", c.Unsubscribe)...)
 	faults = append(faults, c.Mail.faults()...)
-	switch c.RegistrationMerchant {
-	case affiliate.OpenRegistration, affiliate.InviteRegistration, affiliate.ClosedRegistration:
-	default:
-		faults = append(faults, errors.New("TRIBUTARY_REGISTRATION_MERCHANT: must be open, invite or closed"))
-	}
-	if r := c.RegistrationPartner; r != affiliate.OpenRegistration && r != affiliate.InviteRegistration {
-		faults = append(faults, errors.New("TRIBUTARY_REGISTRATION_PARTNER: must be open or invite"))
-	}
+	faults = append(faults, c.Registration.faults()...)
 	if _, ok := affiliate.ParseWebURL(c.LinkURL); c.LinkURL != "" && (!ok || strings.Count(c.LinkURL, "/") != 2) {
 		faults = append(faults, errors.New("TRIBUTARY_LINK_URL: must be a scheme and a host, for example https://go.example.com"))
 	}

@@ -11,7 +11,8 @@ import (
 // CreateWorkspace creates a workspace for the operator of the service, whatever the
 // registration setting is. It returns the text of a token with which the owner sets the
 // password, as with the token of a mail that resets a password. The token is valid for
-// affiliate.InviteLife. Until then nobody can log in to the account. Errors: EMAIL_TAKEN.
+// affiliate.InviteLife. The account has a random password, so no person can log in to it
+// until the owner has set another one. Errors: EMAIL_TAKEN.
 func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceName string) (id affiliate.WorkspaceID, resetToken string, err error) {
 	hash, err := s.hashes.hash(ctx, rand.Text())
 	if err != nil {

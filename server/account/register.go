@@ -89,9 +89,10 @@ func insertOwner(ctx context.Context, tx Tx, owner affiliate.Account, workspace 
 // REGISTRATION_CLOSED.
 func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) error {
 	refusal := affiliate.Refuse(affiliate.ReasonRegistrationClosed)
-	registration := s.registration[affiliate.Merchant]
 	switch {
-	case registration == affiliate.ClosedRegistration, registration == affiliate.InviteRegistration && req.InviteToken == nil:
+	case s.merchantRegistration == affiliate.ClosedRegistration:
+		return refusal
+	case req.InviteToken == nil && s.merchantRegistration == affiliate.InviteRegistration:
 		return refusal
 	case req.InviteToken == nil:
 		return nil
@@ -106,7 +107,7 @@ func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMe
 // admitPartner checks whether the setting permits the registration of a partner. Errors:
 // REGISTRATION_CLOSED.
 func (s *Service) admitPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) error {
-	if s.registration[affiliate.Partner] != affiliate.InviteRegistration {
+	if s.partnerRegistration != affiliate.InviteRegistration {
 		return nil
 	}
 	address, found, err := s.store.ParticipantInviteAddress(ctx, affiliate.DigestInviteToken(req.GetInviteToken()), s.currentTime())

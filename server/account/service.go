@@ -59,18 +59,16 @@ type Service struct {
 	seal    server.MailSealer
 	hashKey []byte
 	hashes  *passwordHasher
-	// registration says who can create an account of each kind.
-	registration map[affiliate.AccountKind]affiliate.Registration
-	now          func() time.Time
+	// merchantRegistration and partnerRegistration say who can create an account.
+	merchantRegistration, partnerRegistration affiliate.Registration
+	now                                       func() time.Time
 }
 
 // New returns the service.
 func New(c Config) *Service {
 	return &Service{
 		store: c.Store, signer: c.Signer, seal: c.Seal, hashKey: c.HashKey, hashes: newPasswordHasher(), now: c.Now,
-		registration: map[affiliate.AccountKind]affiliate.Registration{
-			affiliate.Merchant: c.MerchantRegistration, affiliate.Partner: c.PartnerRegistration,
-		},
+		merchantRegistration: c.MerchantRegistration, partnerRegistration: c.PartnerRegistration,
 	}
 }
 
