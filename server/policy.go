@@ -252,7 +252,7 @@ var policies = map[string]Policy{
 	affiliatev1.WorkspaceService_RevokeApiKey_FullMethodName:      merchant(manageKeys),
 
 	affiliatev1.ServiceTokenService_ListServiceTokens_FullMethodName:  member(manageWorkspace),
-	affiliatev1.ServiceTokenService_CreateServiceToken_FullMethodName: member(manageWorkspace).verified(VerifiedForLive),
+	affiliatev1.ServiceTokenService_CreateServiceToken_FullMethodName: member(manageWorkspace).verified(VerifiedAlways),
 	affiliatev1.ServiceTokenService_RollServiceToken_FullMethodName:   member(manageWorkspace),
 	affiliatev1.ServiceTokenService_RevokeServiceToken_FullMethodName: member(manageWorkspace),
 

@@ -170,6 +170,12 @@ func TestIdentity_RequiresVerifiedAddress(t *testing.T) {
 
 	test.createSecretKey(t)
 	live.post(t, "/api/v1/api-keys", object{"name": "Server"}).wantOutcome(notVerified)
+	// The mode of a service token is in the body, so the header does not matter.
+	for _, header := range []account{test, live} {
+		for _, mode := range []string{"test", "live"} {
+			header.post(t, serviceTokensPath, object{"name": "Sync", "role": "admin", "mode": mode}).wantOutcome(notVerified)
+		}
+	}
 	live.post(t, "/api/v1/programs/"+program+"/activate", nil).wantOutcome(notVerified)
 	live.post(t, "/api/v1/payouts/batches/"+unknownID+"/confirm", nil).wantOutcome(notVerified)
 	for _, mode := range []string{"test", "live"} {
