@@ -97,7 +97,7 @@ type Commission struct {
 	HoldUntil             *time.Time // nil if there is no hold period
 	AutoApproveAt         *time.Time // nil if a person has to approve
 	OverrideReason        *string
-	OverrideBy            *UserID
+	OverrideBy            *ActorID
 	RejectionReason       *string
 	RejectionCode         *string
 	ApprovedAt            *time.Time

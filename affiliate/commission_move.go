@@ -179,7 +179,7 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 		c.ApprovedAt, c.ApprovedBy = &t.At, &by
 		c.NeedsReview, c.ReviewReasons = false, []string{}
 		if t.Move == MoveOverride {
-			c.OverrideReason, c.OverrideBy = t.Reason, t.Actor.User
+			c.OverrideReason, c.OverrideBy = t.Reason, t.Actor.ID()
 		}
 	case MoveReject:
 		c.RejectedAt, c.RejectionReason, c.RejectionCode = &t.At, t.Reason, t.Code

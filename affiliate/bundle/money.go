@@ -48,7 +48,7 @@ type Commission struct {
 	DisputeStatus         *string                 `json:"dispute_status,omitempty"`
 	AutoApproveAt         *Time                   `json:"auto_approve_at,omitempty"`
 	OverrideReason        *string                 `json:"override_reason,omitempty"`
-	OverrideBy            *affiliate.UserID       `json:"override_by,omitempty"`
+	OverrideBy            *affiliate.ActorID      `json:"override_by,omitempty"`
 	RejectionReason       *string                 `json:"rejection_reason,omitempty"`
 	ApprovedBy            *string                 `json:"approved_by,omitempty"`
 }

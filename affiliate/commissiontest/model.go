@@ -171,7 +171,7 @@ func applyMove(c *affiliate.Commission, t affiliate.CommissionTransition) {
 	at, by := t.At, t.Actor.String()
 	switch t.Move {
 	case affiliate.MoveOverride:
-		c.OverrideReason, c.OverrideBy = t.Reason, t.Actor.User
+		c.OverrideReason, c.OverrideBy = t.Reason, t.Actor.ID()
 		fallthrough
 	case affiliate.MoveApprove, affiliate.MoveAutoApprove:
 		c.ApprovedAt, c.ApprovedBy, c.NeedsReview, c.ReviewReasons = &at, &by, false, []string{}

@@ -377,7 +377,7 @@ func TestGetCommission_ReturnsOrigin(t *testing.T) {
 	f := newFixture(t, affiliate.ModeTest)
 	approver := affiliate.NewID[affiliate.User](f.Now())
 	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) {
-		c.Status, c.OverrideReason, c.OverrideBy, c.AmountCents = affiliate.CommissionApproved, new("an old partner"), &approver, 150
+		c.Status, c.OverrideReason, c.OverrideBy, c.AmountCents = affiliate.CommissionApproved, new("an old partner"), &affiliate.ActorID{UUID: approver.UUID}, 150
 		c.FXRate, c.FXDate = new("1.0825"), new(time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC))
 		c.RecurringIndex, c.Dispute = new(2), affiliate.DisputeWon
 	})

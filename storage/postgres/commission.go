@@ -60,7 +60,7 @@ type newCommissionRow struct {
 	HoldUntil             *time.Time                 `db:"hold_until"`
 	AutoApproveAt         *time.Time                 `db:"auto_approve_at"`
 	OverrideReason        *string                    `db:"override_reason"`
-	OverrideBy            *affiliate.UserID          `db:"override_by"`
+	OverrideBy            *affiliate.ActorID         `db:"override_by"`
 	RejectionReason       *string                    `db:"rejection_reason"`
 	RejectionCode         *string                    `db:"rejection_code"`
 	ApprovedAt            *time.Time                 `db:"approved_at"`

@@ -40,7 +40,7 @@ type commissionUpdateRow struct {
 	ReviewReasons   []string                   `db:"review_reasons" sql:"text[]"`
 	DisputeStatus   affiliate.DisputeStatus    `db:"dispute_status" sql:"text"`
 	OverrideReason  *string                    `db:"override_reason" sql:"text"`
-	OverrideBy      *affiliate.UserID          `db:"override_by" sql:"uuid"`
+	OverrideBy      *affiliate.ActorID         `db:"override_by" sql:"uuid"`
 	RejectionReason *string                    `db:"rejection_reason" sql:"text"`
 	RejectionCode   *string                    `db:"rejection_code" sql:"text"`
 	ApprovedAt      *time.Time                 `db:"approved_at" sql:"timestamptz"`

@@ -23,7 +23,7 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 		c.NeedsReview, c.ReviewReasons, c.Dispute = true, []string{"a", "b"}, affiliate.DisputeWon
 		c.AmountCents = 150
 		c.HoldUntil, c.AutoApproveAt = at(1), at(2)
-		c.OverrideReason, c.OverrideBy = new("trusted"), new(affiliate.NewID[affiliate.User](f.Now()))
+		c.OverrideReason, c.OverrideBy = new("trusted"), new(affiliate.NewID[affiliate.Actor](f.Now()))
 		c.RejectionReason, c.RejectionCode = new("odd"), new("fraud")
 		c.ApprovedAt, c.ApprovedBy, c.RejectedAt, c.PaidAt, c.RefundedAt = at(3), new("system"), at(4), at(5), at(6)
 		c.Payout = new(affiliate.NewID[affiliate.Payout](f.Now()))

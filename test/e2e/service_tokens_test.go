@@ -67,6 +67,12 @@ func testServiceTokenManages(t *testing.T, sys *system) {
 	service.post(t, "/api/v1/fraud/events/"+ids["event_id"]+"/resolve", object{"outcome": "dismissed", "note": "known"}).wantStatus(http.StatusOK)
 	service.patch(t, path+"/commissions/bulk-approve", object{"commissionIds": []string{ids["commission_id"]}}).wantStatus(http.StatusOK)
 	service.get(t, path+"/commissions/"+ids["commission_id"]).wantStatus(http.StatusOK).wantFields(object{"status": "approved"})
+	held := sys.newFixtureFor(t, owner, sys.newPartner(t).inMode("test"), rules(nil))
+	early := held.commissionPath(held.earnCommission(t))
+	service.patch(t, early+"/approve-override", object{"reason": "an old partner"}).wantStatus(http.StatusOK)
+	if got := service.get(t, early).wantStatus(http.StatusOK); got.text("overrideBy") != got.text("approvedBy") {
+		t.Errorf("overrideBy is %v, want the id of the token, %v", got.value("overrideBy"), got.value("approvedBy"))
+	}
 	other := sys.newPartner(t).inMode("test")
 	colleague := other.post(t, f.applyPath(), object{}).wantStatus(http.StatusCreated).text("id")
 	service.patch(t, path+"/partners/"+colleague+"/approve", nil).wantStatus(http.StatusOK)
