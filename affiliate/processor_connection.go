@@ -122,17 +122,18 @@ func (c ProcessorConnection) AuditLine(action string, by Actor, at time.Time) Au
 	}
 }
 
-// Notification returns a notification about the connection. by is the member who caused it.
-func (c ProcessorConnection) Notification(kind NotificationType, by Actor, at time.Time) Notification {
+// Notification returns a notification about the connection. by is the member who caused
+// it, or nil if the service did.
+func (c ProcessorConnection) Notification(kind NotificationType, by *UserID, at time.Time) Notification {
 	n := NewNotification(Merchant, WorkspaceFeed(c.Scope.Workspace), kind, &c.Scope.Mode, at)
-	n.Workspace, n.User, n.Resource = &c.Scope.Workspace, by.User, &c.ID.UUID
+	n.Workspace, n.User, n.Resource = &c.Scope.Workspace, by, &c.ID.UUID
 	n.Facts = map[string]string{"processor": c.Processor.title(), "account": c.Account, "mode": string(c.Scope.Mode)}
 	return n
 }
 
 // FailureNotification returns the notification about an event that could not be applied.
 func (c ProcessorConnection) FailureNotification(reason ProcessorIgnored, at time.Time) Notification {
-	n := c.Notification(NotifyProcessorFailed, System, at)
+	n := c.Notification(NotifyProcessorFailed, nil, at)
 	n.Facts["reason"] = map[ProcessorIgnored]string{
 		FailedKey: "the key is no longer accepted", FailedPermission: "the key lacks a permission",
 		FailedProcessor: "the processor did not respond", FailedInternal: "of an internal error",
@@ -151,7 +152,7 @@ const (
 
 // EndpointNotification returns the notification about an endpoint that no longer works.
 func (c ProcessorConnection) EndpointNotification(status string, at time.Time) Notification {
-	n := c.Notification(NotifyProcessorEndpointFailing, System, at)
+	n := c.Notification(NotifyProcessorEndpointFailing, nil, at)
 	switch status {
 	case EndpointMissing:
 		n.Facts["reason"] = "the webhook endpoint was deleted there"

@@ -71,7 +71,9 @@ func (p Policy) alsoCountedAs(id identity) (zone Zone, subject string) {
 	case p.WorkspaceZone != ZoneNone:
 		return p.WorkspaceZone, "workspace:" + id.principal.Workspace.String()
 	}
-	return p.AccountZone, subjectOf(id.principal)
+	// The calls of a service token count for its creator. Otherwise several tokens would
+	// multiply the limit.
+	return p.AccountZone, "user:" + id.principal.AccountableUser().String()
 }
 
 // countedAs returns the zone and the subject for which a request counts. If the method
@@ -87,17 +89,11 @@ func (p Policy) countedAs(ctx context.Context, id identity) (zone Zone, subject 
 		return ZoneGeneral, subject
 	case id.principal.Kind&(SecretKey|PublicKey) != 0:
 		return p.Zone, "key:" + id.principal.Key.String()
+	case id.principal.Kind == ServiceToken:
+		return ZoneGeneral, "service:" + id.principal.Service.ID.String()
 	}
-	// All calls of users and service tokens count in the general zone. This includes calls of methods in the
+	// All calls of users count in the general zone. This includes calls of methods in the
 	// conversions zone. These methods accept only API keys, so a later step rejects such a
 	// call.
-	return ZoneGeneral, subjectOf(id.principal)
-}
-
-// subjectOf returns the subject for which the calls of a user or of a service token count.
-func subjectOf(p Principal) string {
-	if p.Service != nil {
-		return "service:" + p.Service.ID.String()
-	}
-	return "user:" + p.User.String()
+	return ZoneGeneral, "user:" + id.principal.User.String()
 }

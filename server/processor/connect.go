@@ -140,7 +140,7 @@ func (s *Service) storeConnection(
 			}
 		}
 		if isNew {
-			if err := tx.Notify(ctx, connection.Notification(affiliate.NotifyProcessorConnected, by, connection.UpdatedAt)); err != nil {
+			if err := tx.Notify(ctx, connection.Notification(affiliate.NotifyProcessorConnected, by.User, connection.UpdatedAt)); err != nil {
 				return err
 			}
 		}
@@ -176,7 +176,8 @@ func (s *Service) DisconnectProcessor(ctx context.Context, req *affiliatev1.Disc
 	if err != nil {
 		return nil, err
 	}
-	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.now()
+	caller, by, at := server.PrincipalFrom(ctx), server.ActorFrom(ctx), s.now()
+	scope, user := caller.Scope(), caller.AccountableUser()
 	err = s.Store.InTx(ctx, func(tx Tx) error {
 		connection, err := tx.LockConnection(ctx, scope, name)
 		if err != nil {
@@ -193,7 +194,7 @@ func (s *Service) DisconnectProcessor(ctx context.Context, req *affiliatev1.Disc
 		}); err != nil {
 			return err
 		}
-		if err := tx.Notify(ctx, connection.Notification(affiliate.NotifyProcessorDisconnected, by, at)); err != nil {
+		if err := tx.Notify(ctx, connection.Notification(affiliate.NotifyProcessorDisconnected, &user, at)); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, connection.AuditLine("processor.disconnect", by, at))

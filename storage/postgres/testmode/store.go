@@ -74,7 +74,7 @@ const insertReset = `
 	on conflict (workspace_id) where finished_at is null do nothing`
 
 // StartReset stores that a deletion is running. started is false if another deletion of the
-// workspace is running. The actor of the deletion must be a user.
+// workspace is running. The actor of the deletion must be a user or a service token.
 func (tx *Tx) StartReset(ctx context.Context, r affiliate.TestDataReset) (started bool, err error) {
 	tag, err := tx.Exec(ctx, insertReset, pgx.NamedArgs{
 		"workspace": r.Workspace, "id": r.ID, "at": r.StartedAt, "user": r.Actor.ID(),
