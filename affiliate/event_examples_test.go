@@ -221,7 +221,7 @@ func payoutExamples(t testing.TB, add func(...affiliate.Event)) {
 		from affiliate.PayoutStatus
 		move affiliate.PayoutTransition
 	}{
-		{affiliate.PayoutPending, affiliate.PayoutTransition{Move: affiliate.MoveSend}},
+		{affiliate.PayoutPending, affiliate.PayoutTransition{Move: affiliate.MoveProcess}},
 		{affiliate.PayoutProcessing, affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, PaidAt: noon}},
 		{affiliate.PayoutProcessing, affiliate.PayoutTransition{Move: affiliate.MoveMarkFailed, Reason: ptr("The account is closed.")}},
 		{affiliate.PayoutDraft, affiliate.PayoutTransition{Move: affiliate.MoveCancel}},

@@ -18,10 +18,12 @@ const (
 	MailPasswordReset     MailKind = "password_reset"
 	MailEmailChange       MailKind = "email_change"        // to the new address, with a token
 	MailEmailChangeNotice MailKind = "email_change_notice" // to the old address
-	MailMemberInvite      MailKind = "member_invite"
-	MailParticipantInvite MailKind = "participant_invite"
-	MailExportReady       MailKind = "export_ready" // with the token of a download
-	MailNotifications     MailKind = "notifications"
+	// MailPayoutMethodChanged goes to the address that the account had before.
+	MailPayoutMethodChanged MailKind = "payout_method_changed"
+	MailMemberInvite        MailKind = "member_invite"
+	MailParticipantInvite   MailKind = "participant_invite"
+	MailExportReady         MailKind = "export_ready" // with the token of a download
+	MailNotifications       MailKind = "notifications"
 )
 
 // MailStatus is the status of a mail. The log of test mode shows all statuses except
@@ -80,7 +82,8 @@ type MailFacts struct {
 	InviterName   string           `json:"inviterName,omitempty"`
 	Role          Role             `json:"role,omitempty"`
 	NewAddress    string           `json:"newAddress,omitempty"` // of a MailEmailChangeNotice
-	ExpiresAt     *time.Time       `json:"expiresAt,omitempty"`  // of the token
+	PayoutMethod  PayoutMethod     `json:"payoutMethod,omitempty"`
+	ExpiresAt     *time.Time       `json:"expiresAt,omitempty"` // of the token
 	Notifications []NotificationID `json:"notifications,omitempty"`
 	// More is the number of further notifications that the mail only counts.
 	More int `json:"more,omitempty"`

@@ -47,7 +47,7 @@ func (m Mail) Logged() bool {
 // requested. It is not the case for invitations, which another person has requested.
 func (m Mail) ignoresSuppression() bool {
 	switch m.Kind {
-	case MailVerification, MailPasswordReset, MailEmailChange, MailEmailChangeNotice, MailExportReady:
+	case MailVerification, MailPasswordReset, MailEmailChange, MailEmailChangeNotice, MailPayoutMethodChanged, MailExportReady:
 		return true
 	case MailMemberInvite, MailParticipantInvite:
 		return false

@@ -112,6 +112,7 @@ var actionPaths = map[NotificationResource]string{
 	ResourceConversion:   "/conversions/{id}",
 	ResourceCommission:   "/commissions/{id}",
 	ResourcePayout:       "/payouts/{id}",
+	ResourcePayoutBatch:  "/payouts/batches/{id}",
 	ResourceProgram:      "/programs/{id}",
 	ResourceEndpoint:     "/webhooks/{id}",
 	ResourceAPIKey:       "/settings/api-keys",

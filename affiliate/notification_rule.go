@@ -36,6 +36,7 @@ const (
 	ResourceConversion          NotificationResource = "conversion"
 	ResourceCommission          NotificationResource = "commission"
 	ResourcePayout              NotificationResource = "payout"
+	ResourcePayoutBatch         NotificationResource = "payout_batch"
 	ResourceProgram             NotificationResource = "program"
 	ResourceEndpoint            NotificationResource = "webhook"
 	ResourceAPIKey              NotificationResource = "api_key"
@@ -64,6 +65,9 @@ const (
 	NotifyServiceTokenCreated      NotificationType = "security.service_token_created"
 	NotifyServiceTokenRolled       NotificationType = "security.service_token_rolled"
 	NotifyServiceTokenRevoked      NotificationType = "security.service_token_revoked"
+	NotifyPayoutMethodChanged      NotificationType = "security.payout_method_changed"
+	NotifyPayoutApprovalChanged    NotificationType = "security.payout_approval_changed"
+	NotifyPayoutBatchAwaiting      NotificationType = "payout_batch.awaiting_approval"
 	NotifyRoleChanged              NotificationType = "security.role_changed"
 	NotifyOwnershipMoved           NotificationType = "security.ownership_moved"
 	NotifyVerifyEmail              NotificationType = "account.verify_email"
@@ -123,6 +127,11 @@ var notificationRules = []NotificationRule{
 	{
 		Type: NotificationType(EventPayoutFailed), Audience: Merchant, Category: CategoryPayouts, Severity: SeverityCritical,
 		Title: "Payout failed", Body: "The payout of {amount} to {partner} could not be paid[: {reason}].", Resource: ResourcePayout,
+	},
+	{
+		Type: NotifyPayoutBatchAwaiting, Audience: Merchant, Category: CategoryPayouts, Severity: SeverityWarning,
+		Title: "Payout batch awaits approval", Body: "A batch of {payouts} payouts needs the confirmation of another member.", Resource: ResourcePayoutBatch,
+		Cause: "A member confirms a payout batch that two members have to confirm.",
 	},
 	{
 		Type: NotifyEndpointDeadLetter, Audience: Merchant, Category: CategoryWebhookHealth, Severity: SeverityWarning,
@@ -199,6 +208,11 @@ var notificationRules = []NotificationRule{
 		Title: "Service token revoked", Resource: ResourceServiceToken,
 		Body:  "{user} revoked the {mode} mode service token \"{key}\" with the role {role}, which ends with {last4}.",
 		Cause: "A member revokes a service token.",
+	},
+	{
+		Type: NotifyPayoutApprovalChanged, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Payout approval changed", Body: "The number of confirmations that a payout batch needs was changed: {rule}.", Resource: ResourceMember,
+		Cause: "A member changes the setting `payoutApproval` of the workspace.",
 	},
 	{
 		Type: NotifyRoleChanged, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
@@ -327,6 +341,11 @@ var notificationRules = []NotificationRule{
 		Type: NotifyEmailChanged, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
 		Title: "E-mail address changed", Body: "The e-mail address of your account was changed.", Resource: ResourceUser,
 		Cause: "A user confirms a new e-mail address.",
+	},
+	{
+		Type: NotifyPayoutMethodChanged, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Payout method changed", Body: "Your payout method was set to {method}[. New payouts do not include you until {until}]. If this was not you, reset your password and tell your merchants.", Resource: ResourceUser,
+		Cause: "A partner sets another payout method or account.",
 	},
 	{
 		Type: NotifyVerifyEmail, Audience: Partner, Category: CategoryAccount, Severity: SeverityInfo,

@@ -144,6 +144,40 @@ type PayoutDetails struct {
 	Method    PayoutMethod
 	Hint      *string // see PayoutAccount.Hint
 	UpdatedAt time.Time
+	// HeldUntil is the time until which new payouts leave out the partner, because the
+	// method was changed. It is nil if the method was set only once.
+	HeldUntil *time.Time
+}
+
+// ReplacedAt returns the details after a change from the details in former, which is nil if
+// the partner had no payout method.
+func (d PayoutDetails) ReplacedAt(at time.Time, former *PayoutDetails) PayoutDetails {
+	d.UpdatedAt, d.HeldUntil = at, nil
+	if former != nil {
+		until := at.Add(PayoutAccountHold)
+		d.HeldUntil = &until
+	}
+	return d
+}
+
+// Notification returns the notification for the partner about the new method.
+func (d PayoutDetails) Notification(partner UserID) []Notification {
+	facts := map[string]string{"method": string(d.Method)}
+	if d.HeldUntil != nil {
+		facts["until"] = FormatTime(*d.HeldUntil)
+	}
+	account := Account{User: User{ID: partner, Kind: Partner}}
+	return AccountNotification(account, NotifyPayoutMethodChanged, d.UpdatedAt, facts)
+}
+
+// Warning returns the mail about the new method to the former address of the partner's
+// account.
+func (d PayoutDetails) Warning(partner UserID, name, formerAddress string) Mail {
+	return Mail{
+		ID: NewID[Mail](d.UpdatedAt), Kind: MailPayoutMethodChanged, Type: string(MailPayoutMethodChanged),
+		Recipient: MailRecipient{User: &partner, Account: Partner, Name: name, Address: formerAddress},
+		Facts:     MailFacts{PayoutMethod: d.Method}, CreatedAt: d.UpdatedAt,
+	}
 }
 
 // PayoutAccount is the account to which a partner's money is sent, in clear text. It is

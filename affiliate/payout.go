@@ -7,7 +7,7 @@ import (
 
 // The statuses of a payout and the moves between them.
 //
-//	draft ──confirm──▶ pending ──send──▶ processing ──pay──▶ paid
+//	draft ──confirm──▶ pending ─process▶ processing ──pay──▶ paid
 //	  │                 │ │ ▲ └──────────pay────────────────▶ ▲
 //	  │                 │ │ └─retry─┐        │
 //	  │                 │ └──fail─▶ failed ◀─┴fail
@@ -18,8 +18,8 @@ import (
 //
 // A payout contains its commissions while it is open (draft, pending or processing) and
 // when it is paid. If a commission of a draft or pending payout is reduced or leaves the
-// payout, the amount of the payout is lowered (Payout.Follow). After a payout was sent,
-// its amount does not change any more. If one of its commissions is reduced then, only
+// payout, the amount of the payout is lowered (Payout.Follow). The amount never rises
+// (PayoutDue.LimitAmount). After a payout was sent, its amount does not change any more. If one of its commissions is reduced then, only
 // the participant's balance in the ledger changes.
 
 // PayoutID identifies a payout.
@@ -74,7 +74,7 @@ type PayoutItem struct {
 type PayoutDetail struct {
 	PayoutItem
 	Commissions []PayoutCommission // oldest first, at most MaxPayoutCommissions
-	AccountHint *string            // see PayoutAccount.Hint
+	AccountHint *string            // of the account that it is paid to, or would be paid to if it is a draft
 }
 
 // MaxPayoutCommissions is the greatest number of commissions that a PayoutDetail
@@ -112,8 +112,8 @@ type PayoutMove string
 const (
 	// MoveConfirm releases a draft for payment.
 	MoveConfirm PayoutMove = "confirm"
-	// MoveSend exports the payout to the person or system that sends the money.
-	MoveSend PayoutMove = "export"
+	// MoveProcess starts the payment. The amount is fixed from then on.
+	MoveProcess PayoutMove = "process"
 	// MoveMarkPaid records that the money has arrived.
 	MoveMarkPaid PayoutMove = "mark_paid"
 	// MoveMarkFailed records that the payout could not be paid.
@@ -134,7 +134,7 @@ var payoutMoves = map[PayoutMove]struct {
 	event EventName
 }{
 	MoveConfirm:    {[]PayoutStatus{PayoutDraft}, PayoutPending, ""},
-	MoveSend:       {[]PayoutStatus{PayoutPending}, PayoutProcessing, EventPayoutProcessing},
+	MoveProcess:    {[]PayoutStatus{PayoutPending}, PayoutProcessing, EventPayoutProcessing},
 	MoveMarkPaid:   {[]PayoutStatus{PayoutPending, PayoutProcessing}, PayoutPaid, EventPayoutPaid},
 	MoveMarkFailed: {[]PayoutStatus{PayoutPending, PayoutProcessing}, PayoutFailed, EventPayoutFailed},
 	MoveRetry:      {[]PayoutStatus{PayoutFailed}, PayoutPending, ""},
@@ -180,7 +180,7 @@ func (t PayoutTransition) Apply(p Payout) (PayoutChange, *Error) {
 		after.FailureReason = t.Reason
 	case MoveRetry:
 		after.FailureReason = nil
-	case MoveSend, MoveCancel, MoveFollow:
+	case MoveProcess, MoveCancel, MoveFollow:
 	}
 	return PayoutChange{Before: p, After: after, Transition: t}, nil
 }
@@ -317,6 +317,7 @@ type PayoutDue struct {
 	PeriodEnd         *time.Time
 	MinPayoutCents    int64         // in minor units of Currency; 0 means no minimum
 	Method            *PayoutMethod // nil if the partner has set none
+	AccountHeld       bool          // the partner has changed the method within PayoutAccountHold
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
 }
@@ -327,10 +328,24 @@ func (d PayoutDue) AmountCents() int64 { return d.CommissionCents + d.Adjustment
 // PayoutExclusion is the reason why a participant gets no payout.
 type PayoutExclusion string
 
+// PayoutAccountHold is the time for which new payouts leave out a partner who has changed
+// the payout method (DECISIONS.md section 17.18). It gives the owner of the account time to
+// notice a change by somebody else.
+const PayoutAccountHold = 72 * time.Hour
+
+// PayoutAccountKept is the time for which the account of a paid payout is stored
+// (DECISIONS.md section 17.18).
+const PayoutAccountKept = 30 * 24 * time.Hour
+
+// PreviousEmailKept is the time for which the former address of a user is stored, so that a
+// warning about a changed payout method also reaches it.
+const PreviousEmailKept = 30 * 24 * time.Hour
+
 // The exclusions.
 const (
 	BelowMinimum           PayoutExclusion = "below_minimum"
 	NoPayoutMethod         PayoutExclusion = "no_payout_method"
+	PayoutAccountChanged   PayoutExclusion = "payout_account_changed"
 	ParticipantNotApproved PayoutExclusion = "participant_not_approved"
 	NegativeBalance        PayoutExclusion = "negative_balance"
 )
@@ -343,12 +358,23 @@ func (d PayoutDue) Exclusion() PayoutExclusion {
 		return ParticipantNotApproved
 	case d.Method == nil:
 		return NoPayoutMethod
+	case d.AccountHeld:
+		return PayoutAccountChanged
 	case cents < 0:
 		return NegativeBalance
 	case cents == 0 || cents < d.MinPayoutCents:
 		return BelowMinimum
 	}
 	return ""
+}
+
+// WithAccountOf returns d with the method of a payout. A confirmed payout keeps its account,
+// so a later change of the partner's payout method does not exclude it.
+func (d PayoutDue) WithAccountOf(p Payout) PayoutDue {
+	if p.InitiatedAt != nil {
+		d.Method, d.AccountHeld = &p.Method, false
+	}
+	return d
 }
 
 // WithCommissions returns d with the count, the amount and the period of the given
@@ -415,6 +441,16 @@ type PayoutCandidate struct {
 	// Payable says that the status, the review flag and disputes of the commission
 	// allow a payout. It does not depend on Payout.
 	Payable bool
+}
+
+// LimitAmount returns d with an amount that is at most the amount of the payout. Later
+// bonuses are left for the next batch, so that a payout is never greater than the amount
+// that a member has seen and confirmed.
+func (d PayoutDue) LimitAmount(p Payout) PayoutDue {
+	if excess := d.AmountCents() - p.AmountCents; excess > 0 {
+		d.AdjustmentCents -= excess
+	}
+	return d
 }
 
 // WithAmounts returns the payout with the amounts of d. d must not be excluded.

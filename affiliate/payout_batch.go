@@ -1,12 +1,16 @@
 package affiliate
 
-import "time"
+import (
+	"slices"
+	"strconv"
+	"time"
+)
 
 // PayoutBatchID identifies a batch of payouts.
 type PayoutBatchID = ID[PayoutBatch]
 
 // PayoutBatchStatus is the status of a batch. It is computed from the statuses of its
-// payouts.
+// payouts, except for BatchAwaitingApproval.
 type PayoutBatchStatus string
 
 // The statuses (DECISIONS.md section 7).
@@ -17,6 +21,9 @@ const (
 	BatchCompleted       PayoutBatchStatus = "completed"
 	BatchPartiallyFailed PayoutBatchStatus = "partially_failed"
 	BatchCanceled        PayoutBatchStatus = "canceled"
+	// BatchAwaitingApproval is the status of a draft that one member has confirmed and that
+	// another member has to confirm too (DECISIONS.md section 26).
+	BatchAwaitingApproval PayoutBatchStatus = "awaiting_approval"
 )
 
 // PayoutBatch is a group of payouts that were created together.
@@ -27,13 +34,59 @@ type PayoutBatch struct {
 	Programs    []ProgramID // if empty, all programmes of the mode
 	Cutoff      time.Time   // only commissions that were payable at this time are included
 	CreatedBy   ActorID
-	ConfirmedBy *ActorID
+	ConfirmedBy *ActorID // if two members had to confirm it, the second one
+	// First is the first of two confirmations. It is nil if one is enough.
+	First       *FirstConfirmation
 	CreatedAt   time.Time
 	ConfirmedAt *time.Time
 	CompletedAt *time.Time // when the last of its payouts ended
 	Version     int        // increases by one with every change
 	Counts      PayoutCounts
-	Totals      []PayoutTotal // by currency, without canceled payouts
+	Totals      []PayoutTotal      // by currency, without canceled payouts
+	Names       map[ActorID]string // of the actors in the batch, as in the audit log
+}
+
+// FirstConfirmation is the first of two confirmations of a batch.
+type FirstConfirmation struct {
+	By   ActorID
+	User UserID // the member, or the member who created the service token
+	At   time.Time
+}
+
+// PayoutConfirmation is a request to confirm a batch.
+type PayoutConfirmation struct {
+	By   Actor
+	User UserID // the member, or the member who created the service token
+	At   time.Time
+}
+
+// Confirm returns the batch after a confirmation. The caller has set the totals of the
+// batch. If the total in a currency is greater than secondPersonAboveCents (minor units;
+// nil for no limit), complete is false: the batch awaits the confirmation of another
+// member. A service token can only make the first confirmation, because its creator could
+// otherwise confirm twice. Errors: PAYOUT_STATE_INVALID.
+func (b PayoutBatch) Confirm(c PayoutConfirmation, secondPersonAboveCents *int64) (after PayoutBatch, complete bool, refusal *Error) {
+	switch b.Status {
+	case BatchDraft:
+		if secondPersonAboveCents != nil && b.hasTotalAbove(*secondPersonAboveCents) {
+			b.First = &FirstConfirmation{By: *c.By.ID(), User: c.User, At: c.At}
+			return b, false, nil
+		}
+	case BatchAwaitingApproval:
+		if c.By.User == nil || *c.By.User == b.First.User {
+			refusal = b.Refuse()
+			refusal.Message = "Another member must confirm the batch."
+			return b, false, refusal
+		}
+	default:
+		return b, false, b.Refuse()
+	}
+	b.ConfirmedBy, b.ConfirmedAt = c.By.ID(), &c.At
+	return b, true, nil
+}
+
+func (b PayoutBatch) hasTotalAbove(cents int64) bool {
+	return slices.ContainsFunc(b.Totals, func(t PayoutTotal) bool { return t.AmountCents > cents })
 }
 
 // PayoutTotal is the sum of payouts in one currency.
@@ -83,6 +136,9 @@ func (s PayoutBatchStatus) Ended() bool {
 // results from them.
 func (b PayoutBatch) Follow(counts PayoutCounts, at time.Time) PayoutBatch {
 	b.Status, b.Counts = counts.Status(), counts
+	if b.Status == BatchDraft && b.First != nil {
+		b.Status = BatchAwaitingApproval
+	}
 	switch {
 	case !b.Status.Ended():
 		b.CompletedAt = nil
@@ -97,18 +153,31 @@ func (b PayoutBatch) Refuse() *Error {
 	return refuseStatus(ReasonPayoutState, b.Status)
 }
 
+// AwaitingNotification returns the notification about a batch that awaits the confirmation
+// of another member.
+func (b PayoutBatch) AwaitingNotification(at time.Time) Notification {
+	var payouts int64
+	for _, total := range b.Totals {
+		payouts += total.Count
+	}
+	n := NewNotification(Merchant, WorkspaceFeed(b.Scope.Workspace), NotifyPayoutBatchAwaiting, &b.Scope.Mode, at)
+	n.Workspace, n.Resource = &b.Scope.Workspace, &b.ID.UUID
+	n.Facts = map[string]string{"payouts": strconv.FormatInt(payouts, 10)}
+	return n
+}
+
 // PayoutSelection selects the payouts of a batch.
 type PayoutSelection struct {
 	Scope    Scope
 	Programs []ProgramID // if empty, all programmes of the mode
 	Cutoff   time.Time
+	At       time.Time // the time of the request
 }
 
 // NewPayoutBatch is the request to create a batch.
 type NewPayoutBatch struct {
 	PayoutSelection
 	By Actor
-	At time.Time
 }
 
 // PayoutBatchDraft is a new batch with its payouts and their commissions. Counts and

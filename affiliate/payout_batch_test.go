@@ -26,8 +26,8 @@ func TestBatchParticipants_OmitsExcludedParticipants(t *testing.T) {
 func TestDraft_AddsCommissionsToPayoutOfTheirParticipantAndCurrency(t *testing.T) {
 	method, user := PayoutManual, NewID[User](payoutTime)
 	request := NewPayoutBatch{
-		PayoutSelection: PayoutSelection{Scope: Scope{Workspace: NewID[Workspace](payoutTime), Mode: ModeTest}, Cutoff: payoutTime},
-		By:              Actor{User: &user}, At: payoutTime,
+		PayoutSelection: PayoutSelection{Scope: Scope{Workspace: NewID[Workspace](payoutTime), Mode: ModeTest}, Cutoff: payoutTime, At: payoutTime},
+		By:              Actor{User: &user},
 	}
 	anna, bert := NewID[Participant](payoutTime), NewID[Participant](payoutTime)
 	due := func(participant ParticipantID, currency string, adjustment int64) PayoutDue {

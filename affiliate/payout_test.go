@@ -18,7 +18,7 @@ var payoutTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func TestPayoutTransition_MatchesModel(t *testing.T) {
 	legal := map[PayoutStatus]map[PayoutMove]PayoutStatus{
 		PayoutDraft:      {MoveConfirm: PayoutPending, MoveCancel: PayoutCanceled, MoveFollow: PayoutDraft},
-		PayoutPending:    {MoveSend: PayoutProcessing, MoveMarkPaid: PayoutPaid, MoveMarkFailed: PayoutFailed, MoveCancel: PayoutCanceled, MoveFollow: PayoutPending},
+		PayoutPending:    {MoveProcess: PayoutProcessing, MoveMarkPaid: PayoutPaid, MoveMarkFailed: PayoutFailed, MoveCancel: PayoutCanceled, MoveFollow: PayoutPending},
 		PayoutProcessing: {MoveMarkPaid: PayoutPaid, MoveMarkFailed: PayoutFailed},
 		PayoutFailed:     {MoveRetry: PayoutPending, MoveCancel: PayoutCanceled},
 		PayoutPaid:       {},
@@ -27,7 +27,7 @@ func TestPayoutTransition_MatchesModel(t *testing.T) {
 	events := map[PayoutStatus]EventName{
 		PayoutProcessing: EventPayoutProcessing, PayoutPaid: EventPayoutPaid, PayoutFailed: EventPayoutFailed, PayoutCanceled: EventPayoutCanceled,
 	}
-	moves := []PayoutMove{MoveConfirm, MoveSend, MoveMarkPaid, MoveMarkFailed, MoveRetry, MoveCancel, MoveFollow}
+	moves := []PayoutMove{MoveConfirm, MoveProcess, MoveMarkPaid, MoveMarkFailed, MoveRetry, MoveCancel, MoveFollow}
 	rapid.Check(t, func(t *rapid.T) {
 		p := Payout{ID: NewID[Payout](payoutTime), AmountCents: rapid.Int64Range(1, 1000).Draw(t, "cents"), Currency: "EUR", Status: PayoutDraft, Version: 1}
 		var ledger int64

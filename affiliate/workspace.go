@@ -1,6 +1,9 @@
 package affiliate
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Workspace is a merchant's company with its settings. The data of a workspace is
 // separate from the data of all other workspaces.
@@ -16,9 +19,12 @@ type Workspace struct {
 	// TestMailRedirect is the e-mail address, in lower case, that receives all mail of
 	// test mode. If it is nil, mail of test mode is not sent.
 	TestMailRedirect *string
-	Version          int // increases by one with every change of the settings
-	CreatedAt        time.Time
-	UpdatedAt        time.Time
+	// SecondPersonAboveCents is the total of a payout batch in a currency, in minor units,
+	// above which two members must confirm the batch. If it is nil, one is enough.
+	SecondPersonAboveCents *int64
+	Version                int // increases by one with every change of the settings
+	CreatedAt              time.Time
+	UpdatedAt              time.Time
 }
 
 // OriginPolicy says what happens to a click from a page whose origin is not allowed.
@@ -65,6 +71,8 @@ type WorkspacePatch struct {
 	AllowedOrigins   Change[[]string]
 	OriginPolicy     Change[OriginPolicy]
 	TestMailRedirect Change[string]
+	// SecondPersonAboveCents is Workspace.SecondPersonAboveCents.
+	SecondPersonAboveCents Change[int64]
 }
 
 // Patch returns w with the changes of patch. The caller sets Version and UpdatedAt.
@@ -87,6 +95,7 @@ func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 	w.AllowedOrigins = patch.AllowedOrigins.apply(w.AllowedOrigins, []string{})
 	w.OriginPolicy = patch.OriginPolicy.apply(w.OriginPolicy, ObserveOrigins)
 	w.TestMailRedirect = patch.TestMailRedirect.applyOptional(w.TestMailRedirect)
+	w.SecondPersonAboveCents = patch.SecondPersonAboveCents.applyOptional(w.SecondPersonAboveCents)
 	if w.OriginPolicy == EnforceOrigins && len(w.AllowedOrigins) == 0 {
 		found.Add("origin_policy", "must not be enforce while {allowed_origins} is empty")
 	}
@@ -102,6 +111,8 @@ type WorkspaceObject struct {
 	AllowedOrigins   []string     `json:"allowed_origins"`
 	OriginPolicy     OriginPolicy `json:"origin_policy"`
 	TestMailRedirect *string      `json:"test_mail_redirect"`
+	// SecondPersonAboveCents is in minor units.
+	SecondPersonAboveCents *int64 `json:"second_person_above_cents"`
 }
 
 // Object returns the settings of w that are compared after an update.
@@ -113,7 +124,18 @@ func (w Workspace) Object() WorkspaceObject {
 	return WorkspaceObject{
 		Name: w.Name, Currency: w.Currency, Timezone: w.Timezone,
 		AllowedOrigins: origins, OriginPolicy: w.OriginPolicy, TestMailRedirect: w.TestMailRedirect,
+		SecondPersonAboveCents: w.SecondPersonAboveCents,
 	}
+}
+
+// PayoutApprovalNotification returns the notification about the change of
+// SecondPersonAboveCents by a member.
+func (w Workspace) PayoutApprovalNotification(by UserID, at time.Time) Notification {
+	rule := "one member confirms"
+	if cents := w.SecondPersonAboveCents; cents != nil {
+		rule = fmt.Sprintf("two members confirm a batch with more than %d minor units in a currency", *cents)
+	}
+	return MemberNotification(w.ID, NotifyPayoutApprovalChanged, by, at, map[string]string{"rule": rule})
 }
 
 // ValidTimezone reports whether name is an IANA time zone.

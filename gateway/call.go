@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -124,7 +123,7 @@ func (g *gateway) methods(c *call) []string {
 			continue
 		}
 		accepted = append(accepted, verb)
-		if verb == http.MethodGet && !contract.ChangesData(probe.route.FullMethod) {
+		if verb == http.MethodGet {
 			accepted = append(accepted, http.MethodHead)
 		}
 	}

@@ -38,6 +38,7 @@ var responseHeaders = map[string]string{
 	"idempotent-replayed": "Idempotent-Replayed",
 	"content-disposition": "Content-Disposition",
 	"total-capped":        "Total-Capped",
+	"export-parts":        "Export-Parts",
 	"x-accel-buffering":   "X-Accel-Buffering",
 	"x-content-encoding":  "Content-Encoding",
 	"x-vary":              "Vary",
@@ -61,7 +62,7 @@ var commonHeaders = http.Header{
 // (corsResponseHeaders).
 const (
 	corsRequestHeaders  = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Mode, X-Request-Id"
-	corsResponseHeaders = "Content-Disposition, Idempotent-Replayed, Ignored-Fields, RateLimit, RateLimit-Policy, Retry-After, Total-Capped, X-Accel-Buffering, X-Request-Id"
+	corsResponseHeaders = "Content-Disposition, Export-Parts, Idempotent-Replayed, Ignored-Fields, RateLimit, RateLimit-Policy, Retry-After, Total-Capped, X-Accel-Buffering, X-Request-Id"
 	// corsMaxAge is how many seconds a browser caches the response to a preflight.
 	corsMaxAge = "600"
 )

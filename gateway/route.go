@@ -117,16 +117,13 @@ func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 		})
 		c := callFrom(r.Context())
 		c.route, c.successStatus = matched, matched.successStatus
-		switch {
-		case c.probe:
-		case c.request.Method == http.MethodHead && contract.ChangesData(matched.FullMethod):
-			g.refuseMethod(c)
-		default:
-			for name, value := range params {
-				params[name] = replaceUnusable(value)
-			}
-			next(w, r, params)
+		if c.probe {
+			return
 		}
+		for name, value := range params {
+			params[name] = replaceUnusable(value)
+		}
+		next(w, r, params)
 	}
 }
 

@@ -17,6 +17,7 @@ func WorkspaceForRole(w affiliate.Workspace, role affiliate.Role) *affiliatev1.W
 		AllowedOrigins:   w.AllowedOrigins,
 		OriginPolicy:     EnumValue[affiliatev1.OriginPolicy](w.OriginPolicy),
 		TestMailRedirect: w.TestMailRedirect,
+		PayoutApproval:   &affiliatev1.PayoutApproval{SecondPersonAboveCents: w.SecondPersonAboveCents},
 		CreatedAt:        Timestamp(w.CreatedAt),
 		UpdatedAt:        Timestamp(w.UpdatedAt),
 	}

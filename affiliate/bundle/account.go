@@ -18,6 +18,8 @@ type Profile struct {
 	CompanyName     *string               `json:"company_name"`
 	WebsiteURL      *string               `json:"website_url"`
 	EmailVerifiedAt *Time                 `json:"email_verified_at"`
+	PreviousEmail   *string               `json:"previous_email"`
+	EmailChangedAt  *Time                 `json:"email_changed_at"`
 	CreatedAt       Time                  `json:"created_at"`
 	// PayoutMethod is nil if the partner has none.
 	PayoutMethod *PayoutMethod `json:"payout_method" db:"-"`
@@ -26,6 +28,7 @@ type Profile struct {
 	SealedAccount   []byte                  `json:"-"`
 	AccountHint     *string                 `json:"-"`
 	MethodUpdatedAt *Time                   `json:"-"`
+	HeldUntil       *Time                   `json:"-"`
 }
 
 // PayoutMethod is how a partner wants to be paid.
@@ -36,6 +39,7 @@ type PayoutMethod struct {
 	AccountHolder *string `json:"account_holder"`
 	AccountHint   *string `json:"account_hint"`
 	UpdatedAt     *Time   `json:"updated_at"`
+	HeldUntil     *Time   `json:"held_until"`
 }
 
 // ParticipantProfile is a partner as the merchant of a programme sees it.

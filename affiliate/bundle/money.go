@@ -88,6 +88,7 @@ type Payout struct {
 	AdjustmentCents int64                   `json:"adjustment_cents"`
 	Status          string                  `json:"status"`
 	Method          string                  `json:"method"`
+	AccountHint     *string                 `json:"account_hint"`
 	Reference       *string                 `json:"reference"`
 	FailureReason   *string                 `json:"failure_reason"`
 	PeriodStart     *Time                   `json:"period_start"`
@@ -100,15 +101,17 @@ type Payout struct {
 
 // PayoutBatch is a batch of payouts.
 type PayoutBatch struct {
-	ID          uuid.UUID          `json:"id"`
-	Mode        affiliate.Mode     `json:"mode"`
-	Status      string             `json:"status"`
-	Cutoff      Time               `json:"cutoff"`
-	CreatedBy   affiliate.ActorID  `json:"created_by"`
-	ConfirmedBy *affiliate.ActorID `json:"confirmed_by"`
-	CreatedAt   Time               `json:"created_at"`
-	ConfirmedAt *Time              `json:"confirmed_at"`
-	CompletedAt *Time              `json:"completed_at"`
+	ID               uuid.UUID          `json:"id"`
+	Mode             affiliate.Mode     `json:"mode"`
+	Status           string             `json:"status"`
+	Cutoff           Time               `json:"cutoff"`
+	CreatedBy        affiliate.ActorID  `json:"created_by"`
+	FirstConfirmedBy *affiliate.ActorID `json:"first_confirmed_by"`
+	FirstConfirmedAt *Time              `json:"first_confirmed_at"`
+	ConfirmedBy      *affiliate.ActorID `json:"confirmed_by"`
+	CreatedAt        Time               `json:"created_at"`
+	ConfirmedAt      *Time              `json:"confirmed_at"`
+	CompletedAt      *Time              `json:"completed_at"`
 }
 
 // LedgerEntry is an entry of the ledger. CreatedBy is internal to the merchant.

@@ -17,8 +17,10 @@ type Workspace struct {
 	AllowedOrigins   []string              `json:"allowed_origins"`
 	OriginPolicy     string                `json:"origin_policy"`
 	TestMailRedirect *string               `json:"test_mail_redirect"`
-	CreatedAt        Time                  `json:"created_at"`
-	UpdatedAt        Time                  `json:"updated_at"`
+	// SecondPersonAboveCents is in minor units.
+	SecondPersonAboveCents *int64 `json:"second_person_above_cents"`
+	CreatedAt              Time   `json:"created_at"`
+	UpdatedAt              Time   `json:"updated_at"`
 }
 
 // Member is a member of a workspace with the account.

@@ -102,8 +102,7 @@ func waitAfter(ctx context.Context, method string, err error, attempt int) (time
 	return wait/2 + rand.N(wait/2), true
 }
 
-// onlyReads reports whether a method is a GET in the REST API. A GET only reads data. The
-// exception is ExportPayoutBatch, but it is a stream, and streams are never sent again.
+// onlyReads reports whether a method is a GET in the REST API. A GET only reads data.
 func onlyReads(method string) bool {
 	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))

@@ -113,6 +113,7 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_CancelPayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_ProcessPayoutBatch_FullMethodName: {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_MarkPayoutPaid_FullMethodName:     {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_MarkPayoutFailed_FullMethodName:   {affiliate.ReasonPayoutState},

@@ -114,15 +114,6 @@ var sometimesQueuedRPCs = map[string]bool{
 // status of SuccessStatus to others.
 func SometimesQueued(fullMethod string) bool { return sometimesQueuedRPCs[fullMethod] }
 
-// changingRPCs lists the RPCs whose GET request changes data.
-var changingRPCs = map[string]bool{
-	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName: true,
-}
-
-// ChangesData reports whether the GET request of an RPC changes data. The route of such
-// an RPC does not accept HEAD.
-func ChangesData(fullMethod string) bool { return changingRPCs[fullMethod] }
-
 // IdempotencyKeyPattern is the pattern of a valid Idempotency-Key (SPEC.md section 8).
 const IdempotencyKeyPattern = "^[A-Za-z0-9_-]{1,80}$"
 

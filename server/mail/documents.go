@@ -52,6 +52,17 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 			"If you did not make this request, somebody else knows your password. Change your password now.",
 		}
 		document.Footer.Reason = "You get this mail because it concerns the security of your account."
+	case affiliate.MailPayoutMethodChanged:
+		document.Subject = "The payout method of your account was changed"
+		document.Preheader = "Check that you made this change."
+		document.Blocks = append(paragraphs("The account that had this e-mail address before has a new payout method."),
+			mail.Block{Facts: []mail.Fact{{Label: "Payout method", Value: string(m.Facts.PayoutMethod)}}},
+		)
+		document.Closing = []string{
+			"If you made this change, you need not do anything here.",
+			"If you did not make this change, somebody else uses your account. Tell the companies that pay you.",
+		}
+		document.Footer.Reason = "You get this mail because the address of the account was changed in the last 30 days."
 	case affiliate.MailMemberInvite:
 		document.Subject = "Invitation to join " + m.Facts.WorkspaceName
 		document.Preheader = "Accept the invitation to work in this team."

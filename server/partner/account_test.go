@@ -15,6 +15,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -203,8 +204,12 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 			want := &affiliatev1.PayoutMethodDetails{Method: tc.req.Method, AccountHint: tc.wantHint, UpdatedAt: server.Timestamp(f.Now().Truncate(time.Millisecond))}
 			if tc.unchanged {
 				want.UpdatedAt = before.GetUpdatedAt()
+				want.HeldUntil = before.GetHeldUntil()
 			} else {
 				records++
+				if before != nil {
+					want.HeldUntil = server.Timestamp(f.Now().Truncate(time.Millisecond).Add(affiliate.PayoutAccountHold))
+				}
 			}
 			servertest.WantMessage(t, "SetPayoutMethod", got, want)
 			profile := f.profile(jane)
@@ -224,10 +229,50 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 			}
 		})
 	}
+	f.WantCount(records, "notifications of the partner", `select count(*) from notifications where user_id = $1 and type = 'security.payout_method_changed'`, jane)
 	f.WantCount(1, "audit records of the change from a bank transfer to manual",
 		`select count(*) from account_audit_log where before = '{"method": "bank_transfer", "account_hint": "••••3000"}' and after = '{"method": "manual", "account_hint": null}'`)
 	f.WantCount(0, "audit records of a workspace", `select count(*) from audit_log`)
 	f.WantCount(0, "events", `select count(*) from events`)
+}
+
+// A person who has stolen an account can change its address before the payout method. So
+// the warning must reach the address that the account had before, even if the address was
+// changed several times.
+func TestSetPayoutMethod_WarnsTheFormerAddress(t *testing.T) {
+	f := newFixture(t)
+	jane := f.user("Jane")
+	accounts := accountpg.NewStore(f.Store.DB)
+	changeAddress := func(address string) {
+		t.Helper()
+		err := accounts.InTx(t.Context(), func(tx *accountpg.Tx) error { return tx.ChangeEmail(t.Context(), jane, address, f.Now()) })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	setMethod := func(account string, wantMails int) {
+		t.Helper()
+		if _, err := f.setMethod(jane, &affiliatev1.SetPayoutMethodRequest{Method: paypal, Account: &account}); err != nil {
+			t.Fatal(err)
+		}
+		f.WantCount(wantMails, "mails to the former address", `select count(*) from mails where kind = 'payout_method_changed' and recipient = 'jane@example.com'`)
+	}
+	setMethod("jane@mail.example", 0)
+	changeAddress("mallory@example.com")
+	changeAddress("trudy@example.com")
+	setMethod("trudy@mail.example", 1)
+	setMethod("trudy@mail.example", 1) // nothing changes
+	f.WantCount(1, "mails of the kind", `select count(*) from mails where kind = 'payout_method_changed'`)
+
+	forget := func(at time.Time, want int64) {
+		t.Helper()
+		if n, err := accounts.DeletePreviousEmails(t.Context(), at.Add(-affiliate.PreviousEmailKept), 10); err != nil || n != want {
+			t.Errorf("DeletePreviousEmails deleted %d addresses (%v), want %d", n, err, want)
+		}
+	}
+	forget(f.Now().Add(affiliate.PreviousEmailKept), 0)
+	forget(f.Now().Add(affiliate.PreviousEmailKept+time.Millisecond), 1)
+	setMethod("jane@mail.example", 1)
 }
 
 // The encryption binds a payout account to the id of its owner. If the current keys can

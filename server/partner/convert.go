@@ -126,5 +126,6 @@ func payoutMethodToProto(d *affiliate.PayoutDetails) *affiliatev1.PayoutMethodDe
 		Method:      server.EnumValue[affiliatev1.PayoutMethod](d.Method),
 		AccountHint: d.Hint,
 		UpdatedAt:   server.Timestamp(d.UpdatedAt),
+		HeldUntil:   server.OptionalTimestamp(d.HeldUntil),
 	}
 }

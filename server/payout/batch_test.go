@@ -307,7 +307,7 @@ func TestConfirmPayoutBatch_ChecksAgainWhatIsPayable(t *testing.T) {
 	b = f.confirm(b)
 	servertest.WantFields(t, "ConfirmPayoutBatch", b, &affiliatev1.PayoutBatch{
 		Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED, ByStatus: &affiliatev1.PayoutCounts{Pending: 3, Canceled: 3},
-		Totals:      []*affiliatev1.PayoutTotal{{Currency: "EUR", PayoutCount: 3, AmountCents: 100 + 200 + 450}},
+		Totals:      []*affiliatev1.PayoutTotal{{Currency: "EUR", PayoutCount: 3, AmountCents: 100 + 200 + 400}},
 		ConfirmedBy: new(f.Owner.String()), ConfirmedAt: timestamppb.New(f.Now()),
 	})
 	got := map[string]string{}
@@ -318,7 +318,7 @@ func TestConfirmPayoutBatch_ChecksAgainWhatIsPayable(t *testing.T) {
 		}
 	}
 	want := map[string]string{ // amount, number of commissions, adjustment and status
-		"changed": "100 1 0 PENDING", "reduced": "200 1 0 PENDING", "with bonus": "450 1 50 PENDING",
+		"changed": "100 1 0 PENDING", "reduced": "200 1 0 PENDING", "with bonus": "400 1 0 PENDING",
 		"below minimum": "99 1 0 CANCELED", "suspended": "400 1 0 CANCELED", "debtor": "400 1 0 CANCELED",
 	}
 	if !maps.Equal(got, want) {
@@ -332,8 +332,8 @@ func TestConfirmPayoutBatch_ChecksAgainWhatIsPayable(t *testing.T) {
 	requireStateRefusal(t, err, "confirmed")
 	f.checkConsistency()
 	f.Exec(`update participants set status = 'approved'`)
-	if lines := f.preview().Data; len(lines) != 3 {
-		t.Errorf("PreviewPayouts returned %v, want a line for each of the 3 canceled payouts", lines)
+	if lines := f.preview().Data; len(lines) != 4 {
+		t.Errorf("PreviewPayouts returned %v, want a line for each of the 3 canceled payouts and one for the bonus", lines)
 	}
 }
 
@@ -402,7 +402,7 @@ func TestPayouts_OfOtherScopesAreNotFound(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = f.service.CancelPayoutBatch(ctx, &affiliatev1.CancelPayoutBatchRequest{BatchId: b.Id})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			_, err = stranger.export(b, 0)
+			_, err = stranger.export(&affiliatev1.ExportPayoutBatchRequest{BatchId: b.Id})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = f.service.GetPayout(ctx, &affiliatev1.GetPayoutRequest{PayoutId: id})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)

@@ -29,6 +29,9 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		server.CheckEnum("status", req.GetStatus(), &found)
 	case *affiliatev1.ExportPayoutBatchRequest:
 		server.CheckEnum("format", req.GetFormat(), &found)
+		if _, ok := affiliate.ParseCurrency(req.GetCurrency()); !ok && req.Currency != nil {
+			found.Add("currency", affiliate.MustBeCurrency)
+		}
 	case *affiliatev1.MarkPayoutPaidRequest:
 		switch at := req.GetPaidAt(); {
 		case at == nil:
@@ -49,7 +52,7 @@ func selectionOf(scope affiliate.Scope, req interface {
 }, now time.Time,
 ) affiliate.PayoutSelection {
 	cutoff := req.GetCutoff()
-	selection := affiliate.PayoutSelection{Scope: scope}
+	selection := affiliate.PayoutSelection{Scope: scope, At: now}
 	selection.Cutoff, _ = cutoffOf(&cutoff, now)
 	for _, text := range req.GetProgramIds() {
 		if id, ok := affiliate.ParseID[affiliate.Program](text); ok && !slices.Contains(selection.Programs, id) {

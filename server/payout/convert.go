@@ -58,7 +58,7 @@ func toTotals(totals []affiliate.PayoutTotal) []*affiliatev1.PayoutTotal {
 }
 
 func toBatch(b affiliate.PayoutBatch) *affiliatev1.PayoutBatch {
-	return &affiliatev1.PayoutBatch{
+	out := &affiliatev1.PayoutBatch{
 		Id:          b.ID.String(),
 		Mode:        server.EnumValue[affiliatev1.Mode](b.Scope.Mode),
 		Status:      server.EnumValue[affiliatev1.PayoutBatchStatus](b.Status),
@@ -73,12 +73,32 @@ func toBatch(b affiliate.PayoutBatch) *affiliatev1.PayoutBatch {
 			Failed:     b.Counts[affiliate.PayoutFailed],
 			Canceled:   b.Counts[affiliate.PayoutCanceled],
 		},
-		CreatedBy:   b.CreatedBy.String(),
-		ConfirmedBy: server.OptionalID(b.ConfirmedBy),
-		CreatedAt:   server.Timestamp(b.CreatedAt),
-		ConfirmedAt: server.OptionalTimestamp(b.ConfirmedAt),
-		CompletedAt: server.OptionalTimestamp(b.CompletedAt),
+		CreatedBy:       b.CreatedBy.String(),
+		CreatedByName:   nameOf(b, &b.CreatedBy),
+		ConfirmedBy:     server.OptionalID(b.ConfirmedBy),
+		ConfirmedByName: nameOf(b, b.ConfirmedBy),
+		CreatedAt:       server.Timestamp(b.CreatedAt),
+		ConfirmedAt:     server.OptionalTimestamp(b.ConfirmedAt),
+		CompletedAt:     server.OptionalTimestamp(b.CompletedAt),
 	}
+	if first := b.First; first != nil {
+		out.FirstConfirmedBy, out.FirstConfirmedByName = server.OptionalID(&first.By), nameOf(b, &first.By)
+		out.FirstConfirmedAt = server.Timestamp(first.At)
+	}
+	return out
+}
+
+// nameOf returns the name of a user or service token in a batch, or nil if it no longer
+// exists.
+func nameOf(b affiliate.PayoutBatch, id *affiliate.ActorID) *string {
+	if id == nil {
+		return nil
+	}
+	name, found := b.Names[*id]
+	if !found {
+		return nil
+	}
+	return &name
 }
 
 func toProto(p affiliate.PayoutItem) *affiliatev1.Payout {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -17,31 +18,29 @@ import (
 
 // format is a file format for exported payouts.
 type format struct {
-	// method is the only payout method that the file contains, or nil for all methods.
-	method *affiliate.PayoutMethod
 	header []string
 	write  func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount)
 }
 
-var payPal, wise = affiliate.PayoutPayPal, affiliate.PayoutWise
-
-// formats has the definitions of the formats that a request can name. The second format
-// is PayPal's file for mass payments. The third format is Wise's file for batch payments
-// to recipients with an e-mail address. PayPal and Wise define the columns of their
-// files.
-var formats = map[affiliatev1.PayoutExportFormat]format{
-	affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_GENERIC: {
+// formats has the definitions of the formats that a request can name. PayPal and Wise
+// define the columns of their files, their order and the lengths of the values: the file
+// for payouts of PayPal (https://www.paypal.com/us/smarthelp/article/faq1769) and the
+// template for recipients with an e-mail address of Wise
+// (https://wise.com/help/articles/2663302).
+var formats = map[affiliate.PayoutExportFormat]format{
+	affiliate.ExportGeneric: {
 		header: []string{
-			"payoutId", "programName", "participantId", "partnerName", "amountCents", "amount", "currency", "method", "account",
+			"payoutId", "status", "programName", "participantId", "partnerName", "amountCents", "amount", "currency", "method", "account",
 			"accountHolder", "commissionCount", "adjustmentCents", "periodStart", "periodEnd",
 		},
 		write: func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount) {
 			w.ID(p.ID.UUID)
+			w.Text(string(p.Status))
 			w.Text(p.ProgramName)
 			w.ID(p.Participant.UUID)
 			w.Text(p.PartnerName)
 			w.Int(p.AmountCents)
-			w.Text(decimal(p.AmountCents, p.Currency))
+			w.Text(decimal(p.AmountCents, affiliate.CurrencyExponent(p.Currency)))
 			w.Text(p.Currency)
 			w.Text(string(p.Method))
 			w.Text(account.Account)
@@ -52,30 +51,29 @@ var formats = map[affiliatev1.PayoutExportFormat]format{
 			w.OptionalTime(p.PeriodEnd)
 		},
 	},
-	affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_PAYPAL: {
-		method: &payPal,
+	affiliate.ExportPayPal: {
 		header: []string{"Recipient", "Amount", "Currency", "Customer ID", "Note", "Recipient wallet"},
 		write: func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount) {
 			w.Text(account.Account)
-			w.Text(decimal(p.AmountCents, p.Currency))
+			w.Text(payPalAmount(p))
 			w.Text(p.Currency)
-			w.Text(strings.ReplaceAll(p.ID.String(), "-", "")[:payPalIDLength])
+			w.Text(compactID(p.ID)[:payPalIDLength])
 			w.Text(p.ProgramName)
 			w.Text("PAYPAL")
 		},
 	},
-	affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_WISE: {
-		method: &wise,
+	affiliate.ExportWise: {
 		header: []string{"name", "recipientEmail", "paymentReference", "amount", "amountCurrency", "sourceCurrency", "targetCurrency", "type"},
 		write: func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount) {
 			name := account.Holder
 			if name == "" {
 				name = p.PartnerName
 			}
+			id := compactID(p.ID)
 			w.Text(name)
 			w.Text(account.Account)
-			w.ID(p.ID.UUID)
-			w.Text(decimal(p.AmountCents, p.Currency))
+			w.Text(id[len(id)-wiseReferenceLength:])
+			w.Text(decimal(p.AmountCents, affiliate.CurrencyExponent(p.Currency)))
 			w.Text("target")
 			w.Text(p.Currency)
 			w.Text(p.Currency)
@@ -84,28 +82,58 @@ var formats = map[affiliatev1.PayoutExportFormat]format{
 	},
 }
 
-// payPalIDLength is the maximum length of a customer id in PayPal's file.
-const payPalIDLength = 30
+const (
+	// payPalIDLength is the maximum length of a customer id in PayPal's file.
+	payPalIDLength = 30
+	// wiseReferenceLength is the maximum length of a payment reference that Wise accepts in
+	// all currencies. It is the limit of USD. The last characters of an id are random.
+	wiseReferenceLength = 10
+)
 
-// ExportPayoutBatch changes the status of the batch's pending payouts to processing. It
-// then streams all payouts of the batch that are processing. If the format is for one
-// payout method, both steps apply only to payouts with this method.
+// compactID returns the 32 digits of a payout's id.
+func compactID(id affiliate.PayoutID) string { return strings.ReplaceAll(id.String(), "-", "") }
+
+// payPalAmount returns the amount of a payout in PayPal's file. It has no decimals in a
+// currency in which PayPal does not accept them. affiliate.PayoutExport.Choose has checked
+// that the amounts are whole.
+func payPalAmount(p affiliate.ExportedPayout) string {
+	if (affiliate.PayoutExport{Format: affiliate.ExportPayPal, Currency: &p.Currency}).WholeUnits() {
+		return decimal(p.AmountCents/100, 0)
+	}
+	return decimal(p.AmountCents, affiliate.CurrencyExponent(p.Currency))
+}
+
+// exportParts is the metadata key of the header Export-Parts: the number of files of an
+// export.
+const exportParts = "export-parts"
+
+// ExportPayoutBatch streams the payouts of one part of an export. Before that, it records
+// the export in the audit log. It changes no payout.
 func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	id, err := server.PathID[affiliate.PayoutBatch](req.GetBatchId())
 	if err != nil {
 		return err
 	}
-	file, ok := formats[req.GetFormat()]
-	if !ok {
-		file = formats[affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_GENERIC]
-	}
 	ctx := stream.Context()
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
-	if err := s.store.SendPayouts(ctx, scope, id, file.method, at, server.ActorFrom(ctx)); err != nil {
+	export := exportOf(req)
+	totals, err := s.store.PayoutExportTotals(ctx, scope, id, export.Method)
+	if err != nil {
 		return err
 	}
+	export, parts, err := export.Choose(totals)
+	if err != nil {
+		return err
+	}
+	if err := s.store.AuditPayoutExport(ctx, scope, id, export, at, server.ActorFrom(ctx)); err != nil {
+		return err
+	}
+	if err := stream.SetHeader(metadata.Pairs(exportParts, strconv.FormatInt(parts, 10))); err != nil {
+		return err
+	}
+	file := formats[export.Format]
 	return server.StreamCSV(stream, "payouts", scope.Mode, at, file.header, func(w *csv.Writer) error {
-		for p, err := range s.store.ExportPayouts(ctx, scope, id, file.method) {
+		for p, err := range s.store.ExportPayouts(ctx, scope, id, export) {
 			if err != nil {
 				return err
 			}
@@ -120,6 +148,19 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 		}
 		return nil
 	})
+}
+
+// exportOf returns the export that a request selects. Check has validated the request.
+func exportOf(req *affiliatev1.ExportPayoutBatchRequest) affiliate.PayoutExport {
+	export := affiliate.PayoutExport{Format: affiliate.PayoutExportFormat(server.EnumName(req.GetFormat())), Part: int64(max(1, req.GetPart()))}
+	if export.Format == "" {
+		export.Format = affiliate.ExportGeneric
+	}
+	export.Method = export.Format.Method()
+	if currency, ok := affiliate.ParseCurrency(req.GetCurrency()); ok {
+		export.Currency = &currency
+	}
+	return export
 }
 
 // accountOf decrypts the payout account of a payout. If the payout has no account, the
@@ -137,15 +178,15 @@ func (s *Service) accountOf(p affiliate.ExportedPayout) (affiliate.PayoutAccount
 	return account, err
 }
 
-// decimal formats a positive amount in major units of the currency, for example 1234
-// cents as "12.34".
-func decimal(cents int64, currency string) string {
-	digits, exponent := strconv.FormatInt(cents, 10), affiliate.CurrencyExponent(currency)
-	if exponent == 0 {
+// decimal formats a positive amount in minor units with the given number of decimals, for
+// example 1234 with 2 decimals as "12.34".
+func decimal(minorUnits int64, decimals int) string {
+	digits := strconv.FormatInt(minorUnits, 10)
+	if decimals == 0 {
 		return digits
 	}
-	if missing := exponent + 1 - len(digits); missing > 0 {
+	if missing := decimals + 1 - len(digits); missing > 0 {
 		digits = strings.Repeat("0", missing) + digits
 	}
-	return digits[:len(digits)-exponent] + "." + digits[len(digits)-exponent:]
+	return digits[:len(digits)-decimals] + "." + digits[len(digits)-decimals:]
 }

@@ -259,16 +259,18 @@ func (f *fixture) mustMove(id, move string) *affiliatev1.Payout {
 	return p
 }
 
-func (f *fixture) export(b *affiliatev1.PayoutBatch, format affiliatev1.PayoutExportFormat) (*servertest.Download, error) {
+func (f *fixture) export(req *affiliatev1.ExportPayoutBatchRequest) (*servertest.Download, error) {
 	d := servertest.NewDownload(f.asFinance())
-	return d, f.service.ExportPayoutBatch(&affiliatev1.ExportPayoutBatchRequest{BatchId: b.Id, Format: format}, d)
+	return d, f.service.ExportPayoutBatch(req, d)
 }
 
-// send exports a batch. The export changes the status of its pending payouts to
-// processing.
-func (f *fixture) send(b *affiliatev1.PayoutBatch) {
+func (f *fixture) process(b *affiliatev1.PayoutBatch) (*affiliatev1.PayoutBatch, error) {
+	return f.service.ProcessPayoutBatch(f.asFinance(), &affiliatev1.ProcessPayoutBatchRequest{BatchId: b.Id})
+}
+
+func (f *fixture) mustProcess(b *affiliatev1.PayoutBatch) {
 	f.Helper()
-	if _, err := f.export(b, 0); err != nil {
+	if _, err := f.process(b); err != nil {
 		f.Fatal(err)
 	}
 }

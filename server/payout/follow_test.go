@@ -43,7 +43,7 @@ func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 				}
 				wantAmount, wantCount := tc.wantAmount, tc.wantCount
 				if status == "processing" {
-					f.send(b)
+					f.mustProcess(b)
 					wantAmount, wantCount = 300, 3
 				}
 				before := f.onlyPayout(b)
@@ -121,7 +121,7 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 // No transaction may fail with an unexpected error, and all invariants must hold.
 func TestPayouts_ChangeInParallelWithTheirCommissions(t *testing.T) {
 	f := newFixture(t)
-	moves := []string{"export", "paid", "cancel", "failed"}
+	moves := []string{"process", "paid", "cancel", "failed"}
 	calls := newOutcomes(append(moves, "confirm", "create", "refund", "refund in part", "reject")...)
 	for round := range 2 * len(moves) {
 		f := f.otherShop()
@@ -147,8 +147,8 @@ func TestPayouts_ChangeInParallelWithTheirCommissions(t *testing.T) {
 			case i == 1:
 				kind = "create"
 				_, err = f.createBatch()
-			case i < 4 && move == "export":
-				_, err = f.export(b, 0)
+			case i < 4 && move == "process":
+				_, err = f.process(b)
 			case i < 4:
 				_, err = f.move(payouts[i-2].Id, move)
 			case i%3 == 0:

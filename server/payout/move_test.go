@@ -16,7 +16,7 @@ import (
 
 func TestMarkPayoutPaid_PaysTheCommissions(t *testing.T) {
 	for name, tc := range map[string]struct {
-		sent       bool // whether the batch is exported before the payment
+		sent       bool // whether the batch is processed before the payment
 		wantEvents []string
 	}{
 		"pending":    {false, []string{"payout.created", "payout.paid"}},
@@ -29,7 +29,7 @@ func TestMarkPayoutPaid_PaysTheCommissions(t *testing.T) {
 			f.addEntry(anna, affiliate.EntryBonus, 50)
 			b := f.confirm(f.mustCreateBatch())
 			if tc.sent {
-				f.send(b)
+				f.mustProcess(b)
 				f.checkConsistency()
 				f.wantBalance(anna, 0)
 			}
@@ -73,7 +73,7 @@ func TestPayout_SubtractsTheDebtOfEarlierRefunds(t *testing.T) {
 	f.addCommission(anna, 100)
 	rejected, reduced := f.addCommission(anna, 200), f.addCommission(anna, 400)
 	b := f.confirm(f.mustCreateBatch())
-	f.send(b)
+	f.mustProcess(b)
 	if err := f.reject(rejected); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestRetryPayout_PaysTheCommissionsThatArePayableNow(t *testing.T) {
 	reduced, inSecondBatch, refunded := f.addCommission(anna, 100), f.addCommission(anna, 200), f.addCommission(anna, 400)
 	f.addEntry(anna, affiliate.EntryBonus, 30)
 	b := f.confirm(f.mustCreateBatch())
-	f.send(b)
+	f.mustProcess(b)
 	p := f.mustMove(f.onlyPayout(b).Id, "failed")
 	servertest.WantFields(t, "MarkPayoutFailed", p, &affiliatev1.Payout{
 		Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_FAILED, FailureReason: new("No such account."),
@@ -138,7 +138,7 @@ func TestRetryPayout_PaysTheCommissionsThatArePayableNow(t *testing.T) {
 	f.setMethod(anna, affiliate.PayoutAccount{Method: affiliate.PayoutManual})
 	p = f.mustMove(p.Id, "retry")
 	servertest.WantFields(t, "RetryPayout", p, &affiliatev1.Payout{
-		Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING, AmountCents: 60, CommissionCount: 1, Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL,
+		Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING, AmountCents: 60, CommissionCount: 1, Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL,
 	})
 	if p.AdjustmentCents != 0 || p.FailureReason != nil {
 		t.Errorf("RetryPayout returned the adjustment %d and the failure reason %q, want none", p.AdjustmentCents, p.GetFailureReason())
@@ -159,10 +159,7 @@ func TestRetryPayout_IsRefusedIfNothingIsPayable(t *testing.T) {
 		"participant suspended": func(f *fixture, p pgtest.Participant, _ affiliate.CommissionID) {
 			f.Exec(`update participants set status = 'suspended' where id = $1`, p.ID)
 		},
-		"commission flagged": func(f *fixture, _ pgtest.Participant, id affiliate.CommissionID) { f.flag(id) },
-		"no payout method": func(f *fixture, p pgtest.Participant, _ affiliate.CommissionID) {
-			f.Exec(`delete from payout_methods where user_id = $1`, p.Partner)
-		},
+		"commission flagged":       func(f *fixture, _ pgtest.Participant, id affiliate.CommissionID) { f.flag(id) },
 		"below the minimum payout": func(f *fixture, _ pgtest.Participant, id affiliate.CommissionID) { f.mustRefundPart(id, 49) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +184,7 @@ func TestMovePayout_FromEveryStatus(t *testing.T) {
 	}{
 		"draft":      {func(*fixture, *affiliatev1.PayoutBatch, string) {}, "cancel"},
 		"pending":    {func(f *fixture, b *affiliatev1.PayoutBatch, _ string) { f.confirm(b) }, "paid failed cancel"},
-		"processing": {func(f *fixture, b *affiliatev1.PayoutBatch, _ string) { f.confirm(b); f.send(b) }, "paid failed"},
+		"processing": {func(f *fixture, b *affiliatev1.PayoutBatch, _ string) { f.confirm(b); f.mustProcess(b) }, "paid failed"},
 		"paid":       {func(f *fixture, b *affiliatev1.PayoutBatch, id string) { f.confirm(b); f.mustMove(id, "paid") }, ""},
 		"failed":     {func(f *fixture, b *affiliatev1.PayoutBatch, id string) { f.confirm(b); f.mustMove(id, "failed") }, "retry cancel"},
 		"canceled":   {func(f *fixture, _ *affiliatev1.PayoutBatch, id string) { f.mustMove(id, "cancel") }, ""},
@@ -211,72 +208,6 @@ func TestMovePayout_FromEveryStatus(t *testing.T) {
 	f.checkConsistency()
 }
 
-func TestExportPayoutBatch(t *testing.T) {
-	f := newFixture(t, pgtest.Row{"name": "=Prog"})
-	anna, bank, wise, yen := f.partner("Anna"), f.partner("Bank"), f.partner("Wise"), f.partner("Yuko")
-	f.setMethod(bank, affiliate.PayoutAccount{Method: affiliate.PayoutBankTransfer, Account: "DE89370400440532013000", Holder: "Bank, B."})
-	f.setMethod(wise, affiliate.PayoutAccount{Method: affiliate.PayoutWise, Account: "w@example.com"})
-	f.addCommission(anna, 5)
-	f.addCommission(bank, 123456)
-	f.addCommission(wise, 300)
-	f.addCommission(yen, 700, inCurrency("JPY"))
-	b := f.mustCreateBatch()
-	_, err := f.export(b, 0)
-	requireStateRefusal(t, err, "draft")
-	f.confirm(b)
-	export := func(format affiliatev1.PayoutExportFormat, columns ...int) []string {
-		t.Helper()
-		d, err := f.export(b, format)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, want := d.Header.Get("content-disposition"), []string{`attachment; filename="payouts-live-2026-03-10.csv"`}; !slices.Equal(got, want) {
-			t.Errorf("ExportPayoutBatch sent the header Content-Disposition %q, want %q", got, want)
-		}
-		var lines []string
-		for _, row := range d.Rows(t) {
-			var cells []string
-			for _, i := range columns {
-				cells = append(cells, row[i])
-			}
-			lines = append(lines, strings.Join(cells, "|"))
-		}
-		return lines
-	}
-	check := func(format string, got []string, want ...string) {
-		t.Helper()
-		if !slices.Equal(got, want) {
-			t.Errorf("the %s file has\n%s\nwant\n%s", format, strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-	}
-	check("PayPal", export(affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_PAYPAL, 0, 1, 2, 4, 5),
-		"Recipient|Amount|Currency|Note|Recipient wallet", "Anna@example.com|0.05|EUR|'=Prog|PAYPAL", "Yuko@example.com|700|JPY|'=Prog|PAYPAL")
-	f.WantCount(2, "pending payouts, which are not in PayPal's file", `select count(*) from payouts where status = 'pending'`)
-	check("Wise", export(affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_WISE, 0, 1, 3, 6),
-		"name|recipientEmail|amount|targetCurrency", "Wise|w@example.com|3.00|EUR")
-	for range 2 { // the second export has the same content
-		check("generic", export(0, 1, 3, 4, 5, 6, 7, 8, 9),
-			"programName|partnerName|amountCents|amount|currency|method|account|accountHolder",
-			"'=Prog|Anna|5|0.05|EUR|paypal|Anna@example.com|", "'=Prog|Bank|123456|1234.56|EUR|bank_transfer|DE89370400440532013000|Bank, B.",
-			"'=Prog|Wise|300|3.00|EUR|wise|w@example.com|", "'=Prog|Yuko|700|700|JPY|paypal|Yuko@example.com|")
-	}
-	f.checkConsistency()
-	f.WantCount(4, "events of sent payouts", `select count(*) from events where type = 'payout.processing'`)
-	actions := f.AuditActions("payout_batch", b.Id)
-	slices.Sort(actions)
-	if want := []string{
-		"payout_batch.confirm", "payout_batch.create", "payout_batch.export", "payout_batch.export", "payout_batch.export", "payout_batch.export",
-	}; !slices.Equal(actions, want) {
-		t.Errorf("the audit log of the batch has %q, want %q", actions, want)
-	}
-	f.WantCount(0, "audit records with a payout account", `select count(*) from audit_log where after::text like '%example.com%' or after::text like '%DE89%'`)
-	for _, p := range f.payouts(b) {
-		f.mustMove(p.Id, "paid")
-	}
-	_, err = f.export(b, 0)
-	pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
-}
-
 // A payout is paid while its commissions are refunded and rejected. In whatever order the
 // calls run, the balance must be the sum of the commissions minus the amount that was
 // sent.
@@ -292,7 +223,7 @@ func TestMarkPayoutPaid_InParallelWithRefundsAndRejections(t *testing.T) {
 		b := f.confirm(f.mustCreateBatch())
 		sentBefore := round%2 == 0
 		if sentBefore {
-			f.send(b)
+			f.mustProcess(b)
 		}
 		id := f.onlyPayout(b).Id
 		runParallel(1+2*len(ids), func(i int) {
@@ -361,13 +292,13 @@ func TestConfirmPayoutBatch_InParallelWithCancelIsCanceled(t *testing.T) {
 	calls.requireComplete(t)
 }
 
-// A payout is exported, marked as paid and marked as failed in parallel. After that,
+// A payout is processed, marked as paid and marked as failed in parallel. After that,
 // RetryPayout runs in parallel with the creation of another batch from the same
 // commissions. In each round one of the two calls begins later, so that each of them
 // succeeds in some rounds.
 func TestMovePayout_InParallel(t *testing.T) {
 	f := newFixture(t)
-	calls := newOutcomes("export", "paid", "failed", "retry", "create")
+	calls := newOutcomes("process", "paid", "failed", "retry", "create")
 	for round := 0; round < 6 || !calls.complete() && round < maxRounds; round++ {
 		f := f.otherShop()
 		anna := f.partner("Anna")
@@ -379,8 +310,8 @@ func TestMovePayout_InParallel(t *testing.T) {
 		runParallel(len(succeeded), func(i int) {
 			switch i {
 			case 0:
-				_, err := f.export(b, 0)
-				calls.record(t, "export", err)
+				_, err := f.process(b)
+				calls.record(t, "process", err)
 			case 1:
 				_, err := f.move(id, "paid")
 				succeeded[i] = calls.record(t, "paid", err)

@@ -8,8 +8,8 @@
 // commissions are payable. The ledger entries of payouts contain exactly the amounts that
 // were sent.
 //
-// The package does not transfer money. The merchant exports a batch, transfers the money
-// and reports the result of each payout. A refund does not stop a payout that is already
+// The package does not transfer money. The merchant processes and exports a batch,
+// transfers the money and reports the result of each payout. An export changes nothing. A refund does not stop a payout that is already
 // processing. The refunded amount becomes a debt of the participant, and the next payout
 // is reduced by this amount.
 package payout
@@ -82,7 +82,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 	key := affiliate.IdempotencyKey{
 		Method: affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName, Key: text, Fingerprint: server.Fingerprint(nil, req), At: at,
 	}
-	newBatch := affiliate.NewPayoutBatch{PayoutSelection: selectionOf(scope, req, at), By: server.ActorFrom(ctx), At: at}
+	newBatch := affiliate.NewPayoutBatch{PayoutSelection: selectionOf(scope, req, at), By: server.ActorFrom(ctx)}
 	response := &affiliatev1.PayoutBatch{}
 	replayed := false
 	err := s.store.InTx(ctx, func(tx Tx) error {
@@ -150,10 +150,21 @@ func (s *Service) GetPayoutBatch(ctx context.Context, req *affiliatev1.GetPayout
 	})
 }
 
-// ConfirmPayoutBatch confirms a draft batch. Its payouts can then be paid.
+// ConfirmPayoutBatch confirms a draft batch. Its payouts can then be paid. If two members
+// have to confirm the batch, the first call only records the confirmation.
 func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.ConfirmPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
+	caller := server.PrincipalFrom(ctx)
 	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
-		return s.store.ConfirmPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.currentTime(), server.ActorFrom(ctx))
+		return s.store.ConfirmPayoutBatch(ctx, caller.Scope(), id, affiliate.PayoutConfirmation{
+			By: server.ActorFrom(ctx), User: caller.AccountableUser(), At: s.currentTime(),
+		})
+	})
+}
+
+// ProcessPayoutBatch changes the pending payouts of a batch to processing.
+func (s *Service) ProcessPayoutBatch(ctx context.Context, req *affiliatev1.ProcessPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
+	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
+		return s.store.ProcessPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.currentTime(), server.ActorFrom(ctx))
 	})
 }
 

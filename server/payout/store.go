@@ -26,23 +26,29 @@ type Store interface {
 	PayoutBatches(ctx context.Context, scope affiliate.Scope, status affiliate.PayoutBatchStatus, page affiliate.Page) ([]affiliate.PayoutBatch, int64, error)
 	// PayoutBatch reads one batch. Errors: NOT_FOUND.
 	PayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error)
-	// ConfirmPayoutBatch confirms a draft batch. It removes commissions that are no
-	// longer payable from the batch, and cancels payouts that a new batch would exclude.
-	// Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
-	ConfirmPayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor) (affiliate.PayoutBatch, error)
+	// ConfirmPayoutBatch confirms a draft batch, or stores the first of two confirmations
+	// (affiliate.PayoutBatch.Confirm). A confirmed batch has lost the commissions that are
+	// no longer payable and the payouts that a new batch would exclude, and its payouts
+	// have copies of the partners' accounts. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+	ConfirmPayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, confirmation affiliate.PayoutConfirmation) (affiliate.PayoutBatch, error)
 	// CancelPayoutBatch cancels the draft and pending payouts of a batch. Errors:
 	// NOT_FOUND, PAYOUT_STATE_INVALID if a payout of the batch is processing or paid.
 	CancelPayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor) (affiliate.PayoutBatch, error)
-	// SendPayouts changes the status of the batch's pending payouts to processing. If
-	// method is not nil, it changes only the payouts with this method. Errors: NOT_FOUND,
-	// PAYOUT_STATE_INVALID.
-	SendPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor) error
-	// ExportPayouts returns the payouts of a batch that are processing, sorted by
-	// currency and by the partner's name. If method is not nil, it returns only the
-	// payouts with this method. All payouts come from one snapshot of the database. The
-	// iteration uses a database connection until it ends. Errors: SERVICE_UNAVAILABLE if
-	// too many exports are running.
-	ExportPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod) iter.Seq2[affiliate.ExportedPayout, error]
+	// ProcessPayoutBatch changes the status of the batch's pending payouts to processing.
+	// Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+	ProcessPayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor) (affiliate.PayoutBatch, error)
+	// PayoutExportTotals counts the confirmed payouts of a batch for each currency. If
+	// method is not nil, it counts only payouts with this method. Errors: NOT_FOUND,
+	// PAYOUT_STATE_INVALID if the batch is not confirmed or has ended.
+	PayoutExportTotals(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod) ([]affiliate.PayoutExportTotal, error)
+	// AuditPayoutExport records an export in the audit log.
+	AuditPayoutExport(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, export affiliate.PayoutExport, at time.Time, by affiliate.Actor) error
+	// ExportPayouts returns the pending and processing payouts of one part of an export,
+	// sorted by currency and by the partner's name. A payout is in the same part in every
+	// export. All payouts come from one snapshot of the database. The iteration uses a
+	// database connection until it ends. Errors: SERVICE_UNAVAILABLE if too many exports
+	// are running.
+	ExportPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, export affiliate.PayoutExport) iter.Seq2[affiliate.ExportedPayout, error]
 	// Payouts reads one page of payouts, newest first, and counts all payouts that match
 	// the filter, up to affiliate.MaxTotal.
 	Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)

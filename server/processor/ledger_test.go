@@ -76,7 +76,7 @@ func (f *ledgerFixture) draft() (*affiliatev1.PayoutBatch, error) {
 	return f.payouts.CreatePayoutBatch(metadata.NewIncomingContext(f.asFinance(), metadata.Pairs("idempotency-key", key)), &affiliatev1.CreatePayoutBatchRequest{})
 }
 
-// send creates a batch of payouts and exports it, so that the payouts are processing. It
+// send creates a batch of payouts and processes it, so that the payouts are processing. It
 // returns the ids of the batch and of its first payout.
 func (f *ledgerFixture) send() (batchID, payoutID string) {
 	f.Helper()
@@ -84,7 +84,7 @@ func (f *ledgerFixture) send() (batchID, payoutID string) {
 	if _, err := f.payouts.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: batchID}); err != nil {
 		f.Fatal(err)
 	}
-	if err := f.payouts.ExportPayoutBatch(&affiliatev1.ExportPayoutBatchRequest{BatchId: batchID}, servertest.NewDownload(f.asFinance())); err != nil {
+	if _, err := f.payouts.ProcessPayoutBatch(f.asFinance(), &affiliatev1.ProcessPayoutBatchRequest{BatchId: batchID}); err != nil {
 		f.Fatal(err)
 	}
 	return batchID, f.Texts(`select id::text from payouts where batch_id::text = $1 order by id`, batchID)[0]

@@ -14,6 +14,7 @@
 //     week. It ends mails that stay pending because a process crashed.
 //   - It deletes events of payment processors after 90 days.
 //   - It deletes erasures of buyers and their Idempotency-Keys after 30 days.
+//   - It deletes the accounts of payouts, and the former addresses of users, after 30 days.
 //   - It deletes bundles of exported personal data when their links have expired.
 //   - It applies the retention of clicks. After 90 days it removes the data that
 //     identifies a visitor. After 13 months it replaces the clicks of a day by sums.
@@ -151,6 +152,11 @@ type Store interface {
 	// time. DeleteAbandonedExports deletes exports that began before it and are not complete.
 	DeleteExpiredExports(ctx context.Context, now time.Time, limit int) (int64, error)
 	DeleteAbandonedExports(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeletePayoutAccounts deletes the accounts of payouts that were paid before the given
+	// time. DeletePreviousEmails deletes former addresses of users whose address was changed
+	// before the given time.
+	DeletePayoutAccounts(ctx context.Context, paidBefore time.Time, limit int) (int64, error)
+	DeletePreviousEmails(ctx context.Context, changedBefore time.Time, limit int) (int64, error)
 	// PurgeClicks removes the data that identifies visitors from clicks that arrived
 	// before the given time. It works in batches. Before each batch it calls the function
 	// more, and it stops if the function returns false. It returns the number of changed
@@ -317,6 +323,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"expired exports", now, w.store.DeleteExpiredExports},
 		{"exports that were not completed", now.Add(-affiliate.AbandonedExportLife), w.store.DeleteAbandonedExports},
 		{"messages of the mail provider", now.Add(-affiliate.ProviderMessageRetention), w.store.DeleteProviderMessages},
+		{"accounts of paid payouts", now.Add(-affiliate.PayoutAccountKept), w.store.DeletePayoutAccounts},
+		{"former addresses of users", now.Add(-affiliate.PreviousEmailKept), w.store.DeletePreviousEmails},
 		{"keys of erasures of buyers", now, w.store.DeleteErasureKeys},
 		{"erasures of buyers", now.Add(-affiliate.BuyerErasureKeyLifetime), w.store.DeleteErasures},
 	} {

@@ -29,6 +29,11 @@ func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 			if policy := server.EnumName(req.GetOriginPolicy()); policy != "" {
 				patch.OriginPolicy = affiliate.Set(affiliate.OriginPolicy(policy))
 			}
+		case "payout_approval", "payout_approval.second_person_above_cents":
+			patch.SecondPersonAboveCents = affiliate.Clear[int64]()
+			if approval := req.GetPayoutApproval(); approval != nil && approval.SecondPersonAboveCents != nil {
+				patch.SecondPersonAboveCents = affiliate.Set(approval.GetSecondPersonAboveCents())
+			}
 		case "test_mail_redirect":
 			patch.TestMailRedirect = affiliate.Clear[string]()
 			if req.TestMailRedirect != nil {

@@ -55,7 +55,8 @@ func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceR
 }
 
 // UpdateWorkspace changes the settings that the update mask names. If the settings
-// already have the new values, it stores nothing.
+// already have the new values, it stores nothing. Errors: FORBIDDEN if a service token
+// changes the payout approval, because the setting controls what service tokens may do.
 func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWorkspaceRequest) (*affiliatev1.Workspace, error) {
 	caller, at, patch := server.PrincipalFrom(ctx), s.currentTime(), patchOf(req)
 	var after affiliate.Workspace
@@ -79,6 +80,14 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil || oldValues == nil {
 			return err
+		}
+		if _, changed := newValues["second_person_above_cents"]; changed {
+			if caller.Service != nil {
+				return affiliate.Refuse(affiliate.ReasonForbidden)
+			}
+			if err := tx.Notify(ctx, after.PayoutApprovalNotification(caller.User, at)); err != nil {
+				return err
+			}
 		}
 		after.Version, after.UpdatedAt = before.Version+1, at
 		if err := tx.UpdateWorkspace(ctx, after); err != nil {

@@ -2,6 +2,7 @@ package workspace_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -139,6 +141,55 @@ func TestUpdateWorkspace_EnforceRequiresAnOrigin(t *testing.T) {
 	if got, err := f.service.GetWorkspace(f.asOwner(), nil); err != nil || !slices.Equal(got.AllowedOrigins, []string{"https://a.example"}) || got.OriginPolicy != enforce {
 		t.Errorf("after the refusal the workspace is %v, %v, want the origin https://a.example and the policy enforce", got, err)
 	}
+}
+
+func TestUpdateWorkspace_SetsThePayoutApproval(t *testing.T) {
+	f := newFixture(t)
+	approval := func(cents *int64) *affiliatev1.UpdateWorkspaceRequest {
+		return &affiliatev1.UpdateWorkspaceRequest{PayoutApproval: &affiliatev1.PayoutApproval{SecondPersonAboveCents: cents}}
+	}
+	notifications := 0
+	for _, tc := range []struct {
+		req  *affiliatev1.UpdateWorkspaceRequest
+		path string
+		want *int64
+	}{
+		{approval(new(int64(0))), "payout_approval.second_person_above_cents", new(int64(0))},
+		{approval(new(int64(100_000))), "payout_approval", new(int64(100_000))},
+		{approval(nil), "payout_approval.second_person_above_cents", nil},
+		{approval(new(int64(5))), "payout_approval", new(int64(5))},
+		{&affiliatev1.UpdateWorkspaceRequest{}, "payout_approval", nil},
+	} {
+		notifications++
+		got, err := f.update(tc.req, tc.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cents := got.GetPayoutApproval().SecondPersonAboveCents; fmt.Sprint(pointed(cents)) != fmt.Sprint(pointed(tc.want)) {
+			t.Errorf("UpdateWorkspace returned the limit %v, want %v", pointed(cents), pointed(tc.want))
+		}
+		f.WantCount(notifications, "notifications", `select count(*) from notifications where type = 'security.payout_approval_changed' and user_id = $1`, f.Owner)
+	}
+	if _, err := f.update(approval(new(int64(-1))), "payout_approval"); err == nil {
+		t.Error("UpdateWorkspace accepted a negative limit")
+	}
+
+	asToken := server.WithPrincipal(t.Context(), server.Principal{
+		Kind: server.ServiceToken, Workspace: f.Scope.Workspace, Mode: affiliate.ModeLive, Role: affiliate.RoleAdmin,
+		Service: &affiliate.ServiceToken{CreatedBy: f.Owner, AllowPayouts: true},
+	})
+	req := approval(new(int64(7)))
+	req.UpdateMask = &fieldmaskpb.FieldMask{Paths: []string{"payout_approval"}}
+	_, err := f.service.UpdateWorkspace(asToken, req)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonForbidden)
+}
+
+// pointed returns the value of a pointer, or nil.
+func pointed(p *int64) any {
+	if p == nil {
+		return nil
+	}
+	return *p
 }
 
 func TestUpdateWorkspace_RedirectsOnlyToVerifiedMembers(t *testing.T) {

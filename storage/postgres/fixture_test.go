@@ -28,6 +28,11 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 // by returns the actor for a user.
 func by(user affiliate.UserID) affiliate.Actor { return affiliate.Actor{User: &user} }
 
+// confirmation returns the confirmation of a payout batch by the owner.
+func (f *fixture) confirmation() affiliate.PayoutConfirmation {
+	return affiliate.PayoutConfirmation{By: by(f.Owner), User: f.Owner, At: f.Now()}
+}
+
 // newDue creates a pending commission that was created an hour ago and that is due for
 // approval. The functions in change modify it before it is stored.
 func (f *fixture) newDue(p pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.Commission {

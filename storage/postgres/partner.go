@@ -14,7 +14,7 @@ import (
 // accounts filter by the account's id.
 const selectProfile = `
 	select u.id, u.email, u.name, u.country, u.company_name, u.website_url, u.version, u.created_at,
-		m.method, m.account_hint, m.updated_at as method_set_at
+		m.method, m.account_hint, m.updated_at as method_set_at, m.held_until
 	from users u
 	left join payout_methods m on m.user_id = u.id
 	where u.id = $1 and u.kind = 'partner' and u.erased_at is null`
@@ -31,6 +31,7 @@ type profileRow struct {
 	Method      *affiliate.PayoutMethod `db:"method"`
 	AccountHint *string                 `db:"account_hint"`
 	MethodSetAt *time.Time              `db:"method_set_at"`
+	HeldUntil   *time.Time              `db:"held_until"`
 }
 
 func (r profileRow) profile() affiliate.PartnerProfile {
@@ -39,7 +40,7 @@ func (r profileRow) profile() affiliate.PartnerProfile {
 		WebsiteURL: r.WebsiteURL, Version: r.Version, CreatedAt: r.CreatedAt.UTC(),
 	}
 	if r.Method != nil {
-		p.Payout = &affiliate.PayoutDetails{Method: *r.Method, Hint: r.AccountHint, UpdatedAt: r.MethodSetAt.UTC()}
+		p.Payout = &affiliate.PayoutDetails{Method: *r.Method, Hint: r.AccountHint, UpdatedAt: r.MethodSetAt.UTC(), HeldUntil: UTC(r.HeldUntil)}
 	}
 	return p
 }

@@ -110,7 +110,8 @@ func column[R, T any](rows []R, value func(R) T) []T {
 }
 
 // movePayouts stores changes of locked payouts of one batch. It also stores what
-// follows from the changes: ledger entries, the status of the batch, and events. The
+// follows from the changes: ledger entries, the status of the batch, and events. It
+// deletes the accounts of canceled payouts, because nothing is paid to them any more. The
 // caller adds commissions to the payouts or removes them. The returned batch has no
 // counts and totals.
 func movePayouts(
@@ -121,6 +122,7 @@ func movePayouts(
 			amount_cents = t.amount_cents, commission_count = t.commission_count, adjustment_cents = t.adjustment_cents,
 			status = t.status, method = t.method, reference = t.reference, failure_reason = t.failure_reason,
 			period_start = t.period_start, period_end = t.period_end, initiated_at = t.initiated_at, paid_at = t.paid_at,
+			account = case when t.status = 'canceled' then null else p.account end,
 			version = t.version, updated_at = @at
 		from unnest(@ids::uuid[], @amounts::bigint[], @counts::bigint[], @adjustments::bigint[], @statuses::text[], @methods::text[],
 			@references::text[], @failure_reasons::text[], @period_starts::timestamptz[], @period_ends::timestamptz[],

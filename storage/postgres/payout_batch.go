@@ -15,8 +15,27 @@ import (
 // payouts, their participants and their commissions, in this order.
 
 const batchColumns = `
-	b.id, b.status, b.program_ids as programs, b.cutoff, b.created_by, b.confirmed_by, b.created_at, b.confirmed_at,
-	b.completed_at, b.version`
+	b.id, b.status, b.program_ids as programs, b.cutoff, b.created_by, b.first_confirmed_by, b.first_confirmed_user,
+	b.first_confirmed_at, b.confirmed_by, b.created_at, b.confirmed_at, b.completed_at, b.version`
+
+// batchRow is a row with batchColumns.
+type batchRow struct {
+	affiliate.PayoutBatch
+	FirstConfirmedBy   *affiliate.ActorID
+	FirstConfirmedUser *affiliate.UserID
+	FirstConfirmedAt   *time.Time
+}
+
+func (r batchRow) batch(scope affiliate.Scope) affiliate.PayoutBatch {
+	b := r.PayoutBatch
+	b.Scope = scope
+	b.Cutoff, b.CreatedAt = b.Cutoff.UTC(), b.CreatedAt.UTC()
+	b.ConfirmedAt, b.CompletedAt = UTC(b.ConfirmedAt), UTC(b.CompletedAt)
+	if r.FirstConfirmedBy != nil {
+		b.First = &affiliate.FirstConfirmation{By: *r.FirstConfirmedBy, User: *r.FirstConfirmedUser, At: r.FirstConfirmedAt.UTC()}
+	}
+	return b
+}
 
 // InsertPayoutBatch stores a new batch with its payouts, adds the commissions to the
 // payouts, and writes the events and the audit record. The caller must have locked the
@@ -41,7 +60,7 @@ func (tx *Tx) InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatch
 	if err := assignCommissions(ctx, tx, batch.Scope, draft.Commissions, batch.CreatedAt); err != nil {
 		return batch, err
 	}
-	if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
+	if batch, err = completeBatch(ctx, tx, batch); err != nil {
 		return batch, err
 	}
 	if err := tx.Publish(ctx, draft.Events()...); err != nil {
@@ -65,22 +84,14 @@ func lockBatch(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.
 }
 
 func collectBatch(rows pgx.Rows, scope affiliate.Scope) (affiliate.PayoutBatch, error) {
-	batch, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[affiliate.PayoutBatch])
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[batchRow])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return batch, affiliate.Refuse(affiliate.ReasonNotFound)
+		return affiliate.PayoutBatch{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	if err != nil {
-		return batch, fmt.Errorf("payout batch: %w", err)
+		return affiliate.PayoutBatch{}, fmt.Errorf("payout batch: %w", err)
 	}
-	return normalizeBatch(batch, scope), nil
-}
-
-// normalizeBatch sets the scope of a batch that was read and converts its times to UTC.
-func normalizeBatch(b affiliate.PayoutBatch, scope affiliate.Scope) affiliate.PayoutBatch {
-	b.Scope = scope
-	b.Cutoff, b.CreatedAt = b.Cutoff.UTC(), b.CreatedAt.UTC()
-	b.ConfirmedAt, b.CompletedAt = UTC(b.ConfirmedAt), UTC(b.CompletedAt)
-	return b
+	return row.batch(scope), nil
 }
 
 // selectPayoutStatuses returns the statuses that a batch's payouts have. It searches
@@ -100,12 +111,14 @@ var payoutStatuses = []affiliate.PayoutStatus{
 	affiliate.PayoutDraft, affiliate.PayoutPending, affiliate.PayoutProcessing, affiliate.PayoutPaid, affiliate.PayoutFailed, affiliate.PayoutCanceled,
 }
 
-// updateBatchStatus sets the status of a locked batch according to its payouts. The
-// returned batch has no counts and totals.
+// updateBatchStatus stores the confirmations of a locked batch and sets its status
+// according to its payouts. The returned batch has no counts, totals and names.
 func updateBatchStatus(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time) (affiliate.PayoutBatch, error) {
 	const update = `
-		update payout_batches set status = $4, confirmed_by = $5, confirmed_at = $6, completed_at = $7, version = $8
-		where workspace_id = $1 and mode = $2 and id = $3`
+		update payout_batches set status = @status, confirmed_by = @confirmed_by, confirmed_at = @confirmed_at,
+			first_confirmed_by = @first_by, first_confirmed_user = @first_user, first_confirmed_at = @first_at,
+			completed_at = @completed_at, version = @version
+		where workspace_id = @workspace and mode = @mode and id = @id`
 	rows, _ := tx.Query(ctx, selectPayoutStatuses, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, payoutStatuses)
 	found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.PayoutStatus])
 	if err != nil {
@@ -118,19 +131,67 @@ func updateBatchStatus(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch,
 	batch = batch.Follow(present, at)
 	batch.Counts, batch.Totals = nil, nil
 	batch.Version++
-	_, err = tx.Exec(ctx, update, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, batch.Status,
-		batch.ConfirmedBy, batch.ConfirmedAt, batch.CompletedAt, batch.Version)
-	if err != nil {
+	args := pgx.NamedArgs{
+		"workspace": batch.Scope.Workspace, "mode": batch.Scope.Mode, "id": batch.ID, "status": batch.Status,
+		"confirmed_by": batch.ConfirmedBy, "confirmed_at": batch.ConfirmedAt, "first_by": nil, "first_user": nil, "first_at": nil,
+		"completed_at": batch.CompletedAt, "version": batch.Version,
+	}
+	if first := batch.First; first != nil {
+		args["first_by"], args["first_user"], args["first_at"] = first.By, first.User, first.At
+	}
+	if _, err = tx.Exec(ctx, update, args); err != nil {
 		return batch, fmt.Errorf("update payout batch: %w", err)
 	}
 	return batch, nil
 }
 
-// countPayouts returns the counts and totals of a batch's payouts.
-func countPayouts(ctx context.Context, db Queryer, batch affiliate.PayoutBatch) (affiliate.PayoutCounts, []affiliate.PayoutTotal, error) {
+// completeBatch returns a batch with its counts, totals and names.
+func completeBatch(ctx context.Context, db Queryer, batch affiliate.PayoutBatch) (affiliate.PayoutBatch, error) {
 	batches := []affiliate.PayoutBatch{batch}
-	err := setPayoutCounts(ctx, db, batch.Scope, batches)
-	return batches[0].Counts, batches[0].Totals, err
+	err := completeBatches(ctx, db, batch.Scope, batches)
+	return batches[0], err
+}
+
+// completeBatches sets the counts, totals and names of batches.
+func completeBatches(ctx context.Context, db Queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
+	if err := setPayoutCounts(ctx, db, scope, batches); err != nil {
+		return err
+	}
+	return setBatchNames(ctx, db, scope, batches)
+}
+
+// setBatchNames sets the names of the users and service tokens that created and confirmed
+// the batches.
+func setBatchNames(ctx context.Context, db Queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
+	const read = `
+		select t.id, coalesce(u.name, 'service:' || s.name) as name
+		from unnest($2::uuid[]) as t (id)
+		left join users u on u.id = t.id
+		left join service_tokens s on s.workspace_id = $1 and s.id = t.id
+		where u.id is not null or s.id is not null`
+	names := map[affiliate.ActorID]string{}
+	var ids []affiliate.ActorID
+	for i := range batches {
+		b := &batches[i]
+		b.Names = names
+		ids = append(ids, b.CreatedBy)
+		if b.First != nil {
+			ids = append(ids, b.First.By)
+		}
+		if b.ConfirmedBy != nil {
+			ids = append(ids, *b.ConfirmedBy)
+		}
+	}
+	rows, _ := db.Query(ctx, read, scope.Workspace, ids)
+	var id affiliate.ActorID
+	var name string
+	if _, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+		names[id] = name
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the names in payout batches: %w", err)
+	}
+	return nil
 }
 
 // sumBatches counts the payouts of batches by status and currency.
@@ -178,41 +239,80 @@ func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, bat
 	return nil
 }
 
-// ConfirmPayoutBatch confirms a draft batch. It first removes commissions that are no
+// ConfirmPayoutBatch confirms a draft batch, or stores the first of two confirmations
+// (affiliate.PayoutBatch.Confirm). The confirmation first removes commissions that are no
 // longer payable from their payouts, and computes amounts and adjustments again. If the
-// new amount of a payout cannot be paid, it cancels the payout. Errors: NOT_FOUND,
-// PAYOUT_STATE_INVALID.
+// new amount of a payout cannot be paid, it cancels the payout. It copies the accounts of
+// the partners to the payouts. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 func (s *Store) ConfirmPayoutBatch(
-	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
+	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, confirmation affiliate.PayoutConfirmation,
 ) (affiliate.PayoutBatch, error) {
+	const limit = `select w.second_person_above_cents from workspaces w where w.id = $1`
+	at, by := confirmation.At, confirmation.By
 	var batch affiliate.PayoutBatch
 	err := s.InTx(ctx, func(tx *Tx) (err error) {
 		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
 			return err
 		}
-		if batch.Status != affiliate.BatchDraft {
-			return batch.Refuse()
+		if batch, err = completeBatch(ctx, tx, batch); err != nil {
+			return err
 		}
-		drafts, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft)
+		var secondPersonAboveCents *int64
+		if err := tx.QueryRow(ctx, limit, scope.Workspace).Scan(&secondPersonAboveCents); err != nil {
+			return fmt.Errorf("read the payout approval of the workspace: %w", err)
+		}
+		oldStatus := batch.Status
+		confirmed, complete, refusal := batch.Confirm(confirmation, secondPersonAboveCents)
+		if refusal != nil {
+			return refusal
+		}
+		if complete {
+			batch, err = confirmPayouts(ctx, tx, confirmed, at, by)
+		} else if batch, err = updateBatchStatus(ctx, tx, confirmed, at); err == nil {
+			err = tx.Notify(ctx, confirmed.AwaitingNotification(at))
+		}
 		if err != nil {
 			return err
 		}
-		changes, err := recheckPayouts(ctx, tx, batch, drafts, affiliate.MoveConfirm, at, by)
-		if err != nil {
+		if batch, err = completeBatch(ctx, tx, batch); err != nil {
 			return err
 		}
-		batch.ConfirmedBy, batch.ConfirmedAt = by.ID(), &at
-		if batch, err = movePayouts(ctx, tx, batch, at, changes...); err != nil {
-			return err
-		}
-		if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
-			return err
-		}
-		return auditBatch(ctx, tx, batch, "confirm", at, by, map[string]any{"status": affiliate.BatchDraft}, map[string]any{
+		return auditBatch(ctx, tx, batch, "confirm", at, by, map[string]any{"status": oldStatus}, map[string]any{
 			"status": batch.Status, "payouts": batch.Counts,
 		})
 	})
 	return batch, err
+}
+
+// confirmPayouts confirms the draft payouts of a locked batch.
+func confirmPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time, by affiliate.Actor) (affiliate.PayoutBatch, error) {
+	// The lock makes sure that the methods do not change between the check and the copy.
+	const lockMethods = `
+		select m.user_id from payout_methods m where m.user_id = any($1) order by m.user_id for share`
+	const copyAccounts = `
+		update payouts p set account = m.account, account_hint = m.account_hint
+		from payout_methods m
+		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'pending'
+			and m.user_id = p.partner_id and m.method = p.method`
+	drafts, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft)
+	if err != nil {
+		return batch, err
+	}
+	partners := column(drafts, func(p affiliate.Payout) affiliate.UserID { return p.Partner })
+	if _, err := tx.Exec(ctx, lockMethods, partners); err != nil {
+		return batch, fmt.Errorf("lock payout methods: %w", err)
+	}
+	changes, err := recheckPayouts(ctx, tx, batch, drafts, affiliate.MoveConfirm, at, by)
+	if err != nil {
+		return batch, err
+	}
+	if batch, err = movePayouts(ctx, tx, batch, at, changes...); err != nil {
+		return batch, err
+	}
+	if _, err := tx.Exec(ctx, copyAccounts, batch.Scope.Workspace, batch.Scope.Mode, batch.ID); err != nil {
+		return batch, fmt.Errorf("copy accounts to payouts: %w", err)
+	}
+	return batch, nil
 }
 
 // recheckPayouts returns the changes that move payouts to the next status; the caller
@@ -233,7 +333,7 @@ func recheckPayouts(
 	if err != nil {
 		return nil, err
 	}
-	due, err := dueAmounts(ctx, tx, batch.Scope, batch.Cutoff, participants)
+	due, err := dueAmounts(ctx, tx, affiliate.PayoutSelection{Scope: batch.Scope, Cutoff: batch.Cutoff, At: at}, participants)
 	if err != nil {
 		return nil, err
 	}
@@ -251,6 +351,7 @@ func recheckPayouts(
 		// The amount due does not contain the adjustments of open payouts. This payout is
 		// open too, so its own adjustment is added again.
 		d.AdjustmentCents += p.AdjustmentCents
+		d = d.WithAccountOf(p).LimitAmount(p)
 		t := affiliate.PayoutTransition{Move: move, Actor: by, At: at}
 		if d.Exclusion() != "" {
 			t.Move, canceled[p.ID] = affiliate.MoveCancel, true
@@ -295,7 +396,7 @@ func (s *Store) CancelPayoutBatch(
 			return err
 		}
 		oldStatus := batch.Status
-		if oldStatus != affiliate.BatchDraft && oldStatus != affiliate.BatchConfirmed {
+		if oldStatus != affiliate.BatchDraft && oldStatus != affiliate.BatchAwaitingApproval && oldStatus != affiliate.BatchConfirmed {
 			return batch.Refuse()
 		}
 		unsent, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft, affiliate.PayoutPending)
@@ -316,7 +417,7 @@ func (s *Store) CancelPayoutBatch(
 		if batch, err = movePayouts(ctx, tx, batch, at, changes...); err != nil {
 			return err
 		}
-		if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
+		if batch, err = completeBatch(ctx, tx, batch); err != nil {
 			return err
 		}
 		return auditBatch(ctx, tx, batch, "cancel", at, by, map[string]any{"status": oldStatus}, map[string]any{"status": batch.Status})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -70,7 +69,7 @@ const selectPayoutsDue = `
 	select t.program_id as program, p.name as program_name, t.id as participant, t.partner_id as partner, t.partner_name, s.currency,
 		s.commission_count, s.commission_cents, s.adjustment_cents, s.period_start, s.period_end,
 		case when s.currency = p.currency then p.min_payout_cents else 0 end as min_payout_cents,
-		m.method, t.status as participant_status, t.erased_at is not null as participant_erased
+		m.method, coalesce(m.held_until > @now, false) as account_held, t.status as participant_status, t.erased_at is not null as participant_erased
 	from sums s
 	join participants t on t.workspace_id = @workspace and t.mode = @mode and t.id = s.participant_id
 	join programs p on p.workspace_id = @workspace and p.id = t.program_id
@@ -82,7 +81,7 @@ const selectPayoutsDue = `
 // statement reads all participants.
 func dueArgs(selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"workspace": selection.Scope.Workspace, "mode": selection.Scope.Mode, "programs": nilIfEmpty(selection.Programs), "cutoff": selection.Cutoff,
+		"workspace": selection.Scope.Workspace, "mode": selection.Scope.Mode, "programs": nilIfEmpty(selection.Programs), "cutoff": selection.Cutoff, "now": selection.At,
 		"participants": participants, "include_zero": participants != nil,
 	}
 }
@@ -109,9 +108,9 @@ func payoutsDue(ctx context.Context, db Queryer, selection affiliate.PayoutSelec
 // dueAmounts reads the amounts due to participants that the caller has locked, by
 // participant and currency.
 func dueAmounts(
-	ctx context.Context, tx *Tx, scope affiliate.Scope, cutoff time.Time, participants []affiliate.ParticipantID,
+	ctx context.Context, tx *Tx, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID,
 ) (map[participantCurrency]affiliate.PayoutDue, error) {
-	due, err := payoutsDue(ctx, tx, affiliate.PayoutSelection{Scope: scope, Cutoff: cutoff}, participants)
+	due, err := payoutsDue(ctx, tx, selection, participants)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,9 @@ const (
 	SelectPayoutStatusesSQL  = selectPayoutStatuses
 	SelectBatchesSQL         = selectBatches
 	PartnerLedgerBalancesSQL = partnerLedgerBalances
+	CountExportSQL           = countExport
+	SelectExportSQL          = selectExport
+	DeletePayoutAccountsSQL  = deletePayoutAccounts
 )
 
 // PayoutStatuses returns all payout statuses.

@@ -145,7 +145,11 @@ func (s *Store) Payout(ctx context.Context, scope affiliate.Scope, id affiliate.
 		where h.workspace_id = $1 and c.mode = $2 and h.payout_id = $3
 		order by c.approved_at, c.id
 		limit $4`
-	const hint = `select m.account_hint from payout_methods m where m.user_id = $1 and m.method = $2`
+	const hint = `
+		select case p.status when 'draft' then m.account_hint else p.account_hint end
+		from payouts p
+		left join payout_methods m on m.user_id = p.partner_id and m.method = p.method
+		where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 	item, err := readPayout(ctx, s.pool, scope, id)
 	if err != nil {
 		return affiliate.PayoutDetail{}, err
@@ -155,13 +159,8 @@ func (s *Store) Payout(ctx context.Context, scope affiliate.Scope, id affiliate.
 	if detail.Commissions, err = pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutCommission]); err != nil {
 		return detail, fmt.Errorf("read commissions of a payout: %w", err)
 	}
-	rows, _ = s.pool.Query(ctx, hint, item.Partner, item.Method)
-	hints, err := pgx.CollectRows(rows, pgx.RowTo[*string])
-	if err != nil {
-		return detail, fmt.Errorf("read payout method: %w", err)
-	}
-	if len(hints) > 0 {
-		detail.AccountHint = hints[0]
+	if err := s.pool.QueryRow(ctx, hint, scope.Workspace, scope.Mode, id).Scan(&detail.AccountHint); err != nil {
+		return detail, fmt.Errorf("read the account of a payout: %w", err)
 	}
 	return detail, nil
 }
@@ -177,8 +176,7 @@ func (s *Store) PayoutBatch(ctx context.Context, scope affiliate.Scope, id affil
 	if err != nil {
 		return batch, err
 	}
-	batch.Counts, batch.Totals, err = countPayouts(ctx, s.pool, batch)
-	return batch, err
+	return completeBatch(ctx, s.pool, batch)
 }
 
 const (
@@ -200,8 +198,8 @@ func (s *Store) PayoutBatches(
 ) ([]affiliate.PayoutBatch, int64, error) {
 	rows, _ := s.pool.Query(ctx, selectBatches, planForArgs, scope.Workspace, scope.Mode, status, page.Size, page.Offset())
 	batches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PayoutBatch, error) {
-		b, err := pgx.RowToStructByNameLax[affiliate.PayoutBatch](row)
-		return normalizeBatch(b, scope), err
+		r, err := pgx.RowToStructByNameLax[batchRow](row)
+		return r.batch(scope), err
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("read payout batches: %w", err)
@@ -210,5 +208,5 @@ func (s *Store) PayoutBatches(
 	if err := s.pool.QueryRow(ctx, countBatches, planForArgs, scope.Workspace, scope.Mode, status).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count payout batches: %w", err)
 	}
-	return batches, total, setPayoutCounts(ctx, s.pool, scope, batches)
+	return batches, total, completeBatches(ctx, s.pool, scope, batches)
 }

@@ -19,44 +19,57 @@ type payoutMethodObject struct {
 	Hint   *string                `json:"account_hint"`
 }
 
-// SetPayoutMethod sets how a partner is paid. If nothing changes, it writes no audit
-// record. Errors: NOT_FOUND.
+// SetPayoutMethod sets how a partner is paid. It notifies the partner, also at the former
+// address if the address of the account was changed recently (DECISIONS.md section 17.18).
+// If nothing changes, it writes and sends nothing. Errors: NOT_FOUND.
 func (s *Store) SetPayoutMethod(
 	ctx context.Context, user affiliate.UserID, payoutAccount affiliate.SealedPayoutAccount, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutDetails, error) {
 	// The lock is on the user, because a user without a payout method has no row in
 	// payout_methods.
-	const lock = `select id from users where id = $1 and kind = 'partner' and erased_at is null for no key update`
-	const current = `select method, account, account_hint, updated_at from payout_methods where user_id = $1`
+	const lock = `select name, previous_email from users where id = $1 and kind = 'partner' and erased_at is null for no key update`
+	const current = `select method, account, account_hint, updated_at, held_until from payout_methods where user_id = $1`
 	const set = `
-		insert into payout_methods (user_id, method, account, account_hint, updated_at)
-		values ($1, $2, $3, $4, $5)
+		insert into payout_methods (user_id, method, account, account_hint, updated_at, held_until)
+		values ($1, $2, $3, $4, $5, $6)
 		on conflict (user_id) do update
-		set method = excluded.method, account = excluded.account, account_hint = excluded.account_hint, updated_at = excluded.updated_at`
+		set method = excluded.method, account = excluded.account, account_hint = excluded.account_hint, updated_at = excluded.updated_at,
+			held_until = excluded.held_until`
 	var details affiliate.PayoutDetails
 	err := s.InTx(ctx, func(tx *Tx) error {
-		var id affiliate.UserID
-		if err := tx.QueryRow(ctx, lock, user).Scan(&id); errors.Is(err, pgx.ErrNoRows) {
+		var name string
+		var formerAddress *string
+		if err := tx.QueryRow(ctx, lock, user).Scan(&name, &formerAddress); errors.Is(err, pgx.ErrNoRows) {
 			return affiliate.Refuse(affiliate.ReasonNotFound)
 		} else if err != nil {
 			return err
 		}
 		var oldValues any
+		var former *affiliate.PayoutDetails
 		var stored []byte
-		err := tx.QueryRow(ctx, current, user).Scan(&details.Method, &stored, &details.Hint, &details.UpdatedAt)
+		err := tx.QueryRow(ctx, current, user).Scan(&details.Method, &stored, &details.Hint, &details.UpdatedAt, &details.HeldUntil)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 		case err != nil:
 			return err
 		case details.Method == payoutAccount.Method && payoutAccount.Matches(stored):
-			details.UpdatedAt = details.UpdatedAt.UTC()
+			details.UpdatedAt, details.HeldUntil = details.UpdatedAt.UTC(), UTC(details.HeldUntil)
 			return nil
 		default:
 			oldValues = payoutMethodObject{details.Method, details.Hint}
+			former = &details
 		}
-		details = affiliate.PayoutDetails{Method: payoutAccount.Method, Hint: payoutAccount.Hint, UpdatedAt: at}
-		if _, err := tx.Exec(ctx, set, user, details.Method, payoutAccount.Ciphertext, details.Hint, at); err != nil {
+		details = affiliate.PayoutDetails{Method: payoutAccount.Method, Hint: payoutAccount.Hint}.ReplacedAt(at, former)
+		if _, err := tx.Exec(ctx, set, user, details.Method, payoutAccount.Ciphertext, details.Hint, at, details.HeldUntil); err != nil {
 			return fmt.Errorf("set payout method: %w", err)
+		}
+		if err := tx.Notify(ctx, details.Notification(user)...); err != nil {
+			return err
+		}
+		if formerAddress != nil {
+			if err := tx.SendMail(ctx, details.Warning(user, name, *formerAddress)); err != nil {
+				return err
+			}
 		}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
 			User: user, Actor: by, At: at, Action: "payout_method.set", Before: oldValues, After: payoutMethodObject{details.Method, details.Hint},

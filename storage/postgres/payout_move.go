@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -135,7 +133,7 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 // retryPayout adds commissions to a failed payout again. It adds a commission if the
 // payout contained it before, it is still payable, and it is in no other payout. The
 // payout gets the current amounts of these commissions and the adjustment that is due
-// now.
+// now, but not more than its amount before. It keeps its account.
 func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (affiliate.PayoutChange, error) {
 	p, at := change.After, change.Transition.At
 	participants := []affiliate.ParticipantID{p.Participant}
@@ -146,11 +144,11 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 	if err != nil {
 		return change, err
 	}
-	due, err := dueAmounts(ctx, tx, p.Scope, at, participants)
+	due, err := dueAmounts(ctx, tx, affiliate.PayoutSelection{Scope: p.Scope, Cutoff: at, At: at}, participants)
 	if err != nil {
 		return change, err
 	}
-	d := due[participantCurrency{p.Participant, p.Currency}].WithCommissions(released)
+	d := due[participantCurrency{p.Participant, p.Currency}].WithCommissions(released).WithAccountOf(p).LimitAmount(p)
 	if d.Exclusion() != "" || len(released) == 0 && p.CommissionCount > 0 {
 		return change, change.Before.Refuse()
 	}
@@ -164,94 +162,51 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 	return change, assignCommissions(ctx, tx, p.Scope, released, at)
 }
 
-// SendPayouts changes the pending payouts of a batch to processing. If method is not nil,
-// it changes only the payouts of this method. It checks each payout again, as
-// ConfirmPayoutBatch does, and sets the payout's method to the partner's current method.
-// Errors: NOT_FOUND, PAYOUT_STATE_INVALID if the batch is neither confirmed nor
-// processing.
-func (s *Store) SendPayouts(
-	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor,
-) error {
-	return s.InTx(ctx, func(tx *Tx) error {
-		batch, err := lockBatch(ctx, tx, scope, id)
-		if err != nil {
+// ProcessPayoutBatch changes the pending payouts of a batch to processing. It checks each
+// payout again, as ConfirmPayoutBatch does. Errors: NOT_FOUND, PAYOUT_STATE_INVALID if the
+// batch is neither confirmed nor processing.
+func (s *Store) ProcessPayoutBatch(
+	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
+) (affiliate.PayoutBatch, error) {
+	// The confirmation by an earlier version of the service did not copy the accounts.
+	const copyMissing = `
+		update payouts p set account = m.account, account_hint = m.account_hint
+		from payout_methods m
+		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'pending' and p.account is null
+			and m.user_id = p.partner_id and m.method = p.method and m.account is not null`
+	var batch affiliate.PayoutBatch
+	err := s.InTx(ctx, func(tx *Tx) (err error) {
+		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
 			return err
 		}
-		if batch.Status != affiliate.BatchConfirmed && batch.Status != affiliate.BatchProcessing {
+		oldStatus := batch.Status
+		if oldStatus != affiliate.BatchConfirmed && oldStatus != affiliate.BatchProcessing {
 			return batch.Refuse()
 		}
 		pending, err := lockPayouts(ctx, tx, batch, affiliate.PayoutPending)
 		if err != nil {
 			return err
 		}
-		if method != nil {
-			if pending, err = filterByMethod(ctx, tx, pending, *method); err != nil {
-				return err
-			}
+		if len(pending) == 0 {
+			batch, err = completeBatch(ctx, tx, batch)
+			return err
 		}
-		sent := 0
-		if len(pending) > 0 {
-			changes, err := recheckPayouts(ctx, tx, batch, pending, affiliate.MoveSend, at, by)
-			if err != nil {
-				return err
-			}
-			for _, change := range changes {
-				if change.After.Status == affiliate.PayoutProcessing {
-					sent++
-				}
-			}
-			if batch, err = movePayouts(ctx, tx, batch, at, changes...); err != nil {
-				return err
-			}
+		if _, err := tx.Exec(ctx, copyMissing, scope.Workspace, scope.Mode, id); err != nil {
+			return fmt.Errorf("copy accounts to payouts: %w", err)
 		}
-		return auditBatch(ctx, tx, batch, "export", at, by, nil, map[string]any{
-			"status": batch.Status, "method": method, "sent_count": sent,
+		changes, err := recheckPayouts(ctx, tx, batch, pending, affiliate.MoveProcess, at, by)
+		if err != nil {
+			return err
+		}
+		if batch, err = movePayouts(ctx, tx, batch, at, changes...); err != nil {
+			return err
+		}
+		if batch, err = completeBatch(ctx, tx, batch); err != nil {
+			return err
+		}
+		return auditBatch(ctx, tx, batch, "process", at, by, map[string]any{"status": oldStatus}, map[string]any{
+			"status": batch.Status, "payouts": batch.Counts,
 		})
 	})
-}
-
-// filterByMethod returns the payouts whose partners now use the given payout method.
-// For a partner without a payout method, it uses the method that is stored with the
-// payout.
-func filterByMethod(ctx context.Context, tx *Tx, payouts []affiliate.Payout, wantMethod affiliate.PayoutMethod) ([]affiliate.Payout, error) {
-	const read = `select m.user_id, m.method from payout_methods m where m.user_id = any($1)`
-	current := map[affiliate.UserID]affiliate.PayoutMethod{}
-	for _, p := range payouts {
-		current[p.Partner] = p.Method
-	}
-	rows, _ := tx.Query(ctx, read, slices.Collect(maps.Keys(current)))
-	var partner affiliate.UserID
-	var method affiliate.PayoutMethod
-	_, err := pgx.ForEachRow(rows, []any{&partner, &method}, func() error {
-		current[partner] = method
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read payout methods: %w", err)
-	}
-	return slices.DeleteFunc(payouts, func(p affiliate.Payout) bool { return current[p.Partner] != wantMethod }), nil
-}
-
-// ExportPayouts returns the processing payouts of a batch with their sealed accounts,
-// ordered by currency and partner name. If method is not nil, it returns only the
-// payouts of this method. It uses a connection and an export slot as Export does.
-// Errors: SERVICE_UNAVAILABLE if too many exports are running.
-func (s *Store) ExportPayouts(
-	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod,
-) iter.Seq2[affiliate.ExportedPayout, error] {
-	const read = `
-		select ` + payoutColumns + `, g.name as program_name, t.partner_name, m.account
-		from payouts p` + payoutNames + `
-		left join payout_methods m on m.user_id = p.partner_id and m.method = p.method
-		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'processing' and ($4::text is null or p.method = $4)
-		order by p.currency, lower(t.partner_name), p.id`
-	type sentRow struct {
-		payoutItemRow
-		Account []byte
-	}
-	convert := func(row pgx.CollectableRow) (affiliate.ExportedPayout, error) {
-		r, err := pgx.RowToStructByNameLax[sentRow](row)
-		return affiliate.ExportedPayout{PayoutItem: r.item(scope.Workspace), Account: r.Account}, err
-	}
-	return Export(ctx, s.DB, scope.Workspace, convert, read, scope.Workspace, scope.Mode, id, method)
+	return batch, err
 }

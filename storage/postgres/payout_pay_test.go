@@ -71,10 +71,10 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	f.insertRelatedRows()
 	f.NewEndpoint(f.Scope)
 	batch := f.batch()
-	if _, err := f.Store.ConfirmPayoutBatch(t.Context(), f.Scope, batch.ID, f.Now(), by(f.Owner)); err != nil {
+	if _, err := f.Store.ConfirmPayoutBatch(t.Context(), f.Scope, batch.ID, f.confirmation()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Store.SendPayouts(t.Context(), f.Scope, batch.ID, nil, f.Now(), by(f.Owner)); err != nil {
+	if _, err := f.Store.ProcessPayoutBatch(t.Context(), f.Scope, batch.ID, f.Now(), by(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	rows, _ := f.SQL.Query(t.Context(), `select id from commissions order by id`)

@@ -36,7 +36,7 @@ func fillWithCommissions(s *pgtest.Shop, participants, approved, paid int) {
 func (f *fixture) batch() affiliate.PayoutBatch {
 	f.Helper()
 	request := affiliate.NewPayoutBatch{
-		PayoutSelection: affiliate.PayoutSelection{Scope: f.Scope, Cutoff: f.Now()}, By: by(f.Owner), At: f.Now(),
+		PayoutSelection: affiliate.PayoutSelection{Scope: f.Scope, Cutoff: f.Now(), At: f.Now()}, By: by(f.Owner),
 	}
 	var b affiliate.PayoutBatch
 	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
@@ -89,7 +89,7 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	selection := affiliate.PayoutSelection{Scope: f.Scope, Cutoff: f.Now()}
+	selection := affiliate.PayoutSelection{Scope: f.Scope, Cutoff: f.Now(), At: f.Now()}
 	check := func(what, plan string, want ...string) {
 		t.Helper()
 		checkPlan(t, what, plan, want, scansOf("commissions", "payouts", "ledger_entries", "payout_commissions"))
@@ -108,6 +108,9 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	check("ledger balances of a partner", f.Plan(postgres.PartnerLedgerBalancesSQL, partner, f.Scope.Mode, nil), "participants_by_partner", "ledger_balances_pkey")
 	check("balances of a partner", f.Plan(postgres.PartnerBalancesSQL, partner, f.Scope.Mode), "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
 
+	check("totals of an export", f.Plan(postgres.CountExportSQL, f.Scope.Workspace, f.Scope.Mode, b.ID, "paypal"), "payouts_by_batch")
+	check("part of an export", f.Plan(postgres.SelectExportSQL, f.Scope.Workspace, f.Scope.Mode, b.ID, "paypal", "EUR", 0, 5000), "payouts_by_batch")
+	check("accounts to delete", f.Plan(postgres.DeletePayoutAccountsSQL, f.Now(), 1000), "Limit -> Index Scan using payouts_account_kept")
 	check("number of batches", f.Plan(postgres.CountBatchesSQL, f.Scope.Workspace, f.Scope.Mode, ""), "Limit -> Index Only Scan using payout_batches_by_age")
 
 	day := f.Now().AddDate(0, 0, -1)
@@ -147,11 +150,11 @@ func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
 	fillWithCommissions(f.Shop, 600, 18, 0)
 	f.NewEndpoint(f.Scope)
 	b := f.batch()
-	b, err := f.Store.ConfirmPayoutBatch(t.Context(), f.Scope, b.ID, f.Now(), by(f.Owner))
+	b, err := f.Store.ConfirmPayoutBatch(t.Context(), f.Scope, b.ID, f.confirmation())
 	if err != nil || b.Counts[affiliate.PayoutPending] != 600 || b.Totals[0].AmountCents != 600*18*19/2 {
 		t.Fatalf("ConfirmPayoutBatch returned %+v, %v, want 600 pending payouts", b, err)
 	}
-	if err := f.Store.SendPayouts(t.Context(), f.Scope, b.ID, nil, f.Now(), by(f.Owner)); err != nil {
+	if _, err := f.Store.ProcessPayoutBatch(t.Context(), f.Scope, b.ID, f.Now(), by(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	for what, sql := range map[string]string{

@@ -82,7 +82,7 @@ func testNotifications(t *testing.T, sys *system) {
 	f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 100, "payoutTermDays": 0}).wantStatus(http.StatusOK)
 	batch := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
 	f.merchant.post(t, batchesPath+"/"+batch+"/confirm", nil).wantStatus(http.StatusOK)
-	f.merchant.get(t, batchesPath+"/"+batch+"/export").wantStatus(http.StatusOK)
+	f.merchant.post(t, batchesPath+"/"+batch+"/process", nil).wantStatus(http.StatusOK)
 	payout := f.merchant.get(t, "/api/v1/payouts?batchId="+batch).text("data.0.id")
 	f.partner.wantNewest(t, partnerFeed, "payouts", object{"type": "payout.processing", "body": "A payout of 13.33 USD from " + name + " is being sent."})
 	f.merchant.patch(t, "/api/v1/payouts/"+payout+"/mark-failed", object{"reason": "The account is closed"}).wantStatus(http.StatusOK)

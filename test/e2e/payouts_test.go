@@ -77,26 +77,36 @@ func testPayouts(t *testing.T, sys *system) {
 	})
 	t.Run("a batch must be confirmed before it is exported", func(t *testing.T) {
 		f.merchant.get(t, path+"/export").wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		f.merchant.post(t, path+"/process", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		f.merchant.patch(t, payout+"/mark-paid", object{"reference": "x"}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		f.partner.get(t, "/api/v1/partner/payouts").wantStatus(http.StatusOK).wantFields(object{"total": 0})
 	})
-	t.Run("a payout is confirmed, exported, failed, retried and paid", func(t *testing.T) {
+	t.Run("a payout is confirmed, processed, exported, failed, retried and paid", func(t *testing.T) {
 		f.merchant.post(t, path+"/confirm", nil).wantStatus(http.StatusOK).wantFields(object{"status": "confirmed", "confirmedBy": f.merchant.id, "byStatus.pending": 1})
 		f.merchant.post(t, path+"/confirm", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		if cents := f.balance(t); cents != 2000 {
-			t.Errorf("the balance before the export is %d, want 2000", cents)
+			t.Errorf("the balance before the processing is %d, want 2000", cents)
 		}
+		f.merchant.get(t, payout).wantStatus(http.StatusOK).wantFields(object{"status": "pending", "accountHint": "p***@example.com"})
+		f.merchant.get(t, path+"/export").wantStatus(http.StatusOK)
+		f.merchant.get(t, payout).wantStatus(http.StatusOK).wantFields(object{"status": "pending"})
+		f.merchant.post(t, path+"/process", nil).wantStatus(http.StatusOK).wantFields(object{"status": "processing", "byStatus.processing": 1})
 		for _, format := range []string{"", "?format=generic", "?format=paypal", "?format=wise"} {
 			got := f.merchant.get(t, path+"/export"+format).wantStatus(http.StatusOK)
 			rows, err := csv.NewReader(strings.NewReader(got.body)).ReadAll()
 			if err != nil || len(rows) < 1 || format != "?format=wise" && (len(rows) != 2 || !strings.Contains(got.body, "pia@example.com") || !strings.Contains(got.body, "20.00")) {
 				t.Errorf("the export with the query %q is wrong (error %v):\n%s", format, err, got.body)
 			}
+			if parts := got.header.Get("Export-Parts"); parts != "1" {
+				t.Errorf("the export with the query %q has the header Export-Parts %q, want 1", format, parts)
+			}
 		}
 		f.merchant.get(t, path+"/export?format=excel").wantOutcome(invalid)
+		f.merchant.get(t, path+"/export?currency=XXY").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "currency")
+		f.merchant.get(t, path+"/export?format=paypal&part=2").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "part")
 		f.merchant.get(t, payout).wantStatus(http.StatusOK).wantFields(object{"status": "processing", "commissions.0.commissionId": id, "commissions.0.amountCents": 2000, "accountHint": "p***@example.com"})
 		if cents := f.balance(t); cents != 0 {
-			t.Errorf("the balance after the export is %d, want 0", cents)
+			t.Errorf("the balance after the processing is %d, want 0", cents)
 		}
 		f.merchant.patch(t, payout+"/mark-failed", object{"reason": "Account closed"}).wantStatus(http.StatusOK).wantFields(object{"status": "failed", "failureReason": "Account closed"})
 		f.merchant.get(t, f.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": nil})
@@ -141,12 +151,28 @@ func testPayouts(t *testing.T, sys *system) {
 		entry(object{"type": "payout", "amountCents": 5, "reason": "x"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "type")
 		entry(object{"type": "bonus", "amountCents": 5, "currency": "XXX", "reason": " "}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "currency", "reason")
 	})
-	t.Run("after a batch was canceled, its balances are payable again", func(t *testing.T) {
+	t.Run("a large batch needs two members", func(t *testing.T) {
+		approval := func(cents any) response {
+			return f.merchant.patch(t, "/api/v1/workspace", object{"payoutApproval": object{"secondPersonAboveCents": cents}})
+		}
+		approval(-1).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "payoutApproval.secondPersonAboveCents")
+		approval(1999).wantStatus(http.StatusOK).wantFields(object{"payoutApproval.secondPersonAboveCents": 1999})
 		f.reportSale(t, click, nil)
+		created := f.createBatch(t, object{}).wantStatus(http.StatusCreated).wantFields(object{"firstConfirmedBy": nil, "confirmedByName": nil}).text("id")
+		confirm := batchesPath + "/" + created + "/confirm"
+		f.merchant.post(t, confirm, nil).wantStatus(http.StatusOK).wantFields(object{"status": "awaiting_approval", "firstConfirmedBy": f.merchant.id, "confirmedBy": nil})
+		f.merchant.post(t, confirm, nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		f.merchant.get(t, batchesPath+"?status=awaiting_approval").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.id": created})
+		finance := f.merchant.addMember(t, "finance").inMode("live")
+		finance.post(t, confirm, nil).wantStatus(http.StatusOK).wantFields(object{"status": "confirmed", "firstConfirmedBy": f.merchant.id, "confirmedBy": finance.id})
+		f.merchant.post(t, batchesPath+"/"+created+"/cancel", nil).wantStatus(http.StatusOK)
+		f.merchant.patch(t, "/api/v1/workspace", object{"payoutApproval": nil}).wantStatus(http.StatusOK).wantFields(object{"payoutApproval.secondPersonAboveCents": nil})
+	})
+	t.Run("after a batch was canceled, its balances are payable again", func(t *testing.T) {
 		created := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
 		f.merchant.post(t, batchesPath+"/"+created+"/cancel", nil).wantStatus(http.StatusOK).wantFields(object{"status": "canceled", "byStatus.canceled": 1})
 		f.merchant.post(t, batchesPath+"/"+created+"/cancel", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
-		f.merchant.get(t, batchesPath+"?status=canceled").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.id": created})
+		f.merchant.get(t, batchesPath+"?status=canceled").wantStatus(http.StatusOK).wantFields(object{"total": 2, "data.0.id": created})
 		preview(t).wantFields(object{"data.0.amountCents": 2000, "data.1.excludedBecause": "negative_balance", "data.1.currency": "EUR"})
 	})
 	t.Run("only one of many concurrent requests creates a batch", func(t *testing.T) {
@@ -166,9 +192,8 @@ func testPayouts(t *testing.T, sys *system) {
 		}
 		path, payout := createConfirmed()
 		own.merchant.patch(t, own.participantPath()+"/suspend", nil).wantStatus(http.StatusOK)
-		if got := own.merchant.get(t, path+"/export").wantStatus(http.StatusOK); strings.Contains(got.body, "pia@example.com") {
-			t.Errorf("the export contains a suspended partner: %s", got.body)
-		}
+		own.merchant.post(t, path+"/process", nil).wantStatus(http.StatusOK).wantFields(object{"status": "canceled"})
+		own.merchant.get(t, path+"/export").wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		own.merchant.get(t, payout).wantStatus(http.StatusOK).wantFields(object{"status": "canceled"})
 		own.merchant.patch(t, own.participantPath()+"/reinstate", nil).wantStatus(http.StatusOK)
 		_, payout = createConfirmed()

@@ -462,7 +462,7 @@ func (c *referenceCalls) analytics() {
 	}
 }
 
-// payouts creates, exports and pays payouts.
+// payouts creates, processes, exports and pays payouts.
 func (c *referenceCalls) payouts() {
 	programs := []string{strings.TrimPrefix(c.program, "/api/v1/programs/")}
 	ledger := c.program + "/partners/" + c.participant + "/ledger"
@@ -475,6 +475,7 @@ func (c *referenceCalls) payouts() {
 	batch := c.call(c.merchant.withHeader("Idempotency-Key", "payouts-2026-03"), "POST", "/api/v1/payouts/batches", object{"programIds": programs})
 	id := batch.text("id")
 	c.call(c.merchant, "POST", "/api/v1/payouts/batches/"+id+"/confirm", nil)
+	c.call(c.merchant, "POST", "/api/v1/payouts/batches/"+id+"/process", nil)
 	c.call(c.merchant, "GET", "/api/v1/payouts/batches/"+id+"/export?format=paypal", nil)
 	c.call(c.merchant, "GET", "/api/v1/payouts/batches/"+id, nil)
 	c.call(c.merchant, "GET", "/api/v1/payouts/batches?pageSize=1", nil)

@@ -106,9 +106,9 @@ func (s storm) payoutAction(t *testing.T, payout, action string, body any) respo
 	return s.outcomes.add(t, action, s.automatic.merchant.patch(t, payout+"/"+action, body))
 }
 
-// createPayouts creates and confirms a batch of payouts, and exports the batch if export
+// createPayouts creates and confirms a batch of payouts, and processes the batch if process
 // is set. It returns the paths of the payouts, or nil if nothing is payable.
-func (s storm) createPayouts(t *testing.T, export bool) (paths []string) {
+func (s storm) createPayouts(t *testing.T, process bool) (paths []string) {
 	t.Helper()
 	merchant := s.automatic.merchant
 	batch := s.outcomes.add(t, "create batch", s.automatic.createBatch(t, object{}))
@@ -117,8 +117,8 @@ func (s storm) createPayouts(t *testing.T, export bool) (paths []string) {
 	}
 	id := batch.text("id")
 	s.outcomes.add(t, "confirm batch", merchant.post(t, batchesPath+"/"+id+"/confirm", nil))
-	if export {
-		s.outcomes.add(t, "export batch", merchant.get(t, batchesPath+"/"+id+"/export"))
+	if process {
+		s.outcomes.add(t, "process batch", merchant.post(t, batchesPath+"/"+id+"/process", nil))
 	}
 	payouts := merchant.get(t, "/api/v1/payouts?batchId="+id).wantStatus(http.StatusOK)
 	for i := range payouts.length("data") {
@@ -236,7 +236,7 @@ func TestLedger_ConsistentUnderConcurrency(t *testing.T) {
 	sales := s.sendSequentially(t)
 	// If a kind of request never succeeded, the test would prove nothing about this kind.
 	s.outcomes.wantSuccesses(t, "report", "early refund", "partial refund", "full refund", "approve", "reject", "approve-override",
-		"create batch", "confirm batch", "export batch", "mark-failed", "retry", "cancel", "mark-paid")
+		"create batch", "confirm batch", "process batch", "mark-failed", "retry", "cancel", "mark-paid")
 
 	s.outcomes = newStormOutcomes()
 	var selling, paying sync.WaitGroup

@@ -1579,8 +1579,11 @@ type PayoutMethodDetails struct {
 	Method PayoutMethod           `protobuf:"varint,1,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
 	// A masked form of the account: an e-mail address such as `p***@example.com`, or the
 	// last four characters of an account number. Null if the method has no account.
-	AccountHint   *string                `protobuf:"bytes,2,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
-	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	AccountHint *string                `protobuf:"bytes,2,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
+	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// The time until which new payout batches do not include the partner, 72 hours after a
+	// change of the method or account. Null if the method was set only once.
+	HeldUntil     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=held_until,json=heldUntil,proto3" json:"held_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1632,6 +1635,13 @@ func (x *PayoutMethodDetails) GetAccountHint() string {
 func (x *PayoutMethodDetails) GetUpdatedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *PayoutMethodDetails) GetHeldUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeldUntil
 	}
 	return nil
 }
@@ -1820,12 +1830,14 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x0eaccount_holder\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xc8\x01\xa8\xbb\x18\x01H\x01R\raccountHolder\x88\x01\x01B\n" +
 	"\n" +
 	"\b_accountB\x11\n" +
-	"\x0f_account_holder\"\xbd\x01\n" +
+	"\x0f_account_holder\"\xf8\x01\n" +
 	"\x13PayoutMethodDetails\x122\n" +
 	"\x06method\x18\x01 \x01(\x0e2\x1a.affiliate.v1.PayoutMethodR\x06method\x12&\n" +
 	"\faccount_hint\x18\x02 \x01(\tH\x00R\vaccountHint\x88\x01\x01\x129\n" +
 	"\n" +
-	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAtB\x0f\n" +
+	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x129\n" +
+	"\n" +
+	"held_until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\theldUntilB\x0f\n" +
 	"\r_account_hint*_\n" +
 	"\fProgramScope\x12\x1d\n" +
 	"\x19PROGRAM_SCOPE_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -1930,25 +1942,26 @@ var file_affiliate_v1_partner_proto_depIdxs = []int32{
 	1,  // 31: affiliate.v1.SetPayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
 	1,  // 32: affiliate.v1.PayoutMethodDetails.method:type_name -> affiliate.v1.PayoutMethod
 	21, // 33: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
-	2,  // 34: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
-	4,  // 35: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
-	7,  // 36: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
-	10, // 37: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
-	13, // 38: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
-	15, // 39: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
-	16, // 40: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
-	3,  // 41: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
-	5,  // 42: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
-	8,  // 43: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
-	11, // 44: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
-	14, // 45: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	14, // 46: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	17, // 47: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
-	41, // [41:48] is the sub-list for method output_type
-	34, // [34:41] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	21, // 34: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
+	2,  // 35: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
+	4,  // 36: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
+	7,  // 37: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
+	10, // 38: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
+	13, // 39: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
+	15, // 40: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
+	16, // 41: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
+	3,  // 42: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
+	5,  // 43: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
+	8,  // 44: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
+	11, // 45: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
+	14, // 46: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	14, // 47: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	17, // 48: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
+	42, // [42:49] is the sub-list for method output_type
+	35, // [35:42] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_partner_proto_init() }

@@ -2630,6 +2630,35 @@ func (m *PayoutMethodDetails) validate(all bool) error {
 		}
 	}
 
+	if all {
+		switch v := interface{}(m.GetHeldUntil()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PayoutMethodDetailsValidationError{
+					field:  "HeldUntil",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PayoutMethodDetailsValidationError{
+					field:  "HeldUntil",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetHeldUntil()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PayoutMethodDetailsValidationError{
+				field:  "HeldUntil",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
 	if m.AccountHint != nil {
 		// no validation rules for AccountHint
 	}

@@ -88,17 +88,18 @@ func (PayoutStatus) EnumDescriptor() ([]byte, []int) {
 }
 
 // PayoutBatchStatus is the state of a batch. It follows from the statuses of its
-// payouts.
+// payouts, except for `awaiting_approval`.
 type PayoutBatchStatus int32
 
 const (
-	PayoutBatchStatus_PAYOUT_BATCH_STATUS_UNSPECIFIED      PayoutBatchStatus = 0
-	PayoutBatchStatus_PAYOUT_BATCH_STATUS_DRAFT            PayoutBatchStatus = 1
-	PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED        PayoutBatchStatus = 2
-	PayoutBatchStatus_PAYOUT_BATCH_STATUS_PROCESSING       PayoutBatchStatus = 3
-	PayoutBatchStatus_PAYOUT_BATCH_STATUS_COMPLETED        PayoutBatchStatus = 4
-	PayoutBatchStatus_PAYOUT_BATCH_STATUS_PARTIALLY_FAILED PayoutBatchStatus = 5
-	PayoutBatchStatus_PAYOUT_BATCH_STATUS_CANCELED         PayoutBatchStatus = 6
+	PayoutBatchStatus_PAYOUT_BATCH_STATUS_UNSPECIFIED       PayoutBatchStatus = 0
+	PayoutBatchStatus_PAYOUT_BATCH_STATUS_DRAFT             PayoutBatchStatus = 1
+	PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED         PayoutBatchStatus = 2
+	PayoutBatchStatus_PAYOUT_BATCH_STATUS_PROCESSING        PayoutBatchStatus = 3
+	PayoutBatchStatus_PAYOUT_BATCH_STATUS_COMPLETED         PayoutBatchStatus = 4
+	PayoutBatchStatus_PAYOUT_BATCH_STATUS_PARTIALLY_FAILED  PayoutBatchStatus = 5
+	PayoutBatchStatus_PAYOUT_BATCH_STATUS_CANCELED          PayoutBatchStatus = 6
+	PayoutBatchStatus_PAYOUT_BATCH_STATUS_AWAITING_APPROVAL PayoutBatchStatus = 7
 )
 
 // Enum value maps for PayoutBatchStatus.
@@ -111,15 +112,17 @@ var (
 		4: "PAYOUT_BATCH_STATUS_COMPLETED",
 		5: "PAYOUT_BATCH_STATUS_PARTIALLY_FAILED",
 		6: "PAYOUT_BATCH_STATUS_CANCELED",
+		7: "PAYOUT_BATCH_STATUS_AWAITING_APPROVAL",
 	}
 	PayoutBatchStatus_value = map[string]int32{
-		"PAYOUT_BATCH_STATUS_UNSPECIFIED":      0,
-		"PAYOUT_BATCH_STATUS_DRAFT":            1,
-		"PAYOUT_BATCH_STATUS_CONFIRMED":        2,
-		"PAYOUT_BATCH_STATUS_PROCESSING":       3,
-		"PAYOUT_BATCH_STATUS_COMPLETED":        4,
-		"PAYOUT_BATCH_STATUS_PARTIALLY_FAILED": 5,
-		"PAYOUT_BATCH_STATUS_CANCELED":         6,
+		"PAYOUT_BATCH_STATUS_UNSPECIFIED":       0,
+		"PAYOUT_BATCH_STATUS_DRAFT":             1,
+		"PAYOUT_BATCH_STATUS_CONFIRMED":         2,
+		"PAYOUT_BATCH_STATUS_PROCESSING":        3,
+		"PAYOUT_BATCH_STATUS_COMPLETED":         4,
+		"PAYOUT_BATCH_STATUS_PARTIALLY_FAILED":  5,
+		"PAYOUT_BATCH_STATUS_CANCELED":          6,
+		"PAYOUT_BATCH_STATUS_AWAITING_APPROVAL": 7,
 	}
 )
 
@@ -216,6 +219,8 @@ const (
 	PayoutExclusion_PAYOUT_EXCLUSION_PARTICIPANT_NOT_APPROVED PayoutExclusion = 3
 	// The participant owes more than is payable.
 	PayoutExclusion_PAYOUT_EXCLUSION_NEGATIVE_BALANCE PayoutExclusion = 4
+	// The partner has changed the payout method in the last 72 hours.
+	PayoutExclusion_PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED PayoutExclusion = 5
 )
 
 // Enum value maps for PayoutExclusion.
@@ -226,6 +231,7 @@ var (
 		2: "PAYOUT_EXCLUSION_NO_PAYOUT_METHOD",
 		3: "PAYOUT_EXCLUSION_PARTICIPANT_NOT_APPROVED",
 		4: "PAYOUT_EXCLUSION_NEGATIVE_BALANCE",
+		5: "PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED",
 	}
 	PayoutExclusion_value = map[string]int32{
 		"PAYOUT_EXCLUSION_UNSPECIFIED":              0,
@@ -233,6 +239,7 @@ var (
 		"PAYOUT_EXCLUSION_NO_PAYOUT_METHOD":         2,
 		"PAYOUT_EXCLUSION_PARTICIPANT_NOT_APPROVED": 3,
 		"PAYOUT_EXCLUSION_NEGATIVE_BALANCE":         4,
+		"PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED":   5,
 	}
 )
 
@@ -685,7 +692,8 @@ type PayoutBatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Mode  Mode                   `protobuf:"varint,2,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	// `draft` until the batch is confirmed. Then `confirmed` if no payout was exported or
+	// `draft` until the batch is confirmed, or `awaiting_approval` if one member has confirmed
+	// it and another member has to. Then `confirmed` if no payout was processed or
 	// paid, `processing` while some are open, `completed` if all ended and none failed,
 	// `partially_failed` if all ended and some failed, `canceled` if all were canceled.
 	Status PayoutBatchStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutBatchStatus" json:"status,omitempty"`
@@ -699,16 +707,30 @@ type PayoutBatch struct {
 	ByStatus *PayoutCounts `protobuf:"bytes,7,opt,name=by_status,json=byStatus,proto3" json:"by_status,omitempty"`
 	// The id of the user who created the batch.
 	CreatedBy string `protobuf:"bytes,8,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	// The id of the user who confirmed the batch. Null if it was not confirmed.
+	// The id of the user who confirmed the batch. Null if it was not confirmed. If two
+	// members had to confirm it, this is the second one.
 	ConfirmedBy *string                `protobuf:"bytes,9,opt,name=confirmed_by,json=confirmedBy,proto3,oneof" json:"confirmed_by,omitempty"`
 	CreatedAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The time of the confirmation. Null if the batch was not confirmed.
 	ConfirmedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=confirmed_at,json=confirmedAt,proto3" json:"confirmed_at,omitempty"`
 	// The time when the last payout ended: it was paid, failed or was canceled. Null
 	// while a payout is open.
-	CompletedAt   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CompletedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
+	// The id of the user who confirmed the batch first, if two members have to confirm it.
+	// Null otherwise.
+	FirstConfirmedBy *string `protobuf:"bytes,13,opt,name=first_confirmed_by,json=firstConfirmedBy,proto3,oneof" json:"first_confirmed_by,omitempty"`
+	// The time of the first confirmation. Null if one confirmation is enough.
+	FirstConfirmedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=first_confirmed_at,json=firstConfirmedAt,proto3" json:"first_confirmed_at,omitempty"`
+	// The name of the user or service token in `createdBy`. Null if it no longer exists.
+	CreatedByName *string `protobuf:"bytes,15,opt,name=created_by_name,json=createdByName,proto3,oneof" json:"created_by_name,omitempty"`
+	// The name of the user or service token in `firstConfirmedBy`. Null if the id is null or
+	// the user no longer exists.
+	FirstConfirmedByName *string `protobuf:"bytes,16,opt,name=first_confirmed_by_name,json=firstConfirmedByName,proto3,oneof" json:"first_confirmed_by_name,omitempty"`
+	// The name of the user or service token in `confirmedBy`. Null if the id is null or the
+	// user no longer exists.
+	ConfirmedByName *string `protobuf:"bytes,17,opt,name=confirmed_by_name,json=confirmedByName,proto3,oneof" json:"confirmed_by_name,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PayoutBatch) Reset() {
@@ -823,6 +845,41 @@ func (x *PayoutBatch) GetCompletedAt() *timestamppb.Timestamp {
 		return x.CompletedAt
 	}
 	return nil
+}
+
+func (x *PayoutBatch) GetFirstConfirmedBy() string {
+	if x != nil && x.FirstConfirmedBy != nil {
+		return *x.FirstConfirmedBy
+	}
+	return ""
+}
+
+func (x *PayoutBatch) GetFirstConfirmedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstConfirmedAt
+	}
+	return nil
+}
+
+func (x *PayoutBatch) GetCreatedByName() string {
+	if x != nil && x.CreatedByName != nil {
+		return *x.CreatedByName
+	}
+	return ""
+}
+
+func (x *PayoutBatch) GetFirstConfirmedByName() string {
+	if x != nil && x.FirstConfirmedByName != nil {
+		return *x.FirstConfirmedByName
+	}
+	return ""
+}
+
+func (x *PayoutBatch) GetConfirmedByName() string {
+	if x != nil && x.ConfirmedByName != nil {
+		return *x.ConfirmedByName
+	}
+	return ""
 }
 
 type PayoutCounts struct {
@@ -1132,6 +1189,50 @@ func (x *ConfirmPayoutBatchRequest) GetBatchId() string {
 	return ""
 }
 
+type ProcessPayoutBatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BatchId       string                 `protobuf:"bytes,1,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessPayoutBatchRequest) Reset() {
+	*x = ProcessPayoutBatchRequest{}
+	mi := &file_affiliate_v1_payout_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessPayoutBatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessPayoutBatchRequest) ProtoMessage() {}
+
+func (x *ProcessPayoutBatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_payout_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessPayoutBatchRequest.ProtoReflect.Descriptor instead.
+func (*ProcessPayoutBatchRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ProcessPayoutBatchRequest) GetBatchId() string {
+	if x != nil {
+		return x.BatchId
+	}
+	return ""
+}
+
 type CancelPayoutBatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	BatchId       string                 `protobuf:"bytes,1,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
@@ -1141,7 +1242,7 @@ type CancelPayoutBatchRequest struct {
 
 func (x *CancelPayoutBatchRequest) Reset() {
 	*x = CancelPayoutBatchRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[11]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1254,7 @@ func (x *CancelPayoutBatchRequest) String() string {
 func (*CancelPayoutBatchRequest) ProtoMessage() {}
 
 func (x *CancelPayoutBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[11]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1267,7 @@ func (x *CancelPayoutBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelPayoutBatchRequest.ProtoReflect.Descriptor instead.
 func (*CancelPayoutBatchRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{11}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelPayoutBatchRequest) GetBatchId() string {
@@ -1180,14 +1281,19 @@ type ExportPayoutBatchRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	BatchId string                 `protobuf:"bytes,1,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
 	// The format of the file. Default `generic`.
-	Format        PayoutExportFormat `protobuf:"varint,2,opt,name=format,proto3,enum=affiliate.v1.PayoutExportFormat" json:"format,omitempty"`
+	Format PayoutExportFormat `protobuf:"varint,2,opt,name=format,proto3,enum=affiliate.v1.PayoutExportFormat" json:"format,omitempty"`
+	// Only payouts in this currency, an ISO 4217 code. The formats `paypal` and `wise`
+	// require it if the batch has payouts with that method in several currencies.
+	Currency *string `protobuf:"bytes,3,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	// The part of the export, counted from 1. Default 1.
+	Part          *int32 `protobuf:"varint,4,opt,name=part,proto3,oneof" json:"part,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExportPayoutBatchRequest) Reset() {
 	*x = ExportPayoutBatchRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[12]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1305,7 @@ func (x *ExportPayoutBatchRequest) String() string {
 func (*ExportPayoutBatchRequest) ProtoMessage() {}
 
 func (x *ExportPayoutBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[12]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1318,7 @@ func (x *ExportPayoutBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportPayoutBatchRequest.ProtoReflect.Descriptor instead.
 func (*ExportPayoutBatchRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{12}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExportPayoutBatchRequest) GetBatchId() string {
@@ -1227,6 +1333,20 @@ func (x *ExportPayoutBatchRequest) GetFormat() PayoutExportFormat {
 		return x.Format
 	}
 	return PayoutExportFormat_PAYOUT_EXPORT_FORMAT_UNSPECIFIED
+}
+
+func (x *ExportPayoutBatchRequest) GetCurrency() string {
+	if x != nil && x.Currency != nil {
+		return *x.Currency
+	}
+	return ""
+}
+
+func (x *ExportPayoutBatchRequest) GetPart() int32 {
+	if x != nil && x.Part != nil {
+		return *x.Part
+	}
+	return 0
 }
 
 type ListPayoutsRequest struct {
@@ -1258,7 +1378,7 @@ type ListPayoutsRequest struct {
 
 func (x *ListPayoutsRequest) Reset() {
 	*x = ListPayoutsRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[13]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1390,7 @@ func (x *ListPayoutsRequest) String() string {
 func (*ListPayoutsRequest) ProtoMessage() {}
 
 func (x *ListPayoutsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[13]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1403,7 @@ func (x *ListPayoutsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPayoutsRequest.ProtoReflect.Descriptor instead.
 func (*ListPayoutsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListPayoutsRequest) GetPage() int32 {
@@ -1365,7 +1485,7 @@ type ListPayoutsResponse struct {
 
 func (x *ListPayoutsResponse) Reset() {
 	*x = ListPayoutsResponse{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[14]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1497,7 @@ func (x *ListPayoutsResponse) String() string {
 func (*ListPayoutsResponse) ProtoMessage() {}
 
 func (x *ListPayoutsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[14]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1510,7 @@ func (x *ListPayoutsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPayoutsResponse.ProtoReflect.Descriptor instead.
 func (*ListPayoutsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListPayoutsResponse) GetData() []*Payout {
@@ -1430,7 +1550,7 @@ type GetPayoutRequest struct {
 
 func (x *GetPayoutRequest) Reset() {
 	*x = GetPayoutRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[15]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1562,7 @@ func (x *GetPayoutRequest) String() string {
 func (*GetPayoutRequest) ProtoMessage() {}
 
 func (x *GetPayoutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[15]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1575,7 @@ func (x *GetPayoutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPayoutRequest.ProtoReflect.Descriptor instead.
 func (*GetPayoutRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetPayoutRequest) GetPayoutId() string {
@@ -1478,7 +1598,7 @@ type MarkPayoutPaidRequest struct {
 
 func (x *MarkPayoutPaidRequest) Reset() {
 	*x = MarkPayoutPaidRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[16]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1490,7 +1610,7 @@ func (x *MarkPayoutPaidRequest) String() string {
 func (*MarkPayoutPaidRequest) ProtoMessage() {}
 
 func (x *MarkPayoutPaidRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[16]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1503,7 +1623,7 @@ func (x *MarkPayoutPaidRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkPayoutPaidRequest.ProtoReflect.Descriptor instead.
 func (*MarkPayoutPaidRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MarkPayoutPaidRequest) GetPayoutId() string {
@@ -1538,7 +1658,7 @@ type MarkPayoutFailedRequest struct {
 
 func (x *MarkPayoutFailedRequest) Reset() {
 	*x = MarkPayoutFailedRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[17]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1670,7 @@ func (x *MarkPayoutFailedRequest) String() string {
 func (*MarkPayoutFailedRequest) ProtoMessage() {}
 
 func (x *MarkPayoutFailedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[17]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1683,7 @@ func (x *MarkPayoutFailedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkPayoutFailedRequest.ProtoReflect.Descriptor instead.
 func (*MarkPayoutFailedRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MarkPayoutFailedRequest) GetPayoutId() string {
@@ -1589,7 +1709,7 @@ type RetryPayoutRequest struct {
 
 func (x *RetryPayoutRequest) Reset() {
 	*x = RetryPayoutRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[18]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1721,7 @@ func (x *RetryPayoutRequest) String() string {
 func (*RetryPayoutRequest) ProtoMessage() {}
 
 func (x *RetryPayoutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[18]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1734,7 @@ func (x *RetryPayoutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPayoutRequest.ProtoReflect.Descriptor instead.
 func (*RetryPayoutRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RetryPayoutRequest) GetPayoutId() string {
@@ -1633,7 +1753,7 @@ type CancelPayoutRequest struct {
 
 func (x *CancelPayoutRequest) Reset() {
 	*x = CancelPayoutRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[19]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1765,7 @@ func (x *CancelPayoutRequest) String() string {
 func (*CancelPayoutRequest) ProtoMessage() {}
 
 func (x *CancelPayoutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[19]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1778,7 @@ func (x *CancelPayoutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelPayoutRequest.ProtoReflect.Descriptor instead.
 func (*CancelPayoutRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelPayoutRequest) GetPayoutId() string {
@@ -1714,7 +1834,7 @@ type Payout struct {
 
 func (x *Payout) Reset() {
 	*x = Payout{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[20]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1846,7 @@ func (x *Payout) String() string {
 func (*Payout) ProtoMessage() {}
 
 func (x *Payout) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[20]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1859,7 @@ func (x *Payout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Payout.ProtoReflect.Descriptor instead.
 func (*Payout) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Payout) GetId() string {
@@ -1939,8 +2059,9 @@ type PayoutDetail struct {
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// The commissions with their share of the payout, oldest first, at most 1,000.
 	Commissions []*PayoutCommission `protobuf:"bytes,50,rep,name=commissions,proto3" json:"commissions,omitempty"`
-	// A masked form of the account: an e-mail address such as `p***@example.com`, or the
-	// last four characters of an account number. Null if the method has no account.
+	// A masked form of the account that the payout is paid to: an e-mail address such as
+	// `p***@example.com`, or the last four characters of an account number. A draft has the
+	// current account of the partner. Null if the method has no account.
 	AccountHint   *string `protobuf:"bytes,51,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1948,7 +2069,7 @@ type PayoutDetail struct {
 
 func (x *PayoutDetail) Reset() {
 	*x = PayoutDetail{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[21]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2081,7 @@ func (x *PayoutDetail) String() string {
 func (*PayoutDetail) ProtoMessage() {}
 
 func (x *PayoutDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[21]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2094,7 @@ func (x *PayoutDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PayoutDetail.ProtoReflect.Descriptor instead.
 func (*PayoutDetail) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PayoutDetail) GetId() string {
@@ -2160,7 +2281,7 @@ type PayoutCommission struct {
 
 func (x *PayoutCommission) Reset() {
 	*x = PayoutCommission{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[22]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2293,7 @@ func (x *PayoutCommission) String() string {
 func (*PayoutCommission) ProtoMessage() {}
 
 func (x *PayoutCommission) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[22]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2306,7 @@ func (x *PayoutCommission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PayoutCommission.ProtoReflect.Descriptor instead.
 func (*PayoutCommission) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{22}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PayoutCommission) GetCommissionId() string {
@@ -2241,7 +2362,7 @@ type ListPartnerPayoutsRequest struct {
 
 func (x *ListPartnerPayoutsRequest) Reset() {
 	*x = ListPartnerPayoutsRequest{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[23]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2374,7 @@ func (x *ListPartnerPayoutsRequest) String() string {
 func (*ListPartnerPayoutsRequest) ProtoMessage() {}
 
 func (x *ListPartnerPayoutsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[23]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2387,7 @@ func (x *ListPartnerPayoutsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartnerPayoutsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartnerPayoutsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{23}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListPartnerPayoutsRequest) GetPage() int32 {
@@ -2334,7 +2455,7 @@ type ListPartnerPayoutsResponse struct {
 
 func (x *ListPartnerPayoutsResponse) Reset() {
 	*x = ListPartnerPayoutsResponse{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[24]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2467,7 @@ func (x *ListPartnerPayoutsResponse) String() string {
 func (*ListPartnerPayoutsResponse) ProtoMessage() {}
 
 func (x *ListPartnerPayoutsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[24]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2480,7 @@ func (x *ListPartnerPayoutsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartnerPayoutsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartnerPayoutsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{24}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListPartnerPayoutsResponse) GetData() []*PartnerPayout {
@@ -2429,7 +2550,7 @@ type PartnerPayout struct {
 
 func (x *PartnerPayout) Reset() {
 	*x = PartnerPayout{}
-	mi := &file_affiliate_v1_payout_proto_msgTypes[25]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2562,7 @@ func (x *PartnerPayout) String() string {
 func (*PartnerPayout) ProtoMessage() {}
 
 func (x *PartnerPayout) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_payout_proto_msgTypes[25]
+	mi := &file_affiliate_v1_payout_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2575,7 @@ func (x *PartnerPayout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerPayout.ProtoReflect.Descriptor instead.
 func (*PartnerPayout) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{25}
+	return file_affiliate_v1_payout_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PartnerPayout) GetId() string {
@@ -2627,7 +2748,7 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\vprogram_ids\x18\x01 \x03(\tB\x0f\xfaB\f\x92\x01\t\x10d\"\x05r\x03\xb0\x01\x01R\n" +
 	"programIds\x12$\n" +
 	"\x06cutoff\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\x06cutoff\x88\x01\x01B\t\n" +
-	"\a_cutoff\"\xd2\x04\n" +
+	"\a_cutoff\"\xc6\a\n" +
 	"\vPayoutBatch\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x12.affiliate.v1.ModeR\x04mode\x127\n" +
@@ -2643,8 +2764,17 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"created_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12=\n" +
 	"\fconfirmed_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vconfirmedAt\x12=\n" +
-	"\fcompleted_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vcompletedAtB\x0f\n" +
-	"\r_confirmed_by\"\xa6\x01\n" +
+	"\fcompleted_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vcompletedAt\x121\n" +
+	"\x12first_confirmed_by\x18\r \x01(\tH\x01R\x10firstConfirmedBy\x88\x01\x01\x12H\n" +
+	"\x12first_confirmed_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x10firstConfirmedAt\x12+\n" +
+	"\x0fcreated_by_name\x18\x0f \x01(\tH\x02R\rcreatedByName\x88\x01\x01\x12:\n" +
+	"\x17first_confirmed_by_name\x18\x10 \x01(\tH\x03R\x14firstConfirmedByName\x88\x01\x01\x12/\n" +
+	"\x11confirmed_by_name\x18\x11 \x01(\tH\x04R\x0fconfirmedByName\x88\x01\x01B\x0f\n" +
+	"\r_confirmed_byB\x15\n" +
+	"\x13_first_confirmed_byB\x12\n" +
+	"\x10_created_by_nameB\x1a\n" +
+	"\x18_first_confirmed_by_nameB\x14\n" +
+	"\x12_confirmed_by_name\"\xa6\x01\n" +
 	"\fPayoutCounts\x12\x14\n" +
 	"\x05draft\x18\x01 \x01(\x03R\x05draft\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x03R\apending\x12\x1e\n" +
@@ -2669,12 +2799,18 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\x15GetPayoutBatchRequest\x12\x19\n" +
 	"\bbatch_id\x18\x01 \x01(\tR\abatchId\"6\n" +
 	"\x19ConfirmPayoutBatchRequest\x12\x19\n" +
+	"\bbatch_id\x18\x01 \x01(\tR\abatchId\"6\n" +
+	"\x19ProcessPayoutBatchRequest\x12\x19\n" +
 	"\bbatch_id\x18\x01 \x01(\tR\abatchId\"5\n" +
 	"\x18CancelPayoutBatchRequest\x12\x19\n" +
-	"\bbatch_id\x18\x01 \x01(\tR\abatchId\"o\n" +
+	"\bbatch_id\x18\x01 \x01(\tR\abatchId\"\xd2\x01\n" +
 	"\x18ExportPayoutBatchRequest\x12\x19\n" +
 	"\bbatch_id\x18\x01 \x01(\tR\abatchId\x128\n" +
-	"\x06format\x18\x02 \x01(\x0e2 .affiliate.v1.PayoutExportFormatR\x06format\"\x8e\x04\n" +
+	"\x06format\x18\x02 \x01(\x0e2 .affiliate.v1.PayoutExportFormatR\x06format\x12)\n" +
+	"\bcurrency\x18\x03 \x01(\tB\b\xfaB\x05r\x03\x98\x01\x03H\x00R\bcurrency\x88\x01\x01\x12 \n" +
+	"\x04part\x18\x04 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x01R\x04part\x88\x01\x01B\v\n" +
+	"\t_currencyB\a\n" +
+	"\x05_part\"\x8e\x04\n" +
 	"\x12ListPayoutsRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01\x122\n" +
@@ -2842,7 +2978,7 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\x18PAYOUT_STATUS_PROCESSING\x10\x03\x12\x16\n" +
 	"\x12PAYOUT_STATUS_PAID\x10\x04\x12\x18\n" +
 	"\x14PAYOUT_STATUS_FAILED\x10\x05\x12\x1a\n" +
-	"\x16PAYOUT_STATUS_CANCELED\x10\x06*\x8d\x02\n" +
+	"\x16PAYOUT_STATUS_CANCELED\x10\x06*\xb8\x02\n" +
 	"\x11PayoutBatchStatus\x12#\n" +
 	"\x1fPAYOUT_BATCH_STATUS_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19PAYOUT_BATCH_STATUS_DRAFT\x10\x01\x12!\n" +
@@ -2850,18 +2986,20 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\x1ePAYOUT_BATCH_STATUS_PROCESSING\x10\x03\x12!\n" +
 	"\x1dPAYOUT_BATCH_STATUS_COMPLETED\x10\x04\x12(\n" +
 	"$PAYOUT_BATCH_STATUS_PARTIALLY_FAILED\x10\x05\x12 \n" +
-	"\x1cPAYOUT_BATCH_STATUS_CANCELED\x10\x06*\x9c\x01\n" +
+	"\x1cPAYOUT_BATCH_STATUS_CANCELED\x10\x06\x12)\n" +
+	"%PAYOUT_BATCH_STATUS_AWAITING_APPROVAL\x10\a*\x9c\x01\n" +
 	"\x12PayoutExportFormat\x12$\n" +
 	" PAYOUT_EXPORT_FORMAT_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cPAYOUT_EXPORT_FORMAT_GENERIC\x10\x01\x12\x1f\n" +
 	"\x1bPAYOUT_EXPORT_FORMAT_PAYPAL\x10\x02\x12\x1d\n" +
-	"\x19PAYOUT_EXPORT_FORMAT_WISE\x10\x03*\xd4\x01\n" +
+	"\x19PAYOUT_EXPORT_FORMAT_WISE\x10\x03*\x81\x02\n" +
 	"\x0fPayoutExclusion\x12 \n" +
 	"\x1cPAYOUT_EXCLUSION_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1ePAYOUT_EXCLUSION_BELOW_MINIMUM\x10\x01\x12%\n" +
 	"!PAYOUT_EXCLUSION_NO_PAYOUT_METHOD\x10\x02\x12-\n" +
 	")PAYOUT_EXCLUSION_PARTICIPANT_NOT_APPROVED\x10\x03\x12%\n" +
-	"!PAYOUT_EXCLUSION_NEGATIVE_BALANCE\x10\x042\x8b\x0e\n" +
+	"!PAYOUT_EXCLUSION_NEGATIVE_BALANCE\x10\x04\x12+\n" +
+	"'PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED\x10\x052\x9d\x0f\n" +
 	"\rPayoutService\x12v\n" +
 	"\x0ePreviewPayouts\x12#.affiliate.v1.PreviewPayoutsRequest\x1a\x1b.affiliate.v1.PayoutPreview\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/preview\x12z\n" +
 	"\x11CreatePayoutBatch\x12&.affiliate.v1.CreatePayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/api/v1/payouts/batches\x12k\n" +
@@ -2870,7 +3008,8 @@ const file_affiliate_v1_payout_proto_rawDesc = "" +
 	"\x11ListPayoutBatches\x12&.affiliate.v1.ListPayoutBatchesRequest\x1a'.affiliate.v1.ListPayoutBatchesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/payouts/batches\x12|\n" +
 	"\x0eGetPayoutBatch\x12#.affiliate.v1.GetPayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"*\x82\xd3\xe4\x93\x02$\x12\"/api/v1/payouts/batches/{batch_id}\x12\x8f\x01\n" +
 	"\x12ConfirmPayoutBatch\x12'.affiliate.v1.ConfirmPayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"5\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/payouts/batches/{batch_id}/confirm\x12\x8c\x01\n" +
-	"\x11CancelPayoutBatch\x12&.affiliate.v1.CancelPayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"4\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/payouts/batches/{batch_id}/cancel\x12\x86\x01\n" +
+	"\x11CancelPayoutBatch\x12&.affiliate.v1.CancelPayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"4\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/payouts/batches/{batch_id}/cancel\x12\x8f\x01\n" +
+	"\x12ProcessPayoutBatch\x12'.affiliate.v1.ProcessPayoutBatchRequest\x1a\x19.affiliate.v1.PayoutBatch\"5\x82\xd3\xe4\x93\x02/:\x01*\"*/api/v1/payouts/batches/{batch_id}/process\x12\x86\x01\n" +
 	"\x11ExportPayoutBatch\x12&.affiliate.v1.ExportPayoutBatchRequest\x1a\x14.google.api.HttpBody\"1\x82\xd3\xe4\x93\x02+\x12)/api/v1/payouts/batches/{batch_id}/export0\x01\x12}\n" +
 	"\x0eMarkPayoutPaid\x12#.affiliate.v1.MarkPayoutPaidRequest\x1a\x14.affiliate.v1.Payout\"0\x82\xd3\xe4\x93\x02*:\x01*2%/api/v1/payouts/{payout_id}/mark-paid\x12\x83\x01\n" +
 	"\x10MarkPayoutFailed\x12%.affiliate.v1.MarkPayoutFailedRequest\x1a\x14.affiliate.v1.Payout\"2\x82\xd3\xe4\x93\x02,:\x01*2'/api/v1/payouts/{payout_id}/mark-failed\x12s\n" +
@@ -2891,7 +3030,7 @@ func file_affiliate_v1_payout_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_payout_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_affiliate_v1_payout_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_affiliate_v1_payout_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_affiliate_v1_payout_proto_goTypes = []any{
 	(PayoutStatus)(0),                  // 0: affiliate.v1.PayoutStatus
 	(PayoutBatchStatus)(0),             // 1: affiliate.v1.PayoutBatchStatus
@@ -2908,109 +3047,113 @@ var file_affiliate_v1_payout_proto_goTypes = []any{
 	(*ListPayoutBatchesResponse)(nil),  // 12: affiliate.v1.ListPayoutBatchesResponse
 	(*GetPayoutBatchRequest)(nil),      // 13: affiliate.v1.GetPayoutBatchRequest
 	(*ConfirmPayoutBatchRequest)(nil),  // 14: affiliate.v1.ConfirmPayoutBatchRequest
-	(*CancelPayoutBatchRequest)(nil),   // 15: affiliate.v1.CancelPayoutBatchRequest
-	(*ExportPayoutBatchRequest)(nil),   // 16: affiliate.v1.ExportPayoutBatchRequest
-	(*ListPayoutsRequest)(nil),         // 17: affiliate.v1.ListPayoutsRequest
-	(*ListPayoutsResponse)(nil),        // 18: affiliate.v1.ListPayoutsResponse
-	(*GetPayoutRequest)(nil),           // 19: affiliate.v1.GetPayoutRequest
-	(*MarkPayoutPaidRequest)(nil),      // 20: affiliate.v1.MarkPayoutPaidRequest
-	(*MarkPayoutFailedRequest)(nil),    // 21: affiliate.v1.MarkPayoutFailedRequest
-	(*RetryPayoutRequest)(nil),         // 22: affiliate.v1.RetryPayoutRequest
-	(*CancelPayoutRequest)(nil),        // 23: affiliate.v1.CancelPayoutRequest
-	(*Payout)(nil),                     // 24: affiliate.v1.Payout
-	(*PayoutDetail)(nil),               // 25: affiliate.v1.PayoutDetail
-	(*PayoutCommission)(nil),           // 26: affiliate.v1.PayoutCommission
-	(*ListPartnerPayoutsRequest)(nil),  // 27: affiliate.v1.ListPartnerPayoutsRequest
-	(*ListPartnerPayoutsResponse)(nil), // 28: affiliate.v1.ListPartnerPayoutsResponse
-	(*PartnerPayout)(nil),              // 29: affiliate.v1.PartnerPayout
-	(*timestamppb.Timestamp)(nil),      // 30: google.protobuf.Timestamp
-	(PayoutMethod)(0),                  // 31: affiliate.v1.PayoutMethod
-	(Mode)(0),                          // 32: affiliate.v1.Mode
-	(*httpbody.HttpBody)(nil),          // 33: google.api.HttpBody
+	(*ProcessPayoutBatchRequest)(nil),  // 15: affiliate.v1.ProcessPayoutBatchRequest
+	(*CancelPayoutBatchRequest)(nil),   // 16: affiliate.v1.CancelPayoutBatchRequest
+	(*ExportPayoutBatchRequest)(nil),   // 17: affiliate.v1.ExportPayoutBatchRequest
+	(*ListPayoutsRequest)(nil),         // 18: affiliate.v1.ListPayoutsRequest
+	(*ListPayoutsResponse)(nil),        // 19: affiliate.v1.ListPayoutsResponse
+	(*GetPayoutRequest)(nil),           // 20: affiliate.v1.GetPayoutRequest
+	(*MarkPayoutPaidRequest)(nil),      // 21: affiliate.v1.MarkPayoutPaidRequest
+	(*MarkPayoutFailedRequest)(nil),    // 22: affiliate.v1.MarkPayoutFailedRequest
+	(*RetryPayoutRequest)(nil),         // 23: affiliate.v1.RetryPayoutRequest
+	(*CancelPayoutRequest)(nil),        // 24: affiliate.v1.CancelPayoutRequest
+	(*Payout)(nil),                     // 25: affiliate.v1.Payout
+	(*PayoutDetail)(nil),               // 26: affiliate.v1.PayoutDetail
+	(*PayoutCommission)(nil),           // 27: affiliate.v1.PayoutCommission
+	(*ListPartnerPayoutsRequest)(nil),  // 28: affiliate.v1.ListPartnerPayoutsRequest
+	(*ListPartnerPayoutsResponse)(nil), // 29: affiliate.v1.ListPartnerPayoutsResponse
+	(*PartnerPayout)(nil),              // 30: affiliate.v1.PartnerPayout
+	(*timestamppb.Timestamp)(nil),      // 31: google.protobuf.Timestamp
+	(PayoutMethod)(0),                  // 32: affiliate.v1.PayoutMethod
+	(Mode)(0),                          // 33: affiliate.v1.Mode
+	(*httpbody.HttpBody)(nil),          // 34: google.api.HttpBody
 }
 var file_affiliate_v1_payout_proto_depIdxs = []int32{
 	6,  // 0: affiliate.v1.PayoutPreview.data:type_name -> affiliate.v1.PayoutPreviewLine
-	30, // 1: affiliate.v1.PayoutPreview.cutoff:type_name -> google.protobuf.Timestamp
+	31, // 1: affiliate.v1.PayoutPreview.cutoff:type_name -> google.protobuf.Timestamp
 	7,  // 2: affiliate.v1.PayoutPreview.totals:type_name -> affiliate.v1.PayoutTotal
-	31, // 3: affiliate.v1.PayoutPreviewLine.method:type_name -> affiliate.v1.PayoutMethod
+	32, // 3: affiliate.v1.PayoutPreviewLine.method:type_name -> affiliate.v1.PayoutMethod
 	3,  // 4: affiliate.v1.PayoutPreviewLine.excluded_because:type_name -> affiliate.v1.PayoutExclusion
-	32, // 5: affiliate.v1.PayoutBatch.mode:type_name -> affiliate.v1.Mode
+	33, // 5: affiliate.v1.PayoutBatch.mode:type_name -> affiliate.v1.Mode
 	1,  // 6: affiliate.v1.PayoutBatch.status:type_name -> affiliate.v1.PayoutBatchStatus
-	30, // 7: affiliate.v1.PayoutBatch.cutoff:type_name -> google.protobuf.Timestamp
+	31, // 7: affiliate.v1.PayoutBatch.cutoff:type_name -> google.protobuf.Timestamp
 	7,  // 8: affiliate.v1.PayoutBatch.totals:type_name -> affiliate.v1.PayoutTotal
 	10, // 9: affiliate.v1.PayoutBatch.by_status:type_name -> affiliate.v1.PayoutCounts
-	30, // 10: affiliate.v1.PayoutBatch.created_at:type_name -> google.protobuf.Timestamp
-	30, // 11: affiliate.v1.PayoutBatch.confirmed_at:type_name -> google.protobuf.Timestamp
-	30, // 12: affiliate.v1.PayoutBatch.completed_at:type_name -> google.protobuf.Timestamp
-	1,  // 13: affiliate.v1.ListPayoutBatchesRequest.status:type_name -> affiliate.v1.PayoutBatchStatus
-	9,  // 14: affiliate.v1.ListPayoutBatchesResponse.data:type_name -> affiliate.v1.PayoutBatch
-	2,  // 15: affiliate.v1.ExportPayoutBatchRequest.format:type_name -> affiliate.v1.PayoutExportFormat
-	0,  // 16: affiliate.v1.ListPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
-	24, // 17: affiliate.v1.ListPayoutsResponse.data:type_name -> affiliate.v1.Payout
-	30, // 18: affiliate.v1.MarkPayoutPaidRequest.paid_at:type_name -> google.protobuf.Timestamp
-	32, // 19: affiliate.v1.Payout.mode:type_name -> affiliate.v1.Mode
-	0,  // 20: affiliate.v1.Payout.status:type_name -> affiliate.v1.PayoutStatus
-	31, // 21: affiliate.v1.Payout.method:type_name -> affiliate.v1.PayoutMethod
-	30, // 22: affiliate.v1.Payout.period_start:type_name -> google.protobuf.Timestamp
-	30, // 23: affiliate.v1.Payout.period_end:type_name -> google.protobuf.Timestamp
-	30, // 24: affiliate.v1.Payout.initiated_at:type_name -> google.protobuf.Timestamp
-	30, // 25: affiliate.v1.Payout.paid_at:type_name -> google.protobuf.Timestamp
-	30, // 26: affiliate.v1.Payout.created_at:type_name -> google.protobuf.Timestamp
-	30, // 27: affiliate.v1.Payout.updated_at:type_name -> google.protobuf.Timestamp
-	32, // 28: affiliate.v1.PayoutDetail.mode:type_name -> affiliate.v1.Mode
-	0,  // 29: affiliate.v1.PayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
-	31, // 30: affiliate.v1.PayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
-	30, // 31: affiliate.v1.PayoutDetail.period_start:type_name -> google.protobuf.Timestamp
-	30, // 32: affiliate.v1.PayoutDetail.period_end:type_name -> google.protobuf.Timestamp
-	30, // 33: affiliate.v1.PayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
-	30, // 34: affiliate.v1.PayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
-	30, // 35: affiliate.v1.PayoutDetail.created_at:type_name -> google.protobuf.Timestamp
-	30, // 36: affiliate.v1.PayoutDetail.updated_at:type_name -> google.protobuf.Timestamp
-	26, // 37: affiliate.v1.PayoutDetail.commissions:type_name -> affiliate.v1.PayoutCommission
-	30, // 38: affiliate.v1.PayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
-	0,  // 39: affiliate.v1.ListPartnerPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
-	29, // 40: affiliate.v1.ListPartnerPayoutsResponse.data:type_name -> affiliate.v1.PartnerPayout
-	32, // 41: affiliate.v1.PartnerPayout.mode:type_name -> affiliate.v1.Mode
-	0,  // 42: affiliate.v1.PartnerPayout.status:type_name -> affiliate.v1.PayoutStatus
-	31, // 43: affiliate.v1.PartnerPayout.method:type_name -> affiliate.v1.PayoutMethod
-	30, // 44: affiliate.v1.PartnerPayout.period_start:type_name -> google.protobuf.Timestamp
-	30, // 45: affiliate.v1.PartnerPayout.period_end:type_name -> google.protobuf.Timestamp
-	30, // 46: affiliate.v1.PartnerPayout.initiated_at:type_name -> google.protobuf.Timestamp
-	30, // 47: affiliate.v1.PartnerPayout.paid_at:type_name -> google.protobuf.Timestamp
-	30, // 48: affiliate.v1.PartnerPayout.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 49: affiliate.v1.PayoutService.PreviewPayouts:input_type -> affiliate.v1.PreviewPayoutsRequest
-	8,  // 50: affiliate.v1.PayoutService.CreatePayoutBatch:input_type -> affiliate.v1.CreatePayoutBatchRequest
-	17, // 51: affiliate.v1.PayoutService.ListPayouts:input_type -> affiliate.v1.ListPayoutsRequest
-	19, // 52: affiliate.v1.PayoutService.GetPayout:input_type -> affiliate.v1.GetPayoutRequest
-	11, // 53: affiliate.v1.PayoutService.ListPayoutBatches:input_type -> affiliate.v1.ListPayoutBatchesRequest
-	13, // 54: affiliate.v1.PayoutService.GetPayoutBatch:input_type -> affiliate.v1.GetPayoutBatchRequest
-	14, // 55: affiliate.v1.PayoutService.ConfirmPayoutBatch:input_type -> affiliate.v1.ConfirmPayoutBatchRequest
-	15, // 56: affiliate.v1.PayoutService.CancelPayoutBatch:input_type -> affiliate.v1.CancelPayoutBatchRequest
-	16, // 57: affiliate.v1.PayoutService.ExportPayoutBatch:input_type -> affiliate.v1.ExportPayoutBatchRequest
-	20, // 58: affiliate.v1.PayoutService.MarkPayoutPaid:input_type -> affiliate.v1.MarkPayoutPaidRequest
-	21, // 59: affiliate.v1.PayoutService.MarkPayoutFailed:input_type -> affiliate.v1.MarkPayoutFailedRequest
-	22, // 60: affiliate.v1.PayoutService.RetryPayout:input_type -> affiliate.v1.RetryPayoutRequest
-	23, // 61: affiliate.v1.PayoutService.CancelPayout:input_type -> affiliate.v1.CancelPayoutRequest
-	27, // 62: affiliate.v1.PayoutService.ListPartnerPayouts:input_type -> affiliate.v1.ListPartnerPayoutsRequest
-	5,  // 63: affiliate.v1.PayoutService.PreviewPayouts:output_type -> affiliate.v1.PayoutPreview
-	9,  // 64: affiliate.v1.PayoutService.CreatePayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	18, // 65: affiliate.v1.PayoutService.ListPayouts:output_type -> affiliate.v1.ListPayoutsResponse
-	25, // 66: affiliate.v1.PayoutService.GetPayout:output_type -> affiliate.v1.PayoutDetail
-	12, // 67: affiliate.v1.PayoutService.ListPayoutBatches:output_type -> affiliate.v1.ListPayoutBatchesResponse
-	9,  // 68: affiliate.v1.PayoutService.GetPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 69: affiliate.v1.PayoutService.ConfirmPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	9,  // 70: affiliate.v1.PayoutService.CancelPayoutBatch:output_type -> affiliate.v1.PayoutBatch
-	33, // 71: affiliate.v1.PayoutService.ExportPayoutBatch:output_type -> google.api.HttpBody
-	24, // 72: affiliate.v1.PayoutService.MarkPayoutPaid:output_type -> affiliate.v1.Payout
-	24, // 73: affiliate.v1.PayoutService.MarkPayoutFailed:output_type -> affiliate.v1.Payout
-	24, // 74: affiliate.v1.PayoutService.RetryPayout:output_type -> affiliate.v1.Payout
-	24, // 75: affiliate.v1.PayoutService.CancelPayout:output_type -> affiliate.v1.Payout
-	28, // 76: affiliate.v1.PayoutService.ListPartnerPayouts:output_type -> affiliate.v1.ListPartnerPayoutsResponse
-	63, // [63:77] is the sub-list for method output_type
-	49, // [49:63] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	31, // 10: affiliate.v1.PayoutBatch.created_at:type_name -> google.protobuf.Timestamp
+	31, // 11: affiliate.v1.PayoutBatch.confirmed_at:type_name -> google.protobuf.Timestamp
+	31, // 12: affiliate.v1.PayoutBatch.completed_at:type_name -> google.protobuf.Timestamp
+	31, // 13: affiliate.v1.PayoutBatch.first_confirmed_at:type_name -> google.protobuf.Timestamp
+	1,  // 14: affiliate.v1.ListPayoutBatchesRequest.status:type_name -> affiliate.v1.PayoutBatchStatus
+	9,  // 15: affiliate.v1.ListPayoutBatchesResponse.data:type_name -> affiliate.v1.PayoutBatch
+	2,  // 16: affiliate.v1.ExportPayoutBatchRequest.format:type_name -> affiliate.v1.PayoutExportFormat
+	0,  // 17: affiliate.v1.ListPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
+	25, // 18: affiliate.v1.ListPayoutsResponse.data:type_name -> affiliate.v1.Payout
+	31, // 19: affiliate.v1.MarkPayoutPaidRequest.paid_at:type_name -> google.protobuf.Timestamp
+	33, // 20: affiliate.v1.Payout.mode:type_name -> affiliate.v1.Mode
+	0,  // 21: affiliate.v1.Payout.status:type_name -> affiliate.v1.PayoutStatus
+	32, // 22: affiliate.v1.Payout.method:type_name -> affiliate.v1.PayoutMethod
+	31, // 23: affiliate.v1.Payout.period_start:type_name -> google.protobuf.Timestamp
+	31, // 24: affiliate.v1.Payout.period_end:type_name -> google.protobuf.Timestamp
+	31, // 25: affiliate.v1.Payout.initiated_at:type_name -> google.protobuf.Timestamp
+	31, // 26: affiliate.v1.Payout.paid_at:type_name -> google.protobuf.Timestamp
+	31, // 27: affiliate.v1.Payout.created_at:type_name -> google.protobuf.Timestamp
+	31, // 28: affiliate.v1.Payout.updated_at:type_name -> google.protobuf.Timestamp
+	33, // 29: affiliate.v1.PayoutDetail.mode:type_name -> affiliate.v1.Mode
+	0,  // 30: affiliate.v1.PayoutDetail.status:type_name -> affiliate.v1.PayoutStatus
+	32, // 31: affiliate.v1.PayoutDetail.method:type_name -> affiliate.v1.PayoutMethod
+	31, // 32: affiliate.v1.PayoutDetail.period_start:type_name -> google.protobuf.Timestamp
+	31, // 33: affiliate.v1.PayoutDetail.period_end:type_name -> google.protobuf.Timestamp
+	31, // 34: affiliate.v1.PayoutDetail.initiated_at:type_name -> google.protobuf.Timestamp
+	31, // 35: affiliate.v1.PayoutDetail.paid_at:type_name -> google.protobuf.Timestamp
+	31, // 36: affiliate.v1.PayoutDetail.created_at:type_name -> google.protobuf.Timestamp
+	31, // 37: affiliate.v1.PayoutDetail.updated_at:type_name -> google.protobuf.Timestamp
+	27, // 38: affiliate.v1.PayoutDetail.commissions:type_name -> affiliate.v1.PayoutCommission
+	31, // 39: affiliate.v1.PayoutCommission.approved_at:type_name -> google.protobuf.Timestamp
+	0,  // 40: affiliate.v1.ListPartnerPayoutsRequest.status:type_name -> affiliate.v1.PayoutStatus
+	30, // 41: affiliate.v1.ListPartnerPayoutsResponse.data:type_name -> affiliate.v1.PartnerPayout
+	33, // 42: affiliate.v1.PartnerPayout.mode:type_name -> affiliate.v1.Mode
+	0,  // 43: affiliate.v1.PartnerPayout.status:type_name -> affiliate.v1.PayoutStatus
+	32, // 44: affiliate.v1.PartnerPayout.method:type_name -> affiliate.v1.PayoutMethod
+	31, // 45: affiliate.v1.PartnerPayout.period_start:type_name -> google.protobuf.Timestamp
+	31, // 46: affiliate.v1.PartnerPayout.period_end:type_name -> google.protobuf.Timestamp
+	31, // 47: affiliate.v1.PartnerPayout.initiated_at:type_name -> google.protobuf.Timestamp
+	31, // 48: affiliate.v1.PartnerPayout.paid_at:type_name -> google.protobuf.Timestamp
+	31, // 49: affiliate.v1.PartnerPayout.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 50: affiliate.v1.PayoutService.PreviewPayouts:input_type -> affiliate.v1.PreviewPayoutsRequest
+	8,  // 51: affiliate.v1.PayoutService.CreatePayoutBatch:input_type -> affiliate.v1.CreatePayoutBatchRequest
+	18, // 52: affiliate.v1.PayoutService.ListPayouts:input_type -> affiliate.v1.ListPayoutsRequest
+	20, // 53: affiliate.v1.PayoutService.GetPayout:input_type -> affiliate.v1.GetPayoutRequest
+	11, // 54: affiliate.v1.PayoutService.ListPayoutBatches:input_type -> affiliate.v1.ListPayoutBatchesRequest
+	13, // 55: affiliate.v1.PayoutService.GetPayoutBatch:input_type -> affiliate.v1.GetPayoutBatchRequest
+	14, // 56: affiliate.v1.PayoutService.ConfirmPayoutBatch:input_type -> affiliate.v1.ConfirmPayoutBatchRequest
+	16, // 57: affiliate.v1.PayoutService.CancelPayoutBatch:input_type -> affiliate.v1.CancelPayoutBatchRequest
+	15, // 58: affiliate.v1.PayoutService.ProcessPayoutBatch:input_type -> affiliate.v1.ProcessPayoutBatchRequest
+	17, // 59: affiliate.v1.PayoutService.ExportPayoutBatch:input_type -> affiliate.v1.ExportPayoutBatchRequest
+	21, // 60: affiliate.v1.PayoutService.MarkPayoutPaid:input_type -> affiliate.v1.MarkPayoutPaidRequest
+	22, // 61: affiliate.v1.PayoutService.MarkPayoutFailed:input_type -> affiliate.v1.MarkPayoutFailedRequest
+	23, // 62: affiliate.v1.PayoutService.RetryPayout:input_type -> affiliate.v1.RetryPayoutRequest
+	24, // 63: affiliate.v1.PayoutService.CancelPayout:input_type -> affiliate.v1.CancelPayoutRequest
+	28, // 64: affiliate.v1.PayoutService.ListPartnerPayouts:input_type -> affiliate.v1.ListPartnerPayoutsRequest
+	5,  // 65: affiliate.v1.PayoutService.PreviewPayouts:output_type -> affiliate.v1.PayoutPreview
+	9,  // 66: affiliate.v1.PayoutService.CreatePayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	19, // 67: affiliate.v1.PayoutService.ListPayouts:output_type -> affiliate.v1.ListPayoutsResponse
+	26, // 68: affiliate.v1.PayoutService.GetPayout:output_type -> affiliate.v1.PayoutDetail
+	12, // 69: affiliate.v1.PayoutService.ListPayoutBatches:output_type -> affiliate.v1.ListPayoutBatchesResponse
+	9,  // 70: affiliate.v1.PayoutService.GetPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 71: affiliate.v1.PayoutService.ConfirmPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 72: affiliate.v1.PayoutService.CancelPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	9,  // 73: affiliate.v1.PayoutService.ProcessPayoutBatch:output_type -> affiliate.v1.PayoutBatch
+	34, // 74: affiliate.v1.PayoutService.ExportPayoutBatch:output_type -> google.api.HttpBody
+	25, // 75: affiliate.v1.PayoutService.MarkPayoutPaid:output_type -> affiliate.v1.Payout
+	25, // 76: affiliate.v1.PayoutService.MarkPayoutFailed:output_type -> affiliate.v1.Payout
+	25, // 77: affiliate.v1.PayoutService.RetryPayout:output_type -> affiliate.v1.Payout
+	25, // 78: affiliate.v1.PayoutService.CancelPayout:output_type -> affiliate.v1.Payout
+	29, // 79: affiliate.v1.PayoutService.ListPartnerPayouts:output_type -> affiliate.v1.ListPartnerPayoutsResponse
+	65, // [65:80] is the sub-list for method output_type
+	50, // [50:65] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_payout_proto_init() }
@@ -3026,17 +3169,18 @@ func file_affiliate_v1_payout_proto_init() {
 	file_affiliate_v1_payout_proto_msgTypes[5].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[7].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[13].OneofWrappers = []any{}
-	file_affiliate_v1_payout_proto_msgTypes[20].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[14].OneofWrappers = []any{}
 	file_affiliate_v1_payout_proto_msgTypes[21].OneofWrappers = []any{}
-	file_affiliate_v1_payout_proto_msgTypes[23].OneofWrappers = []any{}
-	file_affiliate_v1_payout_proto_msgTypes[25].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[22].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[24].OneofWrappers = []any{}
+	file_affiliate_v1_payout_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_payout_proto_rawDesc), len(file_affiliate_v1_payout_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1017,8 +1017,53 @@ func (m *PayoutBatch) validate(all bool) error {
 		}
 	}
 
+	if all {
+		switch v := interface{}(m.GetFirstConfirmedAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, PayoutBatchValidationError{
+					field:  "FirstConfirmedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, PayoutBatchValidationError{
+					field:  "FirstConfirmedAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetFirstConfirmedAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return PayoutBatchValidationError{
+				field:  "FirstConfirmedAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
 	if m.ConfirmedBy != nil {
 		// no validation rules for ConfirmedBy
+	}
+
+	if m.FirstConfirmedBy != nil {
+		// no validation rules for FirstConfirmedBy
+	}
+
+	if m.CreatedByName != nil {
+		// no validation rules for CreatedByName
+	}
+
+	if m.FirstConfirmedByName != nil {
+		// no validation rules for FirstConfirmedByName
+	}
+
+	if m.ConfirmedByName != nil {
+		// no validation rules for ConfirmedByName
 	}
 
 	if len(errors) > 0 {
@@ -1693,6 +1738,110 @@ var _ interface {
 	ErrorName() string
 } = ConfirmPayoutBatchRequestValidationError{}
 
+// Validate checks the field values on ProcessPayoutBatchRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ProcessPayoutBatchRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ProcessPayoutBatchRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ProcessPayoutBatchRequestMultiError, or nil if none found.
+func (m *ProcessPayoutBatchRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ProcessPayoutBatchRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for BatchId
+
+	if len(errors) > 0 {
+		return ProcessPayoutBatchRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ProcessPayoutBatchRequestMultiError is an error wrapping multiple validation
+// errors returned by ProcessPayoutBatchRequest.ValidateAll() if the
+// designated constraints aren't met.
+type ProcessPayoutBatchRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ProcessPayoutBatchRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ProcessPayoutBatchRequestMultiError) AllErrors() []error { return m }
+
+// ProcessPayoutBatchRequestValidationError is the validation error returned by
+// ProcessPayoutBatchRequest.Validate if the designated constraints aren't met.
+type ProcessPayoutBatchRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ProcessPayoutBatchRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ProcessPayoutBatchRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ProcessPayoutBatchRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ProcessPayoutBatchRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ProcessPayoutBatchRequestValidationError) ErrorName() string {
+	return "ProcessPayoutBatchRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ProcessPayoutBatchRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sProcessPayoutBatchRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ProcessPayoutBatchRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ProcessPayoutBatchRequestValidationError{}
+
 // Validate checks the field values on CancelPayoutBatchRequest with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.
@@ -1822,6 +1971,37 @@ func (m *ExportPayoutBatchRequest) validate(all bool) error {
 	// no validation rules for BatchId
 
 	// no validation rules for Format
+
+	if m.Currency != nil {
+
+		if utf8.RuneCountInString(m.GetCurrency()) != 3 {
+			err := ExportPayoutBatchRequestValidationError{
+				field:  "Currency",
+				reason: "value length must be 3 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+
+		}
+
+	}
+
+	if m.Part != nil {
+
+		if m.GetPart() < 1 {
+			err := ExportPayoutBatchRequestValidationError{
+				field:  "Part",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
 
 	if len(errors) > 0 {
 		return ExportPayoutBatchRequestMultiError(errors)

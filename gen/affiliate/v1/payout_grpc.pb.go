@@ -28,6 +28,7 @@ const (
 	PayoutService_GetPayoutBatch_FullMethodName     = "/affiliate.v1.PayoutService/GetPayoutBatch"
 	PayoutService_ConfirmPayoutBatch_FullMethodName = "/affiliate.v1.PayoutService/ConfirmPayoutBatch"
 	PayoutService_CancelPayoutBatch_FullMethodName  = "/affiliate.v1.PayoutService/CancelPayoutBatch"
+	PayoutService_ProcessPayoutBatch_FullMethodName = "/affiliate.v1.PayoutService/ProcessPayoutBatch"
 	PayoutService_ExportPayoutBatch_FullMethodName  = "/affiliate.v1.PayoutService/ExportPayoutBatch"
 	PayoutService_MarkPayoutPaid_FullMethodName     = "/affiliate.v1.PayoutService/MarkPayoutPaid"
 	PayoutService_MarkPayoutFailed_FullMethodName   = "/affiliate.v1.PayoutService/MarkPayoutFailed"
@@ -42,8 +43,8 @@ const (
 //
 // PayoutService pays partners. A batch contains one payout for each participant and each
 // currency in which the participant is owed money. The service does not transfer money:
-// the merchant exports a batch, sends the money and then marks each payout as paid or
-// failed.
+// the merchant confirms a batch, starts its processing, exports it, sends the money and
+// then marks each payout as paid or failed.
 //
 // A payout consists of commissions and of an adjustment. All its commissions are
 // approved, their hold period and the programme's payout term are over, and they are
@@ -51,24 +52,36 @@ const (
 // ledger entries (bonuses, adjustments and debts) that no other payout includes. The
 // participant must be approved, the partner must have a payout method, and the amount
 // must reach the programme's minimum. The minimum applies only to payouts in the
-// programme's currency.
+// programme's currency. A partner who has changed the payout method is not in new batches
+// for 72 hours.
+//
+// The confirmation copies the payout method and account of the partner to the payout.
+// Later changes of the partner's payout method do not affect the payout. To pay a failed
+// payout to another account, cancel it and create a new batch. The account is deleted 30
+// days after the payment; its masked form stays.
 //
 // Until a payout is `processing`, changes of its commissions affect it: a commission
 // that is refunded, rejected, flagged or disputed leaves the payout, and the amount of
-// the payout is lowered.
+// the payout is lowered. The amount never rises after the creation of the payout. Bonuses
+// that are given later are paid by the next batch.
 //
 // These calls change the status of a payout:
 //
 //	from                        call          to
 //	draft                       confirm       pending
-//	pending                     export        processing
+//	pending                     process       processing
 //	pending, processing         mark-paid     paid
 //	pending, processing         mark-failed   failed
 //	failed                      retry         pending
 //	draft, pending, failed      cancel        canceled
 //
+// If the workspace's setting `payoutApproval` requires it, two members have to confirm a
+// batch. Its payouts stay drafts until the second member has confirmed it.
+//
 // Any member can read payouts and previews. Owners, admins and finance members can make
-// changes and exports. Partners read their own payouts.
+// changes and exports. A service token with one of these roles needs `allowPayouts` to
+// confirm and process batches, to mark payouts as paid or failed, and to retry them.
+// Partners read their own payouts.
 type PayoutServiceClient interface {
 	// PreviewPayouts returns the payouts that a new batch would contain, and the
 	// participants that would get no payout, with the reason. It changes nothing.
@@ -102,9 +115,17 @@ type PayoutServiceClient interface {
 	GetPayoutBatch(ctx context.Context, in *GetPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
 	// ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. Before
 	// that, all payouts are computed again. Commissions that are no longer payable leave
-	// their payouts, and payouts that fall below the minimum are canceled.
+	// their payouts, and payouts that fall below the minimum, or whose partner has changed
+	// the payout method in the last 72 hours, are canceled.
 	//
-	// Errors: PAYOUT_STATE_INVALID if the batch is not a draft.
+	// If the total of the batch in a currency is greater than the workspace's
+	// `payoutApproval.secondPersonAboveCents`, the first call changes the status of the
+	// batch to `awaiting_approval`. A call by another member then confirms the batch. A
+	// service token can make the first call, but not the second one.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the batch is neither a draft nor awaits approval, or
+	// if it awaits approval and the caller is the member who confirmed it first, the
+	// creator of the service token that confirmed it first, or a service token.
 	ConfirmPayoutBatch(ctx context.Context, in *ConfirmPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
 	// CancelPayoutBatch cancels all draft and pending payouts of a batch. Their
 	// commissions become payable again.
@@ -112,13 +133,28 @@ type PayoutServiceClient interface {
 	// Errors: PAYOUT_STATE_INVALID if a payout of the batch is processing or paid, or if
 	// no payout is left to cancel.
 	CancelPayoutBatch(ctx context.Context, in *CancelPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
-	// ExportPayoutBatch downloads the payouts of a confirmed batch as a CSV file for the
-	// payment provider. It first computes the pending payouts again, as in the
-	// confirmation, and changes their status to `processing`. The file contains all
-	// payouts that are `processing` after that. The formats `paypal` and `wise` contain
-	// only payouts with that method.
+	// ProcessPayoutBatch changes the status of the pending payouts of a batch to
+	// `processing`. From then on their amounts do not change. Before that, it computes the
+	// payouts again, as in the confirmation. Call it before you send the money. If no payout
+	// is pending, the call changes nothing.
 	//
 	// Errors: PAYOUT_STATE_INVALID if the batch is not confirmed or is finished.
+	ProcessPayoutBatch(ctx context.Context, in *ProcessPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
+	// ExportPayoutBatch downloads the `pending` and `processing` payouts of a confirmed
+	// batch as a CSV file for the payment provider. It changes nothing. The amount of a
+	// payout can still be lowered while it is `pending`, so process the batch first. Each
+	// export is recorded in the audit log.
+	//
+	// The formats `paypal` and `wise` contain only payouts with that method, in one
+	// currency. A file has at most 5,000 payouts for PayPal and 1,000 for Wise, which are
+	// the limits of these providers. The header `Export-Parts` of the response is the number
+	// of files; `part` selects one. The format `generic` contains all payouts in one file.
+	//
+	// Errors:
+	//   - PAYOUT_STATE_INVALID: the batch is not confirmed or is finished, or PayPal does
+	//     not accept the fraction of an amount in this currency.
+	//   - VALIDATION_ERROR: the batch has payouts in several currencies and `currency` is
+	//     missing, PayPal does not pay in the currency, or there is no such `part`.
 	ExportPayoutBatch(ctx context.Context, in *ExportPayoutBatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
 	// MarkPayoutPaid records that the money of a pending or processing payout has
 	// arrived. Its commissions become `paid`.
@@ -130,9 +166,9 @@ type PayoutServiceClient interface {
 	//
 	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
 	MarkPayoutFailed(ctx context.Context, in *MarkPayoutFailedRequest, opts ...grpc.CallOption) (*Payout, error)
-	// RetryPayout makes a failed payout pending again. The payout keeps the commissions
-	// that are still payable and not in another payout. It also gets everything else that
-	// is due to the participant now.
+	// RetryPayout makes a failed payout pending again, to the same account. The payout keeps
+	// the commissions that are still payable and not in another payout. Debts of the
+	// participant reduce it. Later commissions and bonuses are left for the next batch.
 	//
 	// Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing is payable.
 	RetryPayout(ctx context.Context, in *RetryPayoutRequest, opts ...grpc.CallOption) (*Payout, error)
@@ -236,6 +272,16 @@ func (c *payoutServiceClient) CancelPayoutBatch(ctx context.Context, in *CancelP
 	return out, nil
 }
 
+func (c *payoutServiceClient) ProcessPayoutBatch(ctx context.Context, in *ProcessPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PayoutBatch)
+	err := c.cc.Invoke(ctx, PayoutService_ProcessPayoutBatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *payoutServiceClient) ExportPayoutBatch(ctx context.Context, in *ExportPayoutBatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &PayoutService_ServiceDesc.Streams[0], PayoutService_ExportPayoutBatch_FullMethodName, cOpts...)
@@ -311,8 +357,8 @@ func (c *payoutServiceClient) ListPartnerPayouts(ctx context.Context, in *ListPa
 //
 // PayoutService pays partners. A batch contains one payout for each participant and each
 // currency in which the participant is owed money. The service does not transfer money:
-// the merchant exports a batch, sends the money and then marks each payout as paid or
-// failed.
+// the merchant confirms a batch, starts its processing, exports it, sends the money and
+// then marks each payout as paid or failed.
 //
 // A payout consists of commissions and of an adjustment. All its commissions are
 // approved, their hold period and the programme's payout term are over, and they are
@@ -320,24 +366,36 @@ func (c *payoutServiceClient) ListPartnerPayouts(ctx context.Context, in *ListPa
 // ledger entries (bonuses, adjustments and debts) that no other payout includes. The
 // participant must be approved, the partner must have a payout method, and the amount
 // must reach the programme's minimum. The minimum applies only to payouts in the
-// programme's currency.
+// programme's currency. A partner who has changed the payout method is not in new batches
+// for 72 hours.
+//
+// The confirmation copies the payout method and account of the partner to the payout.
+// Later changes of the partner's payout method do not affect the payout. To pay a failed
+// payout to another account, cancel it and create a new batch. The account is deleted 30
+// days after the payment; its masked form stays.
 //
 // Until a payout is `processing`, changes of its commissions affect it: a commission
 // that is refunded, rejected, flagged or disputed leaves the payout, and the amount of
-// the payout is lowered.
+// the payout is lowered. The amount never rises after the creation of the payout. Bonuses
+// that are given later are paid by the next batch.
 //
 // These calls change the status of a payout:
 //
 //	from                        call          to
 //	draft                       confirm       pending
-//	pending                     export        processing
+//	pending                     process       processing
 //	pending, processing         mark-paid     paid
 //	pending, processing         mark-failed   failed
 //	failed                      retry         pending
 //	draft, pending, failed      cancel        canceled
 //
+// If the workspace's setting `payoutApproval` requires it, two members have to confirm a
+// batch. Its payouts stay drafts until the second member has confirmed it.
+//
 // Any member can read payouts and previews. Owners, admins and finance members can make
-// changes and exports. Partners read their own payouts.
+// changes and exports. A service token with one of these roles needs `allowPayouts` to
+// confirm and process batches, to mark payouts as paid or failed, and to retry them.
+// Partners read their own payouts.
 type PayoutServiceServer interface {
 	// PreviewPayouts returns the payouts that a new batch would contain, and the
 	// participants that would get no payout, with the reason. It changes nothing.
@@ -371,9 +429,17 @@ type PayoutServiceServer interface {
 	GetPayoutBatch(context.Context, *GetPayoutBatchRequest) (*PayoutBatch, error)
 	// ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. Before
 	// that, all payouts are computed again. Commissions that are no longer payable leave
-	// their payouts, and payouts that fall below the minimum are canceled.
+	// their payouts, and payouts that fall below the minimum, or whose partner has changed
+	// the payout method in the last 72 hours, are canceled.
 	//
-	// Errors: PAYOUT_STATE_INVALID if the batch is not a draft.
+	// If the total of the batch in a currency is greater than the workspace's
+	// `payoutApproval.secondPersonAboveCents`, the first call changes the status of the
+	// batch to `awaiting_approval`. A call by another member then confirms the batch. A
+	// service token can make the first call, but not the second one.
+	//
+	// Errors: PAYOUT_STATE_INVALID if the batch is neither a draft nor awaits approval, or
+	// if it awaits approval and the caller is the member who confirmed it first, the
+	// creator of the service token that confirmed it first, or a service token.
 	ConfirmPayoutBatch(context.Context, *ConfirmPayoutBatchRequest) (*PayoutBatch, error)
 	// CancelPayoutBatch cancels all draft and pending payouts of a batch. Their
 	// commissions become payable again.
@@ -381,13 +447,28 @@ type PayoutServiceServer interface {
 	// Errors: PAYOUT_STATE_INVALID if a payout of the batch is processing or paid, or if
 	// no payout is left to cancel.
 	CancelPayoutBatch(context.Context, *CancelPayoutBatchRequest) (*PayoutBatch, error)
-	// ExportPayoutBatch downloads the payouts of a confirmed batch as a CSV file for the
-	// payment provider. It first computes the pending payouts again, as in the
-	// confirmation, and changes their status to `processing`. The file contains all
-	// payouts that are `processing` after that. The formats `paypal` and `wise` contain
-	// only payouts with that method.
+	// ProcessPayoutBatch changes the status of the pending payouts of a batch to
+	// `processing`. From then on their amounts do not change. Before that, it computes the
+	// payouts again, as in the confirmation. Call it before you send the money. If no payout
+	// is pending, the call changes nothing.
 	//
 	// Errors: PAYOUT_STATE_INVALID if the batch is not confirmed or is finished.
+	ProcessPayoutBatch(context.Context, *ProcessPayoutBatchRequest) (*PayoutBatch, error)
+	// ExportPayoutBatch downloads the `pending` and `processing` payouts of a confirmed
+	// batch as a CSV file for the payment provider. It changes nothing. The amount of a
+	// payout can still be lowered while it is `pending`, so process the batch first. Each
+	// export is recorded in the audit log.
+	//
+	// The formats `paypal` and `wise` contain only payouts with that method, in one
+	// currency. A file has at most 5,000 payouts for PayPal and 1,000 for Wise, which are
+	// the limits of these providers. The header `Export-Parts` of the response is the number
+	// of files; `part` selects one. The format `generic` contains all payouts in one file.
+	//
+	// Errors:
+	//   - PAYOUT_STATE_INVALID: the batch is not confirmed or is finished, or PayPal does
+	//     not accept the fraction of an amount in this currency.
+	//   - VALIDATION_ERROR: the batch has payouts in several currencies and `currency` is
+	//     missing, PayPal does not pay in the currency, or there is no such `part`.
 	ExportPayoutBatch(*ExportPayoutBatchRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
 	// MarkPayoutPaid records that the money of a pending or processing payout has
 	// arrived. Its commissions become `paid`.
@@ -399,9 +480,9 @@ type PayoutServiceServer interface {
 	//
 	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
 	MarkPayoutFailed(context.Context, *MarkPayoutFailedRequest) (*Payout, error)
-	// RetryPayout makes a failed payout pending again. The payout keeps the commissions
-	// that are still payable and not in another payout. It also gets everything else that
-	// is due to the participant now.
+	// RetryPayout makes a failed payout pending again, to the same account. The payout keeps
+	// the commissions that are still payable and not in another payout. Debts of the
+	// participant reduce it. Later commissions and bonuses are left for the next batch.
 	//
 	// Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing is payable.
 	RetryPayout(context.Context, *RetryPayoutRequest) (*Payout, error)
@@ -448,6 +529,9 @@ func (UnimplementedPayoutServiceServer) ConfirmPayoutBatch(context.Context, *Con
 }
 func (UnimplementedPayoutServiceServer) CancelPayoutBatch(context.Context, *CancelPayoutBatchRequest) (*PayoutBatch, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelPayoutBatch not implemented")
+}
+func (UnimplementedPayoutServiceServer) ProcessPayoutBatch(context.Context, *ProcessPayoutBatchRequest) (*PayoutBatch, error) {
+	return nil, status.Error(codes.Unimplemented, "method ProcessPayoutBatch not implemented")
 }
 func (UnimplementedPayoutServiceServer) ExportPayoutBatch(*ExportPayoutBatchRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return status.Error(codes.Unimplemented, "method ExportPayoutBatch not implemented")
@@ -632,6 +716,24 @@ func _PayoutService_CancelPayoutBatch_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PayoutService_ProcessPayoutBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProcessPayoutBatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PayoutServiceServer).ProcessPayoutBatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PayoutService_ProcessPayoutBatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PayoutServiceServer).ProcessPayoutBatch(ctx, req.(*ProcessPayoutBatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PayoutService_ExportPayoutBatch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ExportPayoutBatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -771,6 +873,10 @@ var PayoutService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelPayoutBatch",
 			Handler:    _PayoutService_CancelPayoutBatch_Handler,
+		},
+		{
+			MethodName: "ProcessPayoutBatch",
+			Handler:    _PayoutService_ProcessPayoutBatch_Handler,
 		},
 		{
 			MethodName: "MarkPayoutPaid",

@@ -36,7 +36,7 @@ const (
 //
 // A service token cannot manage service tokens, members, invitations and ownership, cannot
 // connect Stripe, cannot export or erase the account, and has no notifications. It can
-// confirm and export payouts only if an owner has created it with `allowPayouts`. A token of
+// move payouts only if an owner has created it with `allowPayouts`. A token of
 // test mode cannot change the settings of the workspace or erase buyers, because both
 // concern live mode too, and a token of live mode cannot delete the test data.
 //
@@ -129,7 +129,7 @@ func (c *serviceTokenServiceClient) RevokeServiceToken(ctx context.Context, in *
 //
 // A service token cannot manage service tokens, members, invitations and ownership, cannot
 // connect Stripe, cannot export or erase the account, and has no notifications. It can
-// confirm and export payouts only if an owner has created it with `allowPayouts`. A token of
+// move payouts only if an owner has created it with `allowPayouts`. A token of
 // test mode cannot change the settings of the workspace or erase buyers, because both
 // concern live mode too, and a token of live mode cannot delete the test data.
 //

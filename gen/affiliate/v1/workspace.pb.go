@@ -163,8 +163,10 @@ type Workspace struct {
 	// masked for viewers.
 	TestMailRedirect *string                `protobuf:"bytes,8,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Which payout batches need the confirmation of two members.
+	PayoutApproval *PayoutApproval `protobuf:"bytes,11,opt,name=payout_approval,json=payoutApproval,proto3" json:"payout_approval,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Workspace) Reset() {
@@ -260,6 +262,61 @@ func (x *Workspace) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Workspace) GetPayoutApproval() *PayoutApproval {
+	if x != nil {
+		return x.PayoutApproval
+	}
+	return nil
+}
+
+// PayoutApproval says which payout batches need the confirmation of two members.
+type PayoutApproval struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A batch whose total in a currency is greater needs two confirmations. It is in minor
+	// units of each currency, 0 or more. With 0, all batches need two. If it is null, one
+	// confirmation is always enough.
+	SecondPersonAboveCents *int64 `protobuf:"varint,1,opt,name=second_person_above_cents,json=secondPersonAboveCents,proto3,oneof" json:"second_person_above_cents,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
+}
+
+func (x *PayoutApproval) Reset() {
+	*x = PayoutApproval{}
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PayoutApproval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PayoutApproval) ProtoMessage() {}
+
+func (x *PayoutApproval) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PayoutApproval.ProtoReflect.Descriptor instead.
+func (*PayoutApproval) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PayoutApproval) GetSecondPersonAboveCents() int64 {
+	if x != nil && x.SecondPersonAboveCents != nil {
+		return *x.SecondPersonAboveCents
+	}
+	return 0
+}
+
 type GetWorkspaceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -268,7 +325,7 @@ type GetWorkspaceRequest struct {
 
 func (x *GetWorkspaceRequest) Reset() {
 	*x = GetWorkspaceRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[1]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -280,7 +337,7 @@ func (x *GetWorkspaceRequest) String() string {
 func (*GetWorkspaceRequest) ProtoMessage() {}
 
 func (x *GetWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[1]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -293,7 +350,7 @@ func (x *GetWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{1}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{2}
 }
 
 type UpdateWorkspaceRequest struct {
@@ -316,13 +373,18 @@ type UpdateWorkspaceRequest struct {
 	// The e-mail address to which all e-mail of test mode is sent. It must be the verified
 	// address of a member.
 	TestMailRedirect *string `protobuf:"bytes,7,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Which payout batches need the confirmation of two members. Null, or
+	// `secondPersonAboveCents` null, means that one confirmation is always enough. A batch
+	// that already awaits its second confirmation still needs it after a change. Service
+	// tokens cannot change this setting.
+	PayoutApproval *PayoutApproval `protobuf:"bytes,10,opt,name=payout_approval,json=payoutApproval,proto3" json:"payout_approval,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *UpdateWorkspaceRequest) Reset() {
 	*x = UpdateWorkspaceRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[2]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +396,7 @@ func (x *UpdateWorkspaceRequest) String() string {
 func (*UpdateWorkspaceRequest) ProtoMessage() {}
 
 func (x *UpdateWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[2]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +409,7 @@ func (x *UpdateWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*UpdateWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{2}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *UpdateWorkspaceRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
@@ -399,6 +461,13 @@ func (x *UpdateWorkspaceRequest) GetTestMailRedirect() string {
 	return ""
 }
 
+func (x *UpdateWorkspaceRequest) GetPayoutApproval() *PayoutApproval {
+	if x != nil {
+		return x.PayoutApproval
+	}
+	return nil
+}
+
 // Member is a user with access to the workspace.
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -416,7 +485,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[3]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +497,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[3]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +510,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Member) GetId() string {
@@ -491,7 +560,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[4]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +572,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[4]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +585,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListMembersRequest) GetPage() int32 {
@@ -549,7 +618,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[5]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +630,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[5]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +643,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{5}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListMembersResponse) GetData() []*Member {
@@ -616,7 +685,7 @@ type UpdateMemberRequest struct {
 
 func (x *UpdateMemberRequest) Reset() {
 	*x = UpdateMemberRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[6]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +697,7 @@ func (x *UpdateMemberRequest) String() string {
 func (*UpdateMemberRequest) ProtoMessage() {}
 
 func (x *UpdateMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[6]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +710,7 @@ func (x *UpdateMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMemberRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMemberRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UpdateMemberRequest) GetMemberId() string {
@@ -667,7 +736,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[7]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +748,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[7]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +761,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RemoveMemberRequest) GetMemberId() string {
@@ -710,7 +779,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[8]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +791,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[8]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +804,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{9}
 }
 
 type TransferOwnershipRequest struct {
@@ -748,7 +817,7 @@ type TransferOwnershipRequest struct {
 
 func (x *TransferOwnershipRequest) Reset() {
 	*x = TransferOwnershipRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[9]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +829,7 @@ func (x *TransferOwnershipRequest) String() string {
 func (*TransferOwnershipRequest) ProtoMessage() {}
 
 func (x *TransferOwnershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[9]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +842,7 @@ func (x *TransferOwnershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferOwnershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferOwnershipRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{9}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TransferOwnershipRequest) GetMemberId() string {
@@ -801,7 +870,7 @@ type Invite struct {
 
 func (x *Invite) Reset() {
 	*x = Invite{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[10]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +882,7 @@ func (x *Invite) String() string {
 func (*Invite) ProtoMessage() {}
 
 func (x *Invite) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[10]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +895,7 @@ func (x *Invite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Invite.ProtoReflect.Descriptor instead.
 func (*Invite) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{10}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Invite) GetId() string {
@@ -883,7 +952,7 @@ type ListInvitesRequest struct {
 
 func (x *ListInvitesRequest) Reset() {
 	*x = ListInvitesRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[11]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +964,7 @@ func (x *ListInvitesRequest) String() string {
 func (*ListInvitesRequest) ProtoMessage() {}
 
 func (x *ListInvitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[11]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +977,7 @@ func (x *ListInvitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInvitesRequest.ProtoReflect.Descriptor instead.
 func (*ListInvitesRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{11}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListInvitesRequest) GetPage() int32 {
@@ -941,7 +1010,7 @@ type ListInvitesResponse struct {
 
 func (x *ListInvitesResponse) Reset() {
 	*x = ListInvitesResponse{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[12]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1022,7 @@ func (x *ListInvitesResponse) String() string {
 func (*ListInvitesResponse) ProtoMessage() {}
 
 func (x *ListInvitesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[12]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1035,7 @@ func (x *ListInvitesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInvitesResponse.ProtoReflect.Descriptor instead.
 func (*ListInvitesResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{12}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListInvitesResponse) GetData() []*Invite {
@@ -1008,7 +1077,7 @@ type CreateInviteRequest struct {
 
 func (x *CreateInviteRequest) Reset() {
 	*x = CreateInviteRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[13]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1089,7 @@ func (x *CreateInviteRequest) String() string {
 func (*CreateInviteRequest) ProtoMessage() {}
 
 func (x *CreateInviteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[13]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1102,7 @@ func (x *CreateInviteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateInviteRequest.ProtoReflect.Descriptor instead.
 func (*CreateInviteRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateInviteRequest) GetEmail() string {
@@ -1070,7 +1139,7 @@ type CreatedInvite struct {
 
 func (x *CreatedInvite) Reset() {
 	*x = CreatedInvite{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[14]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1151,7 @@ func (x *CreatedInvite) String() string {
 func (*CreatedInvite) ProtoMessage() {}
 
 func (x *CreatedInvite) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[14]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1164,7 @@ func (x *CreatedInvite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedInvite.ProtoReflect.Descriptor instead.
 func (*CreatedInvite) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CreatedInvite) GetId() string {
@@ -1156,7 +1225,7 @@ type RevokeInviteRequest struct {
 
 func (x *RevokeInviteRequest) Reset() {
 	*x = RevokeInviteRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[15]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1237,7 @@ func (x *RevokeInviteRequest) String() string {
 func (*RevokeInviteRequest) ProtoMessage() {}
 
 func (x *RevokeInviteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[15]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1250,7 @@ func (x *RevokeInviteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeInviteRequest.ProtoReflect.Descriptor instead.
 func (*RevokeInviteRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RevokeInviteRequest) GetInviteId() string {
@@ -1199,7 +1268,7 @@ type RevokeInviteResponse struct {
 
 func (x *RevokeInviteResponse) Reset() {
 	*x = RevokeInviteResponse{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[16]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1280,7 @@ func (x *RevokeInviteResponse) String() string {
 func (*RevokeInviteResponse) ProtoMessage() {}
 
 func (x *RevokeInviteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[16]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1293,7 @@ func (x *RevokeInviteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeInviteResponse.ProtoReflect.Descriptor instead.
 func (*RevokeInviteResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{17}
 }
 
 // AuditEntry is one change in the audit log.
@@ -1262,7 +1331,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[17]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1343,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[17]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1356,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AuditEntry) GetId() string {
@@ -1405,7 +1474,7 @@ type ListAuditLogRequest struct {
 
 func (x *ListAuditLogRequest) Reset() {
 	*x = ListAuditLogRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[18]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1486,7 @@ func (x *ListAuditLogRequest) String() string {
 func (*ListAuditLogRequest) ProtoMessage() {}
 
 func (x *ListAuditLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[18]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1499,7 @@ func (x *ListAuditLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditLogRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditLogRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListAuditLogRequest) GetPage() int32 {
@@ -1512,7 +1581,7 @@ type ListAuditLogResponse struct {
 
 func (x *ListAuditLogResponse) Reset() {
 	*x = ListAuditLogResponse{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[19]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1593,7 @@ func (x *ListAuditLogResponse) String() string {
 func (*ListAuditLogResponse) ProtoMessage() {}
 
 func (x *ListAuditLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[19]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1606,7 @@ func (x *ListAuditLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditLogResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditLogResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListAuditLogResponse) GetData() []*AuditEntry {
@@ -1594,7 +1663,7 @@ type ExportAuditLogRequest struct {
 
 func (x *ExportAuditLogRequest) Reset() {
 	*x = ExportAuditLogRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[20]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1675,7 @@ func (x *ExportAuditLogRequest) String() string {
 func (*ExportAuditLogRequest) ProtoMessage() {}
 
 func (x *ExportAuditLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[20]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1688,7 @@ func (x *ExportAuditLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportAuditLogRequest.ProtoReflect.Descriptor instead.
 func (*ExportAuditLogRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExportAuditLogRequest) GetActor() string {
@@ -1679,7 +1748,7 @@ type GetApiKeysRequest struct {
 
 func (x *GetApiKeysRequest) Reset() {
 	*x = GetApiKeysRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[21]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1760,7 @@ func (x *GetApiKeysRequest) String() string {
 func (*GetApiKeysRequest) ProtoMessage() {}
 
 func (x *GetApiKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[21]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1773,7 @@ func (x *GetApiKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetApiKeysRequest.ProtoReflect.Descriptor instead.
 func (*GetApiKeysRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{22}
 }
 
 // ApiKeys holds the API keys of one mode.
@@ -1724,7 +1793,7 @@ type ApiKeys struct {
 
 func (x *ApiKeys) Reset() {
 	*x = ApiKeys{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[22]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +1805,7 @@ func (x *ApiKeys) String() string {
 func (*ApiKeys) ProtoMessage() {}
 
 func (x *ApiKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[22]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +1818,7 @@ func (x *ApiKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKeys.ProtoReflect.Descriptor instead.
 func (*ApiKeys) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{22}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ApiKeys) GetMode() Mode {
@@ -1800,7 +1869,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[23]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1881,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[23]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1894,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{23}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ApiKey) GetId() string {
@@ -1889,7 +1958,7 @@ type CreateApiKeyRequest struct {
 
 func (x *CreateApiKeyRequest) Reset() {
 	*x = CreateApiKeyRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[24]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +1970,7 @@ func (x *CreateApiKeyRequest) String() string {
 func (*CreateApiKeyRequest) ProtoMessage() {}
 
 func (x *CreateApiKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[24]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +1983,7 @@ func (x *CreateApiKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateApiKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateApiKeyRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{24}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreateApiKeyRequest) GetName() string {
@@ -1955,7 +2024,7 @@ type CreatedApiKey struct {
 
 func (x *CreatedApiKey) Reset() {
 	*x = CreatedApiKey{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[25]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2036,7 @@ func (x *CreatedApiKey) String() string {
 func (*CreatedApiKey) ProtoMessage() {}
 
 func (x *CreatedApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[25]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2049,7 @@ func (x *CreatedApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedApiKey.ProtoReflect.Descriptor instead.
 func (*CreatedApiKey) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{25}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreatedApiKey) GetId() string {
@@ -2057,7 +2126,7 @@ type RollApiKeyRequest struct {
 
 func (x *RollApiKeyRequest) Reset() {
 	*x = RollApiKeyRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[26]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2138,7 @@ func (x *RollApiKeyRequest) String() string {
 func (*RollApiKeyRequest) ProtoMessage() {}
 
 func (x *RollApiKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[26]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2151,7 @@ func (x *RollApiKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollApiKeyRequest.ProtoReflect.Descriptor instead.
 func (*RollApiKeyRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{26}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RollApiKeyRequest) GetKeyId() string {
@@ -2108,7 +2177,7 @@ type RevokeApiKeyRequest struct {
 
 func (x *RevokeApiKeyRequest) Reset() {
 	*x = RevokeApiKeyRequest{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[27]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2189,7 @@ func (x *RevokeApiKeyRequest) String() string {
 func (*RevokeApiKeyRequest) ProtoMessage() {}
 
 func (x *RevokeApiKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[27]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2202,7 @@ func (x *RevokeApiKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeApiKeyRequest.ProtoReflect.Descriptor instead.
 func (*RevokeApiKeyRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{27}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RevokeApiKeyRequest) GetKeyId() string {
@@ -2151,7 +2220,7 @@ type RevokeApiKeyResponse struct {
 
 func (x *RevokeApiKeyResponse) Reset() {
 	*x = RevokeApiKeyResponse{}
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[28]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2232,7 @@ func (x *RevokeApiKeyResponse) String() string {
 func (*RevokeApiKeyResponse) ProtoMessage() {}
 
 func (x *RevokeApiKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_workspace_proto_msgTypes[28]
+	mi := &file_affiliate_v1_workspace_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,14 +2245,14 @@ func (x *RevokeApiKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeApiKeyResponse.ProtoReflect.Descriptor instead.
 func (*RevokeApiKeyResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{28}
+	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{29}
 }
 
 var File_affiliate_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\n" +
-	"\x1caffiliate/v1/workspace.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x91\x03\n" +
+	"\x1caffiliate/v1/workspace.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xd8\x03\n" +
 	"\tWorkspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -2195,9 +2264,13 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\rorigin_policy\x18\a \x01(\x0e2\x1a.affiliate.v1.OriginPolicyR\foriginPolicy\x121\n" +
 	"\x12test_mail_redirect\x18\b \x01(\tH\x00R\x10testMailRedirect\x88\x01\x01\x129\n" +
 	"\n" +
-	"updated_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAtB\x15\n" +
-	"\x13_test_mail_redirect\"\x15\n" +
-	"\x13GetWorkspaceRequest\"\x97\x03\n" +
+	"updated_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12E\n" +
+	"\x0fpayout_approval\x18\v \x01(\v2\x1c.affiliate.v1.PayoutApprovalR\x0epayoutApprovalB\x15\n" +
+	"\x13_test_mail_redirect\"w\n" +
+	"\x0ePayoutApproval\x12G\n" +
+	"\x19second_person_above_cents\x18\x01 \x01(\x03B\a\xfaB\x04\"\x02(\x00H\x00R\x16secondPersonAboveCents\x88\x01\x01B\x1c\n" +
+	"\x1a_second_person_above_cents\"\x15\n" +
+	"\x13GetWorkspaceRequest\"\xde\x03\n" +
 	"\x16UpdateWorkspaceRequest\x12;\n" +
 	"\vupdate_mask\x18\x01 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x1f\n" +
@@ -2206,7 +2279,9 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\btimezone\x18\x04 \x01(\tB\a\xfaB\x04r\x02\x18@R\btimezone\x12:\n" +
 	"\x0fallowed_origins\x18\x05 \x03(\tB\x11\xfaB\x0e\x92\x01\v\x102\"\ar\x05\x10\x01\x18\xac\x02R\x0eallowedOrigins\x12?\n" +
 	"\rorigin_policy\x18\x06 \x01(\x0e2\x1a.affiliate.v1.OriginPolicyR\foriginPolicy\x12A\n" +
-	"\x12test_mail_redirect\x18\a \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01H\x00R\x10testMailRedirect\x88\x01\x01B\x15\n" +
+	"\x12test_mail_redirect\x18\a \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01H\x00R\x10testMailRedirect\x88\x01\x01\x12E\n" +
+	"\x0fpayout_approval\x18\n" +
+	" \x01(\v2\x1c.affiliate.v1.PayoutApprovalR\x0epayoutApprovalB\x15\n" +
 	"\x13_test_mail_redirect\"\xa5\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -2434,112 +2509,115 @@ func file_affiliate_v1_workspace_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_workspace_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_affiliate_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_affiliate_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_affiliate_v1_workspace_proto_goTypes = []any{
 	(Role)(0),                        // 0: affiliate.v1.Role
 	(OriginPolicy)(0),                // 1: affiliate.v1.OriginPolicy
 	(*Workspace)(nil),                // 2: affiliate.v1.Workspace
-	(*GetWorkspaceRequest)(nil),      // 3: affiliate.v1.GetWorkspaceRequest
-	(*UpdateWorkspaceRequest)(nil),   // 4: affiliate.v1.UpdateWorkspaceRequest
-	(*Member)(nil),                   // 5: affiliate.v1.Member
-	(*ListMembersRequest)(nil),       // 6: affiliate.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),      // 7: affiliate.v1.ListMembersResponse
-	(*UpdateMemberRequest)(nil),      // 8: affiliate.v1.UpdateMemberRequest
-	(*RemoveMemberRequest)(nil),      // 9: affiliate.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 10: affiliate.v1.RemoveMemberResponse
-	(*TransferOwnershipRequest)(nil), // 11: affiliate.v1.TransferOwnershipRequest
-	(*Invite)(nil),                   // 12: affiliate.v1.Invite
-	(*ListInvitesRequest)(nil),       // 13: affiliate.v1.ListInvitesRequest
-	(*ListInvitesResponse)(nil),      // 14: affiliate.v1.ListInvitesResponse
-	(*CreateInviteRequest)(nil),      // 15: affiliate.v1.CreateInviteRequest
-	(*CreatedInvite)(nil),            // 16: affiliate.v1.CreatedInvite
-	(*RevokeInviteRequest)(nil),      // 17: affiliate.v1.RevokeInviteRequest
-	(*RevokeInviteResponse)(nil),     // 18: affiliate.v1.RevokeInviteResponse
-	(*AuditEntry)(nil),               // 19: affiliate.v1.AuditEntry
-	(*ListAuditLogRequest)(nil),      // 20: affiliate.v1.ListAuditLogRequest
-	(*ListAuditLogResponse)(nil),     // 21: affiliate.v1.ListAuditLogResponse
-	(*ExportAuditLogRequest)(nil),    // 22: affiliate.v1.ExportAuditLogRequest
-	(*GetApiKeysRequest)(nil),        // 23: affiliate.v1.GetApiKeysRequest
-	(*ApiKeys)(nil),                  // 24: affiliate.v1.ApiKeys
-	(*ApiKey)(nil),                   // 25: affiliate.v1.ApiKey
-	(*CreateApiKeyRequest)(nil),      // 26: affiliate.v1.CreateApiKeyRequest
-	(*CreatedApiKey)(nil),            // 27: affiliate.v1.CreatedApiKey
-	(*RollApiKeyRequest)(nil),        // 28: affiliate.v1.RollApiKeyRequest
-	(*RevokeApiKeyRequest)(nil),      // 29: affiliate.v1.RevokeApiKeyRequest
-	(*RevokeApiKeyResponse)(nil),     // 30: affiliate.v1.RevokeApiKeyResponse
-	(*timestamppb.Timestamp)(nil),    // 31: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),    // 32: google.protobuf.FieldMask
-	(*structpb.Struct)(nil),          // 33: google.protobuf.Struct
-	(Mode)(0),                        // 34: affiliate.v1.Mode
-	(*httpbody.HttpBody)(nil),        // 35: google.api.HttpBody
+	(*PayoutApproval)(nil),           // 3: affiliate.v1.PayoutApproval
+	(*GetWorkspaceRequest)(nil),      // 4: affiliate.v1.GetWorkspaceRequest
+	(*UpdateWorkspaceRequest)(nil),   // 5: affiliate.v1.UpdateWorkspaceRequest
+	(*Member)(nil),                   // 6: affiliate.v1.Member
+	(*ListMembersRequest)(nil),       // 7: affiliate.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),      // 8: affiliate.v1.ListMembersResponse
+	(*UpdateMemberRequest)(nil),      // 9: affiliate.v1.UpdateMemberRequest
+	(*RemoveMemberRequest)(nil),      // 10: affiliate.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 11: affiliate.v1.RemoveMemberResponse
+	(*TransferOwnershipRequest)(nil), // 12: affiliate.v1.TransferOwnershipRequest
+	(*Invite)(nil),                   // 13: affiliate.v1.Invite
+	(*ListInvitesRequest)(nil),       // 14: affiliate.v1.ListInvitesRequest
+	(*ListInvitesResponse)(nil),      // 15: affiliate.v1.ListInvitesResponse
+	(*CreateInviteRequest)(nil),      // 16: affiliate.v1.CreateInviteRequest
+	(*CreatedInvite)(nil),            // 17: affiliate.v1.CreatedInvite
+	(*RevokeInviteRequest)(nil),      // 18: affiliate.v1.RevokeInviteRequest
+	(*RevokeInviteResponse)(nil),     // 19: affiliate.v1.RevokeInviteResponse
+	(*AuditEntry)(nil),               // 20: affiliate.v1.AuditEntry
+	(*ListAuditLogRequest)(nil),      // 21: affiliate.v1.ListAuditLogRequest
+	(*ListAuditLogResponse)(nil),     // 22: affiliate.v1.ListAuditLogResponse
+	(*ExportAuditLogRequest)(nil),    // 23: affiliate.v1.ExportAuditLogRequest
+	(*GetApiKeysRequest)(nil),        // 24: affiliate.v1.GetApiKeysRequest
+	(*ApiKeys)(nil),                  // 25: affiliate.v1.ApiKeys
+	(*ApiKey)(nil),                   // 26: affiliate.v1.ApiKey
+	(*CreateApiKeyRequest)(nil),      // 27: affiliate.v1.CreateApiKeyRequest
+	(*CreatedApiKey)(nil),            // 28: affiliate.v1.CreatedApiKey
+	(*RollApiKeyRequest)(nil),        // 29: affiliate.v1.RollApiKeyRequest
+	(*RevokeApiKeyRequest)(nil),      // 30: affiliate.v1.RevokeApiKeyRequest
+	(*RevokeApiKeyResponse)(nil),     // 31: affiliate.v1.RevokeApiKeyResponse
+	(*timestamppb.Timestamp)(nil),    // 32: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),    // 33: google.protobuf.FieldMask
+	(*structpb.Struct)(nil),          // 34: google.protobuf.Struct
+	(Mode)(0),                        // 35: affiliate.v1.Mode
+	(*httpbody.HttpBody)(nil),        // 36: google.api.HttpBody
 }
 var file_affiliate_v1_workspace_proto_depIdxs = []int32{
-	31, // 0: affiliate.v1.Workspace.created_at:type_name -> google.protobuf.Timestamp
+	32, // 0: affiliate.v1.Workspace.created_at:type_name -> google.protobuf.Timestamp
 	1,  // 1: affiliate.v1.Workspace.origin_policy:type_name -> affiliate.v1.OriginPolicy
-	31, // 2: affiliate.v1.Workspace.updated_at:type_name -> google.protobuf.Timestamp
-	32, // 3: affiliate.v1.UpdateWorkspaceRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 4: affiliate.v1.UpdateWorkspaceRequest.origin_policy:type_name -> affiliate.v1.OriginPolicy
-	0,  // 5: affiliate.v1.Member.role:type_name -> affiliate.v1.Role
-	31, // 6: affiliate.v1.Member.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 7: affiliate.v1.ListMembersResponse.data:type_name -> affiliate.v1.Member
-	0,  // 8: affiliate.v1.UpdateMemberRequest.role:type_name -> affiliate.v1.Role
-	0,  // 9: affiliate.v1.Invite.role:type_name -> affiliate.v1.Role
-	31, // 10: affiliate.v1.Invite.created_at:type_name -> google.protobuf.Timestamp
-	31, // 11: affiliate.v1.Invite.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 12: affiliate.v1.ListInvitesResponse.data:type_name -> affiliate.v1.Invite
-	0,  // 13: affiliate.v1.CreateInviteRequest.role:type_name -> affiliate.v1.Role
-	0,  // 14: affiliate.v1.CreatedInvite.role:type_name -> affiliate.v1.Role
-	31, // 15: affiliate.v1.CreatedInvite.created_at:type_name -> google.protobuf.Timestamp
-	31, // 16: affiliate.v1.CreatedInvite.expires_at:type_name -> google.protobuf.Timestamp
-	31, // 17: affiliate.v1.AuditEntry.at:type_name -> google.protobuf.Timestamp
-	33, // 18: affiliate.v1.AuditEntry.before:type_name -> google.protobuf.Struct
-	33, // 19: affiliate.v1.AuditEntry.after:type_name -> google.protobuf.Struct
-	34, // 20: affiliate.v1.AuditEntry.mode:type_name -> affiliate.v1.Mode
-	19, // 21: affiliate.v1.ListAuditLogResponse.data:type_name -> affiliate.v1.AuditEntry
-	34, // 22: affiliate.v1.ApiKeys.mode:type_name -> affiliate.v1.Mode
-	25, // 23: affiliate.v1.ApiKeys.secret_keys:type_name -> affiliate.v1.ApiKey
-	31, // 24: affiliate.v1.ApiKey.created_at:type_name -> google.protobuf.Timestamp
-	31, // 25: affiliate.v1.ApiKey.last_used_at:type_name -> google.protobuf.Timestamp
-	31, // 26: affiliate.v1.ApiKey.expires_at:type_name -> google.protobuf.Timestamp
-	31, // 27: affiliate.v1.CreateApiKeyRequest.expires_at:type_name -> google.protobuf.Timestamp
-	31, // 28: affiliate.v1.CreatedApiKey.created_at:type_name -> google.protobuf.Timestamp
-	31, // 29: affiliate.v1.CreatedApiKey.last_used_at:type_name -> google.protobuf.Timestamp
-	31, // 30: affiliate.v1.CreatedApiKey.expires_at:type_name -> google.protobuf.Timestamp
-	3,  // 31: affiliate.v1.WorkspaceService.GetWorkspace:input_type -> affiliate.v1.GetWorkspaceRequest
-	4,  // 32: affiliate.v1.WorkspaceService.UpdateWorkspace:input_type -> affiliate.v1.UpdateWorkspaceRequest
-	6,  // 33: affiliate.v1.WorkspaceService.ListMembers:input_type -> affiliate.v1.ListMembersRequest
-	8,  // 34: affiliate.v1.WorkspaceService.UpdateMember:input_type -> affiliate.v1.UpdateMemberRequest
-	9,  // 35: affiliate.v1.WorkspaceService.RemoveMember:input_type -> affiliate.v1.RemoveMemberRequest
-	11, // 36: affiliate.v1.WorkspaceService.TransferOwnership:input_type -> affiliate.v1.TransferOwnershipRequest
-	13, // 37: affiliate.v1.WorkspaceService.ListInvites:input_type -> affiliate.v1.ListInvitesRequest
-	15, // 38: affiliate.v1.WorkspaceService.CreateInvite:input_type -> affiliate.v1.CreateInviteRequest
-	17, // 39: affiliate.v1.WorkspaceService.RevokeInvite:input_type -> affiliate.v1.RevokeInviteRequest
-	20, // 40: affiliate.v1.WorkspaceService.ListAuditLog:input_type -> affiliate.v1.ListAuditLogRequest
-	22, // 41: affiliate.v1.WorkspaceService.ExportAuditLog:input_type -> affiliate.v1.ExportAuditLogRequest
-	23, // 42: affiliate.v1.WorkspaceService.GetApiKeys:input_type -> affiliate.v1.GetApiKeysRequest
-	26, // 43: affiliate.v1.WorkspaceService.CreateApiKey:input_type -> affiliate.v1.CreateApiKeyRequest
-	28, // 44: affiliate.v1.WorkspaceService.RollApiKey:input_type -> affiliate.v1.RollApiKeyRequest
-	29, // 45: affiliate.v1.WorkspaceService.RevokeApiKey:input_type -> affiliate.v1.RevokeApiKeyRequest
-	2,  // 46: affiliate.v1.WorkspaceService.GetWorkspace:output_type -> affiliate.v1.Workspace
-	2,  // 47: affiliate.v1.WorkspaceService.UpdateWorkspace:output_type -> affiliate.v1.Workspace
-	7,  // 48: affiliate.v1.WorkspaceService.ListMembers:output_type -> affiliate.v1.ListMembersResponse
-	5,  // 49: affiliate.v1.WorkspaceService.UpdateMember:output_type -> affiliate.v1.Member
-	10, // 50: affiliate.v1.WorkspaceService.RemoveMember:output_type -> affiliate.v1.RemoveMemberResponse
-	5,  // 51: affiliate.v1.WorkspaceService.TransferOwnership:output_type -> affiliate.v1.Member
-	14, // 52: affiliate.v1.WorkspaceService.ListInvites:output_type -> affiliate.v1.ListInvitesResponse
-	16, // 53: affiliate.v1.WorkspaceService.CreateInvite:output_type -> affiliate.v1.CreatedInvite
-	18, // 54: affiliate.v1.WorkspaceService.RevokeInvite:output_type -> affiliate.v1.RevokeInviteResponse
-	21, // 55: affiliate.v1.WorkspaceService.ListAuditLog:output_type -> affiliate.v1.ListAuditLogResponse
-	35, // 56: affiliate.v1.WorkspaceService.ExportAuditLog:output_type -> google.api.HttpBody
-	24, // 57: affiliate.v1.WorkspaceService.GetApiKeys:output_type -> affiliate.v1.ApiKeys
-	27, // 58: affiliate.v1.WorkspaceService.CreateApiKey:output_type -> affiliate.v1.CreatedApiKey
-	27, // 59: affiliate.v1.WorkspaceService.RollApiKey:output_type -> affiliate.v1.CreatedApiKey
-	30, // 60: affiliate.v1.WorkspaceService.RevokeApiKey:output_type -> affiliate.v1.RevokeApiKeyResponse
-	46, // [46:61] is the sub-list for method output_type
-	31, // [31:46] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	32, // 2: affiliate.v1.Workspace.updated_at:type_name -> google.protobuf.Timestamp
+	3,  // 3: affiliate.v1.Workspace.payout_approval:type_name -> affiliate.v1.PayoutApproval
+	33, // 4: affiliate.v1.UpdateWorkspaceRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 5: affiliate.v1.UpdateWorkspaceRequest.origin_policy:type_name -> affiliate.v1.OriginPolicy
+	3,  // 6: affiliate.v1.UpdateWorkspaceRequest.payout_approval:type_name -> affiliate.v1.PayoutApproval
+	0,  // 7: affiliate.v1.Member.role:type_name -> affiliate.v1.Role
+	32, // 8: affiliate.v1.Member.created_at:type_name -> google.protobuf.Timestamp
+	6,  // 9: affiliate.v1.ListMembersResponse.data:type_name -> affiliate.v1.Member
+	0,  // 10: affiliate.v1.UpdateMemberRequest.role:type_name -> affiliate.v1.Role
+	0,  // 11: affiliate.v1.Invite.role:type_name -> affiliate.v1.Role
+	32, // 12: affiliate.v1.Invite.created_at:type_name -> google.protobuf.Timestamp
+	32, // 13: affiliate.v1.Invite.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 14: affiliate.v1.ListInvitesResponse.data:type_name -> affiliate.v1.Invite
+	0,  // 15: affiliate.v1.CreateInviteRequest.role:type_name -> affiliate.v1.Role
+	0,  // 16: affiliate.v1.CreatedInvite.role:type_name -> affiliate.v1.Role
+	32, // 17: affiliate.v1.CreatedInvite.created_at:type_name -> google.protobuf.Timestamp
+	32, // 18: affiliate.v1.CreatedInvite.expires_at:type_name -> google.protobuf.Timestamp
+	32, // 19: affiliate.v1.AuditEntry.at:type_name -> google.protobuf.Timestamp
+	34, // 20: affiliate.v1.AuditEntry.before:type_name -> google.protobuf.Struct
+	34, // 21: affiliate.v1.AuditEntry.after:type_name -> google.protobuf.Struct
+	35, // 22: affiliate.v1.AuditEntry.mode:type_name -> affiliate.v1.Mode
+	20, // 23: affiliate.v1.ListAuditLogResponse.data:type_name -> affiliate.v1.AuditEntry
+	35, // 24: affiliate.v1.ApiKeys.mode:type_name -> affiliate.v1.Mode
+	26, // 25: affiliate.v1.ApiKeys.secret_keys:type_name -> affiliate.v1.ApiKey
+	32, // 26: affiliate.v1.ApiKey.created_at:type_name -> google.protobuf.Timestamp
+	32, // 27: affiliate.v1.ApiKey.last_used_at:type_name -> google.protobuf.Timestamp
+	32, // 28: affiliate.v1.ApiKey.expires_at:type_name -> google.protobuf.Timestamp
+	32, // 29: affiliate.v1.CreateApiKeyRequest.expires_at:type_name -> google.protobuf.Timestamp
+	32, // 30: affiliate.v1.CreatedApiKey.created_at:type_name -> google.protobuf.Timestamp
+	32, // 31: affiliate.v1.CreatedApiKey.last_used_at:type_name -> google.protobuf.Timestamp
+	32, // 32: affiliate.v1.CreatedApiKey.expires_at:type_name -> google.protobuf.Timestamp
+	4,  // 33: affiliate.v1.WorkspaceService.GetWorkspace:input_type -> affiliate.v1.GetWorkspaceRequest
+	5,  // 34: affiliate.v1.WorkspaceService.UpdateWorkspace:input_type -> affiliate.v1.UpdateWorkspaceRequest
+	7,  // 35: affiliate.v1.WorkspaceService.ListMembers:input_type -> affiliate.v1.ListMembersRequest
+	9,  // 36: affiliate.v1.WorkspaceService.UpdateMember:input_type -> affiliate.v1.UpdateMemberRequest
+	10, // 37: affiliate.v1.WorkspaceService.RemoveMember:input_type -> affiliate.v1.RemoveMemberRequest
+	12, // 38: affiliate.v1.WorkspaceService.TransferOwnership:input_type -> affiliate.v1.TransferOwnershipRequest
+	14, // 39: affiliate.v1.WorkspaceService.ListInvites:input_type -> affiliate.v1.ListInvitesRequest
+	16, // 40: affiliate.v1.WorkspaceService.CreateInvite:input_type -> affiliate.v1.CreateInviteRequest
+	18, // 41: affiliate.v1.WorkspaceService.RevokeInvite:input_type -> affiliate.v1.RevokeInviteRequest
+	21, // 42: affiliate.v1.WorkspaceService.ListAuditLog:input_type -> affiliate.v1.ListAuditLogRequest
+	23, // 43: affiliate.v1.WorkspaceService.ExportAuditLog:input_type -> affiliate.v1.ExportAuditLogRequest
+	24, // 44: affiliate.v1.WorkspaceService.GetApiKeys:input_type -> affiliate.v1.GetApiKeysRequest
+	27, // 45: affiliate.v1.WorkspaceService.CreateApiKey:input_type -> affiliate.v1.CreateApiKeyRequest
+	29, // 46: affiliate.v1.WorkspaceService.RollApiKey:input_type -> affiliate.v1.RollApiKeyRequest
+	30, // 47: affiliate.v1.WorkspaceService.RevokeApiKey:input_type -> affiliate.v1.RevokeApiKeyRequest
+	2,  // 48: affiliate.v1.WorkspaceService.GetWorkspace:output_type -> affiliate.v1.Workspace
+	2,  // 49: affiliate.v1.WorkspaceService.UpdateWorkspace:output_type -> affiliate.v1.Workspace
+	8,  // 50: affiliate.v1.WorkspaceService.ListMembers:output_type -> affiliate.v1.ListMembersResponse
+	6,  // 51: affiliate.v1.WorkspaceService.UpdateMember:output_type -> affiliate.v1.Member
+	11, // 52: affiliate.v1.WorkspaceService.RemoveMember:output_type -> affiliate.v1.RemoveMemberResponse
+	6,  // 53: affiliate.v1.WorkspaceService.TransferOwnership:output_type -> affiliate.v1.Member
+	15, // 54: affiliate.v1.WorkspaceService.ListInvites:output_type -> affiliate.v1.ListInvitesResponse
+	17, // 55: affiliate.v1.WorkspaceService.CreateInvite:output_type -> affiliate.v1.CreatedInvite
+	19, // 56: affiliate.v1.WorkspaceService.RevokeInvite:output_type -> affiliate.v1.RevokeInviteResponse
+	22, // 57: affiliate.v1.WorkspaceService.ListAuditLog:output_type -> affiliate.v1.ListAuditLogResponse
+	36, // 58: affiliate.v1.WorkspaceService.ExportAuditLog:output_type -> google.api.HttpBody
+	25, // 59: affiliate.v1.WorkspaceService.GetApiKeys:output_type -> affiliate.v1.ApiKeys
+	28, // 60: affiliate.v1.WorkspaceService.CreateApiKey:output_type -> affiliate.v1.CreatedApiKey
+	28, // 61: affiliate.v1.WorkspaceService.RollApiKey:output_type -> affiliate.v1.CreatedApiKey
+	31, // 62: affiliate.v1.WorkspaceService.RevokeApiKey:output_type -> affiliate.v1.RevokeApiKeyResponse
+	48, // [48:63] is the sub-list for method output_type
+	33, // [33:48] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_workspace_proto_init() }
@@ -2550,21 +2628,22 @@ func file_affiliate_v1_workspace_proto_init() {
 	file_affiliate_v1_common_proto_init()
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_workspace_proto_msgTypes[0].OneofWrappers = []any{}
-	file_affiliate_v1_workspace_proto_msgTypes[2].OneofWrappers = []any{}
-	file_affiliate_v1_workspace_proto_msgTypes[4].OneofWrappers = []any{}
-	file_affiliate_v1_workspace_proto_msgTypes[11].OneofWrappers = []any{}
-	file_affiliate_v1_workspace_proto_msgTypes[17].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[1].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[3].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[5].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[12].OneofWrappers = []any{}
 	file_affiliate_v1_workspace_proto_msgTypes[18].OneofWrappers = []any{}
-	file_affiliate_v1_workspace_proto_msgTypes[20].OneofWrappers = []any{}
-	file_affiliate_v1_workspace_proto_msgTypes[25].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[19].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[21].OneofWrappers = []any{}
 	file_affiliate_v1_workspace_proto_msgTypes[26].OneofWrappers = []any{}
+	file_affiliate_v1_workspace_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_workspace_proto_rawDesc), len(file_affiliate_v1_workspace_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -128,6 +128,35 @@ func (m *Workspace) validate(all bool) error {
 		}
 	}
 
+	if all {
+		switch v := interface{}(m.GetPayoutApproval()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, WorkspaceValidationError{
+					field:  "PayoutApproval",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, WorkspaceValidationError{
+					field:  "PayoutApproval",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetPayoutApproval()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return WorkspaceValidationError{
+				field:  "PayoutApproval",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
 	if m.TestMailRedirect != nil {
 		// no validation rules for TestMailRedirect
 	}
@@ -208,6 +237,121 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = WorkspaceValidationError{}
+
+// Validate checks the field values on PayoutApproval with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *PayoutApproval) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on PayoutApproval with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in PayoutApprovalMultiError,
+// or nil if none found.
+func (m *PayoutApproval) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *PayoutApproval) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.SecondPersonAboveCents != nil {
+
+		if m.GetSecondPersonAboveCents() < 0 {
+			err := PayoutApprovalValidationError{
+				field:  "SecondPersonAboveCents",
+				reason: "value must be greater than or equal to 0",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return PayoutApprovalMultiError(errors)
+	}
+
+	return nil
+}
+
+// PayoutApprovalMultiError is an error wrapping multiple validation errors
+// returned by PayoutApproval.ValidateAll() if the designated constraints
+// aren't met.
+type PayoutApprovalMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m PayoutApprovalMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m PayoutApprovalMultiError) AllErrors() []error { return m }
+
+// PayoutApprovalValidationError is the validation error returned by
+// PayoutApproval.Validate if the designated constraints aren't met.
+type PayoutApprovalValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e PayoutApprovalValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e PayoutApprovalValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e PayoutApprovalValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e PayoutApprovalValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e PayoutApprovalValidationError) ErrorName() string { return "PayoutApprovalValidationError" }
+
+// Error satisfies the builtin error interface
+func (e PayoutApprovalValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sPayoutApproval.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = PayoutApprovalValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = PayoutApprovalValidationError{}
 
 // Validate checks the field values on GetWorkspaceRequest with the rules
 // defined in the proto definition for this message. If any rules are
@@ -423,6 +567,35 @@ func (m *UpdateWorkspaceRequest) validate(all bool) error {
 	}
 
 	// no validation rules for OriginPolicy
+
+	if all {
+		switch v := interface{}(m.GetPayoutApproval()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, UpdateWorkspaceRequestValidationError{
+					field:  "PayoutApproval",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, UpdateWorkspaceRequestValidationError{
+					field:  "PayoutApproval",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetPayoutApproval()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return UpdateWorkspaceRequestValidationError{
+				field:  "PayoutApproval",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
 
 	if m.TestMailRedirect != nil {
 

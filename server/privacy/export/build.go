@@ -282,7 +282,7 @@ func (b *builder) openPayoutMethod(ctx context.Context, profile *bundle.Profile)
 	if profile.Method == nil {
 		return
 	}
-	method := bundle.PayoutMethod{Method: *profile.Method, AccountHint: profile.AccountHint, UpdatedAt: profile.MethodUpdatedAt}
+	method := bundle.PayoutMethod{Method: *profile.Method, AccountHint: profile.AccountHint, UpdatedAt: profile.MethodUpdatedAt, HeldUntil: profile.HeldUntil}
 	if profile.SealedAccount != nil {
 		var account affiliate.PayoutAccount
 		plain, err := b.Seal.Open(profile.SealedAccount, []byte(profile.ID.String()))

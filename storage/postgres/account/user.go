@@ -153,11 +153,14 @@ func (tx *Tx) VerifyEmail(ctx context.Context, id affiliate.UserID, at time.Time
 }
 
 // ChangeEmail replaces the address of a user by a verified address, which must be in
-// lower case. The copies of the address in the participants of a partner change too.
-// Errors: EMAIL_TAKEN.
+// lower case. The copies of the address in the participants of a partner change too. The
+// former address is kept until DeletePreviousEmails deletes it. If there are several, the
+// oldest is kept, so that a second change does not hide it. Errors: EMAIL_TAKEN.
 func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string, at time.Time) error {
 	const (
-		update = `update users set email = $2, email_verified_at = $3, version = version + 1 where id = $1`
+		update = `
+			update users set previous_email = coalesce(previous_email, email), email_changed_at = $3, email = $2, email_verified_at = $3, version = version + 1
+			where id = $1`
 		// copyEmail updates the copies of the address in all workspaces and both modes.
 		copyEmail = `update participants set partner_email = $2 where partner_id = $1 and erased_at is null`
 	)
@@ -166,6 +169,20 @@ func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string
 	}
 	_, err := tx.Exec(ctx, copyEmail, id, email)
 	return err
+}
+
+// DeletePreviousEmails deletes the former addresses of at most limit users whose last
+// change of the address was before the given time. It returns the number of users.
+func (s *Store) DeletePreviousEmails(ctx context.Context, changedBefore time.Time, limit int) (int64, error) {
+	const update = `
+		update users set previous_email = null
+		where id in (
+			select u.id from users u
+			where u.previous_email is not null and u.email_changed_at < $1
+			order by u.email_changed_at
+			limit $2)`
+	tag, err := s.db.Pool().Exec(ctx, update, changedBefore, limit)
+	return tag.RowsAffected(), err
 }
 
 // optional reads the result of a query that returns at most one row. It maps the

@@ -12,28 +12,29 @@ import (
 
 const selectWorkspace = `
 	select w.id, w.name, w.currency, w.timezone, w.allowed_origins, w.origin_policy, w.test_mail_redirect,
-		w.version, w.created_at, w.updated_at
+		w.second_person_above_cents, w.version, w.created_at, w.updated_at
 	from workspaces w
 	where w.id = $1`
 
 type workspaceRow struct {
-	ID               affiliate.WorkspaceID
-	Name             string
-	Currency         string
-	Timezone         string
-	AllowedOrigins   []string
-	OriginPolicy     affiliate.OriginPolicy
-	TestMailRedirect *string
-	Version          int
-	CreatedAt        time.Time
-	UpdatedAt        time.Time
+	ID                     affiliate.WorkspaceID
+	Name                   string
+	Currency               string
+	Timezone               string
+	AllowedOrigins         []string
+	OriginPolicy           affiliate.OriginPolicy
+	TestMailRedirect       *string
+	SecondPersonAboveCents *int64
+	Version                int
+	CreatedAt              time.Time
+	UpdatedAt              time.Time
 }
 
 func (r workspaceRow) workspace() affiliate.Workspace {
 	return affiliate.Workspace{
 		ID: r.ID, Name: r.Name, Currency: r.Currency, Timezone: r.Timezone,
 		AllowedOrigins: r.AllowedOrigins, OriginPolicy: r.OriginPolicy, TestMailRedirect: r.TestMailRedirect,
-		Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+		SecondPersonAboveCents: r.SecondPersonAboveCents, Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }
 
@@ -41,7 +42,7 @@ func workspaceArgs(w affiliate.Workspace) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"id": w.ID, "name": w.Name, "currency": w.Currency, "timezone": w.Timezone,
 		"allowed_origins": w.AllowedOrigins, "origin_policy": w.OriginPolicy, "test_mail_redirect": w.TestMailRedirect,
-		"version": w.Version, "created_at": w.CreatedAt, "updated_at": w.UpdatedAt,
+		"second_person_above_cents": w.SecondPersonAboveCents, "version": w.Version, "created_at": w.CreatedAt, "updated_at": w.UpdatedAt,
 	}
 }
 
@@ -68,9 +69,9 @@ func (tx *Tx) LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affil
 func (tx *Tx) InsertWorkspace(ctx context.Context, w affiliate.Workspace) error {
 	const insert = `
 		insert into workspaces (id, name, currency, timezone, allowed_origins, origin_policy, test_mail_redirect,
-			version, created_at, updated_at)
+			second_person_above_cents, version, created_at, updated_at)
 		values (@id, @name, @currency, @timezone, @allowed_origins, @origin_policy, @test_mail_redirect,
-			@version, @created_at, @updated_at)`
+			@second_person_above_cents, @version, @created_at, @updated_at)`
 	_, err := tx.Exec(ctx, insert, workspaceArgs(w))
 	return err
 }
@@ -81,7 +82,7 @@ func (tx *Tx) UpdateWorkspace(ctx context.Context, w affiliate.Workspace) error 
 		update workspaces
 		set name = @name, currency = @currency, timezone = @timezone, allowed_origins = @allowed_origins,
 			origin_policy = @origin_policy, test_mail_redirect = @test_mail_redirect,
-			version = @version, updated_at = @updated_at
+			second_person_above_cents = @second_person_above_cents, version = @version, updated_at = @updated_at
 		where id = @id`
 	_, err := tx.Exec(ctx, update, workspaceArgs(w))
 	return err

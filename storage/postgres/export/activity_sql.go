@@ -148,7 +148,7 @@ const commissionHistory = `
 
 const payoutColumns = `
 	p.id, p.workspace_id, p.batch_id, p.program_id, p.participant_id, p.mode, p.amount_cents, p.currency, p.commission_count, p.adjustment_cents,
-	p.status, p.method, p.reference, p.failure_reason, p.period_start, p.period_end, p.initiated_at, p.paid_at, p.created_at, p.updated_at`
+	p.status, p.method, p.account_hint, p.reference, p.failure_reason, p.period_start, p.period_end, p.initiated_at, p.paid_at, p.created_at, p.updated_at`
 
 const participantPayouts = `
 	select ` + payoutColumns + `
@@ -165,7 +165,7 @@ const workspacePayouts = `
 	limit @limit`
 
 const payoutBatches = `
-	select b.id, b.mode, b.status, b.cutoff, b.created_by, b.confirmed_by, b.created_at, b.confirmed_at, b.completed_at
+	select b.id, b.mode, b.status, b.cutoff, b.created_by, b.first_confirmed_by, b.first_confirmed_at, b.confirmed_by, b.created_at, b.confirmed_at, b.completed_at
 	from payout_batches b
 	where b.workspace_id = @workspace and b.id > @after_id
 	order by b.id

@@ -51,8 +51,8 @@ var omitted = map[string]map[string]string{
 	},
 	"commission_history": {"workspace_id": scope},
 	"ledger_entries":     {"partner_id": "participant_id names the partner"},
-	"payouts":            {"partner_id": "participant_id names the partner", "version": internal},
-	"payout_batches":     {"workspace_id": scope, "program_ids": "the payouts name the programmes", "version": internal},
+	"payouts":            {"partner_id": "participant_id names the partner", "account": "a copy of the account in the profile, until 30 days after the payment", "version": internal},
+	"payout_batches":     {"workspace_id": scope, "first_confirmed_user": "first_confirmed_by names the member or the service token", "program_ids": "the payouts name the programmes", "version": internal},
 	"refunds":            {"workspace_id": scope, "reason": buyer},
 	"fraud_events":       {},
 	"participant_invites": {

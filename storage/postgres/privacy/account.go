@@ -15,7 +15,7 @@ import (
 // recognised. digests are the keyed digests of the address that other tables use.
 func (tx *Tx) EraseAccount(ctx context.Context, a affiliate.ErasableAccount, digests affiliate.AddressDigests, at time.Time) error {
 	const erase = `
-		update users set email = 'erased-' || replace(id::text, '-', ''), password_hash = '', name = @pseudonym, country = null,
+		update users set email = 'erased-' || replace(id::text, '-', ''), password_hash = '', name = @pseudonym, country = null, previous_email = null,
 			company_name = null, website_url = null, email_verified_at = null, erased_at = @at, version = version + 1
 		where id = @user`
 	args := pgx.NamedArgs{

@@ -30,8 +30,9 @@ const (
 	eraseHistory = `select erase_texts('commission_history', @workspace, @ids, @pseudonym)`
 	eraseLedger  = `select erase_texts('ledger_entries', @workspace, @ids, @pseudonym)`
 	erasePayouts = `
-		update payouts set reference = null, failure_reason = null
-		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and num_nonnulls(reference, failure_reason) > 0`
+		update payouts set reference = null, failure_reason = null, account = null, account_hint = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
+			and num_nonnulls(reference, failure_reason, account, account_hint) > 0`
 	eraseFraudNotes = `
 		update fraud_events set note = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and note is not null`

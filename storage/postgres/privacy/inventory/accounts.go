@@ -19,7 +19,8 @@ var accounts = Area{
 				personal(partnerOrMember, "email name", "e-mail address and name", account(Pseudonym)),
 				personal(partnerOrMember, "password_hash", "salted Argon2id hash of the password", account(Emptied)),
 				personal(partner, "country company_name website_url", "country, company and website", Effects{Account: Null}),
-				business("kind email_verified_at created_at erased_at version"),
+				personal(partnerOrMember, "previous_email", "e-mail address before a change in the last 30 days", account(Null)),
+				business("kind email_verified_at email_changed_at created_at erased_at version"),
 			},
 		},
 		{
@@ -32,7 +33,7 @@ var accounts = Area{
 				pseudonymous(partner, "user_id", "id of the partner", Effects{}),
 				personal(partner, "account account_hint", "encrypted payout account and its masked end", Effects{Participant: Kept}).
 					because("The payout account belongs to the account of the partner, who may have other participations."),
-				business("method updated_at"),
+				business("method updated_at held_until"),
 			},
 		},
 		{

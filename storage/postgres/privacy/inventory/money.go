@@ -72,8 +72,8 @@ var payouts = Area{
 			Row:  "Payouts that a merchant makes together.",
 			Kept: unlimited,
 			Columns: []Columns{
-				ids(member, "created_by confirmed_by", "ids of the members who created and confirmed the batch"),
-				business("workspace_id id mode status program_ids cutoff created_at confirmed_at completed_at version"),
+				ids(member, "created_by first_confirmed_by first_confirmed_user confirmed_by", "ids of the members who created and confirmed the batch"),
+				business("workspace_id id mode status program_ids cutoff created_at first_confirmed_at confirmed_at completed_at version"),
 			},
 		},
 		{
@@ -83,6 +83,8 @@ var payouts = Area{
 			Columns: []Columns{
 				ids(partner, "participant_id partner_id", "ids of the participation and the partner"),
 				personal(partner, "reference failure_reason", "reference of the payment, reason of its failure", participation(Null)),
+				personal(partner, "account", "encrypted account that the payout is paid to, until 30 days after the payment", participation(Null)),
+				personal(partner, "account_hint", "masked end of the account", participation(Null)),
 				business("workspace_id id batch_id mode program_id amount_cents currency commission_count adjustment_cents status method"),
 				business("period_start period_end initiated_at paid_at version created_at updated_at"),
 			},

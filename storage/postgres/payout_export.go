@@ -1,0 +1,111 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Files of a batch. The payouts of a batch with one method and one currency have a fixed
+// order, the order of their ids, and a fixed position in it from the confirmation on. A
+// part of an export is a range of positions. So a payout is in the same part whenever the
+// part is exported, even if other payouts were paid or canceled in the meantime.
+
+const (
+	// countExport counts the confirmed payouts of a batch with a method.
+	countExport = `
+		select p.currency, count(*) as payouts,
+			count(*) filter (where p.status in ('pending', 'processing') and p.amount_cents % 100 <> 0) as fractions
+		from payouts p
+		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.initiated_at is not null and ($4::text is null or p.method = $4)
+		group by p.currency
+		order by p.currency`
+	// selectExport selects the payouts of one part that are still to be paid. It numbers all
+	// confirmed payouts of the batch with a method and a currency.
+	selectExport = `
+		select ` + payoutColumns + `, p.account, g.name as program_name, t.partner_name
+		from (
+			select p.*, row_number() over (order by p.id) as position
+			from payouts p
+			where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.initiated_at is not null
+				and ($4::text is null or p.method = $4) and ($5::text is null or p.currency = $5)
+		) p` + payoutNames + `
+		where p.status in ('pending', 'processing') and p.position > $6 and ($7::bigint is null or p.position <= $7)
+		order by p.currency, lower(t.partner_name), p.id`
+	deletePayoutAccounts = `
+		update payouts set account = null
+		where (workspace_id, id) in (
+			select p.workspace_id, p.id
+			from payouts p
+			where p.status = 'paid' and p.account is not null and p.paid_at < $1
+			order by p.paid_at
+			limit $2)`
+)
+
+// PayoutExportTotals counts the confirmed payouts of a batch with a method, or with any
+// method if method is nil, for each currency. Errors: NOT_FOUND, PAYOUT_STATE_INVALID if
+// the batch is neither confirmed nor processing.
+func (s *Store) PayoutExportTotals(
+	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod,
+) ([]affiliate.PayoutExportTotal, error) {
+	const read = `
+		select ` + batchColumns + `
+		from payout_batches b
+		where b.workspace_id = $1 and b.mode = $2 and b.id = $3`
+	rows, _ := s.pool.Query(ctx, read, scope.Workspace, scope.Mode, id)
+	batch, err := collectBatch(rows, scope)
+	if err != nil {
+		return nil, err
+	}
+	if batch.Status != affiliate.BatchConfirmed && batch.Status != affiliate.BatchProcessing {
+		return nil, batch.Refuse()
+	}
+	rows, _ = s.pool.Query(ctx, countExport, scope.Workspace, scope.Mode, id, method)
+	totals, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutExportTotal])
+	if err != nil {
+		return nil, fmt.Errorf("count the payouts of an export: %w", err)
+	}
+	return totals, nil
+}
+
+// AuditPayoutExport records an export of a batch in the audit log.
+func (s *Store) AuditPayoutExport(
+	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, export affiliate.PayoutExport, at time.Time, by affiliate.Actor,
+) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		return auditBatch(ctx, tx, affiliate.PayoutBatch{ID: id, Scope: scope}, "export", at, by, nil, map[string]any{
+			"format": export.Format, "currency": export.Currency, "part": export.Part,
+		})
+	})
+}
+
+// ExportPayouts returns the pending and processing payouts of one part of an export with
+// their sealed accounts, ordered by currency and partner name. It uses a connection and an
+// export slot as Export does. Errors: SERVICE_UNAVAILABLE if too many exports are running.
+func (s *Store) ExportPayouts(
+	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, export affiliate.PayoutExport,
+) iter.Seq2[affiliate.ExportedPayout, error] {
+	type exportRow struct {
+		payoutItemRow
+		Account []byte
+	}
+	convert := func(row pgx.CollectableRow) (affiliate.ExportedPayout, error) {
+		r, err := pgx.RowToStructByNameLax[exportRow](row)
+		return affiliate.ExportedPayout{PayoutItem: r.item(scope.Workspace), Account: r.Account}, err
+	}
+	after, last := export.Positions()
+	return Export(ctx, s.DB, scope.Workspace, convert, selectExport, scope.Workspace, scope.Mode, id, export.Method, export.Currency, after, last)
+}
+
+// DeletePayoutAccounts deletes the accounts of at most limit payouts that were paid before
+// the given time, of all workspaces. It keeps their masked form. It returns the number of
+// changed payouts.
+func (s *Store) DeletePayoutAccounts(ctx context.Context, paidBefore time.Time, limit int) (int64, error) {
+	tag, err := s.pool.Exec(ctx, deletePayoutAccounts, paidBefore, limit)
+	return tag.RowsAffected(), err
+}
