@@ -50,6 +50,7 @@ func BeginCommission(commission *Commission, conversion Conversion, by Actor, no
 		return nil, nil
 	}
 	changes := []CommissionChange{NewCommissionChange(*commission, by, note)}
+	changes[0].Transition.OccurredAt = &conversion.OccurredAt
 	current := LockedCommission{Commission: *commission}
 	if conversion.Status == ConversionDisputed {
 		disputed, err := current.FollowDispute(DisputeOpen, at)
@@ -154,7 +155,7 @@ func (c CommissionChange) LedgerEntry() *LedgerEntry {
 	return &LedgerEntry{
 		ID: NewID[LedgerEntry](at), Scope: c.After.Scope, Program: c.After.Program, Participant: c.After.Participant,
 		Partner: c.After.Partner, Type: kind, AmountCents: cents, Currency: c.After.Currency,
-		Commission: &c.After.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at,
+		Commission: &c.After.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at, OccurredAt: otherTime(c.Transition.OccurredAt, at),
 	}
 }
 

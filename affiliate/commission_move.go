@@ -121,6 +121,9 @@ type CommissionTransition struct {
 	Move       CommissionMove
 	Actor      Actor
 	At         time.Time
+	// OccurredAt is when the event that causes the move happened, as its reporter says. It
+	// is nil if this time is unknown or if the move has no other cause.
+	OccurredAt *time.Time
 	Reason     *string // the reason of MoveReject or MoveOverride, or the note of MoveClearReview
 	// Code is a machine-readable reason: the rejection code of MoveReject, or the code
 	// that ReviewPending writes into the history.

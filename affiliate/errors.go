@@ -92,6 +92,7 @@ const (
 	ReasonExportForbidden            Reason = "EXPORT_FORBIDDEN"
 	ReasonExportTooLarge             Reason = "EXPORT_TOO_LARGE"
 	ReasonExportExpired              Reason = "EXPORT_EXPIRED"
+	ReasonPeriodClosed               Reason = "PERIOD_CLOSED"
 )
 
 // Error is an error that the caller may see. Any other error that a function returns is

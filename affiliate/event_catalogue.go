@@ -87,7 +87,7 @@ var catalogue = []EventKind{
 	{Name: EventParticipantReinstated, Description: "A suspended participant was reinstated."},
 	{Name: EventParticipantErased, Description: "The personal data of a participant was erased."},
 	{Name: EventPayoutCreated, Description: "A payout was created as part of a batch."},
-	{Name: EventPayoutProcessing, Description: "The payment of a payout began. Its amount is fixed."},
+	{Name: EventPayoutProcessing, Description: "The payment of a payout began, so its amount is fixed."},
 	{Name: EventPayoutPaid, Description: "A payout was paid."},
 	{Name: EventPayoutFailed, Description: "A payout could not be paid."},
 	{Name: EventPayoutCanceled, Description: "A payout was canceled."},

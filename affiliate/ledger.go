@@ -21,7 +21,8 @@ const (
 
 // LedgerEntry is a change of the amount that a participant is owed. Entries are never
 // changed. A balance is the sum of a participant's entries in one currency. It may be
-// negative.
+// negative. The database moves an entry that is dated into a closed period to the beginning
+// of the open period (docs/adr/0014-the-ledger-table-dates-its-entries.md).
 type LedgerEntry struct {
 	ID          LedgerEntryID
 	Scope       Scope
@@ -35,7 +36,8 @@ type LedgerEntry struct {
 	Payout      *PayoutID     // set for the last two types
 	Reason      *string       // set for a bonus or an adjustment
 	CreatedBy   string        // user id, or system
-	CreatedAt   time.Time
+	CreatedAt   time.Time     // the date in the books
+	OccurredAt  *time.Time    // when the event that caused the entry happened; nil if unknown or equal to CreatedAt
 }
 
 // PartnerLedgerEntry is a ledger entry as the partner sees it.

@@ -159,7 +159,8 @@ type PayoutTransition struct {
 	Reason    *string
 }
 
-// Apply returns the payout before and after the move. Errors: PAYOUT_STATE_INVALID.
+// Apply returns the payout before and after the move. Errors: PAYOUT_STATE_INVALID,
+// VALIDATION_ERROR for PaidAt.
 func (t PayoutTransition) Apply(p Payout) (PayoutChange, *Error) {
 	move := payoutMoves[t.Move]
 	if !slices.Contains(move.from, p.Status) {
@@ -175,6 +176,9 @@ func (t PayoutTransition) Apply(p Payout) (PayoutChange, *Error) {
 	case MoveConfirm:
 		after.InitiatedAt = &t.At
 	case MoveMarkPaid:
+		if refusal := t.checkPaidAt(p); refusal != nil {
+			return PayoutChange{}, refusal
+		}
 		after.Reference, after.PaidAt = t.Reference, &t.PaidAt
 	case MoveMarkFailed:
 		after.FailureReason = t.Reason
@@ -244,9 +248,13 @@ func (c PayoutChange) LedgerEntry() *LedgerEntry {
 		kind = EntryPayoutReturned
 	}
 	p, at := c.After, c.Transition.At
+	var occurredAt *time.Time
+	if c.Transition.Move == MoveMarkPaid {
+		occurredAt = otherTime(p.PaidAt, at)
+	}
 	return &LedgerEntry{
 		ID: NewID[LedgerEntry](at), Scope: p.Scope, Program: p.Program, Participant: p.Participant, Partner: p.Partner,
-		Type: kind, AmountCents: cents, Currency: p.Currency, Payout: &p.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at,
+		Type: kind, AmountCents: cents, Currency: p.Currency, Payout: &p.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at, OccurredAt: occurredAt,
 	}
 }
 

@@ -34,7 +34,7 @@ func TestPayoutTransition_MatchesModel(t *testing.T) {
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			reason, reference := "R", "T"
 			move := PayoutTransition{
-				Move: rapid.SampledFrom(moves).Draw(t, "move"), At: payoutTime, Reason: &reason, Reference: &reference, PaidAt: payoutTime.Add(-time.Hour),
+				Move: rapid.SampledFrom(moves).Draw(t, "move"), At: payoutTime, Reason: &reason, Reference: &reference, PaidAt: payoutTime,
 			}
 			change, refusal := move.Apply(p)
 			to, ok := legal[p.Status][move.Move]

@@ -138,6 +138,8 @@ type ProcessorCharge struct {
 	RefundedCents *int64
 	// Disputes has the disputes of the charge. A dispute that is missing is unchanged.
 	Disputes []ProcessorDispute
+	// HappenedAt is when the event that shows this state happened, as the processor says.
+	HappenedAt time.Time
 }
 
 // ProcessorDispute is a dispute about a charge.

@@ -18,6 +18,7 @@ type ChargeReversal struct {
 	AmountCents   int64 // of the charge; 0 if unknown
 	RefundedCents int64
 	Disputes      []ProcessorDispute
+	HappenedAt    *time.Time // when the latest event about the charge happened, as the processor says; nil if unknown
 }
 
 // reversedCents returns the part of the charge that was refunded or lost in a dispute, in
@@ -75,6 +76,18 @@ func (r Reversals) dispute() DisputeStatus {
 		}
 	}
 	return DisputeNone
+}
+
+// happenedAt returns when the latest event about a charge of the sale happened. It is nil
+// if this is unknown.
+func (r Reversals) happenedAt() *time.Time {
+	var latest *time.Time
+	for _, c := range r.Charges {
+		if c.HappenedAt != nil && (latest == nil || c.HappenedAt.After(*latest)) {
+			latest = c.HappenedAt
+		}
+	}
+	return latest
 }
 
 // LockedSale is a conversion with the rows that a reversal changes. The current transaction
@@ -147,5 +160,9 @@ func (s LockedSale) commissionChanges(after Conversion, dispute DisputeStatus, a
 		why = DisputedSale
 	}
 	refunds, err := current.FollowRefunds(after, why, at)
-	return append(changes, refunds...), err
+	changes = append(changes, refunds...)
+	for i := range changes {
+		changes[i].Transition.OccurredAt = s.Reversals.happenedAt()
+	}
+	return changes, err
 }

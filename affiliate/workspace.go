@@ -22,9 +22,12 @@ type Workspace struct {
 	// SecondPersonAboveCents is the total of a payout batch in a currency, in minor units,
 	// above which two members must confirm the batch. If it is nil, one is enough.
 	SecondPersonAboveCents *int64
-	Version                int // increases by one with every change of the settings
-	CreatedAt              time.Time
-	UpdatedAt              time.Time
+	// BooksClosedUntil is the end of the closed periods, for both modes. No entry of the
+	// ledger gets an earlier date. If it is nil, no period is closed.
+	BooksClosedUntil *time.Time
+	Version          int // increases by one with every change of the settings
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
 }
 
 // OriginPolicy says what happens to a click from a page whose origin is not allowed.
@@ -112,7 +115,8 @@ type WorkspaceObject struct {
 	OriginPolicy     OriginPolicy `json:"origin_policy"`
 	TestMailRedirect *string      `json:"test_mail_redirect"`
 	// SecondPersonAboveCents is in minor units.
-	SecondPersonAboveCents *int64 `json:"second_person_above_cents"`
+	SecondPersonAboveCents *int64  `json:"second_person_above_cents"`
+	BooksClosedUntil       *string `json:"books_closed_until"`
 }
 
 // Object returns the settings of w that are compared after an update.
@@ -125,6 +129,7 @@ func (w Workspace) Object() WorkspaceObject {
 		Name: w.Name, Currency: w.Currency, Timezone: w.Timezone,
 		AllowedOrigins: origins, OriginPolicy: w.OriginPolicy, TestMailRedirect: w.TestMailRedirect,
 		SecondPersonAboveCents: w.SecondPersonAboveCents,
+		BooksClosedUntil:       optionalTime(w.BooksClosedUntil),
 	}
 }
 

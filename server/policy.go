@@ -353,9 +353,11 @@ var policies = map[string]Policy{
 	affiliatev1.CommissionService_BulkApproveCommissions_FullMethodName:    merchant(review),
 	affiliatev1.CommissionService_BulkRejectCommissions_FullMethodName:     merchant(review),
 
-	affiliatev1.LedgerService_ListLedger_FullMethodName:        merchant(readDashboards),
-	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName: merchant(managePayouts),
-	affiliatev1.LedgerService_ListPartnerLedger_FullMethodName: partner(),
+	affiliatev1.LedgerService_ListLedger_FullMethodName:         merchant(readDashboards),
+	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:  merchant(managePayouts),
+	affiliatev1.LedgerService_ListLedgerBalances_FullMethodName: merchant(readDashboards),
+	affiliatev1.LedgerService_ExportLedger_FullMethodName:       merchant(managePayouts),
+	affiliatev1.LedgerService_ListPartnerLedger_FullMethodName:  partner(),
 
 	affiliatev1.PayoutService_PreviewPayouts_FullMethodName:     merchant(readDashboards),
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  merchant(managePayouts),

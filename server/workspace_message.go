@@ -18,6 +18,7 @@ func WorkspaceForRole(w affiliate.Workspace, role affiliate.Role) *affiliatev1.W
 		OriginPolicy:     EnumValue[affiliatev1.OriginPolicy](w.OriginPolicy),
 		TestMailRedirect: w.TestMailRedirect,
 		PayoutApproval:   &affiliatev1.PayoutApproval{SecondPersonAboveCents: w.SecondPersonAboveCents},
+		BooksClosedUntil: OptionalTimestamp(w.BooksClosedUntil),
 		CreatedAt:        Timestamp(w.CreatedAt),
 		UpdatedAt:        Timestamp(w.UpdatedAt),
 	}

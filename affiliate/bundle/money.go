@@ -128,6 +128,7 @@ type LedgerEntry struct {
 	PayoutID      *affiliate.PayoutID     `json:"payout_id"`
 	Reason        *string                 `json:"reason"`
 	CreatedAt     Time                    `json:"created_at"`
+	OccurredAt    *Time                   `json:"occurred_at"`
 	CreatedBy     *string                 `json:"created_by,omitempty"`
 }
 

@@ -19,6 +19,7 @@ type Workspace struct {
 	TestMailRedirect *string               `json:"test_mail_redirect"`
 	// SecondPersonAboveCents is in minor units.
 	SecondPersonAboveCents *int64 `json:"second_person_above_cents"`
+	BooksClosedUntil       *Time  `json:"books_closed_until"`
 	CreatedAt              Time   `json:"created_at"`
 	UpdatedAt              Time   `json:"updated_at"`
 }

@@ -25,6 +25,7 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName:    {affiliate.ReasonInvalidCredentials},
 	affiliatev1.AccountService_ChangePartnerEmail_FullMethodName:     {affiliate.ReasonInvalidCredentials},
 
+	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:       {affiliate.ReasonPeriodClosed},
 	affiliatev1.WorkspaceService_UpdateMember_FullMethodName:          {affiliate.ReasonLastOwner},
 	affiliatev1.WorkspaceService_RemoveMember_FullMethodName:          {affiliate.ReasonLastOwner},
 	affiliatev1.WorkspaceService_TransferOwnership_FullMethodName:     {affiliate.ReasonNotFound},
@@ -75,7 +76,7 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.CommissionService_RejectCommission_FullMethodName:      {affiliate.ReasonCommissionTerminal},
 	affiliatev1.CommissionService_ClearCommissionReview_FullMethodName: {affiliate.ReasonCommissionNotFlagged},
 
-	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName: {affiliate.ReasonParticipantErased},
+	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName: {affiliate.ReasonParticipantErased, affiliate.ReasonPeriodClosed},
 
 	affiliatev1.ExportService_ExportPartnerAccount_FullMethodName: {affiliate.ReasonExportTooLarge},
 	affiliatev1.ExportService_ExportParticipant_FullMethodName: {
@@ -115,7 +116,7 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.PayoutService_CancelPayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_ProcessPayoutBatch_FullMethodName: {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
-	affiliatev1.PayoutService_MarkPayoutPaid_FullMethodName:     {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_MarkPayoutPaid_FullMethodName:     {affiliate.ReasonPayoutState, affiliate.ReasonPeriodClosed},
 	affiliatev1.PayoutService_MarkPayoutFailed_FullMethodName:   {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_RetryPayout_FullMethodName:        {affiliate.ReasonPayoutState},
 	affiliatev1.PayoutService_CancelPayout_FullMethodName:       {affiliate.ReasonPayoutState},

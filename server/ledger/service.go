@@ -6,8 +6,12 @@
 // read the entries of the partner's own participants in the mode of the call, and no
 // other entries.
 //
-// The package does not guarantee that a page, its total and its balances come from the
-// same snapshot of the database.
+// A statement of balances and an export each come from one snapshot of the database. The
+// statement of a time is final after the books were closed for this time. Before that, an
+// entry that was dated earlier but is stored later can still be added.
+//
+// The package does not guarantee that a page of entries, its total and its balances come
+// from the same snapshot of the database.
 package ledger
 
 import (
@@ -45,6 +49,10 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		server.CheckEnum("type", req.GetType(), &found)
 	case *affiliatev1.ListPartnerLedgerRequest:
 		server.CheckEnum("type", req.GetType(), &found)
+	case *affiliatev1.ListLedgerBalancesRequest:
+		_, found = statementEnd(req, s.currentTime())
+	case *affiliatev1.ExportLedgerRequest:
+		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	}
 	return found
 }
@@ -102,11 +110,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPartnerLedgerRequest) (*affiliatev1.ListPartnerLedgerResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
-	if req.ProgramId != nil {
-		// A text that is not a UUID becomes the zero id, which no programme has.
-		id, _ := affiliate.ParseID[affiliate.Program](req.GetProgramId())
-		filter.Program = &id
-	}
+	filter.Program = programOf(req.ProgramId)
 	entries, total, balances, err := s.store.PartnerLedger(ctx, caller.User, caller.Mode, filter, page)
 	if err != nil {
 		return nil, err
@@ -119,6 +123,16 @@ func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPa
 		Data: data, Total: server.Total(ctx, total), Balances: balancesToProto(balances),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
+}
+
+// programOf returns the id of the programme in a filter, or nil if there is none.
+func programOf(text *string) *affiliate.ProgramID {
+	if text == nil {
+		return nil
+	}
+	// A text that is not a UUID becomes the zero id, which no programme has.
+	id, _ := affiliate.ParseID[affiliate.Program](*text)
+	return &id
 }
 
 // pathIDs returns the ids of the programme and the participant in the request's path.

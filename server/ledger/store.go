@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"iter"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -15,8 +16,19 @@ type Store interface {
 	// Errors: NOT_FOUND.
 	Ledger(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, filter affiliate.LedgerFilter, page affiliate.Page) ([]affiliate.LedgerEntry, int64, []affiliate.LedgerBalance, error)
 	// AddLedgerEntry stores an entry and its audit record. Errors: NOT_FOUND,
-	// PARTICIPANT_ERASED.
+	// PARTICIPANT_ERASED, PERIOD_CLOSED.
 	AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error)
+	// LedgerStatement returns the totals and one page of the balances at the end of the
+	// filter's period. Errors: NOT_FOUND for the programme.
+	LedgerStatement(ctx context.Context, scope affiliate.Scope, filter affiliate.BalanceFilter, page affiliate.Page) (affiliate.LedgerStatement, error)
+	// ExportLedger returns the opening balances and then the entries of a period, oldest
+	// first, from one snapshot of the database. The period has both bounds. The iteration
+	// uses a database connection until it ends. An error is the last element. Errors:
+	// SERVICE_UNAVAILABLE if too many exports are running.
+	ExportLedger(ctx context.Context, scope affiliate.Scope, program *affiliate.ProgramID, period affiliate.Period) iter.Seq2[affiliate.LedgerLine, error]
+	// BeginLedgerExport checks the programme of an export and adds its record to the audit
+	// log. Errors: NOT_FOUND for the programme.
+	BeginLedgerExport(ctx context.Context, scope affiliate.Scope, program *affiliate.ProgramID, line affiliate.AuditLine) error
 	// PartnerLedger reads one page of a partner's entries in the mode, newest first. A
 	// partner has one participant for each joined programme, and the page contains
 	// entries of all these participants. PartnerLedger also returns the number of entries

@@ -33,12 +33,8 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 			found.Add("currency", affiliate.MustBeCurrency)
 		}
 	case *affiliatev1.MarkPayoutPaidRequest:
-		switch at := req.GetPaidAt(); {
-		case at == nil:
-		case at.CheckValid() != nil:
+		if at := req.GetPaidAt(); at != nil && at.CheckValid() != nil {
 			found.Add("paid_at", affiliate.MustBeTimestamp)
-		case at.AsTime().After(s.now()):
-			found.Add("paid_at", "must not be in the future")
 		}
 	}
 	return found

@@ -65,6 +65,52 @@ func TestMarkPayoutPaid_PaysTheCommissions(t *testing.T) {
 	}
 }
 
+func TestMarkPayoutPaid_LimitsThePaymentDate(t *testing.T) {
+	f := newFixture(t)
+	f.addCommission(f.partner("Anna"), 100)
+	b := f.confirm(f.mustCreateBatch())
+	confirmed := f.Now().Truncate(time.Millisecond)
+	f.clock.Advance(100 * 24 * time.Hour)
+	now := f.Now().Truncate(time.Millisecond)
+	closed := now.AddDate(0, 0, -30)
+	f.Exec(`update workspaces set books_closed_until = $2 where id = $1`, f.Scope.Workspace, closed)
+	id := f.onlyPayout(b).Id
+	pay := func(paidAt time.Time) error {
+		_, err := f.service.MarkPayoutPaid(f.asFinance(), &affiliatev1.MarkPayoutPaidRequest{PayoutId: id, Reference: "T-1", PaidAt: timestamppb.New(paidAt)})
+		return err
+	}
+	pgtest.RequireRefusal(t, pay(now.Add(time.Millisecond)), affiliate.ReasonValidation, "paid_at")
+	pgtest.RequireRefusal(t, pay(now.AddDate(0, 0, -90).Add(-time.Millisecond)), affiliate.ReasonValidation, "paid_at")
+	pgtest.RequireRefusal(t, pay(closed.Add(-time.Millisecond)), affiliate.ReasonPeriodClosed)
+	f.Exec(`update payouts set initiated_at = $2 where id = $1`, id, closed.AddDate(0, 0, 1))
+	pgtest.RequireRefusal(t, pay(closed.AddDate(0, 0, 1).Add(-time.Millisecond)), affiliate.ReasonValidation, "paid_at")
+	f.Exec(`update payouts set initiated_at = $2 where id = $1`, id, confirmed)
+	f.WantCount(0, "ledger entries of the payout", `select count(*) from ledger_entries where payout_id = $1`, id)
+	if err := pay(closed); err != nil {
+		t.Fatal(err)
+	}
+	// The money left the books now, and the entry keeps the date of the payment.
+	f.WantCount(1, "ledger entries of the payout", `select count(*) from ledger_entries where payout_id = $1 and created_at = $2 and occurred_at = $3`, id, now, closed)
+	f.checkConsistency()
+}
+
+// If the books are closed while a payout is marked as paid, and the request names no date,
+// the payment is dated into the open period.
+func TestMarkPayoutPaid_WithoutDateIsInTheOpenPeriod(t *testing.T) {
+	f := newFixture(t)
+	f.addCommission(f.partner("Anna"), 100)
+	b := f.confirm(f.mustCreateBatch())
+	closed := f.Now().Add(time.Second).Truncate(time.Millisecond)
+	f.Exec(`update workspaces set books_closed_until = $2 where id = $1`, f.Scope.Workspace, closed)
+	p := f.mustMove(f.onlyPayout(b).Id, "paid")
+	if !p.PaidAt.AsTime().Equal(closed) {
+		t.Errorf("the payout was paid at %v, want %v", p.PaidAt.AsTime(), closed)
+	}
+	f.WantCount(1, "commissions paid in the open period", `select count(*) from commissions where paid_at = $1`, closed)
+	f.WantCount(0, "entries of payouts in the closed period", `select count(*) from ledger_entries where payout_id is not null and created_at < $1`, closed)
+	f.checkConsistency()
+}
+
 // A refund during the processing of a payout does not stop the payout. The refunded
 // amount becomes a debt, which the next payout subtracts.
 func TestPayout_SubtractsTheDebtOfEarlierRefunds(t *testing.T) {

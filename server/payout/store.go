@@ -54,7 +54,8 @@ type Store interface {
 	Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)
 	// Payout reads one payout. Errors: NOT_FOUND.
 	Payout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutDetail, error)
-	// MovePayout changes the status of a payout. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+	// MovePayout changes the status of a payout. Errors: NOT_FOUND, PAYOUT_STATE_INVALID,
+	// and for MoveMarkPaid also PERIOD_CLOSED and VALIDATION_ERROR.
 	MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t affiliate.PayoutTransition) (affiliate.PayoutItem, error)
 	// PartnerPayouts reads one page of a partner's confirmed payouts in the mode, newest
 	// first, and counts all confirmed payouts that match the filter, up to

@@ -57,6 +57,7 @@ func (s *Service) apply(ctx context.Context, event affiliate.StoredProcessorEven
 	case facts.Ignored != "":
 		return ignored(facts.Ignored), nil
 	case facts.Charge != nil:
+		facts.Charge.HappenedAt = event.HappenedAt
 		return s.applyCharge(ctx, event, *facts.Charge, number)
 	}
 	addCharges := func(sale *affiliate.ProcessorSale, withFee bool) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 
@@ -287,5 +288,42 @@ func TestLedger_RejectedCommissionEarnsNothing(t *testing.T) {
 	}
 	if got := f.Texts(`select format('%s %s', status, refunded_amount_cents) from conversions`); !slices.Equal(got, []string{"recorded 0"}) {
 		t.Errorf("the conversion is %q, want recorded 0", got)
+	}
+}
+
+// Stripe reports a sale and its refund after their period was closed. The entries are dated
+// when the reports arrive, and keep Stripe's own times.
+func TestLedger_LateEventsAreInTheOpenPeriod(t *testing.T) {
+	f := newLedgerFixture(t)
+	sold := f.clock.Now().Truncate(time.Second).UTC()
+	f.put(
+		stripeserver.NewSession("cs_a", object{
+			"created": f.ago(0), "amount_total": 10_000, "currency": "usd", "payment_intent": "pi_a", "client_reference_id": f.clickID,
+		}),
+		stripeserver.NewCharge("ch_a", object{"amount": 10_000, "currency": "usd"}),
+	)
+	sale := f.event("checkout.session.completed", "cs_a")
+	f.put(stripeserver.NewRefund("re_a", object{"amount": 5_000, "currency": "usd", "status": "succeeded"}))
+	refund, refunded := f.event("refund.updated", "re_a"), sold.Add(time.Hour)
+	f.clock.Advance(24 * time.Hour)
+	closed := f.clock.Now().Add(-time.Minute)
+	f.Exec(`update workspaces set books_closed_until = $2 where id = $1`, f.Scope.Workspace, closed)
+	wantOutcome(t, f.apply(sale), "applied")
+	f.clock.Advance(time.Minute)
+	if _, err := f.deliver(refund); err != nil {
+		t.Fatal(err)
+	}
+	f.Exec(`update processor_events set happened_at = $1 where type = 'refund.updated'`, refunded)
+	wantOutcome(t, f.run(refund), "applied")
+	want := []string{
+		"commission_approved 3000 in the open period, occurred " + affiliate.FormatTime(sold),
+		"commission_reversed -1500 in the open period, occurred " + affiliate.FormatTime(refunded),
+	}
+	got := f.Texts(`
+		select format('%s %s in the %s period, occurred %s', type, amount_cents, case when created_at < $1 then 'closed' else 'open' end,
+			to_char(occurred_at, 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'))
+		from ledger_entries order by created_at`, closed)
+	if !slices.Equal(got, want) {
+		t.Errorf("the ledger has\n%q\nwant\n%q", got, want)
 	}
 }

@@ -15,7 +15,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.UpdateWorkspaceRequest:
-		server.CheckMask(req, &found, "name", "currency", "timezone")
+		server.CheckMask(req, &found, "name", "currency", "timezone", "books_closed_until")
 		checkSettings(req, &found)
 	case *affiliatev1.CreateInviteRequest:
 		checkAddress("email", req.GetEmail(), &found)

@@ -44,6 +44,15 @@ func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 	return patch
 }
 
+// booksClosedUntilOf returns the date or time up to which the request closes the books. It
+// is empty if the request's mask does not name the field.
+func booksClosedUntilOf(req *affiliatev1.UpdateWorkspaceRequest) string {
+	if !slices.Contains(req.GetUpdateMask().GetPaths(), "books_closed_until") {
+		return ""
+	}
+	return req.GetBooksClosedUntil()
+}
+
 // normalOrigins returns the origins in normalised form and without duplicates, in their
 // original order. Check has rejected invalid origins.
 func normalOrigins(origins []string) []string {

@@ -68,6 +68,15 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 		if after, err = before.Patch(patch); err != nil {
 			return err
 		}
+		if text := booksClosedUntilOf(req); text != "" {
+			// Until the transaction ends, no other transaction can add to the ledger.
+			if err := tx.LockBooks(ctx, caller.Workspace); err != nil {
+				return err
+			}
+			if after, err = after.CloseBooks(text, at); err != nil {
+				return err
+			}
+		}
 		if redirect := after.TestMailRedirect; redirect != nil && (before.TestMailRedirect == nil || *redirect != *before.TestMailRedirect) {
 			verified, err := tx.HasVerifiedMember(ctx, caller.Workspace, *redirect)
 			if err != nil {

@@ -47,6 +47,10 @@ type Tx interface {
 	// NOT_FOUND.
 	LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
 	UpdateWorkspace(ctx context.Context, w affiliate.Workspace) error
+	// LockBooks waits for the transactions that have written to the ledger of a workspace.
+	// Others wait until this transaction ends. Errors: SERVICE_UNAVAILABLE if the lock is
+	// not free within a few seconds.
+	LockBooks(ctx context.Context, workspace affiliate.WorkspaceID) error
 	// HasVerifiedMember reports whether a member of a workspace has an address and has
 	// verified it. email must be in lower case.
 	HasVerifiedMember(ctx context.Context, workspace affiliate.WorkspaceID, email string) (bool, error)

@@ -76,14 +76,14 @@ func Export[T any](
 	}
 }
 
-// beginExport begins a read-only transaction whose statements may run for
-// exportTimeout. end frees the connection and the export slot. Errors:
+// beginExport begins a read-only transaction whose statements read one snapshot and may
+// run for exportTimeout. end frees the connection and the export slot. Errors:
 // SERVICE_UNAVAILABLE if the process or the workspace has no free export slot.
 func (db *DB) beginExport(ctx context.Context, workspace affiliate.WorkspaceID) (tx pgx.Tx, end func(), err error) {
 	if !db.exports.enter(workspace) {
 		return nil, nil, affiliate.TooManyExports(exportRetry)
 	}
-	tx, err = db.pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+	tx, err = db.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		db.exports.leave(workspace)
 		return nil, nil, fmt.Errorf("begin export: %w", err)

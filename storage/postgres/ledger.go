@@ -32,6 +32,7 @@ type newLedgerEntryRow struct {
 	Reason        *string                   `db:"reason"`
 	CreatedBy     string                    `db:"created_by"`
 	CreatedAt     time.Time                 `db:"created_at"`
+	OccurredAt    *time.Time                `db:"occurred_at"`
 }
 
 var addBalances = rowsOf[balanceRow](`
@@ -78,6 +79,7 @@ func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry)
 			Reason:        e.Reason,
 			CreatedBy:     e.CreatedBy,
 			CreatedAt:     e.CreatedAt,
+			OccurredAt:    e.OccurredAt,
 		}
 		sums[balance{e.Scope.Workspace, participantCurrency{e.Participant, e.Currency}}] += e.AmountCents
 	}
@@ -95,7 +97,7 @@ func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry)
 }
 
 // AddLedgerEntry stores an entry that a member creates manually, and returns it.
-// Errors: NOT_FOUND, PARTICIPANT_ERASED.
+// Errors: NOT_FOUND, PARTICIPANT_ERASED, PERIOD_CLOSED.
 func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error) {
 	const lock = `
 		select t.partner_id, t.erased_at is not null as erased, p.currency
@@ -118,6 +120,13 @@ func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (af
 			return affiliate.Refuse(affiliate.ReasonParticipantErased)
 		case e.Currency != "":
 			currency = e.Currency
+		}
+		closed, err := tx.HoldBooks(ctx, e.Scope.Workspace)
+		if err != nil {
+			return err
+		}
+		if closed != nil && e.At.Before(*closed) {
+			return affiliate.PeriodClosed(*closed)
 		}
 		entry = affiliate.LedgerEntry{
 			ID: affiliate.NewID[affiliate.LedgerEntry](e.At), Scope: e.Scope, Program: e.Program, Participant: e.Participant,

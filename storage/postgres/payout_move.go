@@ -14,7 +14,7 @@ import (
 
 // MovePayout marks a payout as paid or failed, retries it, or cancels it. It returns
 // the changed payout. Concurrent moves of a payout run one after another. Errors:
-// NOT_FOUND, PAYOUT_STATE_INVALID.
+// NOT_FOUND, PAYOUT_STATE_INVALID, PERIOD_CLOSED, VALIDATION_ERROR for PaidAt.
 func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t affiliate.PayoutTransition) (affiliate.PayoutItem, error) {
 	var item affiliate.PayoutItem
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -25,6 +25,11 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		change, refusal := t.Apply(p)
 		if refusal != nil {
 			return refusal
+		}
+		if t.Move == affiliate.MoveMarkPaid {
+			if t, change, err = payInOpenPeriod(ctx, tx, change); err != nil {
+				return err
+			}
 		}
 		writer := newCommissionWriter()
 		switch t.Move {
@@ -50,6 +55,23 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		return writer.end(ctx, tx)
 	})
 	return item, err
+}
+
+// payInOpenPeriod returns the move of a payout that is marked as paid, dated into the open
+// period, and its change. Errors: PERIOD_CLOSED.
+func payInOpenPeriod(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (affiliate.PayoutTransition, affiliate.PayoutChange, error) {
+	closed, err := tx.HoldBooks(ctx, change.Before.Scope.Workspace)
+	if err != nil {
+		return change.Transition, change, err
+	}
+	t, refusal := change.Transition.InOpenPeriod(closed)
+	if refusal == nil {
+		change, refusal = t.Apply(change.Before)
+	}
+	if refusal != nil {
+		return t, change, refusal
+	}
+	return t, change, nil
 }
 
 // lockPayout locks a payout's batch and then the payout itself. Errors: NOT_FOUND.

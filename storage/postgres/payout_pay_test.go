@@ -95,9 +95,9 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	if err := f.SQL.QueryRow(t.Context(), `select id from payouts`).Scan(&payout); err != nil {
 		t.Fatal(err)
 	}
-	reference, paidAt := "transfer", f.Now().Add(-time.Hour)
+	reference, paidAt := "transfer", f.Now()
 	paid, err := f.Store.MovePayout(t.Context(), f.Scope, payout, affiliate.PayoutTransition{
-		Move: affiliate.MoveMarkPaid, Actor: by(f.Owner), At: f.Now(), PaidAt: paidAt, Reference: &reference,
+		Move: affiliate.MoveMarkPaid, Actor: by(f.Owner), At: paidAt.Add(time.Hour), PaidAt: paidAt, Reference: &reference,
 	})
 	if err != nil || paid.Status != affiliate.PayoutPaid || paid.CommissionCount != commissions {
 		t.Fatalf("MovePayout returned %+v, %v, want a paid payout with %d commissions", paid, err, commissions)

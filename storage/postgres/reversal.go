@@ -33,7 +33,7 @@ const markApplied = `
 
 // reversedCharges returns the charges of a conversion with their disputes.
 const reversedCharges = `
-	select g.currency, g.amount_cents, g.refunded_cents, (
+	select g.currency, g.amount_cents, g.refunded_cents, g.happened_at, (
 		select coalesce(json_agg(json_build_object('ID', d.id, 'Status', d.status, 'AmountCents', d.amount_cents) order by d.id), '[]')
 		from processor_disputes d
 		where d.workspace_id = g.workspace_id and d.mode = g.mode and d.charge_id = g.id
@@ -109,7 +109,7 @@ func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.
 func scanCharge(row pgx.CollectableRow) (affiliate.ChargeReversal, error) {
 	var c affiliate.ChargeReversal
 	var disputes []byte
-	if err := row.Scan(&c.Currency, &c.AmountCents, &c.RefundedCents, &disputes); err != nil {
+	if err := row.Scan(&c.Currency, &c.AmountCents, &c.RefundedCents, &c.HappenedAt, &disputes); err != nil {
 		return c, err
 	}
 	return c, json.Unmarshal(disputes, &c.Disputes)

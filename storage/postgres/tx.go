@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -229,4 +230,32 @@ func (tx *Tx) LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
 		return affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	return err
+}
+
+// HoldBooks returns the time up to which the books of a workspace are closed; nil if no
+// period is closed. They are not closed up to a later time before the transaction ends. The
+// database does the same for each entry that is added to the ledger.
+func (tx *Tx) HoldBooks(ctx context.Context, workspace affiliate.WorkspaceID) (*time.Time, error) {
+	var closed *time.Time
+	if err := tx.QueryRow(ctx, `select hold_books($1)`, workspace).Scan(&closed); err != nil {
+		return nil, fmt.Errorf("read the end of the closed periods: %w", err)
+	}
+	return closed, nil
+}
+
+// booksTimeout is how long LockBooks waits. Transactions that add to the ledger wait
+// behind it.
+const booksTimeout = 3 * time.Second
+
+// LockBooks waits until the transactions that hold the books of a workspace (HoldBooks)
+// have ended. Others wait until this transaction ends. If the lock is not free after
+// booksTimeout, the transaction fails.
+func (tx *Tx) LockBooks(ctx context.Context, workspace affiliate.WorkspaceID) error {
+	if _, err := tx.Exec(ctx, fmt.Sprintf("set local lock_timeout = %d", booksTimeout.Milliseconds())); err != nil {
+		return fmt.Errorf("lock the books: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('books:' || $1::uuid, 0))`, workspace); err != nil {
+		return fmt.Errorf("lock the books: %w", err)
+	}
+	return nil
 }

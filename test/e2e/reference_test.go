@@ -53,6 +53,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.lastCalls()
 	c.identity(t)
 	c.serviceTokens()
+	c.books()
 	c.testData(t)
 	c.erasures(t)
 
@@ -491,6 +492,12 @@ func (c *referenceCalls) payouts() {
 	second := c.merchant.withHeader("Idempotency-Key", "payouts-2026-04").post(c.t, "/api/v1/payouts/batches", object{"programIds": programs}).text("id")
 	open := c.merchant.get(c.t, "/api/v1/payouts?batchId="+second).text("data.0.id")
 	c.call(c.merchant, "PATCH", "/api/v1/payouts/"+open+"/cancel", nil)
+}
+
+// books states the balances and exports the ledger.
+func (c *referenceCalls) books() {
+	c.call(c.merchant, "GET", "/api/v1/ledger/balances?pageSize=2", nil)
+	c.call(c.merchant, "GET", "/api/v1/ledger/export", nil)
 }
 
 // webhooks registers an endpoint and looks at its deliveries.

@@ -263,9 +263,11 @@ var routeRules = map[string]rule{
 	"BulkApproveCommissions":    {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"commissionIds": []string{unknownID}}, foreignOutcome: allFailed},
 	"BulkRejectCommissions":     {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"commissionIds": []string{unknownID}}, foreignOutcome: allFailed},
 
-	"ListLedger":        {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
-	"CreateLedgerEntry": {accepts: merchants, permission: managePayouts, allowedOutcome: invalid, body: object{"type": "bonus", "amountCents": 100, "reason": "Thanks"}},
-	"ListPartnerLedger": {accepts: partners, allowedOutcome: ok},
+	"ListLedger":         {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"CreateLedgerEntry":  {accepts: merchants, permission: managePayouts, allowedOutcome: invalid, body: object{"type": "bonus", "amountCents": 100, "reason": "Thanks"}},
+	"ListLedgerBalances": {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"ExportLedger":       {accepts: merchants, permission: managePayouts, allowedOutcome: ok},
+	"ListPartnerLedger":  {accepts: partners, allowedOutcome: ok},
 
 	"PreviewPayouts":     {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"CreatePayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: outcome{http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED"}},

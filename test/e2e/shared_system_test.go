@@ -12,6 +12,7 @@ func TestSharedSystem(t *testing.T) {
 		"ConversionBatches":        testConversionBatches,
 		"ConversionReads":          testConversionReads,
 		"AttributionAudit":         testAttributionAudit,
+		"Books":                    testBooks,
 		"Fraud":                    testFraud,
 		"JSON":                     testJSON,
 		"Queries":                  testQueries,

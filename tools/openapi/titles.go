@@ -30,6 +30,8 @@ var titles = map[string]string{
 	"acceptParticipantInvite":              "Accept an invitation to a programme",
 	"apply":                                "Apply to a programme",
 	"listLedger":                           "List ledger entries",
+	"listLedgerBalances":                   "State the balances of a day",
+	"exportLedger":                         "Export the ledger",
 	"listPartnerLedger":                    "List a partner's ledger entries",
 	"getApiKeys":                           "List API keys",
 	"checkLiveness":                        "Check that the service runs",

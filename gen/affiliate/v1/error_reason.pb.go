@@ -220,6 +220,10 @@ const (
 	// The operator of the service does not permit registration, or requires the token of an
 	// invitation to this e-mail address.
 	ErrorReason_ERROR_REASON_REGISTRATION_CLOSED ErrorReason = 83
+	// The books of the workspace are closed for this date: an entry of the ledger or the
+	// `paidAt` of a payout would be before `booksClosedUntil`, or `booksClosedUntil` itself
+	// would move back. Metadata: books_closed_until, the end of the closed periods.
+	ErrorReason_ERROR_REASON_PERIOD_CLOSED ErrorReason = 90
 )
 
 // Enum value maps for ErrorReason.
@@ -304,6 +308,7 @@ var (
 		80: "ERROR_REASON_OPERATION_NOT_FOUND",
 		81: "ERROR_REASON_FEATURE_DISABLED",
 		83: "ERROR_REASON_REGISTRATION_CLOSED",
+		90: "ERROR_REASON_PERIOD_CLOSED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                     0,
@@ -385,6 +390,7 @@ var (
 		"ERROR_REASON_OPERATION_NOT_FOUND":             80,
 		"ERROR_REASON_FEATURE_DISABLED":                81,
 		"ERROR_REASON_REGISTRATION_CLOSED":             83,
+		"ERROR_REASON_PERIOD_CLOSED":                   90,
 	}
 )
 
@@ -419,7 +425,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xcb8\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x9b9\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -503,7 +509,8 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1aHThe erasure of this buyer is being recovered. Try again in some minutes.\x12L\n" +
 	" ERROR_REASON_OPERATION_NOT_FOUND\x10P\x1a&\xa2\xbb\x18\"\b\x94\x03\x10\x05\x1a\x1bThere is no such operation.\x12P\n" +
 	"\x1dERROR_REASON_FEATURE_DISABLED\x10Q\x1a-\xa2\xbb\x18)\b\xf7\x03\x10\f\x1a\"The erasure of buyers is disabled.\x12\x7f\n" +
-	" ERROR_REASON_REGISTRATION_CLOSED\x10S\x1aY\xa2\xbb\x18U\b\x93\x03\x10\a\x1aNRegistration requires a valid invitation to this e-mail address, or is closed.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	" ERROR_REASON_REGISTRATION_CLOSED\x10S\x1aY\xa2\xbb\x18U\b\x93\x03\x10\a\x1aNRegistration requires a valid invitation to this e-mail address, or is closed.\x12N\n" +
+	"\x1aERROR_REASON_PERIOD_CLOSED\x10Z\x1a.\xa2\xbb\x18*\b\x99\x03\x10\t\x1a#The books are closed for this date.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

@@ -9,6 +9,7 @@ package affiliatev1
 import (
 	_ "github.com/envoyproxy/protoc-gen-validate/validate"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -430,6 +431,422 @@ func (x *ListPartnerLedgerResponse) GetBalances() []*LedgerBalance {
 	return nil
 }
 
+type ListLedgerBalancesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The time of the statement. A date (`YYYY-MM-DD`) means the end of the day. RFC 3339
+	// timestamps are accepted too. Default: now. A time in the future means now.
+	AsOf *string `protobuf:"bytes,1,opt,name=as_of,json=asOf,proto3,oneof" json:"as_of,omitempty"`
+	// The IANA time zone of a date without a time, for example `Europe/Berlin`. Default UTC.
+	Timezone *string `protobuf:"bytes,2,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// Only participants of this programme.
+	ProgramId *string `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// The page to return, counted from 1. Default 1.
+	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize      *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLedgerBalancesRequest) Reset() {
+	*x = ListLedgerBalancesRequest{}
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLedgerBalancesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLedgerBalancesRequest) ProtoMessage() {}
+
+func (x *ListLedgerBalancesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLedgerBalancesRequest.ProtoReflect.Descriptor instead.
+func (*ListLedgerBalancesRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListLedgerBalancesRequest) GetAsOf() string {
+	if x != nil && x.AsOf != nil {
+		return *x.AsOf
+	}
+	return ""
+}
+
+func (x *ListLedgerBalancesRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
+func (x *ListLedgerBalancesRequest) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
+func (x *ListLedgerBalancesRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListLedgerBalancesRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+type ListLedgerBalancesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The balances, sorted by currency, then from the highest to the lowest.
+	Data []*ParticipantBalance `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// The exact number of balances on all pages.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
+	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The time of the statement: the last millisecond whose entries are included.
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// The totals of all pages, one per currency.
+	Totals        []*LedgerTotal `protobuf:"bytes,6,rep,name=totals,proto3" json:"totals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLedgerBalancesResponse) Reset() {
+	*x = ListLedgerBalancesResponse{}
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLedgerBalancesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLedgerBalancesResponse) ProtoMessage() {}
+
+func (x *ListLedgerBalancesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLedgerBalancesResponse.ProtoReflect.Descriptor instead.
+func (*ListLedgerBalancesResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListLedgerBalancesResponse) GetData() []*ParticipantBalance {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ListLedgerBalancesResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ListLedgerBalancesResponse) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListLedgerBalancesResponse) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListLedgerBalancesResponse) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+func (x *ListLedgerBalancesResponse) GetTotals() []*LedgerTotal {
+	if x != nil {
+		return x.Totals
+	}
+	return nil
+}
+
+// ParticipantBalance is the balance of a participant in one currency.
+type ParticipantBalance struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ProgramName   string                 `protobuf:"bytes,2,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,3,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	// The name of the partner. If the participant's data was erased, it is the pseudonym.
+	PartnerName string `protobuf:"bytes,4,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
+	Currency    string `protobuf:"bytes,5,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The balance, in minor units of `currency`. Negative if the partner owes money.
+	BalanceCents  int64 `protobuf:"varint,6,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParticipantBalance) Reset() {
+	*x = ParticipantBalance{}
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParticipantBalance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParticipantBalance) ProtoMessage() {}
+
+func (x *ParticipantBalance) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParticipantBalance.ProtoReflect.Descriptor instead.
+func (*ParticipantBalance) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ParticipantBalance) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *ParticipantBalance) GetProgramName() string {
+	if x != nil {
+		return x.ProgramName
+	}
+	return ""
+}
+
+func (x *ParticipantBalance) GetParticipantId() string {
+	if x != nil {
+		return x.ParticipantId
+	}
+	return ""
+}
+
+func (x *ParticipantBalance) GetPartnerName() string {
+	if x != nil {
+		return x.PartnerName
+	}
+	return ""
+}
+
+func (x *ParticipantBalance) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *ParticipantBalance) GetBalanceCents() int64 {
+	if x != nil {
+		return x.BalanceCents
+	}
+	return 0
+}
+
+// LedgerTotal is the sum of balances in one currency. All amounts are in minor units of
+// `currency`.
+type LedgerTotal struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Currency string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The sum of the positive balances: the amount that is owed to partners.
+	OwedToPartnersCents int64 `protobuf:"varint,2,opt,name=owed_to_partners_cents,json=owedToPartnersCents,proto3" json:"owed_to_partners_cents,omitempty"`
+	// The sum of the negative balances, as a positive number: the amount that partners owe.
+	OwedByPartnersCents int64 `protobuf:"varint,3,opt,name=owed_by_partners_cents,json=owedByPartnersCents,proto3" json:"owed_by_partners_cents,omitempty"`
+	// The sum of all balances: `owedToPartnersCents` minus `owedByPartnersCents`.
+	BalanceCents int64 `protobuf:"varint,4,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
+	// The number of balances that are not 0.
+	ParticipantCount int64 `protobuf:"varint,5,opt,name=participant_count,json=participantCount,proto3" json:"participant_count,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *LedgerTotal) Reset() {
+	*x = LedgerTotal{}
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerTotal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerTotal) ProtoMessage() {}
+
+func (x *LedgerTotal) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerTotal.ProtoReflect.Descriptor instead.
+func (*LedgerTotal) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *LedgerTotal) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *LedgerTotal) GetOwedToPartnersCents() int64 {
+	if x != nil {
+		return x.OwedToPartnersCents
+	}
+	return 0
+}
+
+func (x *LedgerTotal) GetOwedByPartnersCents() int64 {
+	if x != nil {
+		return x.OwedByPartnersCents
+	}
+	return 0
+}
+
+func (x *LedgerTotal) GetBalanceCents() int64 {
+	if x != nil {
+		return x.BalanceCents
+	}
+	return 0
+}
+
+func (x *LedgerTotal) GetParticipantCount() int64 {
+	if x != nil {
+		return x.ParticipantCount
+	}
+	return 0
+}
+
+type ExportLedgerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only entries at this time or later. A date (`YYYY-MM-DD`) means the start of the day.
+	// RFC 3339 timestamps are accepted too. Default: the first entry.
+	DateFrom *string `protobuf:"bytes,1,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
+	// Only entries at this time or earlier. A date (`YYYY-MM-DD`) means the end of the day.
+	// RFC 3339 timestamps are accepted too. Default: now.
+	DateTo *string `protobuf:"bytes,2,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default UTC.
+	Timezone *string `protobuf:"bytes,3,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// Only entries of this programme. This filter also applies to the opening and closing
+	// balances.
+	ProgramId     *string `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportLedgerRequest) Reset() {
+	*x = ExportLedgerRequest{}
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportLedgerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportLedgerRequest) ProtoMessage() {}
+
+func (x *ExportLedgerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportLedgerRequest.ProtoReflect.Descriptor instead.
+func (*ExportLedgerRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ExportLedgerRequest) GetDateFrom() string {
+	if x != nil && x.DateFrom != nil {
+		return *x.DateFrom
+	}
+	return ""
+}
+
+func (x *ExportLedgerRequest) GetDateTo() string {
+	if x != nil && x.DateTo != nil {
+		return *x.DateTo
+	}
+	return ""
+}
+
+func (x *ExportLedgerRequest) GetTimezone() string {
+	if x != nil && x.Timezone != nil {
+		return *x.Timezone
+	}
+	return ""
+}
+
+func (x *ExportLedgerRequest) GetProgramId() string {
+	if x != nil && x.ProgramId != nil {
+		return *x.ProgramId
+	}
+	return ""
+}
+
 // LedgerBalance is a balance in one currency.
 type LedgerBalance struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -442,7 +859,7 @@ type LedgerBalance struct {
 
 func (x *LedgerBalance) Reset() {
 	*x = LedgerBalance{}
-	mi := &file_affiliate_v1_ledger_proto_msgTypes[4]
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +871,7 @@ func (x *LedgerBalance) String() string {
 func (*LedgerBalance) ProtoMessage() {}
 
 func (x *LedgerBalance) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_ledger_proto_msgTypes[4]
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +884,7 @@ func (x *LedgerBalance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerBalance.ProtoReflect.Descriptor instead.
 func (*LedgerBalance) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LedgerBalance) GetCurrency() string {
@@ -503,7 +920,7 @@ type CreateLedgerEntryRequest struct {
 
 func (x *CreateLedgerEntryRequest) Reset() {
 	*x = CreateLedgerEntryRequest{}
-	mi := &file_affiliate_v1_ledger_proto_msgTypes[5]
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +932,7 @@ func (x *CreateLedgerEntryRequest) String() string {
 func (*CreateLedgerEntryRequest) ProtoMessage() {}
 
 func (x *CreateLedgerEntryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_ledger_proto_msgTypes[5]
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +945,7 @@ func (x *CreateLedgerEntryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLedgerEntryRequest.ProtoReflect.Descriptor instead.
 func (*CreateLedgerEntryRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{5}
+	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateLedgerEntryRequest) GetProgramId() string {
@@ -601,7 +1018,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_affiliate_v1_ledger_proto_msgTypes[6]
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +1030,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_ledger_proto_msgTypes[6]
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +1043,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LedgerEntry) GetId() string {
@@ -740,7 +1157,7 @@ type PartnerLedgerEntry struct {
 
 func (x *PartnerLedgerEntry) Reset() {
 	*x = PartnerLedgerEntry{}
-	mi := &file_affiliate_v1_ledger_proto_msgTypes[7]
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +1169,7 @@ func (x *PartnerLedgerEntry) String() string {
 func (*PartnerLedgerEntry) ProtoMessage() {}
 
 func (x *PartnerLedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_ledger_proto_msgTypes[7]
+	mi := &file_affiliate_v1_ledger_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +1182,7 @@ func (x *PartnerLedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartnerLedgerEntry.ProtoReflect.Descriptor instead.
 func (*PartnerLedgerEntry) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_ledger_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PartnerLedgerEntry) GetId() string {
@@ -856,7 +1273,7 @@ var File_affiliate_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_ledger_proto_rawDesc = "" +
 	"\n" +
-	"\x19affiliate/v1/ledger.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb3\x02\n" +
+	"\x19affiliate/v1/ledger.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb3\x02\n" +
 	"\x11ListLedgerRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12%\n" +
@@ -894,7 +1311,53 @@ const file_affiliate_v1_ledger_proto_rawDesc = "" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x127\n" +
-	"\bbalances\x18\x05 \x03(\v2\x1b.affiliate.v1.LedgerBalanceR\bbalances\"P\n" +
+	"\bbalances\x18\x05 \x03(\v2\x1b.affiliate.v1.LedgerBalanceR\bbalances\"\xa2\x02\n" +
+	"\x19ListLedgerBalancesRequest\x12!\n" +
+	"\x05as_of\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\x04asOf\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18@H\x01R\btimezone\x88\x01\x01\x12,\n" +
+	"\n" +
+	"program_id\x18\x03 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x02R\tprogramId\x88\x01\x01\x12 \n" +
+	"\x04page\x18\x04 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x03R\x04page\x88\x01\x01\x12+\n" +
+	"\tpage_size\x18\x05 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x04R\bpageSize\x88\x01\x01B\b\n" +
+	"\x06_as_ofB\v\n" +
+	"\t_timezoneB\r\n" +
+	"\v_program_idB\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"\xf6\x01\n" +
+	"\x1aListLedgerBalancesResponse\x124\n" +
+	"\x04data\x18\x01 \x03(\v2 .affiliate.v1.ParticipantBalanceR\x04data\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12/\n" +
+	"\x05as_of\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x121\n" +
+	"\x06totals\x18\x06 \x03(\v2\x19.affiliate.v1.LedgerTotalR\x06totals\"\xe1\x01\n" +
+	"\x12ParticipantBalance\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12!\n" +
+	"\fprogram_name\x18\x02 \x01(\tR\vprogramName\x12%\n" +
+	"\x0eparticipant_id\x18\x03 \x01(\tR\rparticipantId\x12!\n" +
+	"\fpartner_name\x18\x04 \x01(\tR\vpartnerName\x12\x1a\n" +
+	"\bcurrency\x18\x05 \x01(\tR\bcurrency\x12#\n" +
+	"\rbalance_cents\x18\x06 \x01(\x03R\fbalanceCents\"\xe5\x01\n" +
+	"\vLedgerTotal\x12\x1a\n" +
+	"\bcurrency\x18\x01 \x01(\tR\bcurrency\x123\n" +
+	"\x16owed_to_partners_cents\x18\x02 \x01(\x03R\x13owedToPartnersCents\x123\n" +
+	"\x16owed_by_partners_cents\x18\x03 \x01(\x03R\x13owedByPartnersCents\x12#\n" +
+	"\rbalance_cents\x18\x04 \x01(\x03R\fbalanceCents\x12+\n" +
+	"\x11participant_count\x18\x05 \x01(\x03R\x10participantCount\"\xf5\x01\n" +
+	"\x13ExportLedgerRequest\x12)\n" +
+	"\tdate_from\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
+	"\adate_to\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x06dateTo\x88\x01\x01\x12(\n" +
+	"\btimezone\x18\x03 \x01(\tB\a\xfaB\x04r\x02\x18@H\x02R\btimezone\x88\x01\x01\x12,\n" +
+	"\n" +
+	"program_id\x18\x04 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x03R\tprogramId\x88\x01\x01B\f\n" +
+	"\n" +
+	"_date_fromB\n" +
+	"\n" +
+	"\b_date_toB\v\n" +
+	"\t_timezoneB\r\n" +
+	"\v_program_id\"P\n" +
 	"\rLedgerBalance\x12\x1a\n" +
 	"\bcurrency\x18\x01 \x01(\tR\bcurrency\x12#\n" +
 	"\rbalance_cents\x18\x02 \x01(\x03R\fbalanceCents\"\xb1\x02\n" +
@@ -957,11 +1420,13 @@ const file_affiliate_v1_ledger_proto_rawDesc = "" +
 	"\x17LEDGER_ENTRY_TYPE_BONUS\x10\x04\x12 \n" +
 	"\x1cLEDGER_ENTRY_TYPE_ADJUSTMENT\x10\x05\x12\x1c\n" +
 	"\x18LEDGER_ENTRY_TYPE_PAYOUT\x10\x06\x12%\n" +
-	"!LEDGER_ENTRY_TYPE_PAYOUT_RETURNED\x10\a2\xd4\x03\n" +
+	"!LEDGER_ENTRY_TYPE_PAYOUT_RETURNED\x10\a2\xc9\x05\n" +
 	"\rLedgerService\x12\x97\x01\n" +
 	"\n" +
 	"ListLedger\x12\x1f.affiliate.v1.ListLedgerRequest\x1a .affiliate.v1.ListLedgerResponse\"F\x82\xd3\xe4\x93\x02@\x12>/api/v1/programs/{program_id}/partners/{participant_id}/ledger\x12\xa1\x01\n" +
-	"\x11CreateLedgerEntry\x12&.affiliate.v1.CreateLedgerEntryRequest\x1a\x19.affiliate.v1.LedgerEntry\"I\x82\xd3\xe4\x93\x02C:\x01*\">/api/v1/programs/{program_id}/partners/{participant_id}/ledger\x12\x84\x01\n" +
+	"\x11CreateLedgerEntry\x12&.affiliate.v1.CreateLedgerEntryRequest\x1a\x19.affiliate.v1.LedgerEntry\"I\x82\xd3\xe4\x93\x02C:\x01*\">/api/v1/programs/{program_id}/partners/{participant_id}/ledger\x12\x88\x01\n" +
+	"\x12ListLedgerBalances\x12'.affiliate.v1.ListLedgerBalancesRequest\x1a(.affiliate.v1.ListLedgerBalancesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v1/ledger/balances\x12h\n" +
+	"\fExportLedger\x12!.affiliate.v1.ExportLedgerRequest\x1a\x14.google.api.HttpBody\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/api/v1/ledger/export0\x01\x12\x84\x01\n" +
 	"\x11ListPartnerLedger\x12&.affiliate.v1.ListPartnerLedgerRequest\x1a'.affiliate.v1.ListPartnerLedgerResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/api/v1/partner/ledgerB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
@@ -977,45 +1442,58 @@ func file_affiliate_v1_ledger_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_affiliate_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_affiliate_v1_ledger_proto_goTypes = []any{
-	(LedgerEntryType)(0),              // 0: affiliate.v1.LedgerEntryType
-	(*ListLedgerRequest)(nil),         // 1: affiliate.v1.ListLedgerRequest
-	(*ListLedgerResponse)(nil),        // 2: affiliate.v1.ListLedgerResponse
-	(*ListPartnerLedgerRequest)(nil),  // 3: affiliate.v1.ListPartnerLedgerRequest
-	(*ListPartnerLedgerResponse)(nil), // 4: affiliate.v1.ListPartnerLedgerResponse
-	(*LedgerBalance)(nil),             // 5: affiliate.v1.LedgerBalance
-	(*CreateLedgerEntryRequest)(nil),  // 6: affiliate.v1.CreateLedgerEntryRequest
-	(*LedgerEntry)(nil),               // 7: affiliate.v1.LedgerEntry
-	(*PartnerLedgerEntry)(nil),        // 8: affiliate.v1.PartnerLedgerEntry
-	(Mode)(0),                         // 9: affiliate.v1.Mode
-	(*timestamppb.Timestamp)(nil),     // 10: google.protobuf.Timestamp
+	(LedgerEntryType)(0),               // 0: affiliate.v1.LedgerEntryType
+	(*ListLedgerRequest)(nil),          // 1: affiliate.v1.ListLedgerRequest
+	(*ListLedgerResponse)(nil),         // 2: affiliate.v1.ListLedgerResponse
+	(*ListPartnerLedgerRequest)(nil),   // 3: affiliate.v1.ListPartnerLedgerRequest
+	(*ListPartnerLedgerResponse)(nil),  // 4: affiliate.v1.ListPartnerLedgerResponse
+	(*ListLedgerBalancesRequest)(nil),  // 5: affiliate.v1.ListLedgerBalancesRequest
+	(*ListLedgerBalancesResponse)(nil), // 6: affiliate.v1.ListLedgerBalancesResponse
+	(*ParticipantBalance)(nil),         // 7: affiliate.v1.ParticipantBalance
+	(*LedgerTotal)(nil),                // 8: affiliate.v1.LedgerTotal
+	(*ExportLedgerRequest)(nil),        // 9: affiliate.v1.ExportLedgerRequest
+	(*LedgerBalance)(nil),              // 10: affiliate.v1.LedgerBalance
+	(*CreateLedgerEntryRequest)(nil),   // 11: affiliate.v1.CreateLedgerEntryRequest
+	(*LedgerEntry)(nil),                // 12: affiliate.v1.LedgerEntry
+	(*PartnerLedgerEntry)(nil),         // 13: affiliate.v1.PartnerLedgerEntry
+	(*timestamppb.Timestamp)(nil),      // 14: google.protobuf.Timestamp
+	(Mode)(0),                          // 15: affiliate.v1.Mode
+	(*httpbody.HttpBody)(nil),          // 16: google.api.HttpBody
 }
 var file_affiliate_v1_ledger_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.ListLedgerRequest.type:type_name -> affiliate.v1.LedgerEntryType
-	7,  // 1: affiliate.v1.ListLedgerResponse.data:type_name -> affiliate.v1.LedgerEntry
-	5,  // 2: affiliate.v1.ListLedgerResponse.balances:type_name -> affiliate.v1.LedgerBalance
+	12, // 1: affiliate.v1.ListLedgerResponse.data:type_name -> affiliate.v1.LedgerEntry
+	10, // 2: affiliate.v1.ListLedgerResponse.balances:type_name -> affiliate.v1.LedgerBalance
 	0,  // 3: affiliate.v1.ListPartnerLedgerRequest.type:type_name -> affiliate.v1.LedgerEntryType
-	8,  // 4: affiliate.v1.ListPartnerLedgerResponse.data:type_name -> affiliate.v1.PartnerLedgerEntry
-	5,  // 5: affiliate.v1.ListPartnerLedgerResponse.balances:type_name -> affiliate.v1.LedgerBalance
-	0,  // 6: affiliate.v1.CreateLedgerEntryRequest.type:type_name -> affiliate.v1.LedgerEntryType
-	9,  // 7: affiliate.v1.LedgerEntry.mode:type_name -> affiliate.v1.Mode
-	0,  // 8: affiliate.v1.LedgerEntry.type:type_name -> affiliate.v1.LedgerEntryType
-	10, // 9: affiliate.v1.LedgerEntry.created_at:type_name -> google.protobuf.Timestamp
-	9,  // 10: affiliate.v1.PartnerLedgerEntry.mode:type_name -> affiliate.v1.Mode
-	0,  // 11: affiliate.v1.PartnerLedgerEntry.type:type_name -> affiliate.v1.LedgerEntryType
-	10, // 12: affiliate.v1.PartnerLedgerEntry.created_at:type_name -> google.protobuf.Timestamp
-	1,  // 13: affiliate.v1.LedgerService.ListLedger:input_type -> affiliate.v1.ListLedgerRequest
-	6,  // 14: affiliate.v1.LedgerService.CreateLedgerEntry:input_type -> affiliate.v1.CreateLedgerEntryRequest
-	3,  // 15: affiliate.v1.LedgerService.ListPartnerLedger:input_type -> affiliate.v1.ListPartnerLedgerRequest
-	2,  // 16: affiliate.v1.LedgerService.ListLedger:output_type -> affiliate.v1.ListLedgerResponse
-	7,  // 17: affiliate.v1.LedgerService.CreateLedgerEntry:output_type -> affiliate.v1.LedgerEntry
-	4,  // 18: affiliate.v1.LedgerService.ListPartnerLedger:output_type -> affiliate.v1.ListPartnerLedgerResponse
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	13, // 4: affiliate.v1.ListPartnerLedgerResponse.data:type_name -> affiliate.v1.PartnerLedgerEntry
+	10, // 5: affiliate.v1.ListPartnerLedgerResponse.balances:type_name -> affiliate.v1.LedgerBalance
+	7,  // 6: affiliate.v1.ListLedgerBalancesResponse.data:type_name -> affiliate.v1.ParticipantBalance
+	14, // 7: affiliate.v1.ListLedgerBalancesResponse.as_of:type_name -> google.protobuf.Timestamp
+	8,  // 8: affiliate.v1.ListLedgerBalancesResponse.totals:type_name -> affiliate.v1.LedgerTotal
+	0,  // 9: affiliate.v1.CreateLedgerEntryRequest.type:type_name -> affiliate.v1.LedgerEntryType
+	15, // 10: affiliate.v1.LedgerEntry.mode:type_name -> affiliate.v1.Mode
+	0,  // 11: affiliate.v1.LedgerEntry.type:type_name -> affiliate.v1.LedgerEntryType
+	14, // 12: affiliate.v1.LedgerEntry.created_at:type_name -> google.protobuf.Timestamp
+	15, // 13: affiliate.v1.PartnerLedgerEntry.mode:type_name -> affiliate.v1.Mode
+	0,  // 14: affiliate.v1.PartnerLedgerEntry.type:type_name -> affiliate.v1.LedgerEntryType
+	14, // 15: affiliate.v1.PartnerLedgerEntry.created_at:type_name -> google.protobuf.Timestamp
+	1,  // 16: affiliate.v1.LedgerService.ListLedger:input_type -> affiliate.v1.ListLedgerRequest
+	11, // 17: affiliate.v1.LedgerService.CreateLedgerEntry:input_type -> affiliate.v1.CreateLedgerEntryRequest
+	5,  // 18: affiliate.v1.LedgerService.ListLedgerBalances:input_type -> affiliate.v1.ListLedgerBalancesRequest
+	9,  // 19: affiliate.v1.LedgerService.ExportLedger:input_type -> affiliate.v1.ExportLedgerRequest
+	3,  // 20: affiliate.v1.LedgerService.ListPartnerLedger:input_type -> affiliate.v1.ListPartnerLedgerRequest
+	2,  // 21: affiliate.v1.LedgerService.ListLedger:output_type -> affiliate.v1.ListLedgerResponse
+	12, // 22: affiliate.v1.LedgerService.CreateLedgerEntry:output_type -> affiliate.v1.LedgerEntry
+	6,  // 23: affiliate.v1.LedgerService.ListLedgerBalances:output_type -> affiliate.v1.ListLedgerBalancesResponse
+	16, // 24: affiliate.v1.LedgerService.ExportLedger:output_type -> google.api.HttpBody
+	4,  // 25: affiliate.v1.LedgerService.ListPartnerLedger:output_type -> affiliate.v1.ListPartnerLedgerResponse
+	21, // [21:26] is the sub-list for method output_type
+	16, // [16:21] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_ledger_proto_init() }
@@ -1027,16 +1505,18 @@ func file_affiliate_v1_ledger_proto_init() {
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_ledger_proto_msgTypes[0].OneofWrappers = []any{}
 	file_affiliate_v1_ledger_proto_msgTypes[2].OneofWrappers = []any{}
-	file_affiliate_v1_ledger_proto_msgTypes[5].OneofWrappers = []any{}
-	file_affiliate_v1_ledger_proto_msgTypes[6].OneofWrappers = []any{}
-	file_affiliate_v1_ledger_proto_msgTypes[7].OneofWrappers = []any{}
+	file_affiliate_v1_ledger_proto_msgTypes[4].OneofWrappers = []any{}
+	file_affiliate_v1_ledger_proto_msgTypes[8].OneofWrappers = []any{}
+	file_affiliate_v1_ledger_proto_msgTypes[10].OneofWrappers = []any{}
+	file_affiliate_v1_ledger_proto_msgTypes[11].OneofWrappers = []any{}
+	file_affiliate_v1_ledger_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_ledger_proto_rawDesc), len(file_affiliate_v1_ledger_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

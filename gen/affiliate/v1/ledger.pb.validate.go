@@ -720,6 +720,791 @@ var _ interface {
 	ErrorName() string
 } = ListPartnerLedgerResponseValidationError{}
 
+// Validate checks the field values on ListLedgerBalancesRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListLedgerBalancesRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListLedgerBalancesRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListLedgerBalancesRequestMultiError, or nil if none found.
+func (m *ListLedgerBalancesRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListLedgerBalancesRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.AsOf != nil {
+
+		if utf8.RuneCountInString(m.GetAsOf()) > 40 {
+			err := ListLedgerBalancesRequestValidationError{
+				field:  "AsOf",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ListLedgerBalancesRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ProgramId != nil {
+
+		if err := m._validateUuid(m.GetProgramId()); err != nil {
+			err = ListLedgerBalancesRequestValidationError{
+				field:  "ProgramId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Page != nil {
+
+		if m.GetPage() < 1 {
+			err := ListLedgerBalancesRequestValidationError{
+				field:  "Page",
+				reason: "value must be greater than or equal to 1",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.PageSize != nil {
+
+		if val := m.GetPageSize(); val < 1 || val > 100 {
+			err := ListLedgerBalancesRequestValidationError{
+				field:  "PageSize",
+				reason: "value must be inside range [1, 100]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListLedgerBalancesRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ListLedgerBalancesRequest) _validateUuid(uuid string) error {
+	if matched := _ledger_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ListLedgerBalancesRequestMultiError is an error wrapping multiple validation
+// errors returned by ListLedgerBalancesRequest.ValidateAll() if the
+// designated constraints aren't met.
+type ListLedgerBalancesRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListLedgerBalancesRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListLedgerBalancesRequestMultiError) AllErrors() []error { return m }
+
+// ListLedgerBalancesRequestValidationError is the validation error returned by
+// ListLedgerBalancesRequest.Validate if the designated constraints aren't met.
+type ListLedgerBalancesRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListLedgerBalancesRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListLedgerBalancesRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListLedgerBalancesRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListLedgerBalancesRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListLedgerBalancesRequestValidationError) ErrorName() string {
+	return "ListLedgerBalancesRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListLedgerBalancesRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListLedgerBalancesRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListLedgerBalancesRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListLedgerBalancesRequestValidationError{}
+
+// Validate checks the field values on ListLedgerBalancesResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ListLedgerBalancesResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ListLedgerBalancesResponse with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ListLedgerBalancesResponseMultiError, or nil if none found.
+func (m *ListLedgerBalancesResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ListLedgerBalancesResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	for idx, item := range m.GetData() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListLedgerBalancesResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListLedgerBalancesResponseValidationError{
+						field:  fmt.Sprintf("Data[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListLedgerBalancesResponseValidationError{
+					field:  fmt.Sprintf("Data[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	// no validation rules for Total
+
+	// no validation rules for Page
+
+	// no validation rules for Limit
+
+	if all {
+		switch v := interface{}(m.GetAsOf()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ListLedgerBalancesResponseValidationError{
+					field:  "AsOf",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ListLedgerBalancesResponseValidationError{
+					field:  "AsOf",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetAsOf()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ListLedgerBalancesResponseValidationError{
+				field:  "AsOf",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	for idx, item := range m.GetTotals() {
+		_, _ = idx, item
+
+		if all {
+			switch v := interface{}(item).(type) {
+			case interface{ ValidateAll() error }:
+				if err := v.ValidateAll(); err != nil {
+					errors = append(errors, ListLedgerBalancesResponseValidationError{
+						field:  fmt.Sprintf("Totals[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			case interface{ Validate() error }:
+				if err := v.Validate(); err != nil {
+					errors = append(errors, ListLedgerBalancesResponseValidationError{
+						field:  fmt.Sprintf("Totals[%v]", idx),
+						reason: "embedded message failed validation",
+						cause:  err,
+					})
+				}
+			}
+		} else if v, ok := interface{}(item).(interface{ Validate() error }); ok {
+			if err := v.Validate(); err != nil {
+				return ListLedgerBalancesResponseValidationError{
+					field:  fmt.Sprintf("Totals[%v]", idx),
+					reason: "embedded message failed validation",
+					cause:  err,
+				}
+			}
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ListLedgerBalancesResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ListLedgerBalancesResponseMultiError is an error wrapping multiple
+// validation errors returned by ListLedgerBalancesResponse.ValidateAll() if
+// the designated constraints aren't met.
+type ListLedgerBalancesResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ListLedgerBalancesResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ListLedgerBalancesResponseMultiError) AllErrors() []error { return m }
+
+// ListLedgerBalancesResponseValidationError is the validation error returned
+// by ListLedgerBalancesResponse.Validate if the designated constraints aren't met.
+type ListLedgerBalancesResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ListLedgerBalancesResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ListLedgerBalancesResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ListLedgerBalancesResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ListLedgerBalancesResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ListLedgerBalancesResponseValidationError) ErrorName() string {
+	return "ListLedgerBalancesResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ListLedgerBalancesResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sListLedgerBalancesResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ListLedgerBalancesResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ListLedgerBalancesResponseValidationError{}
+
+// Validate checks the field values on ParticipantBalance with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ParticipantBalance) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ParticipantBalance with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ParticipantBalanceMultiError, or nil if none found.
+func (m *ParticipantBalance) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ParticipantBalance) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for ProgramName
+
+	// no validation rules for ParticipantId
+
+	// no validation rules for PartnerName
+
+	// no validation rules for Currency
+
+	// no validation rules for BalanceCents
+
+	if len(errors) > 0 {
+		return ParticipantBalanceMultiError(errors)
+	}
+
+	return nil
+}
+
+// ParticipantBalanceMultiError is an error wrapping multiple validation errors
+// returned by ParticipantBalance.ValidateAll() if the designated constraints
+// aren't met.
+type ParticipantBalanceMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ParticipantBalanceMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ParticipantBalanceMultiError) AllErrors() []error { return m }
+
+// ParticipantBalanceValidationError is the validation error returned by
+// ParticipantBalance.Validate if the designated constraints aren't met.
+type ParticipantBalanceValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ParticipantBalanceValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ParticipantBalanceValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ParticipantBalanceValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ParticipantBalanceValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ParticipantBalanceValidationError) ErrorName() string {
+	return "ParticipantBalanceValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ParticipantBalanceValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sParticipantBalance.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ParticipantBalanceValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ParticipantBalanceValidationError{}
+
+// Validate checks the field values on LedgerTotal with the rules defined in
+// the proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *LedgerTotal) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on LedgerTotal with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in LedgerTotalMultiError, or
+// nil if none found.
+func (m *LedgerTotal) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *LedgerTotal) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Currency
+
+	// no validation rules for OwedToPartnersCents
+
+	// no validation rules for OwedByPartnersCents
+
+	// no validation rules for BalanceCents
+
+	// no validation rules for ParticipantCount
+
+	if len(errors) > 0 {
+		return LedgerTotalMultiError(errors)
+	}
+
+	return nil
+}
+
+// LedgerTotalMultiError is an error wrapping multiple validation errors
+// returned by LedgerTotal.ValidateAll() if the designated constraints aren't met.
+type LedgerTotalMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m LedgerTotalMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m LedgerTotalMultiError) AllErrors() []error { return m }
+
+// LedgerTotalValidationError is the validation error returned by
+// LedgerTotal.Validate if the designated constraints aren't met.
+type LedgerTotalValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e LedgerTotalValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e LedgerTotalValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e LedgerTotalValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e LedgerTotalValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e LedgerTotalValidationError) ErrorName() string { return "LedgerTotalValidationError" }
+
+// Error satisfies the builtin error interface
+func (e LedgerTotalValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sLedgerTotal.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = LedgerTotalValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = LedgerTotalValidationError{}
+
+// Validate checks the field values on ExportLedgerRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ExportLedgerRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ExportLedgerRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ExportLedgerRequestMultiError, or nil if none found.
+func (m *ExportLedgerRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ExportLedgerRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if m.DateFrom != nil {
+
+		if utf8.RuneCountInString(m.GetDateFrom()) > 40 {
+			err := ExportLedgerRequestValidationError{
+				field:  "DateFrom",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.DateTo != nil {
+
+		if utf8.RuneCountInString(m.GetDateTo()) > 40 {
+			err := ExportLedgerRequestValidationError{
+				field:  "DateTo",
+				reason: "value length must be at most 40 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Timezone != nil {
+
+		if utf8.RuneCountInString(m.GetTimezone()) > 64 {
+			err := ExportLedgerRequestValidationError{
+				field:  "Timezone",
+				reason: "value length must be at most 64 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ProgramId != nil {
+
+		if err := m._validateUuid(m.GetProgramId()); err != nil {
+			err = ExportLedgerRequestValidationError{
+				field:  "ProgramId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ExportLedgerRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *ExportLedgerRequest) _validateUuid(uuid string) error {
+	if matched := _ledger_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// ExportLedgerRequestMultiError is an error wrapping multiple validation
+// errors returned by ExportLedgerRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ExportLedgerRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ExportLedgerRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ExportLedgerRequestMultiError) AllErrors() []error { return m }
+
+// ExportLedgerRequestValidationError is the validation error returned by
+// ExportLedgerRequest.Validate if the designated constraints aren't met.
+type ExportLedgerRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ExportLedgerRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ExportLedgerRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ExportLedgerRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ExportLedgerRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ExportLedgerRequestValidationError) ErrorName() string {
+	return "ExportLedgerRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ExportLedgerRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sExportLedgerRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ExportLedgerRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ExportLedgerRequestValidationError{}
+
 // Validate checks the field values on LedgerBalance with the rules defined in
 // the proto definition for this message. If any rules are violated, the first
 // error encountered is returned, or nil if there are no violations.

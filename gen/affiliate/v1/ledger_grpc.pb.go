@@ -8,6 +8,7 @@ package affiliatev1
 
 import (
 	context "context"
+	httpbody "google.golang.org/genproto/googleapis/api/httpbody"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -19,9 +20,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	LedgerService_ListLedger_FullMethodName        = "/affiliate.v1.LedgerService/ListLedger"
-	LedgerService_CreateLedgerEntry_FullMethodName = "/affiliate.v1.LedgerService/CreateLedgerEntry"
-	LedgerService_ListPartnerLedger_FullMethodName = "/affiliate.v1.LedgerService/ListPartnerLedger"
+	LedgerService_ListLedger_FullMethodName         = "/affiliate.v1.LedgerService/ListLedger"
+	LedgerService_CreateLedgerEntry_FullMethodName  = "/affiliate.v1.LedgerService/CreateLedgerEntry"
+	LedgerService_ListLedgerBalances_FullMethodName = "/affiliate.v1.LedgerService/ListLedgerBalances"
+	LedgerService_ExportLedger_FullMethodName       = "/affiliate.v1.LedgerService/ExportLedger"
+	LedgerService_ListPartnerLedger_FullMethodName  = "/affiliate.v1.LedgerService/ListPartnerLedger"
 )
 
 // LedgerServiceClient is the client API for LedgerService service.
@@ -33,8 +36,8 @@ const (
 // currency, and can be negative. A commission enters the ledger when it is approved, so
 // pending commissions are not part of a balance.
 //
-// Any member can read the ledger. Owners, admins and finance members can add entries.
-// Partners read their own entries.
+// Any member can read the ledger. Owners, admins and finance members can add entries and
+// export the ledger. Partners read their own entries.
 type LedgerServiceClient interface {
 	// ListLedger returns the entries of a participant, newest first, and the
 	// participant's balances.
@@ -42,8 +45,38 @@ type LedgerServiceClient interface {
 	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. The
 	// participant's next payout in the same currency includes the amount of the entry.
 	//
-	// Errors: PARTICIPANT_ERASED if the participant's data was erased.
+	// Errors:
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PERIOD_CLOSED: the books were closed while the request was processed. Send it again.
 	CreateLedgerEntry(ctx context.Context, in *CreateLedgerEntryRequest, opts ...grpc.CallOption) (*LedgerEntry, error)
+	// ListLedgerBalances states what the partners of the mode were owed at a time: the
+	// balance of each participant in each currency, and the totals. A balance is the sum of
+	// the entries whose `createdAt` is not after `asOf`. Balances of 0 are left out.
+	//
+	// The statement of a time is final when the books are closed for it (`booksClosedUntil`
+	// of the workspace). Otherwise it is exact for times at least five minutes back, because
+	// an entry has the time at which its request or job began. The deletion of test data
+	// removes the entries of test mode.
+	//
+	// Errors: NOT_FOUND if there is no programme with the id `programId`.
+	ListLedgerBalances(ctx context.Context, in *ListLedgerBalancesRequest, opts ...grpc.CallOption) (*ListLedgerBalancesResponse, error)
+	// ExportLedger downloads the entries of a period as a CSV file (RFC 4180), oldest first,
+	// with the running total of each currency. The first rows have the type
+	// `opening_balance` and contain the totals at the start of the period, one row per
+	// currency. The last rows have the type `closing_balance` and contain the totals at its
+	// end. They equal the totals of ListLedgerBalances at `dateTo`. All rows come from one
+	// snapshot of the database. The audit log records each export.
+	//
+	// The columns are id, createdAt, programId, programName, participantId, partnerName,
+	// type, amountCents, currency, runningTotalCents, commissionId, payoutId, reason and
+	// occurredAt. createdAt is the date of the entry in the books. occurredAt is when its
+	// cause happened according to the report of the sale, the payment processor, or the
+	// `paidAt` of the payout, if this is a different time.
+	//
+	// Errors:
+	//   - NOT_FOUND: there is no programme with the id `programId`.
+	//   - SERVICE_UNAVAILABLE: too many exports are running.
+	ExportLedger(ctx context.Context, in *ExportLedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
 	// ListPartnerLedger returns the partner's own entries of all programmes of the mode,
 	// newest first, and the partner's balances.
 	//
@@ -79,6 +112,35 @@ func (c *ledgerServiceClient) CreateLedgerEntry(ctx context.Context, in *CreateL
 	return out, nil
 }
 
+func (c *ledgerServiceClient) ListLedgerBalances(ctx context.Context, in *ListLedgerBalancesRequest, opts ...grpc.CallOption) (*ListLedgerBalancesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListLedgerBalancesResponse)
+	err := c.cc.Invoke(ctx, LedgerService_ListLedgerBalances_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *ledgerServiceClient) ExportLedger(ctx context.Context, in *ExportLedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &LedgerService_ServiceDesc.Streams[0], LedgerService_ExportLedger_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportLedgerRequest, httpbody.HttpBody]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type LedgerService_ExportLedgerClient = grpc.ServerStreamingClient[httpbody.HttpBody]
+
 func (c *ledgerServiceClient) ListPartnerLedger(ctx context.Context, in *ListPartnerLedgerRequest, opts ...grpc.CallOption) (*ListPartnerLedgerResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPartnerLedgerResponse)
@@ -98,8 +160,8 @@ func (c *ledgerServiceClient) ListPartnerLedger(ctx context.Context, in *ListPar
 // currency, and can be negative. A commission enters the ledger when it is approved, so
 // pending commissions are not part of a balance.
 //
-// Any member can read the ledger. Owners, admins and finance members can add entries.
-// Partners read their own entries.
+// Any member can read the ledger. Owners, admins and finance members can add entries and
+// export the ledger. Partners read their own entries.
 type LedgerServiceServer interface {
 	// ListLedger returns the entries of a participant, newest first, and the
 	// participant's balances.
@@ -107,8 +169,38 @@ type LedgerServiceServer interface {
 	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. The
 	// participant's next payout in the same currency includes the amount of the entry.
 	//
-	// Errors: PARTICIPANT_ERASED if the participant's data was erased.
+	// Errors:
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PERIOD_CLOSED: the books were closed while the request was processed. Send it again.
 	CreateLedgerEntry(context.Context, *CreateLedgerEntryRequest) (*LedgerEntry, error)
+	// ListLedgerBalances states what the partners of the mode were owed at a time: the
+	// balance of each participant in each currency, and the totals. A balance is the sum of
+	// the entries whose `createdAt` is not after `asOf`. Balances of 0 are left out.
+	//
+	// The statement of a time is final when the books are closed for it (`booksClosedUntil`
+	// of the workspace). Otherwise it is exact for times at least five minutes back, because
+	// an entry has the time at which its request or job began. The deletion of test data
+	// removes the entries of test mode.
+	//
+	// Errors: NOT_FOUND if there is no programme with the id `programId`.
+	ListLedgerBalances(context.Context, *ListLedgerBalancesRequest) (*ListLedgerBalancesResponse, error)
+	// ExportLedger downloads the entries of a period as a CSV file (RFC 4180), oldest first,
+	// with the running total of each currency. The first rows have the type
+	// `opening_balance` and contain the totals at the start of the period, one row per
+	// currency. The last rows have the type `closing_balance` and contain the totals at its
+	// end. They equal the totals of ListLedgerBalances at `dateTo`. All rows come from one
+	// snapshot of the database. The audit log records each export.
+	//
+	// The columns are id, createdAt, programId, programName, participantId, partnerName,
+	// type, amountCents, currency, runningTotalCents, commissionId, payoutId, reason and
+	// occurredAt. createdAt is the date of the entry in the books. occurredAt is when its
+	// cause happened according to the report of the sale, the payment processor, or the
+	// `paidAt` of the payout, if this is a different time.
+	//
+	// Errors:
+	//   - NOT_FOUND: there is no programme with the id `programId`.
+	//   - SERVICE_UNAVAILABLE: too many exports are running.
+	ExportLedger(*ExportLedgerRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
 	// ListPartnerLedger returns the partner's own entries of all programmes of the mode,
 	// newest first, and the partner's balances.
 	//
@@ -129,6 +221,12 @@ func (UnimplementedLedgerServiceServer) ListLedger(context.Context, *ListLedgerR
 }
 func (UnimplementedLedgerServiceServer) CreateLedgerEntry(context.Context, *CreateLedgerEntryRequest) (*LedgerEntry, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateLedgerEntry not implemented")
+}
+func (UnimplementedLedgerServiceServer) ListLedgerBalances(context.Context, *ListLedgerBalancesRequest) (*ListLedgerBalancesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListLedgerBalances not implemented")
+}
+func (UnimplementedLedgerServiceServer) ExportLedger(*ExportLedgerRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return status.Error(codes.Unimplemented, "method ExportLedger not implemented")
 }
 func (UnimplementedLedgerServiceServer) ListPartnerLedger(context.Context, *ListPartnerLedgerRequest) (*ListPartnerLedgerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPartnerLedger not implemented")
@@ -190,6 +288,35 @@ func _LedgerService_CreateLedgerEntry_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LedgerService_ListLedgerBalances_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListLedgerBalancesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LedgerServiceServer).ListLedgerBalances(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LedgerService_ListLedgerBalances_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LedgerServiceServer).ListLedgerBalances(ctx, req.(*ListLedgerBalancesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LedgerService_ExportLedger_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportLedgerRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LedgerServiceServer).ExportLedger(m, &grpc.GenericServerStream[ExportLedgerRequest, httpbody.HttpBody]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type LedgerService_ExportLedgerServer = grpc.ServerStreamingServer[httpbody.HttpBody]
+
 func _LedgerService_ListPartnerLedger_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPartnerLedgerRequest)
 	if err := dec(in); err != nil {
@@ -224,10 +351,20 @@ var LedgerService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _LedgerService_CreateLedgerEntry_Handler,
 		},
 		{
+			MethodName: "ListLedgerBalances",
+			Handler:    _LedgerService_ListLedgerBalances_Handler,
+		},
+		{
 			MethodName: "ListPartnerLedger",
 			Handler:    _LedgerService_ListPartnerLedger_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "ExportLedger",
+			Handler:       _LedgerService_ExportLedger_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "affiliate/v1/ledger.proto",
 }

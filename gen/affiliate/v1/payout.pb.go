@@ -1590,7 +1590,8 @@ type MarkPayoutPaidRequest struct {
 	PayoutId string                 `protobuf:"bytes,1,opt,name=payout_id,json=payoutId,proto3" json:"payout_id,omitempty"`
 	// The id of the transfer at the payment provider or bank, 1 to 200 characters.
 	Reference string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
-	// The time of the payment, not in the future. Default: now.
+	// The time of the payment: not in the future, at most 90 days in the past, and not
+	// before the payout was confirmed. Default: now.
 	PaidAt        *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

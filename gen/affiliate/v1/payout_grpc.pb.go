@@ -159,7 +159,9 @@ type PayoutServiceClient interface {
 	// MarkPayoutPaid records that the money of a pending or processing payout has
 	// arrived. Its commissions become `paid`.
 	//
-	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
+	// Errors:
+	//   - PAYOUT_STATE_INVALID: the payout is not pending or processing.
+	//   - PERIOD_CLOSED: the books of the workspace are closed for `paidAt`.
 	MarkPayoutPaid(ctx context.Context, in *MarkPayoutPaidRequest, opts ...grpc.CallOption) (*Payout, error)
 	// MarkPayoutFailed records that a pending or processing payout could not be paid. Its
 	// commissions become payable again.
@@ -473,7 +475,9 @@ type PayoutServiceServer interface {
 	// MarkPayoutPaid records that the money of a pending or processing payout has
 	// arrived. Its commissions become `paid`.
 	//
-	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
+	// Errors:
+	//   - PAYOUT_STATE_INVALID: the payout is not pending or processing.
+	//   - PERIOD_CLOSED: the books of the workspace are closed for `paidAt`.
 	MarkPayoutPaid(context.Context, *MarkPayoutPaidRequest) (*Payout, error)
 	// MarkPayoutFailed records that a pending or processing payout could not be paid. Its
 	// commissions become payable again.

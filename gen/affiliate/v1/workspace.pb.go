@@ -165,8 +165,12 @@ type Workspace struct {
 	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Which payout batches need the confirmation of two members.
 	PayoutApproval *PayoutApproval `protobuf:"bytes,11,opt,name=payout_approval,json=payoutApproval,proto3" json:"payout_approval,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The end of the closed periods, for both modes: the first time that is open. No entry of
+	// the ledger and no `paidAt` of a payout gets an earlier date. Null if no period is
+	// closed.
+	BooksClosedUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=books_closed_until,json=booksClosedUntil,proto3" json:"books_closed_until,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Workspace) Reset() {
@@ -265,6 +269,13 @@ func (x *Workspace) GetUpdatedAt() *timestamppb.Timestamp {
 func (x *Workspace) GetPayoutApproval() *PayoutApproval {
 	if x != nil {
 		return x.PayoutApproval
+	}
+	return nil
+}
+
+func (x *Workspace) GetBooksClosedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BooksClosedUntil
 	}
 	return nil
 }
@@ -378,8 +389,14 @@ type UpdateWorkspaceRequest struct {
 	// that already awaits its second confirmation still needs it after a change. Service
 	// tokens cannot change this setting.
 	PayoutApproval *PayoutApproval `protobuf:"bytes,10,opt,name=payout_approval,json=payoutApproval,proto3" json:"payout_approval,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Closes the books of both modes up to a date or a time. A date (`YYYY-MM-DD`) closes the
+	// whole day in the workspace's `timezone`: `2026-10-31` closes October. With an RFC 3339
+	// timestamp, everything before this time is closed. The time must be in the past, and a
+	// day must have ended. It only moves forward: an earlier time than the current one is
+	// PERIOD_CLOSED. It cannot be cleared.
+	BooksClosedUntil *string `protobuf:"bytes,11,opt,name=books_closed_until,json=booksClosedUntil,proto3,oneof" json:"books_closed_until,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *UpdateWorkspaceRequest) Reset() {
@@ -466,6 +483,13 @@ func (x *UpdateWorkspaceRequest) GetPayoutApproval() *PayoutApproval {
 		return x.PayoutApproval
 	}
 	return nil
+}
+
+func (x *UpdateWorkspaceRequest) GetBooksClosedUntil() string {
+	if x != nil && x.BooksClosedUntil != nil {
+		return *x.BooksClosedUntil
+	}
+	return ""
 }
 
 // Member is a user with access to the workspace.
@@ -2252,7 +2276,7 @@ var File_affiliate_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\n" +
-	"\x1caffiliate/v1/workspace.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xd8\x03\n" +
+	"\x1caffiliate/v1/workspace.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xa2\x04\n" +
 	"\tWorkspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -2265,12 +2289,13 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\x12test_mail_redirect\x18\b \x01(\tH\x00R\x10testMailRedirect\x88\x01\x01\x129\n" +
 	"\n" +
 	"updated_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12E\n" +
-	"\x0fpayout_approval\x18\v \x01(\v2\x1c.affiliate.v1.PayoutApprovalR\x0epayoutApprovalB\x15\n" +
+	"\x0fpayout_approval\x18\v \x01(\v2\x1c.affiliate.v1.PayoutApprovalR\x0epayoutApproval\x12H\n" +
+	"\x12books_closed_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x10booksClosedUntilB\x15\n" +
 	"\x13_test_mail_redirect\"w\n" +
 	"\x0ePayoutApproval\x12G\n" +
 	"\x19second_person_above_cents\x18\x01 \x01(\x03B\a\xfaB\x04\"\x02(\x00H\x00R\x16secondPersonAboveCents\x88\x01\x01B\x1c\n" +
 	"\x1a_second_person_above_cents\"\x15\n" +
-	"\x13GetWorkspaceRequest\"\xde\x03\n" +
+	"\x13GetWorkspaceRequest\"\xb1\x04\n" +
 	"\x16UpdateWorkspaceRequest\x12;\n" +
 	"\vupdate_mask\x18\x01 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x1f\n" +
@@ -2281,8 +2306,10 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\rorigin_policy\x18\x06 \x01(\x0e2\x1a.affiliate.v1.OriginPolicyR\foriginPolicy\x12A\n" +
 	"\x12test_mail_redirect\x18\a \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01H\x00R\x10testMailRedirect\x88\x01\x01\x12E\n" +
 	"\x0fpayout_approval\x18\n" +
-	" \x01(\v2\x1c.affiliate.v1.PayoutApprovalR\x0epayoutApprovalB\x15\n" +
-	"\x13_test_mail_redirect\"\xa5\x01\n" +
+	" \x01(\v2\x1c.affiliate.v1.PayoutApprovalR\x0epayoutApproval\x12:\n" +
+	"\x12books_closed_until\x18\v \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x10booksClosedUntil\x88\x01\x01B\x15\n" +
+	"\x13_test_mail_redirectB\x15\n" +
+	"\x13_books_closed_until\"\xa5\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2554,70 +2581,71 @@ var file_affiliate_v1_workspace_proto_depIdxs = []int32{
 	1,  // 1: affiliate.v1.Workspace.origin_policy:type_name -> affiliate.v1.OriginPolicy
 	32, // 2: affiliate.v1.Workspace.updated_at:type_name -> google.protobuf.Timestamp
 	3,  // 3: affiliate.v1.Workspace.payout_approval:type_name -> affiliate.v1.PayoutApproval
-	33, // 4: affiliate.v1.UpdateWorkspaceRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 5: affiliate.v1.UpdateWorkspaceRequest.origin_policy:type_name -> affiliate.v1.OriginPolicy
-	3,  // 6: affiliate.v1.UpdateWorkspaceRequest.payout_approval:type_name -> affiliate.v1.PayoutApproval
-	0,  // 7: affiliate.v1.Member.role:type_name -> affiliate.v1.Role
-	32, // 8: affiliate.v1.Member.created_at:type_name -> google.protobuf.Timestamp
-	6,  // 9: affiliate.v1.ListMembersResponse.data:type_name -> affiliate.v1.Member
-	0,  // 10: affiliate.v1.UpdateMemberRequest.role:type_name -> affiliate.v1.Role
-	0,  // 11: affiliate.v1.Invite.role:type_name -> affiliate.v1.Role
-	32, // 12: affiliate.v1.Invite.created_at:type_name -> google.protobuf.Timestamp
-	32, // 13: affiliate.v1.Invite.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 14: affiliate.v1.ListInvitesResponse.data:type_name -> affiliate.v1.Invite
-	0,  // 15: affiliate.v1.CreateInviteRequest.role:type_name -> affiliate.v1.Role
-	0,  // 16: affiliate.v1.CreatedInvite.role:type_name -> affiliate.v1.Role
-	32, // 17: affiliate.v1.CreatedInvite.created_at:type_name -> google.protobuf.Timestamp
-	32, // 18: affiliate.v1.CreatedInvite.expires_at:type_name -> google.protobuf.Timestamp
-	32, // 19: affiliate.v1.AuditEntry.at:type_name -> google.protobuf.Timestamp
-	34, // 20: affiliate.v1.AuditEntry.before:type_name -> google.protobuf.Struct
-	34, // 21: affiliate.v1.AuditEntry.after:type_name -> google.protobuf.Struct
-	35, // 22: affiliate.v1.AuditEntry.mode:type_name -> affiliate.v1.Mode
-	20, // 23: affiliate.v1.ListAuditLogResponse.data:type_name -> affiliate.v1.AuditEntry
-	35, // 24: affiliate.v1.ApiKeys.mode:type_name -> affiliate.v1.Mode
-	26, // 25: affiliate.v1.ApiKeys.secret_keys:type_name -> affiliate.v1.ApiKey
-	32, // 26: affiliate.v1.ApiKey.created_at:type_name -> google.protobuf.Timestamp
-	32, // 27: affiliate.v1.ApiKey.last_used_at:type_name -> google.protobuf.Timestamp
-	32, // 28: affiliate.v1.ApiKey.expires_at:type_name -> google.protobuf.Timestamp
-	32, // 29: affiliate.v1.CreateApiKeyRequest.expires_at:type_name -> google.protobuf.Timestamp
-	32, // 30: affiliate.v1.CreatedApiKey.created_at:type_name -> google.protobuf.Timestamp
-	32, // 31: affiliate.v1.CreatedApiKey.last_used_at:type_name -> google.protobuf.Timestamp
-	32, // 32: affiliate.v1.CreatedApiKey.expires_at:type_name -> google.protobuf.Timestamp
-	4,  // 33: affiliate.v1.WorkspaceService.GetWorkspace:input_type -> affiliate.v1.GetWorkspaceRequest
-	5,  // 34: affiliate.v1.WorkspaceService.UpdateWorkspace:input_type -> affiliate.v1.UpdateWorkspaceRequest
-	7,  // 35: affiliate.v1.WorkspaceService.ListMembers:input_type -> affiliate.v1.ListMembersRequest
-	9,  // 36: affiliate.v1.WorkspaceService.UpdateMember:input_type -> affiliate.v1.UpdateMemberRequest
-	10, // 37: affiliate.v1.WorkspaceService.RemoveMember:input_type -> affiliate.v1.RemoveMemberRequest
-	12, // 38: affiliate.v1.WorkspaceService.TransferOwnership:input_type -> affiliate.v1.TransferOwnershipRequest
-	14, // 39: affiliate.v1.WorkspaceService.ListInvites:input_type -> affiliate.v1.ListInvitesRequest
-	16, // 40: affiliate.v1.WorkspaceService.CreateInvite:input_type -> affiliate.v1.CreateInviteRequest
-	18, // 41: affiliate.v1.WorkspaceService.RevokeInvite:input_type -> affiliate.v1.RevokeInviteRequest
-	21, // 42: affiliate.v1.WorkspaceService.ListAuditLog:input_type -> affiliate.v1.ListAuditLogRequest
-	23, // 43: affiliate.v1.WorkspaceService.ExportAuditLog:input_type -> affiliate.v1.ExportAuditLogRequest
-	24, // 44: affiliate.v1.WorkspaceService.GetApiKeys:input_type -> affiliate.v1.GetApiKeysRequest
-	27, // 45: affiliate.v1.WorkspaceService.CreateApiKey:input_type -> affiliate.v1.CreateApiKeyRequest
-	29, // 46: affiliate.v1.WorkspaceService.RollApiKey:input_type -> affiliate.v1.RollApiKeyRequest
-	30, // 47: affiliate.v1.WorkspaceService.RevokeApiKey:input_type -> affiliate.v1.RevokeApiKeyRequest
-	2,  // 48: affiliate.v1.WorkspaceService.GetWorkspace:output_type -> affiliate.v1.Workspace
-	2,  // 49: affiliate.v1.WorkspaceService.UpdateWorkspace:output_type -> affiliate.v1.Workspace
-	8,  // 50: affiliate.v1.WorkspaceService.ListMembers:output_type -> affiliate.v1.ListMembersResponse
-	6,  // 51: affiliate.v1.WorkspaceService.UpdateMember:output_type -> affiliate.v1.Member
-	11, // 52: affiliate.v1.WorkspaceService.RemoveMember:output_type -> affiliate.v1.RemoveMemberResponse
-	6,  // 53: affiliate.v1.WorkspaceService.TransferOwnership:output_type -> affiliate.v1.Member
-	15, // 54: affiliate.v1.WorkspaceService.ListInvites:output_type -> affiliate.v1.ListInvitesResponse
-	17, // 55: affiliate.v1.WorkspaceService.CreateInvite:output_type -> affiliate.v1.CreatedInvite
-	19, // 56: affiliate.v1.WorkspaceService.RevokeInvite:output_type -> affiliate.v1.RevokeInviteResponse
-	22, // 57: affiliate.v1.WorkspaceService.ListAuditLog:output_type -> affiliate.v1.ListAuditLogResponse
-	36, // 58: affiliate.v1.WorkspaceService.ExportAuditLog:output_type -> google.api.HttpBody
-	25, // 59: affiliate.v1.WorkspaceService.GetApiKeys:output_type -> affiliate.v1.ApiKeys
-	28, // 60: affiliate.v1.WorkspaceService.CreateApiKey:output_type -> affiliate.v1.CreatedApiKey
-	28, // 61: affiliate.v1.WorkspaceService.RollApiKey:output_type -> affiliate.v1.CreatedApiKey
-	31, // 62: affiliate.v1.WorkspaceService.RevokeApiKey:output_type -> affiliate.v1.RevokeApiKeyResponse
-	48, // [48:63] is the sub-list for method output_type
-	33, // [33:48] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	32, // 4: affiliate.v1.Workspace.books_closed_until:type_name -> google.protobuf.Timestamp
+	33, // 5: affiliate.v1.UpdateWorkspaceRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 6: affiliate.v1.UpdateWorkspaceRequest.origin_policy:type_name -> affiliate.v1.OriginPolicy
+	3,  // 7: affiliate.v1.UpdateWorkspaceRequest.payout_approval:type_name -> affiliate.v1.PayoutApproval
+	0,  // 8: affiliate.v1.Member.role:type_name -> affiliate.v1.Role
+	32, // 9: affiliate.v1.Member.created_at:type_name -> google.protobuf.Timestamp
+	6,  // 10: affiliate.v1.ListMembersResponse.data:type_name -> affiliate.v1.Member
+	0,  // 11: affiliate.v1.UpdateMemberRequest.role:type_name -> affiliate.v1.Role
+	0,  // 12: affiliate.v1.Invite.role:type_name -> affiliate.v1.Role
+	32, // 13: affiliate.v1.Invite.created_at:type_name -> google.protobuf.Timestamp
+	32, // 14: affiliate.v1.Invite.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 15: affiliate.v1.ListInvitesResponse.data:type_name -> affiliate.v1.Invite
+	0,  // 16: affiliate.v1.CreateInviteRequest.role:type_name -> affiliate.v1.Role
+	0,  // 17: affiliate.v1.CreatedInvite.role:type_name -> affiliate.v1.Role
+	32, // 18: affiliate.v1.CreatedInvite.created_at:type_name -> google.protobuf.Timestamp
+	32, // 19: affiliate.v1.CreatedInvite.expires_at:type_name -> google.protobuf.Timestamp
+	32, // 20: affiliate.v1.AuditEntry.at:type_name -> google.protobuf.Timestamp
+	34, // 21: affiliate.v1.AuditEntry.before:type_name -> google.protobuf.Struct
+	34, // 22: affiliate.v1.AuditEntry.after:type_name -> google.protobuf.Struct
+	35, // 23: affiliate.v1.AuditEntry.mode:type_name -> affiliate.v1.Mode
+	20, // 24: affiliate.v1.ListAuditLogResponse.data:type_name -> affiliate.v1.AuditEntry
+	35, // 25: affiliate.v1.ApiKeys.mode:type_name -> affiliate.v1.Mode
+	26, // 26: affiliate.v1.ApiKeys.secret_keys:type_name -> affiliate.v1.ApiKey
+	32, // 27: affiliate.v1.ApiKey.created_at:type_name -> google.protobuf.Timestamp
+	32, // 28: affiliate.v1.ApiKey.last_used_at:type_name -> google.protobuf.Timestamp
+	32, // 29: affiliate.v1.ApiKey.expires_at:type_name -> google.protobuf.Timestamp
+	32, // 30: affiliate.v1.CreateApiKeyRequest.expires_at:type_name -> google.protobuf.Timestamp
+	32, // 31: affiliate.v1.CreatedApiKey.created_at:type_name -> google.protobuf.Timestamp
+	32, // 32: affiliate.v1.CreatedApiKey.last_used_at:type_name -> google.protobuf.Timestamp
+	32, // 33: affiliate.v1.CreatedApiKey.expires_at:type_name -> google.protobuf.Timestamp
+	4,  // 34: affiliate.v1.WorkspaceService.GetWorkspace:input_type -> affiliate.v1.GetWorkspaceRequest
+	5,  // 35: affiliate.v1.WorkspaceService.UpdateWorkspace:input_type -> affiliate.v1.UpdateWorkspaceRequest
+	7,  // 36: affiliate.v1.WorkspaceService.ListMembers:input_type -> affiliate.v1.ListMembersRequest
+	9,  // 37: affiliate.v1.WorkspaceService.UpdateMember:input_type -> affiliate.v1.UpdateMemberRequest
+	10, // 38: affiliate.v1.WorkspaceService.RemoveMember:input_type -> affiliate.v1.RemoveMemberRequest
+	12, // 39: affiliate.v1.WorkspaceService.TransferOwnership:input_type -> affiliate.v1.TransferOwnershipRequest
+	14, // 40: affiliate.v1.WorkspaceService.ListInvites:input_type -> affiliate.v1.ListInvitesRequest
+	16, // 41: affiliate.v1.WorkspaceService.CreateInvite:input_type -> affiliate.v1.CreateInviteRequest
+	18, // 42: affiliate.v1.WorkspaceService.RevokeInvite:input_type -> affiliate.v1.RevokeInviteRequest
+	21, // 43: affiliate.v1.WorkspaceService.ListAuditLog:input_type -> affiliate.v1.ListAuditLogRequest
+	23, // 44: affiliate.v1.WorkspaceService.ExportAuditLog:input_type -> affiliate.v1.ExportAuditLogRequest
+	24, // 45: affiliate.v1.WorkspaceService.GetApiKeys:input_type -> affiliate.v1.GetApiKeysRequest
+	27, // 46: affiliate.v1.WorkspaceService.CreateApiKey:input_type -> affiliate.v1.CreateApiKeyRequest
+	29, // 47: affiliate.v1.WorkspaceService.RollApiKey:input_type -> affiliate.v1.RollApiKeyRequest
+	30, // 48: affiliate.v1.WorkspaceService.RevokeApiKey:input_type -> affiliate.v1.RevokeApiKeyRequest
+	2,  // 49: affiliate.v1.WorkspaceService.GetWorkspace:output_type -> affiliate.v1.Workspace
+	2,  // 50: affiliate.v1.WorkspaceService.UpdateWorkspace:output_type -> affiliate.v1.Workspace
+	8,  // 51: affiliate.v1.WorkspaceService.ListMembers:output_type -> affiliate.v1.ListMembersResponse
+	6,  // 52: affiliate.v1.WorkspaceService.UpdateMember:output_type -> affiliate.v1.Member
+	11, // 53: affiliate.v1.WorkspaceService.RemoveMember:output_type -> affiliate.v1.RemoveMemberResponse
+	6,  // 54: affiliate.v1.WorkspaceService.TransferOwnership:output_type -> affiliate.v1.Member
+	15, // 55: affiliate.v1.WorkspaceService.ListInvites:output_type -> affiliate.v1.ListInvitesResponse
+	17, // 56: affiliate.v1.WorkspaceService.CreateInvite:output_type -> affiliate.v1.CreatedInvite
+	19, // 57: affiliate.v1.WorkspaceService.RevokeInvite:output_type -> affiliate.v1.RevokeInviteResponse
+	22, // 58: affiliate.v1.WorkspaceService.ListAuditLog:output_type -> affiliate.v1.ListAuditLogResponse
+	36, // 59: affiliate.v1.WorkspaceService.ExportAuditLog:output_type -> google.api.HttpBody
+	25, // 60: affiliate.v1.WorkspaceService.GetApiKeys:output_type -> affiliate.v1.ApiKeys
+	28, // 61: affiliate.v1.WorkspaceService.CreateApiKey:output_type -> affiliate.v1.CreatedApiKey
+	28, // 62: affiliate.v1.WorkspaceService.RollApiKey:output_type -> affiliate.v1.CreatedApiKey
+	31, // 63: affiliate.v1.WorkspaceService.RevokeApiKey:output_type -> affiliate.v1.RevokeApiKeyResponse
+	49, // [49:64] is the sub-list for method output_type
+	34, // [34:49] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_workspace_proto_init() }

@@ -157,6 +157,35 @@ func (m *Workspace) validate(all bool) error {
 		}
 	}
 
+	if all {
+		switch v := interface{}(m.GetBooksClosedUntil()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, WorkspaceValidationError{
+					field:  "BooksClosedUntil",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, WorkspaceValidationError{
+					field:  "BooksClosedUntil",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetBooksClosedUntil()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return WorkspaceValidationError{
+				field:  "BooksClosedUntil",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
 	if m.TestMailRedirect != nil {
 		// no validation rules for TestMailRedirect
 	}
@@ -615,6 +644,21 @@ func (m *UpdateWorkspaceRequest) validate(all bool) error {
 				field:  "TestMailRedirect",
 				reason: "value must be a valid email address",
 				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.BooksClosedUntil != nil {
+
+		if utf8.RuneCountInString(m.GetBooksClosedUntil()) > 40 {
+			err := UpdateWorkspaceRequestValidationError{
+				field:  "BooksClosedUntil",
+				reason: "value length must be at most 40 runes",
 			}
 			if !all {
 				return err

@@ -55,6 +55,9 @@ type WorkspaceServiceClient interface {
 	// UpdateWorkspace changes the given settings. A field that is absent keeps its value,
 	// null clears it, and an array replaces the old one. A new currency or time zone does
 	// not change existing records.
+	//
+	// Errors: PERIOD_CLOSED if the books are already closed up to a later time than
+	// `booksClosedUntil`.
 	UpdateWorkspace(ctx context.Context, in *UpdateWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error)
 	// ListMembers returns the members of the workspace, oldest first.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
@@ -316,6 +319,9 @@ type WorkspaceServiceServer interface {
 	// UpdateWorkspace changes the given settings. A field that is absent keeps its value,
 	// null clears it, and an array replaces the old one. A new currency or time zone does
 	// not change existing records.
+	//
+	// Errors: PERIOD_CLOSED if the books are already closed up to a later time than
+	// `booksClosedUntil`.
 	UpdateWorkspace(context.Context, *UpdateWorkspaceRequest) (*Workspace, error)
 	// ListMembers returns the members of the workspace, oldest first.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)

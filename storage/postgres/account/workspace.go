@@ -12,7 +12,7 @@ import (
 
 const selectWorkspace = `
 	select w.id, w.name, w.currency, w.timezone, w.allowed_origins, w.origin_policy, w.test_mail_redirect,
-		w.second_person_above_cents, w.version, w.created_at, w.updated_at
+		w.second_person_above_cents, w.books_closed_until, w.version, w.created_at, w.updated_at
 	from workspaces w
 	where w.id = $1`
 
@@ -25,16 +25,21 @@ type workspaceRow struct {
 	OriginPolicy           affiliate.OriginPolicy
 	TestMailRedirect       *string
 	SecondPersonAboveCents *int64
+	BooksClosedUntil       *time.Time
 	Version                int
 	CreatedAt              time.Time
 	UpdatedAt              time.Time
 }
 
 func (r workspaceRow) workspace() affiliate.Workspace {
+	if r.BooksClosedUntil != nil {
+		*r.BooksClosedUntil = r.BooksClosedUntil.UTC()
+	}
 	return affiliate.Workspace{
 		ID: r.ID, Name: r.Name, Currency: r.Currency, Timezone: r.Timezone,
 		AllowedOrigins: r.AllowedOrigins, OriginPolicy: r.OriginPolicy, TestMailRedirect: r.TestMailRedirect,
-		SecondPersonAboveCents: r.SecondPersonAboveCents, Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+		SecondPersonAboveCents: r.SecondPersonAboveCents, BooksClosedUntil: r.BooksClosedUntil,
+		Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }
 
@@ -42,7 +47,8 @@ func workspaceArgs(w affiliate.Workspace) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"id": w.ID, "name": w.Name, "currency": w.Currency, "timezone": w.Timezone,
 		"allowed_origins": w.AllowedOrigins, "origin_policy": w.OriginPolicy, "test_mail_redirect": w.TestMailRedirect,
-		"second_person_above_cents": w.SecondPersonAboveCents, "version": w.Version, "created_at": w.CreatedAt, "updated_at": w.UpdatedAt,
+		"second_person_above_cents": w.SecondPersonAboveCents, "books_closed_until": w.BooksClosedUntil,
+		"version": w.Version, "created_at": w.CreatedAt, "updated_at": w.UpdatedAt,
 	}
 }
 
@@ -82,7 +88,8 @@ func (tx *Tx) UpdateWorkspace(ctx context.Context, w affiliate.Workspace) error 
 		update workspaces
 		set name = @name, currency = @currency, timezone = @timezone, allowed_origins = @allowed_origins,
 			origin_policy = @origin_policy, test_mail_redirect = @test_mail_redirect,
-			second_person_above_cents = @second_person_above_cents, version = @version, updated_at = @updated_at
+			second_person_above_cents = @second_person_above_cents, books_closed_until = @books_closed_until,
+			version = @version, updated_at = @updated_at
 		where id = @id`
 	_, err := tx.Exec(ctx, update, workspaceArgs(w))
 	return err

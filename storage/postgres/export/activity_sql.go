@@ -173,7 +173,7 @@ const payoutBatches = `
 
 const ledgerColumns = `
 	l.id, l.workspace_id, l.program_id, l.participant_id, l.mode, l.type, l.amount_cents, l.currency, l.commission_id, l.payout_id, l.reason,
-	l.created_at, l.created_by`
+	l.created_at, l.occurred_at, l.created_by`
 
 const participantLedger = `
 	select ` + ledgerColumns + `

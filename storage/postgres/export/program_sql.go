@@ -3,7 +3,8 @@ package export
 // Statements about workspaces, programmes and participants.
 
 const workspace = `
-	select w.id, w.name, w.currency, w.timezone, w.allowed_origins, w.origin_policy, w.test_mail_redirect, w.second_person_above_cents, w.created_at, w.updated_at
+	select w.id, w.name, w.currency, w.timezone, w.allowed_origins, w.origin_policy, w.test_mail_redirect, w.second_person_above_cents,
+		w.books_closed_until, w.created_at, w.updated_at
 	from workspaces w
 	where w.id = @workspace and w.id > @after_id
 	limit @limit`

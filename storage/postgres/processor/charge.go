@@ -21,13 +21,13 @@ func (s *Store) NextRead(ctx context.Context) (number int64, err error) {
 // putCharge stores the state of a charge, unless a later read has already stored a newer
 // one. An unknown amount does not replace a known one.
 const putCharge = `
-	insert into processor_charges as g (workspace_id, mode, id, currency, amount_cents, refunded_cents, read_number, updated_at)
-	values (@workspace, @mode, @charge, @currency, @amount, coalesce(@refunded::bigint, 0), @read_number, @at)
+	insert into processor_charges as g (workspace_id, mode, id, currency, amount_cents, refunded_cents, read_number, happened_at, updated_at)
+	values (@workspace, @mode, @charge, @currency, @amount, coalesce(@refunded::bigint, 0), @read_number, @happened_at, @at)
 	on conflict (workspace_id, mode, id) do update set
 		currency = case when @currency = '' then g.currency else excluded.currency end,
 		amount_cents = case when @amount = 0 then g.amount_cents else excluded.amount_cents end,
 		refunded_cents = case when @refunded::bigint is null then g.refunded_cents else excluded.refunded_cents end,
-		read_number = excluded.read_number, updated_at = excluded.updated_at
+		read_number = excluded.read_number, happened_at = greatest(g.happened_at, excluded.happened_at), updated_at = excluded.updated_at
 	where g.read_number < excluded.read_number
 	returning true`
 
@@ -91,7 +91,8 @@ func (tx *Tx) PutCharge(ctx context.Context, scope affiliate.Scope, charge affil
 	}
 	rows, _ := tx.Query(ctx, putCharge, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "charge": charge.ID, "currency": charge.Currency,
-		"amount": charge.AmountCents, "refunded": charge.RefundedCents, "read_number": readNumber, "at": at,
+		"amount": charge.AmountCents, "refunded": charge.RefundedCents, "read_number": readNumber,
+		"happened_at": charge.HappenedAt, "at": at,
 	})
 	_, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
 	isNewest := !errors.Is(err, pgx.ErrNoRows)

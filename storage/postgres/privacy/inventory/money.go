@@ -55,7 +55,7 @@ var payouts = Area{
 				ids(partner, "participant_id partner_id", "ids of the participation and the partner"),
 				personal(partner, "reason", "reason of a bonus or adjustment that a member wrote", participation(Null)),
 				ids(member, "created_by", "id of the member who added it"),
-				business("workspace_id id mode program_id type amount_cents currency commission_id payout_id created_at"),
+				business("workspace_id id mode program_id type amount_cents currency commission_id payout_id created_at occurred_at"),
 			},
 		},
 		{

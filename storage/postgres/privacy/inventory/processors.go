@@ -46,7 +46,7 @@ var processors = Area{
 			Kept: unlimited,
 			Columns: []Columns{
 				pseudonymous(buyer, "id", "id of the charge at the payment processor", sale(Pseudonym)).because("As in conversion_aliases."),
-				business("workspace_id mode currency amount_cents refunded_cents conversion_id read_number applied_number updated_at"),
+				business("workspace_id mode currency amount_cents refunded_cents conversion_id read_number applied_number happened_at updated_at"),
 			},
 		},
 		{

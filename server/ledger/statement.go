@@ -1,0 +1,160 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge/csv"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// statementEnd returns the end of the period whose entries a statement sums. It is not later
+// than the end of the millisecond now.
+func statementEnd(req *affiliatev1.ListLedgerBalancesRequest, now time.Time) (time.Time, affiliate.Violations) {
+	end := now.Add(time.Millisecond)
+	period, wrong := affiliate.ParsePeriod("", req.GetAsOf(), req.GetTimezone())
+	for i := range wrong {
+		if wrong[i].Field == "date_to" {
+			wrong[i].Field = "as_of"
+		}
+	}
+	if period.Before != nil && period.Before.Before(end) {
+		end = *period.Before
+	}
+	return end, wrong
+}
+
+// ListLedgerBalances states what the partners of the workspace were owed at a time.
+func (s *Service) ListLedgerBalances(ctx context.Context, req *affiliatev1.ListLedgerBalancesRequest) (*affiliatev1.ListLedgerBalancesResponse, error) {
+	end, wrong := statementEnd(req, s.currentTime())
+	if err := wrong.Err(); err != nil {
+		return nil, err
+	}
+	page := server.PageOf(req)
+	filter := affiliate.BalanceFilter{Program: programOf(req.ProgramId), Before: end}
+	statement, err := s.store.LedgerStatement(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]*affiliatev1.ParticipantBalance, len(statement.Balances))
+	for i, b := range statement.Balances {
+		data[i] = &affiliatev1.ParticipantBalance{
+			ProgramId: b.Program.String(), ProgramName: b.ProgramName, ParticipantId: b.Participant.String(), PartnerName: b.PartnerName,
+			Currency: b.Currency, BalanceCents: b.BalanceCents,
+		}
+	}
+	totals := make([]*affiliatev1.LedgerTotal, len(statement.Totals))
+	for i, t := range statement.Totals {
+		totals[i] = &affiliatev1.LedgerTotal{
+			Currency: t.Currency, OwedToPartnersCents: t.OwedToPartners, OwedByPartnersCents: t.OwedByPartners,
+			BalanceCents: t.OwedToPartners - t.OwedByPartners, ParticipantCount: t.ParticipantCount,
+		}
+	}
+	return &affiliatev1.ListLedgerBalancesResponse{
+		Data: data, Total: statement.Count, Totals: totals, AsOf: server.Timestamp(end.Add(-time.Millisecond)),
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
+	}, nil
+}
+
+// ExportLedger streams the entries of a period as CSV, between the opening and the closing
+// balance of each currency.
+func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	period, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	if err := wrong.Err(); err != nil {
+		return err
+	}
+	ctx, at := stream.Context(), s.currentTime()
+	if period.From == nil {
+		period.From = &time.Time{}
+	}
+	if end := at.Add(time.Millisecond); period.Before == nil || period.Before.After(end) {
+		period.Before = &end
+	}
+	scope, program := server.PrincipalFrom(ctx).Scope(), programOf(req.ProgramId)
+	if err := s.store.BeginLedgerExport(ctx, scope, program, affiliate.AuditLine{
+		Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+		Action: "ledger.export", ResourceType: "workspace", ResourceID: scope.Workspace,
+		After: map[string]any{"date_from": req.DateFrom, "date_to": req.DateTo, "timezone": req.Timezone, "program_id": req.ProgramId},
+	}); err != nil {
+		return err
+	}
+	columns := []string{
+		"id", "createdAt", "programId", "programName", "participantId", "partnerName", "type", "amountCents", "currency",
+		"runningTotalCents", "commissionId", "payoutId", "reason", "occurredAt",
+	}
+	return server.StreamCSV(stream, "ledger", scope.Mode, at, columns, func(w *csv.Writer) error {
+		totals := affiliate.RunningTotals{}
+		for line, err := range s.store.ExportLedger(ctx, scope, program, period) {
+			if err != nil {
+				return err
+			}
+			if total := totals.Add(line.LedgerEntry); line.Type == affiliate.OpeningBalance {
+				writeBalance(w, line.Type, *period.From, affiliate.LedgerBalance{Currency: line.Currency, BalanceCents: total})
+			} else {
+				writeLine(w, line, total)
+			}
+			if err := w.EndRow(); err != nil {
+				return err
+			}
+		}
+		for _, closing := range totals.Balances() {
+			writeBalance(w, affiliate.ClosingBalance, period.Before.Add(-time.Millisecond), closing)
+			if err := w.EndRow(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeBalance writes the row of an opening or closing balance. The time is empty if the
+// period begins with the first entry.
+func writeBalance(w *csv.Writer, kind affiliate.LedgerEntryType, at time.Time, balance affiliate.LedgerBalance) {
+	w.Empty()
+	if at.IsZero() {
+		w.Empty()
+	} else {
+		w.Time(at)
+	}
+	for range 4 {
+		w.Empty()
+	}
+	w.Text(string(kind))
+	w.Empty()
+	w.Text(balance.Currency)
+	w.Int(balance.BalanceCents)
+	for range 4 {
+		w.Empty()
+	}
+}
+
+// writeLine writes the row of an entry. total is the sum of its currency after the entry.
+func writeLine(w *csv.Writer, line affiliate.LedgerLine, total int64) {
+	w.ID(line.ID.UUID)
+	w.Time(line.CreatedAt)
+	w.ID(line.Program.UUID)
+	w.Text(line.ProgramName)
+	w.ID(line.Participant.UUID)
+	w.Text(line.PartnerName)
+	w.Text(string(line.Type))
+	w.Int(line.AmountCents)
+	w.Text(line.Currency)
+	w.Int(total)
+	if line.Commission == nil {
+		w.Empty()
+	} else {
+		w.ID(line.Commission.UUID)
+	}
+	if line.Payout == nil {
+		w.Empty()
+	} else {
+		w.ID(line.Payout.UUID)
+	}
+	w.OptionalText(line.Reason)
+	w.OptionalTime(line.OccurredAt)
+}
