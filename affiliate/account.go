@@ -93,24 +93,30 @@ type User struct {
 	Email string // lower case
 	// EmailVerified is true if the user has proved to read the mail of the address.
 	EmailVerified bool
-	Name          string
-	Country       *string // ISO 3166-1 alpha-2
-	CreatedAt     time.Time
+	// SecondFactor is true if a login asks for a code of an authenticator app.
+	SecondFactor bool
+	Name         string
+	Country      *string // ISO 3166-1 alpha-2
+	CreatedAt    time.Time
 }
 
 // Member is a user's membership in a workspace.
 type Member struct {
 	Workspace WorkspaceID
 	Role      Role
+	// SecondFactorRequired is true if the workspace requires a second factor of its members.
+	SecondFactorRequired bool
 }
 
 // TeamMember is a member with name and e-mail address, as lists of members show it.
 type TeamMember struct {
-	ID        UserID
-	Name      string
-	Email     string // lower case
-	Role      Role
-	CreatedAt time.Time // when the user became a member
+	ID    UserID
+	Name  string
+	Email string // lower case
+	Role  Role
+	// SecondFactor is true if the member has a second factor.
+	SecondFactor bool
+	CreatedAt    time.Time // when the user became a member
 }
 
 // Account is a user with its credentials and its membership in a workspace.

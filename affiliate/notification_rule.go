@@ -68,6 +68,9 @@ const (
 	NotifyPayoutMethodChanged      NotificationType = "security.payout_method_changed"
 	NotifyPayoutApprovalChanged    NotificationType = "security.payout_approval_changed"
 	NotifyPayoutBatchAwaiting      NotificationType = "payout_batch.awaiting_approval"
+	NotifySecondFactorEnabled      NotificationType = "security.second_factor_enabled"
+	NotifySecondFactorDisabled     NotificationType = "security.second_factor_disabled"
+	NotifyRecoveryCodeUsed         NotificationType = "security.recovery_code_used"
 	NotifyRoleChanged              NotificationType = "security.role_changed"
 	NotifyOwnershipMoved           NotificationType = "security.ownership_moved"
 	NotifyVerifyEmail              NotificationType = "account.verify_email"
@@ -175,6 +178,21 @@ var notificationRules = []NotificationRule{
 		Type: NotifyEmailChanged, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
 		Title: "E-mail address changed", Body: "The e-mail address of {user} was changed.", Resource: ResourceUser,
 		Cause: "A user confirms a new e-mail address.",
+	},
+	{
+		Type: NotifySecondFactorEnabled, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Second factor enabled", Body: "The account of {user} now has a second factor. All other sessions were ended.", Resource: ResourceUser,
+		Cause: "A user enables the second factor.",
+	},
+	{
+		Type: NotifySecondFactorDisabled, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Second factor removed", Body: "The second factor of {user} was removed.", Resource: ResourceUser,
+		Cause: "A user removes the second factor, or the operator of the service resets it.",
+	},
+	{
+		Type: NotifyRecoveryCodeUsed, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Recovery code used", Body: "A recovery code of {user} was used. Unused codes: {left}.", Resource: ResourceUser,
+		Cause: "A user uses a recovery code in place of a code of the authenticator app.",
 	},
 	{
 		Type: NotifyKeyCreated, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
@@ -346,6 +364,21 @@ var notificationRules = []NotificationRule{
 		Type: NotifyPayoutMethodChanged, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
 		Title: "Payout method changed", Body: "Your payout method was set to {method}[. New payouts do not include you until {until}]. If this was not you, reset your password and tell your merchants.", Resource: ResourceUser,
 		Cause: "A partner sets another payout method or account.",
+	},
+	{
+		Type: NotifySecondFactorEnabled, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Second factor enabled", Body: "Your account now has a second factor. All other sessions were ended.", Resource: ResourceUser,
+		Cause: "A user enables the second factor.",
+	},
+	{
+		Type: NotifySecondFactorDisabled, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Second factor removed", Body: "The second factor of your account was removed.", Resource: ResourceUser,
+		Cause: "A user removes the second factor, or the operator of the service resets it.",
+	},
+	{
+		Type: NotifyRecoveryCodeUsed, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Recovery code used", Body: "A recovery code of your account was used. Unused codes: {left}.", Resource: ResourceUser,
+		Cause: "A user uses a recovery code in place of a code of the authenticator app.",
 	},
 	{
 		Type: NotifyVerifyEmail, Audience: Partner, Category: CategoryAccount, Severity: SeverityInfo,

@@ -22,6 +22,8 @@ type Workspace struct {
 	// SecondPersonAboveCents is the total of a payout batch in a currency, in minor units,
 	// above which two members must confirm the batch. If it is nil, one is enough.
 	SecondPersonAboveCents *int64
+	// RequireSecondFactor means that members without a second factor can only read.
+	RequireSecondFactor bool
 	// BooksClosedUntil is the end of the closed periods, for both modes. No entry of the
 	// ledger gets an earlier date. If it is nil, no period is closed.
 	BooksClosedUntil *time.Time
@@ -76,6 +78,8 @@ type WorkspacePatch struct {
 	TestMailRedirect Change[string]
 	// SecondPersonAboveCents is Workspace.SecondPersonAboveCents.
 	SecondPersonAboveCents Change[int64]
+	// RequireSecondFactor is false if it is cleared.
+	RequireSecondFactor Change[bool]
 }
 
 // Patch returns w with the changes of patch. The caller sets Version and UpdatedAt.
@@ -99,6 +103,7 @@ func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 	w.OriginPolicy = patch.OriginPolicy.apply(w.OriginPolicy, ObserveOrigins)
 	w.TestMailRedirect = patch.TestMailRedirect.applyOptional(w.TestMailRedirect)
 	w.SecondPersonAboveCents = patch.SecondPersonAboveCents.applyOptional(w.SecondPersonAboveCents)
+	w.RequireSecondFactor = patch.RequireSecondFactor.apply(w.RequireSecondFactor, false)
 	if w.OriginPolicy == EnforceOrigins && len(w.AllowedOrigins) == 0 {
 		found.Add("origin_policy", "must not be enforce while {allowed_origins} is empty")
 	}
@@ -116,6 +121,7 @@ type WorkspaceObject struct {
 	TestMailRedirect *string      `json:"test_mail_redirect"`
 	// SecondPersonAboveCents is in minor units.
 	SecondPersonAboveCents *int64  `json:"second_person_above_cents"`
+	RequireSecondFactor    bool    `json:"require_second_factor"`
 	BooksClosedUntil       *string `json:"books_closed_until"`
 }
 
@@ -130,6 +136,7 @@ func (w Workspace) Object() WorkspaceObject {
 		AllowedOrigins: origins, OriginPolicy: w.OriginPolicy, TestMailRedirect: w.TestMailRedirect,
 		SecondPersonAboveCents: w.SecondPersonAboveCents,
 		BooksClosedUntil:       optionalTime(w.BooksClosedUntil),
+		RequireSecondFactor:    w.RequireSecondFactor,
 	}
 }
 

@@ -135,6 +135,9 @@ func (c *call) refusalOf(st *status.Status) (r refusal, ok bool) {
 			if seconds, err := strconv.ParseUint(d.GetMetadata()["retry_after"], 10, 32); err == nil {
 				r.retryAfter = strconv.FormatUint(seconds, 10)
 			}
+			if challenge := d.GetMetadata()[affiliate.ChallengeField]; challenge != "" {
+				r.fields, _ = json.Marshal(map[string]string{affiliate.ChallengeField: challenge})
+			}
 			if names := d.GetMetadata()[affiliate.MissingPermissions]; names != "" {
 				// Marshal cannot fail, because the value has only strings.
 				r.fields, _ = json.Marshal(map[string][]string{"missingPermissions": strings.Split(names, ",")})

@@ -220,7 +220,7 @@ func TestOpenAPI_DocumentsAcceptedFields(t *testing.T) {
 			t.Errorf("%s: documented headers %v with security %v, want X-Mode if and only if the security has bearerAuth", where, header, operation.Security)
 		}
 		// Only the routes that resend a verification and change the address need a login.
-		needsLogin := strings.HasSuffix(route.Template, "/resend-verification") || strings.HasSuffix(route.Template, "/email/change")
+		needsLogin := strings.HasSuffix(route.Template, "/resend-verification") || strings.HasSuffix(route.Template, "/email/change") || strings.Contains(route.Template, "/totp")
 		if strings.Contains(route.Template, "/auth/") && isDashboard != needsLogin {
 			t.Errorf("%s: documented security %v, want bearerAuth: %t", where, operation.Security, needsLogin)
 		}

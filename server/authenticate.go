@@ -62,6 +62,9 @@ type identity struct {
 	// verified e-mail address. It is also true for a service token, because the address
 	// of its creator was checked when the token was created.
 	emailVerified bool
+	// factorMissing is true if the credential is an access token of a member without a second
+	// factor, and the workspace requires one.
+	factorMissing bool
 	// invalidMode is true if the X-Mode header is neither test nor live.
 	invalidMode bool
 }
@@ -191,6 +194,7 @@ func (a *authenticator) identifySession(ctx context.Context, id identity, sessio
 		id.principal.Kind = MerchantToken
 		id.principal.Workspace = member.Workspace
 		id.principal.Role = member.Role
+		id.factorMissing = member.SecondFactorRequired && !user.SecondFactor
 	}
 	id.principal.User = user.ID
 	id.principal.Session = session

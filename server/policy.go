@@ -3,9 +3,14 @@ package server
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -97,6 +102,10 @@ type Policy struct {
 	// have an effect outside the mode of the call. If it is empty, tokens of both modes are
 	// accepted.
 	ServiceMode affiliate.Mode
+	// Reads means that the method changes nothing. A member without a second factor may call
+	// it if the workspace requires one. WithoutFactor permits such a member to call another
+	// method, because the member needs it to add a second factor or to read.
+	Reads, WithoutFactor bool
 	// Lasting means that a call may last until the access token expires.
 	Lasting bool
 	// Erased means that the token of an erased account may call the method, which returns
@@ -155,6 +164,13 @@ func (p Policy) serviceMode(mode affiliate.Mode) Policy {
 	return p
 }
 
+// withoutFactor returns the policy of a method that a member without a second factor may
+// call if the workspace requires one.
+func (p Policy) withoutFactor() Policy {
+	p.WithoutFactor = true
+	return p
+}
+
 // inAuthZone returns the policy for a path below /api/v1/auth/, where calls count per
 // address even if they have a valid credential (DECISIONS.md section 19).
 func (p Policy) inAuthZone() Policy {
@@ -206,7 +222,7 @@ func unauthenticated(zone Zone) Policy { return Policy{Accept: NoCredential, Zon
 // policies has the policy of every method that the core serves, except GateService/Admit,
 // gRPC reflection and the streaming health check. The request of an Admit call names
 // another method, and the policy of that method applies.
-var policies = map[string]Policy{
+var policies = markReads(map[string]Policy{
 	affiliatev1.HealthService_CheckLiveness_FullMethodName:  unauthenticated(ZoneNone),
 	affiliatev1.HealthService_CheckReadiness_FullMethodName: unauthenticated(ZoneNone),
 
@@ -234,6 +250,14 @@ var policies = map[string]Policy{
 	affiliatev1.AccountService_ResetPartnerPassword_FullMethodName:       unauthenticated(ZoneAuth),
 	affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName:        member(readDashboards).inAuthZone(),
 	affiliatev1.AccountService_ChangePartnerEmail_FullMethodName:         partner().inAuthZone(),
+	affiliatev1.AccountService_LoginMerchantSecondFactor_FullMethodName:  unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_LoginPartnerSecondFactor_FullMethodName:   unauthenticated(ZoneAuth),
+	affiliatev1.AccountService_EnrollMerchantTotp_FullMethodName:         member(readDashboards).inAuthZone().withoutFactor(),
+	affiliatev1.AccountService_EnrollPartnerTotp_FullMethodName:          partner().inAuthZone(),
+	affiliatev1.AccountService_ConfirmMerchantTotp_FullMethodName:        member(readDashboards).inAuthZone().withoutFactor(),
+	affiliatev1.AccountService_ConfirmPartnerTotp_FullMethodName:         partner().inAuthZone(),
+	affiliatev1.AccountService_RemoveMerchantTotp_FullMethodName:         member(readDashboards).inAuthZone(),
+	affiliatev1.AccountService_RemovePartnerTotp_FullMethodName:          partner().inAuthZone(),
 
 	affiliatev1.WorkspaceService_GetWorkspace_FullMethodName:      merchant(readDashboards),
 	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:   merchant(manageWorkspace).serviceMode(affiliate.ModeLive),
@@ -393,7 +417,7 @@ var policies = map[string]Policy{
 	affiliatev1.NotificationService_UpdatePartnerNotificationPreferences_FullMethodName: partner(),
 	affiliatev1.NotificationService_StreamNotifications_FullMethodName:                  lasting(member(readDashboards)),
 	affiliatev1.NotificationService_StreamPartnerNotifications_FullMethodName:           lasting(partner()),
-	affiliatev1.NotificationService_CreateStreamTicket_FullMethodName:                   member(readDashboards),
+	affiliatev1.NotificationService_CreateStreamTicket_FullMethodName:                   member(readDashboards).withoutFactor(),
 	affiliatev1.NotificationService_CreatePartnerStreamTicket_FullMethodName:            partner(),
 	affiliatev1.NotificationService_Unsubscribe_FullMethodName:                          unauthenticated(ZoneUnsubscribe),
 	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName:                   merchant(runPrograms),
@@ -442,6 +466,20 @@ var policies = map[string]Policy{
 	affiliatev1.WebhookService_GetDelivery_FullMethodName:         merchant(readDashboards),
 	affiliatev1.WebhookService_RetryDelivery_FullMethodName:       merchant(manageKeys),
 	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName:   merchant(manageKeys),
+})
+
+// markReads sets Policy.Reads of the methods whose REST route is a GET.
+func markReads(policies map[string]Policy) map[string]Policy {
+	for name, policy := range policies {
+		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")))
+		if err != nil {
+			continue // the policy is not about a method of this service's protos
+		}
+		rule, _ := proto.GetExtension(found.Options(), annotations.E_Http).(*annotations.HttpRule)
+		policy.Reads = rule.GetGet() != ""
+		policies[name] = policy
+	}
+	return policies
 }
 
 // PolicyOf returns the policy of a method. ok is false if the method has no policy.
@@ -498,6 +536,9 @@ func (p Policy) authorise(id identity, requireVerified bool) error {
 	if token := id.principal.Service; token != nil &&
 		(p.Payouts && !token.AllowPayouts || p.ServiceMode != "" && p.ServiceMode != token.Scope.Mode) {
 		return affiliate.Refuse(affiliate.ReasonForbidden)
+	}
+	if id.factorMissing && !p.Reads && !p.WithoutFactor {
+		return affiliate.Refuse(affiliate.ReasonSecondFactorSetupRequired)
 	}
 	if requireVerified && p.needsVerified(id.principal) && !id.emailVerified {
 		return affiliate.Refuse(affiliate.ReasonEmailNotVerified)

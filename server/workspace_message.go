@@ -21,5 +21,7 @@ func WorkspaceForRole(w affiliate.Workspace, role affiliate.Role) *affiliatev1.W
 		BooksClosedUntil: OptionalTimestamp(w.BooksClosedUntil),
 		CreatedAt:        Timestamp(w.CreatedAt),
 		UpdatedAt:        Timestamp(w.UpdatedAt),
+
+		RequireSecondFactor: w.RequireSecondFactor,
 	}
 }

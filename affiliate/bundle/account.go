@@ -20,7 +20,10 @@ type Profile struct {
 	EmailVerifiedAt *Time                 `json:"email_verified_at"`
 	PreviousEmail   *string               `json:"previous_email"`
 	EmailChangedAt  *Time                 `json:"email_changed_at"`
-	CreatedAt       Time                  `json:"created_at"`
+	// SecondFactorAt is when the second factor was enabled. It is nil if there is none.
+	SecondFactorAt *Time `json:"second_factor_at"`
+
+	CreatedAt Time `json:"created_at"`
 	// PayoutMethod is nil if the partner has none.
 	PayoutMethod *PayoutMethod `json:"payout_method" db:"-"`
 

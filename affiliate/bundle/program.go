@@ -19,6 +19,7 @@ type Workspace struct {
 	TestMailRedirect *string               `json:"test_mail_redirect"`
 	// SecondPersonAboveCents is in minor units.
 	SecondPersonAboveCents *int64 `json:"second_person_above_cents"`
+	RequireSecondFactor    bool   `json:"require_second_factor"`
 	BooksClosedUntil       *Time  `json:"books_closed_until"`
 	CreatedAt              Time   `json:"created_at"`
 	UpdatedAt              Time   `json:"updated_at"`
@@ -31,6 +32,7 @@ type Member struct {
 	Name            string           `json:"name"`
 	Role            affiliate.Role   `json:"role"`
 	EmailVerifiedAt *Time            `json:"email_verified_at"`
+	SecondFactorAt  *Time            `json:"second_factor_at"`
 	AccountAt       Time             `json:"account_created_at"`
 	JoinedAt        Time             `json:"joined_at"`
 }

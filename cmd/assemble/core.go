@@ -264,7 +264,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(c.store, sealer, c.now)},
 		server.Service{Desc: &affiliatev1.PartnerService_ServiceDesc, Impl: partner.New(partner.Config{
-			Store: c.store, Seal: sealer, LinkHost: c.cfg.LinkURL, Now: c.now,
+			Store: c.store, Seal: sealer, Reauthenticator: accounts, LinkHost: c.cfg.LinkURL, Now: c.now,
 		})},
 		server.Service{Desc: &affiliatev1.LinkService_ServiceDesc, Impl: link.New(c.store, c.cfg.LinkURL, c.now)},
 		server.Service{Desc: &affiliatev1.PromoCodeService_ServiceDesc, Impl: promocode.New(c.store, c.now)},

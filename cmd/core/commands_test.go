@@ -184,3 +184,20 @@ func TestCreateWorkspace_PrintsLink(t *testing.T) {
 		t.Errorf("there are %d workspaces, want 1", n)
 	}
 }
+
+func TestResetSecondFactor_RemovesIt(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
+	user := f.NewPartner("Ada")
+	email := f.Texts(`select email from users`)[0]
+	f.Insert("second_factors", pgtest.Row{"user_id": user, "secret": []byte("sealed"), "created_at": f.Now(), "confirmed_at": f.Now()})
+	for _, tc := range []struct{ email, kind, fault string }{
+		{email, "operator", "--kind"}, {email, "merchant", "no merchant account"}, {email, "partner", ""}, {email, "partner", "no second factor"},
+	} {
+		err := run(t.Context(), []string{"account", "reset-second-factor", "--email", tc.email, "--kind", tc.kind}, io.Discard)
+		if tc.fault == "" && err != nil || tc.fault != "" && (err == nil || !strings.Contains(err.Error(), tc.fault)) {
+			t.Errorf("the command for %s returned %v, want %q", tc.kind, err, tc.fault)
+		}
+	}
+	f.WantCount(0, "second factors", `select count(*) from second_factors`)
+}

@@ -10,6 +10,8 @@
 //	core erasures replay FILE…
 //	                         erase again what the erasure logs name, after a restore of an
 //	                         older backup
+//	core account reset-second-factor --email ADDRESS --kind merchant|partner
+//	                         remove the second factor of a user who has lost it
 //	core workspace create --email ADDRESS --name NAME --workspace NAME
 //	                         create a workspace and its owner, and print the link with
 //	                         which the owner sets the password
@@ -42,7 +44,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | analytics recount [--workspace ID] [--from DATE] [--to DATE] | version`
+const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -96,6 +98,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return createWorkspace(ctx, out, args[2:], time.Now)
 		}
 		return errors.New(usage)
+	case "account":
+		if len(args) < 2 || args[1] != "reset-second-factor" {
+			return errors.New(usage)
+		}
+		return resetSecondFactor(ctx, out, args[2:], time.Now)
 	case "analytics":
 		if len(args) < 2 || args[1] != "recount" {
 			return errors.New(usage)

@@ -13,8 +13,8 @@ var specificReasons = map[string][]affiliate.Reason{
 
 	affiliatev1.AccountService_RegisterMerchant_FullMethodName:       {affiliate.ReasonRegistrationClosed, affiliate.ReasonEmailTaken},
 	affiliatev1.AccountService_RegisterPartner_FullMethodName:        {affiliate.ReasonRegistrationClosed, affiliate.ReasonEmailTaken},
-	affiliatev1.AccountService_LoginMerchant_FullMethodName:          {affiliate.ReasonInvalidCredentials},
-	affiliatev1.AccountService_LoginPartner_FullMethodName:           {affiliate.ReasonInvalidCredentials},
+	affiliatev1.AccountService_LoginMerchant_FullMethodName:          {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorRequired},
+	affiliatev1.AccountService_LoginPartner_FullMethodName:           {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorRequired},
 	affiliatev1.AccountService_RefreshMerchantSession_FullMethodName: {affiliate.ReasonRefreshTokenInvalid},
 	affiliatev1.AccountService_RefreshPartnerSession_FullMethodName:  {affiliate.ReasonRefreshTokenInvalid},
 	affiliatev1.AccountService_RefreshSession_FullMethodName:         {affiliate.ReasonRefreshTokenInvalid},
@@ -24,6 +24,16 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.AccountService_ResetPartnerPassword_FullMethodName:   {affiliate.ReasonResetToken},
 	affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName:    {affiliate.ReasonInvalidCredentials},
 	affiliatev1.AccountService_ChangePartnerEmail_FullMethodName:     {affiliate.ReasonInvalidCredentials},
+
+	affiliatev1.AccountService_LoginMerchantSecondFactor_FullMethodName: {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
+	affiliatev1.AccountService_LoginPartnerSecondFactor_FullMethodName:  {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
+	affiliatev1.AccountService_EnrollMerchantTotp_FullMethodName:        {affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_EnrollPartnerTotp_FullMethodName:         {affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_ConfirmMerchantTotp_FullMethodName:       {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_ConfirmPartnerTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_RemoveMerchantTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_RemovePartnerTotp_FullMethodName:         {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:           {affiliate.ReasonInvalidCredentials},
 
 	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:       {affiliate.ReasonPeriodClosed},
 	affiliatev1.WorkspaceService_UpdateMember_FullMethodName:          {affiliate.ReasonLastOwner},

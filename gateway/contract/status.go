@@ -46,6 +46,8 @@ var (
 	}
 	emptyRPCs = map[string]bool{
 		affiliatev1.AccountService_Logout_FullMethodName:                      true,
+		affiliatev1.AccountService_RemoveMerchantTotp_FullMethodName:          true,
+		affiliatev1.AccountService_RemovePartnerTotp_FullMethodName:           true,
 		affiliatev1.WorkspaceService_RemoveMember_FullMethodName:              true,
 		affiliatev1.WorkspaceService_RevokeInvite_FullMethodName:              true,
 		affiliatev1.WorkspaceService_RevokeApiKey_FullMethodName:              true,

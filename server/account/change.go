@@ -14,16 +14,23 @@ type change struct {
 	notification affiliate.NotificationType
 	// before and after are the changed values for the audit record.
 	before, after any
+	// facts are the values of the placeholders in the notification.
+	facts map[string]string
 }
 
 // recordChange notifies the user of a change and writes its audit record: for a merchant to
 // the audit log of the workspace, for a partner to the audit log of the account.
 func recordChange(ctx context.Context, tx Tx, account affiliate.Account, c change, at time.Time) error {
-	if err := tx.Notify(ctx, affiliate.AccountNotification(account, c.notification, at, nil)...); err != nil {
-		return err
-	}
 	actor := server.ActorFrom(ctx)
 	actor.User = &account.User.ID
+	return recordChangeBy(ctx, tx, actor, account, c, at)
+}
+
+// recordChangeBy is recordChange for a change that actor has made.
+func recordChangeBy(ctx context.Context, tx Tx, actor affiliate.Actor, account affiliate.Account, c change, at time.Time) error {
+	if err := tx.Notify(ctx, affiliate.AccountNotification(account, c.notification, at, c.facts)...); err != nil {
+		return err
+	}
 	if account.Member == nil {
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
 			User: account.User.ID, Actor: actor, At: at, Action: c.action, Before: c.before, After: c.after,

@@ -19,7 +19,7 @@ func (s *Service) ChangePartnerEmail(ctx context.Context, req *affiliatev1.Chang
 	return s.changeEmail(ctx, req)
 }
 
-// changeEmail checks the password and stores the request. It does not look the new address
+// changeEmail checks the password, and the code if the account has a second factor, and stores the request. It does not look the new address
 // up. The response and its duration therefore do not depend on whether another account has
 // the address.
 func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailRequest) (*affiliatev1.ChangeEmailResponse, error) {
@@ -32,9 +32,7 @@ func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailR
 	if email == account.User.Email {
 		return nil, affiliate.Invalid("new_email", "must not be the current address")
 	}
-	attempt := affiliate.LoginAttempt{
-		ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKey, account.User.Kind, account.User.Email), At: at,
-	}
+	attempt := s.attemptOf(account, at)
 	// As in a login, throttle stores the attempt as failed, and the transaction below
 	// deletes all failed attempts.
 	if err := s.throttle(ctx, attempt); err != nil {
@@ -58,6 +56,9 @@ func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailR
 	}
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := s.checkUnchanged(ctx, tx, account, req.GetPassword()); err != nil {
+			return err
+		}
+		if err := s.checkFactor(ctx, tx, account, req.GetCode(), at); err != nil {
 			return err
 		}
 		if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {

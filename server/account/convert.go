@@ -27,6 +27,7 @@ func (s *Service) sessionResponse(
 			Kind:          server.EnumValue[affiliatev1.AccountKind](user.Kind),
 			Email:         user.Email,
 			EmailVerified: user.EmailVerified,
+			SecondFactor:  user.SecondFactor,
 			Name:          user.Name,
 			Country:       user.Country,
 			CreatedAt:     server.Timestamp(user.CreatedAt),

@@ -73,6 +73,11 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 			if err := tx.RevokeEmailTokens(ctx, id, at); err != nil {
 				return err
 			}
+			// The second factor belongs to the earlier user.
+			if err := tx.DeleteSecondFactor(ctx, id); err != nil {
+				return err
+			}
+			account.User.SecondFactor = false
 			if err := tx.ResetUser(ctx, account.User, hash); err != nil {
 				return err
 			}

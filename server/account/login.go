@@ -48,14 +48,9 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 
 	session, token := affiliate.NewSession(account.User.ID, at), newToken()
 	var workspace *affiliate.Workspace
+	var challenge *affiliate.Error
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := s.checkUnchanged(ctx, tx, account, req.GetPassword()); err != nil {
-			return err
-		}
-		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
-			return err
-		}
-		if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
 			return err
 		}
 		if outdated {
@@ -63,14 +58,28 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 				return err
 			}
 		}
-		if err := s.notifyNewDevice(ctx, tx, account, at); err != nil {
+		// The user is locked, so a second factor that is enabled at the same time is read here.
+		current, err := tx.Account(ctx, account.User.ID)
+		if err != nil {
 			return err
 		}
-		workspace, err = workspaceOf(ctx, tx, account)
+		if account.User.SecondFactor = current.User.SecondFactor; account.User.SecondFactor {
+			challenge, err = s.challenge(ctx, tx, account, at)
+			return err
+		}
+		workspace, err = s.openSession(ctx, tx, account, session, token, attempt)
 		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	if challenge != nil {
+		// The password was right, so this attempt is no failure. Earlier failures stay, because
+		// wrong codes must count until the login is complete.
+		if err := s.store.DeleteLoginAttempt(ctx, attempt.ID); err != nil {
+			return nil, err
+		}
+		return nil, challenge
 	}
 	s.storeOrigin(ctx, account.User, at)
 	return s.sessionResponse(account, workspace, session.ID, token)

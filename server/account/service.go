@@ -15,6 +15,12 @@
 // tokens are not stored or logged in clear text. The token of a mail that was not sent yet
 // is stored encrypted.
 //
+// An account can have a second factor: codes of an authenticator app (TOTP). A login with the
+// right password then opens no session, but stores a challenge that a code completes. Each
+// code and each recovery code works once, also in parallel requests. A reset of the password
+// does not remove the second factor. The secret is stored encrypted, and recovery codes and
+// challenges as digests.
+//
 // A registration and an accepted invitation say that an address has an account, because
 // they fail. A user can log in before the address is verified.
 //
@@ -37,12 +43,22 @@ type Signer interface {
 	Sign(user affiliate.User, session affiliate.SessionID, member *affiliate.Member) (string, error)
 }
 
+// Sealer encrypts and decrypts values. seal.Keys implements it.
+type Sealer interface {
+	server.MailSealer
+	// Seal encrypts plain. The result can be decrypted only with the same additional data
+	// (aad).
+	Seal(plain, aad []byte) []byte
+	// Open decrypts a result of Seal.
+	Open(sealed, aad []byte) ([]byte, error)
+}
+
 // Config has the dependencies of a Service. All fields are required.
 type Config struct {
 	Store  Store
 	Signer Signer
-	// Seal encrypts the tokens of mails.
-	Seal server.MailSealer
+	// Seal encrypts the tokens of mails and the secrets of second factors.
+	Seal Sealer
 	// HashKey is the secret key with which e-mail addresses and user agents are hashed.
 	HashKey []byte
 	// MerchantRegistration and PartnerRegistration say who can create an account.
@@ -56,7 +72,7 @@ type Service struct {
 	affiliatev1.UnimplementedAccountServiceServer
 	store   Store
 	signer  Signer
-	seal    server.MailSealer
+	seal    Sealer
 	hashKey []byte
 	hashes  *passwordHasher
 	// merchantRegistration and partnerRegistration say who can create an account.

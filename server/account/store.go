@@ -39,6 +39,8 @@ type Store interface {
 	// the token has already been exchanged. If the token is unknown, the method does
 	// nothing.
 	RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error
+	// LoginChallenge returns the challenge with a digest.
+	LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge affiliate.LoginChallenge, found bool, err error)
 	// StoreOrigin stores the network and the browser from which a user opened or
 	// refreshed a session.
 	StoreOrigin(ctx context.Context, o affiliate.Origin) error
@@ -117,6 +119,33 @@ type Tx interface {
 	RevokeOtherSessions(ctx context.Context, user affiliate.UserID, except *affiliate.SessionID, at time.Time) error
 	// DeleteLoginFailures deletes all failed attempts of a subject.
 	DeleteLoginFailures(ctx context.Context, subject []byte) error
+
+	// SecondFactor returns the second factor of a user, also if it was not confirmed.
+	SecondFactor(ctx context.Context, user affiliate.UserID) (factor affiliate.SecondFactor, found bool, err error)
+	// InsertSecondFactor stores a second factor that is not confirmed. It replaces an earlier
+	// factor without a confirmation.
+	InsertSecondFactor(ctx context.Context, f affiliate.SecondFactor) error
+	// ConfirmSecondFactor stores that a user has confirmed the second factor with the code of
+	// a time step, and stores the digests of its recovery codes.
+	ConfirmSecondFactor(ctx context.Context, user affiliate.UserID, step int64, recoveryCodes [][]byte, at time.Time) error
+	// UseTimeStep stores the time step of a code that was accepted.
+	UseTimeStep(ctx context.Context, user affiliate.UserID, step int64) error
+	// UseRecoveryCode marks a recovery code as used. found is false if the user has no such
+	// code or has used it. left is the number of codes that remain.
+	UseRecoveryCode(ctx context.Context, user affiliate.UserID, digest []byte, at time.Time) (left int, found bool, err error)
+	// DeleteSecondFactor deletes the second factor of a user with its recovery codes, and the
+	// user's challenges.
+	DeleteSecondFactor(ctx context.Context, user affiliate.UserID) error
+	// InsertLoginChallenge stores a challenge with its digest.
+	InsertLoginChallenge(ctx context.Context, c affiliate.LoginChallenge, digest [sha256.Size]byte) error
+	// LoginChallenge returns the challenge with a digest.
+	LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge affiliate.LoginChallenge, found bool, err error)
+	// CountChallengeFailure counts a wrong code for a challenge.
+	CountChallengeFailure(ctx context.Context, digest [sha256.Size]byte) error
+	// DeleteLoginChallenge deletes a challenge, and DeleteLoginChallenges all challenges of a
+	// user.
+	DeleteLoginChallenge(ctx context.Context, digest [sha256.Size]byte) error
+	DeleteLoginChallenges(ctx context.Context, user affiliate.UserID) error
 
 	// Workspace returns a workspace. Errors: NOT_FOUND.
 	Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)

@@ -28,6 +28,8 @@ type Config struct {
 	Store Store
 	// Seal encrypts payout accounts.
 	Seal Sealer
+	// Reauthenticator checks who changes a payout method.
+	Reauthenticator Reauthenticator
 	// LinkHost is the base URL of short links, without a path, for example
 	// https://go.example.com. If it is empty, responses contain no short URLs.
 	LinkHost string
@@ -41,13 +43,14 @@ type Service struct {
 
 	store    Store
 	seal     Sealer
+	owners   Reauthenticator
 	linkHost string
 	now      func() time.Time
 }
 
 // New returns a Service.
 func New(c Config) *Service {
-	return &Service{store: c.Store, seal: c.Seal, linkHost: c.LinkHost, now: c.Now}
+	return &Service{store: c.Store, seal: c.Seal, owners: c.Reauthenticator, linkHost: c.LinkHost, now: c.Now}
 }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
@@ -158,10 +161,14 @@ func (s *Service) UpdatePartnerProfile(ctx context.Context, req *affiliatev1.Upd
 	return profileToProto(p), nil
 }
 
-// SetPayoutMethod replaces the partner's payout method.
+// SetPayoutMethod replaces the partner's payout method after the partner has proved again to be
+// the owner of the account.
 func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayoutMethodRequest) (*affiliatev1.PayoutMethodDetails, error) {
 	account, wrong := payoutAccount(req)
 	if err := wrong.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.owners.Reauthenticate(ctx, req.GetPassword(), req.GetCode()); err != nil {
 		return nil, err
 	}
 	user := server.PrincipalFrom(ctx).User

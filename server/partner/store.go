@@ -43,3 +43,11 @@ type Sealer interface {
 	// Open decrypts a result of Seal.
 	Open(sealed, aad []byte) ([]byte, error)
 }
+
+// Reauthenticator checks that the caller is the owner of the account. Package account
+// implements it.
+type Reauthenticator interface {
+	// Reauthenticate checks the code if the account has a second factor, and otherwise the
+	// password. Errors: INVALID_CREDENTIALS, RATE_LIMIT_EXCEEDED.
+	Reauthenticate(ctx context.Context, password, code string) error
+}

@@ -119,6 +119,8 @@ type Store interface {
 	DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DeleteExpiredEmailTokens deletes e-mail tokens that expired before the given time.
 	DeleteExpiredEmailTokens(ctx context.Context, before time.Time, limit int) (int64, error)
+	// DeleteExpiredChallenges deletes challenges of logins that expired before the given time.
+	DeleteExpiredChallenges(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DeleteOldEmailRequests deletes requests for mails that were stored before the given
 	// time and that no job has processed.
 	DeleteOldEmailRequests(ctx context.Context, before time.Time, limit int) (int64, error)
@@ -310,6 +312,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	for _, task := range []task{
 		{"ended sessions", now.Add(-sessionRetention), w.store.DeleteEndedSessions},
 		{"e-mail tokens", now, w.store.DeleteExpiredEmailTokens},
+		{"challenges of logins", now, w.store.DeleteExpiredChallenges},
 		{"requests for mails", now.Add(-requestRetention), w.store.DeleteOldEmailRequests},
 		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
 		{"origins of users", now.Add(-affiliate.OriginRetention), w.store.DeleteOldOrigins},

@@ -34,6 +34,8 @@ func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 			if approval := req.GetPayoutApproval(); approval != nil && approval.SecondPersonAboveCents != nil {
 				patch.SecondPersonAboveCents = affiliate.Set(approval.GetSecondPersonAboveCents())
 			}
+		case "require_second_factor":
+			patch.RequireSecondFactor = affiliate.Set(req.GetRequireSecondFactor())
 		case "test_mail_redirect":
 			patch.TestMailRedirect = affiliate.Clear[string]()
 			if req.TestMailRedirect != nil {

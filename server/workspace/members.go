@@ -209,10 +209,12 @@ func memberToProto(ctx context.Context, m affiliate.TeamMember) *affiliatev1.Mem
 		email = affiliate.MaskEmail(email)
 	}
 	return &affiliatev1.Member{
-		Id:        m.ID.String(),
-		Name:      m.Name,
-		Email:     email,
-		Role:      server.EnumValue[affiliatev1.Role](m.Role),
-		CreatedAt: server.Timestamp(m.CreatedAt),
+		Id:   m.ID.String(),
+		Name: m.Name,
+
+		SecondFactor: m.SecondFactor,
+		Email:        email,
+		Role:         server.EnumValue[affiliatev1.Role](m.Role),
+		CreatedAt:    server.Timestamp(m.CreatedAt),
 	}
 }

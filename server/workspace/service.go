@@ -77,6 +77,9 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 				return err
 			}
 		}
+		if err := checkSecondFactor(ctx, tx, caller, patch, after.RequireSecondFactor && !before.RequireSecondFactor); err != nil {
+			return err
+		}
 		if redirect := after.TestMailRedirect; redirect != nil && (before.TestMailRedirect == nil || *redirect != *before.TestMailRedirect) {
 			verified, err := tx.HasVerifiedMember(ctx, caller.Workspace, *redirect)
 			if err != nil {
@@ -123,4 +126,25 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 		return nil, err
 	}
 	return server.WorkspaceForRole(after, caller.Role), nil
+}
+
+// checkSecondFactor checks who requires second factors of the members. A service token cannot
+// change the setting. A member who enables it must have a second factor, so that at least one
+// member can still make changes. Errors: FORBIDDEN, SECOND_FACTOR_SETUP_REQUIRED.
+func checkSecondFactor(ctx context.Context, tx Tx, caller server.Principal, patch affiliate.WorkspacePatch, enables bool) error {
+	if caller.Service != nil && patch.RequireSecondFactor.Given {
+		return affiliate.Refuse(affiliate.ReasonForbidden)
+	}
+	if !enables {
+		return nil
+	}
+	// The lock makes the removal of the second factor wait.
+	if err := tx.LockUserByID(ctx, caller.User); err != nil {
+		return err
+	}
+	account, err := tx.Account(ctx, caller.User)
+	if err == nil && !account.User.SecondFactor {
+		err = affiliate.Refuse(affiliate.ReasonSecondFactorSetupRequired)
+	}
+	return err
 }

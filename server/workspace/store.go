@@ -56,6 +56,10 @@ type Tx interface {
 	HasVerifiedMember(ctx context.Context, workspace affiliate.WorkspaceID, email string) (bool, error)
 	// Workspace returns the workspace. Errors: NOT_FOUND.
 	Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
+	// LockUserByID locks a user. Errors: NOT_FOUND.
+	LockUserByID(ctx context.Context, id affiliate.UserID) error
+	// Account returns an account. Errors: NOT_FOUND.
+	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
 	CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) (int, error)
 	UpdateRole(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) error
 	// DeleteMember removes a user from the members of a workspace. It does not delete the

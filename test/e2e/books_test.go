@@ -78,7 +78,7 @@ func testBooks(t *testing.T, sys *system) {
 			wantFields(object{"total": 1, "data.0.before.books_closed_until": nil, "data.0.after.books_closed_until": today})
 	})
 	t.Run("the date of a payment", func(t *testing.T) {
-		f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+		f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 		batch := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
 		f.merchant.post(t, batchesPath+"/"+batch+"/confirm", nil).wantStatus(http.StatusOK)
 		payout := "/api/v1/payouts/" + f.merchant.get(t, "/api/v1/payouts?batchId="+batch).text("data.0.id")

@@ -20,7 +20,7 @@ import (
 func testFilters(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
 	other := sys.newFixtureFor(t, f.merchant, sys.newPartner(t).inMode("test"), rules(object{"holdPeriodDays": 0}))
-	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 	click := f.click(t)
 	for range 3 {
 		f.reportSale(t, click, object{"customer_email": strings.Replace(f.partner.email, "@", "+shop@", 1)})

@@ -179,7 +179,7 @@ func TestIdentity_RequiresVerifiedAddress(t *testing.T) {
 	live.post(t, "/api/v1/programs/"+program+"/activate", nil).wantOutcome(notVerified)
 	live.post(t, "/api/v1/payouts/batches/"+unknownID+"/confirm", nil).wantOutcome(notVerified)
 	for _, mode := range []string{"test", "live"} {
-		partner.inMode(mode).patch(t, payoutMethod, object{"method": "manual"}).wantOutcome(notVerified)
+		partner.inMode(mode).patch(t, payoutMethod, object{"method": "manual", "password": password}).wantOutcome(notVerified)
 	}
 	// The permission is checked first.
 	partner.post(t, "/api/v1/api-keys", object{"name": "Server"}).wantOutcome(forbidden)
@@ -194,5 +194,5 @@ func TestIdentity_RequiresVerifiedAddress(t *testing.T) {
 	live.createSecretKey(t)
 	live.post(t, "/api/v1/programs/"+program+"/activate", nil).wantStatus(http.StatusOK)
 	live.post(t, "/api/v1/payouts/batches/"+unknownID+"/confirm", nil).wantOutcome(notFound)
-	partner.patch(t, payoutMethod, object{"method": "manual"}).wantStatus(http.StatusOK)
+	partner.patch(t, payoutMethod, object{"method": "manual", "password": password}).wantStatus(http.StatusOK)
 }

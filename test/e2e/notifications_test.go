@@ -78,7 +78,7 @@ func testNotifications(t *testing.T, sys *system) {
 	})
 
 	// A payout fails and is then paid. A failed payout is critical for both sides.
-	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 	f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 100, "payoutTermDays": 0}).wantStatus(http.StatusOK)
 	batch := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
 	f.merchant.post(t, batchesPath+"/"+batch+"/confirm", nil).wantStatus(http.StatusOK)

@@ -93,7 +93,7 @@ func TestPartner_Profile(t *testing.T) {
 	f.partner.patch(t, profile, object{"email": "x@example.com"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "email")
 
 	method := "/api/v1/partner/payout-method"
-	f.partner.patch(t, method, object{"method": "bank_transfer", "account": "DE89 3704 0044 0532 0130 00", "accountHolder": "Pia Partner"}).wantStatus(http.StatusOK).wantFields(object{
+	f.partner.patch(t, method, object{"method": "bank_transfer", "account": "DE89 3704 0044 0532 0130 00", "accountHolder": "Pia Partner", "password": password}).wantStatus(http.StatusOK).wantFields(object{
 		"method": "bank_transfer", "accountHint": "••••3000",
 	})
 	f.partner.get(t, profile).wantStatus(http.StatusOK).wantFields(object{"payoutMethod.method": "bank_transfer", "payoutMethod.accountHint": "••••3000"})
@@ -107,7 +107,7 @@ func TestPartner_Profile(t *testing.T) {
 	} {
 		f.partner.patch(t, method, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 	}
-	f.partner.patch(t, method, object{"method": "bank_transfer", "account": "DE89370400440532013001", "accountHolder": "P"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "account")
+	f.partner.patch(t, method, object{"method": "bank_transfer", "account": "DE89370400440532013001", "accountHolder": "P", "password": password}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "account")
 	f.partner.get(t, profile).wantFields(object{"payoutMethod.accountHint": "••••3000"})
 	sys.wantPermissionDenied(t, "set role tributary_app; delete from account_audit_log")
 }

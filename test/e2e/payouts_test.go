@@ -38,7 +38,7 @@ func testPayouts(t *testing.T, sys *system) {
 
 	preview(t).wantFields(firstLine("excludedBecause", "no_payout_method"))
 	f.createBatch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
-	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 	f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 2001}).wantStatus(http.StatusOK)
 	preview(t).wantFields(firstLine("excludedBecause", "below_minimum"))
 	f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 2000, "payoutTermDays": 1}).wantStatus(http.StatusOK)
@@ -183,7 +183,7 @@ func testPayouts(t *testing.T, sys *system) {
 	})
 	t.Run("a payout that is no longer payable is not sent", func(t *testing.T) {
 		own := sys.newFixtureFor(t, f.merchant, sys.newPartner(t).inMode("live"), rules(object{"holdPeriodDays": 0}))
-		own.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "wise", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+		own.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "wise", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 		commission := own.reportSale(t, own.click(t), nil).text("commission.id")
 		createConfirmed := func() (path, payout string) {
 			created := own.createBatch(t, object{"programIds": []string{own.program}}).wantStatus(http.StatusCreated).text("id")
@@ -211,7 +211,7 @@ func testPayouts(t *testing.T, sys *system) {
 // reattributed.
 func testPayoutsAreReducedWithTheirCommissions(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
-	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 	click := f.click(t)
 	other := sys.newPartner(t).inMode("test")
 	participantID := other.post(t, f.applyPath(), object{"referralCode": uniqueName("ria")}).wantStatus(http.StatusCreated).text("id")

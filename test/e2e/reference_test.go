@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pquerna/otp/totp"
 	"github.com/stripe/stripe-go/v85"
 	stripewebhook "github.com/stripe/stripe-go/v85/webhook"
 
@@ -54,6 +55,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.identity(t)
 	c.serviceTokens()
 	c.books()
+	c.secondFactors(t)
 	c.testData(t)
 	c.erasures(t)
 
@@ -441,7 +443,7 @@ func (c *referenceCalls) login(t *testing.T, kind, email, secret string) apiClie
 // partnerData changes the profile of the partner and reads the data that a partner sees.
 func (c *referenceCalls) partnerData() {
 	c.call(c.partner, "PATCH", "/api/v1/partner/profile", object{"companyName": "Lindqvist Media", "websiteUrl": "https://blog.example"})
-	c.call(c.partner, "PATCH", "/api/v1/partner/payout-method", object{"method": "paypal", "account": partnerEmail})
+	c.call(c.partner, "PATCH", "/api/v1/partner/payout-method", object{"method": "paypal", "account": partnerEmail, "password": "a long password of Ada"})
 	c.call(c.partner, "GET", "/api/v1/partner/profile", nil)
 	c.call(c.partner, "GET", "/api/v1/partner/programs?scope=mine", nil)
 	c.call(c.partner, "GET", "/api/v1/partner"+strings.TrimPrefix(c.program, "/api/v1"), nil)
@@ -492,6 +494,29 @@ func (c *referenceCalls) payouts() {
 	second := c.merchant.withHeader("Idempotency-Key", "payouts-2026-04").post(c.t, "/api/v1/payouts/batches", object{"programIds": programs}).text("id")
 	open := c.merchant.get(c.t, "/api/v1/payouts?batchId="+second).text("data.0.id")
 	c.call(c.merchant, "PATCH", "/api/v1/payouts/"+open+"/cancel", nil)
+}
+
+// secondFactors adds a second factor to an account of each kind, logs in with it and removes
+// it.
+func (c *referenceCalls) secondFactors(t *testing.T) {
+	t.Helper()
+	for _, kind := range []string{"merchant", "partner"} {
+		path, login := "/api/v1/auth/"+kind, object{"email": "noa-" + kind + "@mail.example", "password": "a long password"}
+		body := object{"email": login["email"], "password": login["password"], "name": "Noa Lang"}
+		if kind == "merchant" {
+			body["workspaceName"] = "Lang"
+		}
+		client := c.anonymous.withCredential(c.anonymous.post(t, path+"/register", body).wantStatus(http.StatusCreated).text("accessToken"))
+		secret := c.call(client, "POST", path+"/totp/enroll", nil).text("secret")
+		code, err := totp.GenerateCode(secret, c.sys.clock.now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		recovery := c.call(client, "POST", path+"/totp/confirm", object{"code": code})
+		challenge := c.anonymous.post(t, path+"/login", login).wantStatus(http.StatusUnauthorized).text("challenge")
+		c.call(c.anonymous, "POST", path+"/login/second-factor", object{"challenge": challenge, "code": recovery.text("recoveryCodes.0")})
+		c.call(client, "DELETE", path+"/totp", object{"code": recovery.text("recoveryCodes.1")})
+	}
 }
 
 // books states the balances and exports the ledger.

@@ -193,7 +193,7 @@ func (f fixture) clientFor(t *testing.T, r rule, mode string) apiClient {
 // and processes the batch. It returns the id of the batch.
 func (f fixture) sendPayouts(t *testing.T) (batch string) {
 	t.Helper()
-	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 	f.merchant.post(t, f.participantPath()+"/ledger", object{"type": "bonus", "amountCents": 500, "reason": "A good start"}).wantStatus(http.StatusCreated)
 	batch = f.merchant.withHeader("Idempotency-Key", uniqueName("batch")).post(t, "/api/v1/payouts/batches", object{}).wantStatus(http.StatusCreated).text("id")
 	f.merchant.post(t, "/api/v1/payouts/batches/"+batch+"/confirm", nil).wantStatus(http.StatusOK)

@@ -73,6 +73,7 @@ func TestSharedSystem(t *testing.T) {
 		"Roles":                                         testRoles,
 		"Service tokens: roles":                         testServiceTokenRoles,
 		"Service tokens":                                testServiceTokens,
+		"Second factors":                                testSecondFactors,
 		"TestData":                                      testTestData,
 		"TestDataOnceAtATime":                           testTestDataOnceAtATime,
 		"TestDataOfManyRecords":                         testTestDataOfManyRecords,

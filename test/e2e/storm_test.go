@@ -226,7 +226,7 @@ func TestLedger_ConsistentUnderConcurrency(t *testing.T) {
 	automatic := sys.newFixture(t, "live", rules(object{"holdPeriodDays": 0}))
 	manual := sys.newFixtureFor(t, automatic.merchant, automatic.partner, manualApprovalRules())
 	held := sys.newFixtureFor(t, automatic.merchant, automatic.partner, rules(nil))
-	automatic.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+	automatic.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 	s := storm{
 		automatic: stormProgram{automatic, automatic.click(t)},
 		manual:    stormProgram{manual, manual.click(t)},

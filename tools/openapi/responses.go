@@ -120,6 +120,9 @@ func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
 	if policy.Verified != server.NeedNotBeVerified {
 		list = append(list, affiliate.ReasonEmailNotVerified)
 	}
+	if policy.Accept&server.MerchantToken != 0 && !policy.Reads && !policy.WithoutFactor {
+		list = append(list, affiliate.ReasonSecondFactorSetupRequired)
+	}
 	if policy.Zone != server.ZoneNone {
 		list = append(list, affiliate.ReasonRateLimitExceeded)
 	}
@@ -216,6 +219,10 @@ func errorSchema() object {
 				{"type", "array"},
 				{"description", "The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING."},
 				{"items", object{{"type", "string"}}},
+			}},
+			{"challenge", object{
+				{"type", "string"},
+				{"description", "The token for the request that completes the login with a code. Only with SECOND_FACTOR_REQUIRED."},
 			}},
 			{"details", object{
 				{"type", "array"},

@@ -10,7 +10,7 @@ export interface TributaryOptions {
    * A secret key or an access token, or a function that returns a key or a token, such as
    * the token method of a Session. The client calls the function for each attempt of a
    * request. If the response is a 401, the client calls the function again with
-   * renew = true and repeats the request once.
+   * renew = true and repeats the request once, unless a password or code in the body is wrong.
    */
   credential: string | ((renew: boolean) => string | Promise<string>);
   /** The mode of requests with an access token. Each key belongs to one mode. Default: live. */
@@ -35,6 +35,15 @@ export const idempotentPaths: readonly string[] = [
   "/api/v1/merchant/gdpr/buyer-erasure",
 ];
 
+/**
+ * Whether the service refuses the password or the code in the body of a request. The access token
+ * is valid then, and the same request would count as another failed login.
+ */
+async function isWrongSecret(response: Response): Promise<boolean> {
+  const body: unknown = await response.clone().json().catch(() => undefined);
+  return typeof body === "object" && body !== null && "code" in body && body.code === "INVALID_CREDENTIALS";
+}
+
 /** Returns a client of the service at baseUrl. */
 export function createTributary(options: TributaryOptions): Tributary {
   const { credential, mode } = options;
@@ -48,7 +57,7 @@ export function createTributary(options: TributaryOptions): Tributary {
       return send(authorizedRequest);
     };
     const response = await attempt(false);
-    if (response.status !== 401 || typeof credential === "string") return response;
+    if (response.status !== 401 || typeof credential === "string" || (await isWrongSecret(response))) return response;
     await response.body?.cancel();
     return attempt(true);
   };

@@ -17,6 +17,8 @@ export class TributaryError extends Error {
   readonly code: string;
   /** All fields that are not valid, if the code is VALIDATION_ERROR. Otherwise empty. */
   readonly details: readonly FieldError[];
+  /** The challenge for the second step of a login, if the code is SECOND_FACTOR_REQUIRED. */
+  readonly challenge: string | null;
   /** The id of the request in the service's log. */
   readonly requestId: string | null;
 
@@ -26,6 +28,7 @@ export class TributaryError extends Error {
     this.status = response.status;
     this.code = error?.code ?? "INTERNAL_ERROR";
     this.details = error?.details ?? [];
+    this.challenge = (error as { challenge?: string } | undefined)?.challenge ?? null;
     this.requestId = response.headers.get("X-Request-Id");
   }
 }

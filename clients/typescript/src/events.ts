@@ -2293,7 +2293,7 @@ export interface components {
         };
         /**
          * payout.processing
-         * @description A payout was exported, so that it can be sent to the partner.
+         * @description The payment of a payout began, so its amount is fixed.
          */
         "payout.processing": {
             /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */

@@ -443,7 +443,8 @@ export interface paths {
          *     at most three of these tokens in an hour.
          *
          *     Errors:
-         *       - INVALID_CREDENTIALS: the password is wrong.
+         *       - INVALID_CREDENTIALS: the password is wrong. If the account has a second factor, also
+         *         if the code is absent, wrong or used.
          *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
          *         minutes. A wrong password counts as a failed login.
          *
@@ -523,12 +524,46 @@ export interface paths {
          *
          *     Errors:
          *       - INVALID_CREDENTIALS: the address or the password is wrong.
+         *       - SECOND_FACTOR_REQUIRED: the account has a second factor. The field `challenge`
+         *         beside the error is for the next step, LoginMerchantSecondFactor.
          *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
          *         minutes. The wait becomes longer with each further failure, up to 60 seconds.
          *
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["loginMerchant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/merchant/login/second-factor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Complete a merchant's login with a code
+         * @description Completes the login of a merchant account with a second factor.
+         *     The response is the same as that of the login. The challenge is valid for 5 minutes
+         *     and for 5 codes. `code` is a code of the authenticator app or a recovery code. Each
+         *     code works once.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the code is wrong or was used before.
+         *       - CHALLENGE_INVALID: the challenge is unknown, used or expired, had 5 wrong codes,
+         *         or belongs to another kind of account. The login has to be repeated.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+         *         wrong code counts as a failed login.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["loginMerchantSecondFactor"];
         delete?: never;
         options?: never;
         head?: never;
@@ -640,6 +675,90 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/merchant/totp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove the second factor of a merchant
+         * @description Removes the second factor of the account and its recovery codes. All
+         *     other sessions of the account end.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the code is wrong or was used before.
+         *       - SECOND_FACTOR_STATE_INVALID: the account has no second factor.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+         *         wrong code counts as a failed login.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        delete: operations["removeMerchantTotp"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/merchant/totp/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm a second factor of a merchant
+         * @description Enables the second factor with a code for the secret of
+         *     EnrollMerchantTotp. The response has ten recovery codes, which are not shown again. All
+         *     other sessions of the account end.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the code is wrong.
+         *       - SECOND_FACTOR_STATE_INVALID: there is no secret to confirm, or the account has a
+         *         second factor.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["confirmMerchantTotp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/merchant/totp/enroll": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enrol a second factor of a merchant
+         * @description Creates the secret of a second factor: codes of six digits from an
+         *     authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
+         *     ConfirmMerchantTotp is called. A new call replaces a secret that was not confirmed.
+         *
+         *     Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["enrollMerchantTotp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/partner/email/change": {
         parameters: {
             query?: never;
@@ -658,7 +777,8 @@ export interface paths {
          *     at most three of these tokens in an hour.
          *
          *     Errors:
-         *       - INVALID_CREDENTIALS: the password is wrong.
+         *       - INVALID_CREDENTIALS: the password is wrong. If the account has a second factor, also
+         *         if the code is absent, wrong or used.
          *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
          *         minutes. A wrong password counts as a failed login.
          *
@@ -738,12 +858,46 @@ export interface paths {
          *
          *     Errors:
          *       - INVALID_CREDENTIALS: the address or the password is wrong.
+         *       - SECOND_FACTOR_REQUIRED: the account has a second factor. The field `challenge`
+         *         beside the error is for the next step, LoginPartnerSecondFactor.
          *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
          *         minutes. The wait becomes longer with each further failure, up to 60 seconds.
          *
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["loginPartner"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/partner/login/second-factor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Complete a partner's login with a code
+         * @description Completes the login of a partner account with a second factor.
+         *     The response is the same as that of the login. The challenge is valid for 5 minutes
+         *     and for 5 codes. `code` is a code of the authenticator app or a recovery code. Each
+         *     code works once.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the code is wrong or was used before.
+         *       - CHALLENGE_INVALID: the challenge is unknown, used or expired, had 5 wrong codes,
+         *         or belongs to another kind of account. The login has to be repeated.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+         *         wrong code counts as a failed login.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["loginPartnerSecondFactor"];
         delete?: never;
         options?: never;
         head?: never;
@@ -848,6 +1002,90 @@ export interface paths {
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["resetPartnerPassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/partner/totp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove the second factor of a partner
+         * @description Removes the second factor of the account and its recovery codes. All
+         *     other sessions of the account end.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the code is wrong or was used before.
+         *       - SECOND_FACTOR_STATE_INVALID: the account has no second factor.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+         *         wrong code counts as a failed login.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        delete: operations["removePartnerTotp"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/partner/totp/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm a second factor of a partner
+         * @description Enables the second factor with a code for the secret of
+         *     EnrollPartnerTotp. The response has ten recovery codes, which are not shown again. All
+         *     other sessions of the account end.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the code is wrong.
+         *       - SECOND_FACTOR_STATE_INVALID: there is no secret to confirm, or the account has a
+         *         second factor.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["confirmPartnerTotp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/partner/totp/enroll": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enrol a second factor of a partner
+         * @description Creates the secret of a second factor: codes of six digits from an
+         *     authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
+         *     ConfirmPartnerTotp is called. A new call replaces a secret that was not confirmed.
+         *
+         *     Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
+         */
+        post: operations["enrollPartnerTotp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1375,6 +1613,74 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["resyncProcessor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/ledger/balances": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * State the balances of a day
+         * @description States what the partners of the mode were owed at a time: the
+         *     balance of each participant in each currency, and the totals. A balance is the sum of
+         *     the entries whose `createdAt` is not after `asOf`. Balances of 0 are left out.
+         *
+         *     The statement of a time is final when the books are closed for it (`booksClosedUntil`
+         *     of the workspace). Otherwise it is exact for times at least five minutes back, because
+         *     an entry has the time at which its request or job began. The deletion of test data
+         *     removes the entries of test mode.
+         *
+         *     Errors: NOT_FOUND if there is no programme with the id `programId`.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["listLedgerBalances"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/ledger/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export the ledger
+         * @description Downloads the entries of a period as a CSV file (RFC 4180), oldest first,
+         *     with the running total of each currency. The first rows have the type
+         *     `opening_balance` and contain the totals at the start of the period, one row per
+         *     currency. The last rows have the type `closing_balance` and contain the totals at its
+         *     end. They equal the totals of ListLedgerBalances at `dateTo`. All rows come from one
+         *     snapshot of the database. The audit log records each export.
+         *
+         *     The columns are id, createdAt, programId, programName, participantId, partnerName,
+         *     type, amountCents, currency, runningTotalCents, commissionId, payoutId, reason and
+         *     occurredAt. createdAt is the date of the entry in the books. occurredAt is when its
+         *     cause happened according to the report of the sale, the payment processor, or the
+         *     `paidAt` of the payout, if this is a different time.
+         *
+         *     Errors:
+         *       - NOT_FOUND: there is no programme with the id `programId`.
+         *       - SERVICE_UNAVAILABLE: too many exports are running.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["exportLedger"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2397,7 +2703,13 @@ export interface paths {
         /**
          * Set the payout method
          * @description Sets how the partner is paid. The account is stored encrypted, and
-         *     responses contain only a masked form of it.
+         *     responses contain only a masked form of it. The password confirms the change, or a code
+         *     if the account has a second factor.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+         *         wrong password or code counts as a failed login.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -2690,9 +3002,17 @@ export interface paths {
          * Confirm a payout batch
          * @description Confirms a draft batch: its payouts become `pending`. Before
          *     that, all payouts are computed again. Commissions that are no longer payable leave
-         *     their payouts, and payouts that fall below the minimum are canceled.
+         *     their payouts, and payouts that fall below the minimum, or whose partner has changed
+         *     the payout method in the last 72 hours, are canceled.
          *
-         *     Errors: PAYOUT_STATE_INVALID if the batch is not a draft.
+         *     If the total of the batch in a currency is greater than the workspace's
+         *     `payoutApproval.secondPersonAboveCents`, the first call changes the status of the
+         *     batch to `awaiting_approval`. A call by another member then confirms the batch. A
+         *     service token can make the first call, but not the second one.
+         *
+         *     Errors: PAYOUT_STATE_INVALID if the batch is neither a draft nor awaits approval, or
+         *     if it awaits approval and the caller is the member who confirmed it first, the
+         *     creator of the service token that confirmed it first, or a service token.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -2712,19 +3032,54 @@ export interface paths {
         };
         /**
          * Export a payout batch
-         * @description Downloads the payouts of a confirmed batch as a CSV file for the
-         *     payment provider. It first computes the pending payouts again, as in the
-         *     confirmation, and changes their status to `processing`. The file contains all
-         *     payouts that are `processing` after that. The formats `paypal` and `wise` contain
-         *     only payouts with that method.
+         * @description Downloads the `pending` and `processing` payouts of a confirmed
+         *     batch as a CSV file for the payment provider. It changes nothing. The amount of a
+         *     payout can still be lowered while it is `pending`, so process the batch first. Each
+         *     export is recorded in the audit log.
          *
-         *     Errors: PAYOUT_STATE_INVALID if the batch is not confirmed or is finished.
+         *     The formats `paypal` and `wise` contain only payouts with that method, in one
+         *     currency. A file has at most 5,000 payouts for PayPal and 1,000 for Wise, which are
+         *     the limits of these providers. The header `Export-Parts` of the response is the number
+         *     of files; `part` selects one. The format `generic` contains all payouts in one file.
+         *
+         *     Errors:
+         *       - PAYOUT_STATE_INVALID: the batch is not confirmed or is finished, or PayPal does
+         *         not accept the fraction of an amount in this currency.
+         *       - VALIDATION_ERROR: the batch has payouts in several currencies and `currency` is
+         *         missing, PayPal does not pay in the currency, or there is no such `part`.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["exportPayoutBatch"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/payouts/batches/{batchId}/process": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Process a payout batch
+         * @description Changes the status of the pending payouts of a batch to
+         *     `processing`. From then on their amounts do not change. Before that, it computes the
+         *     payouts again, as in the confirmation. Call it before you send the money. If no payout
+         *     is pending, the call changes nothing.
+         *
+         *     Errors: PAYOUT_STATE_INVALID if the batch is not confirmed or is finished.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["processPayoutBatch"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2846,7 +3201,9 @@ export interface paths {
          * @description Records that the money of a pending or processing payout has
          *     arrived. Its commissions become `paid`.
          *
-         *     Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
+         *     Errors:
+         *       - PAYOUT_STATE_INVALID: the payout is not pending or processing.
+         *       - PERIOD_CLOSED: the books of the workspace are closed for `paidAt`.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -2868,9 +3225,9 @@ export interface paths {
         head?: never;
         /**
          * Retry a payout
-         * @description Makes a failed payout pending again. The payout keeps the commissions
-         *     that are still payable and not in another payout. It also gets everything else that
-         *     is due to the participant now.
+         * @description Makes a failed payout pending again, to the same account. The payout keeps
+         *     the commissions that are still payable and not in another payout. Debts of the
+         *     participant reduce it. Later commissions and bonuses are left for the next batch.
          *
          *     Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing is payable.
          *
@@ -3910,7 +4267,9 @@ export interface paths {
          * @description Adds a bonus or an adjustment to a participant's ledger. The
          *     participant's next payout in the same currency includes the amount of the entry.
          *
-         *     Errors: PARTICIPANT_ERASED if the participant's data was erased.
+         *     Errors:
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *       - PERIOD_CLOSED: the books were closed while the request was processed. Send it again.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -4481,6 +4840,13 @@ export interface paths {
          * @description Changes the given settings. A field that is absent keeps its value,
          *     null clears it, and an array replaces the old one. A new currency or time zone does
          *     not change existing records.
+         *
+         *     Errors:
+         *       - SECOND_FACTOR_SETUP_REQUIRED: the member sets `requireSecondFactor` to true and has
+         *         no second factor.
+         *       - FORBIDDEN: a service token sends `requireSecondFactor` or changes `payoutApproval`.
+         *       - PERIOD_CLOSED: the books are already closed up to a later time than
+         *         `booksClosedUntil`.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -5524,6 +5890,11 @@ export interface components {
             newEmail: string;
             /** @description The current password. */
             password: string;
+            /**
+             * @description A code of the authenticator app, or a recovery code. It is required if the account has a
+             *     second factor.
+             */
+            code?: string | null;
         };
         ChangeEmailResponse: Record<string, never>;
         ClearCommissionReviewRequest: {
@@ -6230,6 +6601,17 @@ export interface components {
             amountCents: number;
         };
         ConfirmPayoutBatchRequest: Record<string, never>;
+        ConfirmTotpRequest: {
+            /** @description A code of the authenticator app. */
+            code: string;
+        };
+        ConfirmTotpResponse: {
+            /**
+             * @description Ten codes for a user who has lost the app. Each works once, wherever a code of the app
+             *     is accepted.
+             */
+            recoveryCodes: string[];
+        };
         ConnectProcessorRequest: {
             /**
              * @description A restricted key of the account, for Stripe `rk_test_…` or `rk_live_…`. It is stored
@@ -7395,6 +7777,13 @@ export interface components {
             /** @description The last 50 attempts, in the order in which they were made. */
             attempts: components["schemas"]["DeliveryAttempt"][];
         };
+        EnrollTotpRequest: Record<string, never>;
+        EnrollTotpResponse: {
+            /** @description The secret in Base32, for people who type it into their app. */
+            secret: string;
+            /** @description The `otpauth://` address of the secret, which is shown as a QR code. */
+            otpauthUrl: string;
+        };
         EraseBuyerRequest: {
             /** @description Must be exactly `DELETE`. */
             confirmation?: string | null;
@@ -7453,9 +7842,11 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED" | "REGISTRATION_CLOSED";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED" | "REGISTRATION_CLOSED" | "SECOND_FACTOR_REQUIRED" | "SECOND_FACTOR_SETUP_REQUIRED" | "CHALLENGE_INVALID" | "SECOND_FACTOR_STATE_INVALID" | "PERIOD_CLOSED";
             /** @description The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING. */
             missingPermissions?: string[];
+            /** @description The token for the request that completes the login with a code. Only with SECOND_FACTOR_REQUIRED. */
+            challenge?: string;
             /** @description All faults of the request. Only with VALIDATION_ERROR. */
             details?: {
                 /** @description The path of the field, spelled as in the request. `body` if the fault concerns the whole body. */
@@ -7745,6 +8136,33 @@ export interface components {
             /** Format: date-time */
             createdAt: string | null;
         };
+        /**
+         * @description LedgerTotal is the sum of balances in one currency. All amounts are in minor units of
+         *     `currency`.
+         */
+        LedgerTotal: {
+            currency: string;
+            /**
+             * Format: int64
+             * @description The sum of the positive balances: the amount that is owed to partners.
+             */
+            owedToPartnersCents: number;
+            /**
+             * Format: int64
+             * @description The sum of the negative balances, as a positive number: the amount that partners owe.
+             */
+            owedByPartnersCents: number;
+            /**
+             * Format: int64
+             * @description The sum of all balances: `owedToPartnersCents` minus `owedByPartnersCents`.
+             */
+            balanceCents: number;
+            /**
+             * Format: int64
+             * @description The number of balances that are not 0.
+             */
+            participantCount: number;
+        };
         /** @description LineItem is one line of an order. */
         LineItem: {
             /** @description The merchant's id of the product. */
@@ -7995,6 +8413,32 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+        };
+        ListLedgerBalancesResponse: {
+            /** @description The balances, sorted by currency, then from the highest to the lowest. */
+            data: components["schemas"]["ParticipantBalance"][];
+            /**
+             * Format: int64
+             * @description The exact number of balances on all pages.
+             */
+            total: number;
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
+            page: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            limit: number;
+            /**
+             * Format: date-time
+             * @description The time of the statement: the last millisecond whose entries are included.
+             */
+            asOf: string | null;
+            /** @description The totals of all pages, one per currency. */
+            totals: components["schemas"]["LedgerTotal"][];
         };
         ListLedgerResponse: {
             data: components["schemas"]["LedgerEntry"][];
@@ -8368,6 +8812,12 @@ export interface components {
             email: string;
             password: string;
         };
+        LoginSecondFactorRequest: {
+            /** @description The challenge in the response of the login. */
+            challenge: string;
+            /** @description A code of the authenticator app, or a recovery code. */
+            code: string;
+        };
         LogoutRequest: {
             /** @description The refresh token of the session. */
             refreshToken: string;
@@ -8381,7 +8831,8 @@ export interface components {
             reference: string;
             /**
              * Format: date-time
-             * @description The time of the payment, not in the future. Default: now.
+             * @description The time of the payment: not in the future, at most 90 days in the past, and not
+             *     before the payout was confirmed. Default: now.
              */
             paidAt?: string | null;
         };
@@ -8399,6 +8850,8 @@ export interface components {
              * @description The time when the user became a member.
              */
             createdAt: string | null;
+            /** @description Whether the member has a second factor. */
+            secondFactor: boolean;
         };
         /** @description Notification is a notification as one user sees it. */
         Notification: {
@@ -8635,6 +9088,20 @@ export interface components {
              * Format: int64
              * @description The ledger balance in the programme's currency, in minor units. Negative if the
              *     partner owes money.
+             */
+            balanceCents: number;
+        };
+        /** @description ParticipantBalance is the balance of a participant in one currency. */
+        ParticipantBalance: {
+            programId: string;
+            programName: string;
+            participantId: string;
+            /** @description The name of the partner. If the participant's data was erased, it is the pseudonym. */
+            partnerName: string;
+            currency: string;
+            /**
+             * Format: int64
+             * @description The balance, in minor units of `currency`. Negative if the partner owes money.
              */
             balanceCents: number;
         };
@@ -9047,18 +9514,39 @@ export interface components {
             /** Format: date-time */
             updatedAt: string | null;
         };
+        /** @description PayoutApproval says which payout batches need the confirmation of two members. */
+        PayoutApproval: {
+            /**
+             * Format: int64
+             * @description A batch whose total in a currency is greater needs two confirmations. It is in minor
+             *     units of each currency, 0 or more. With 0, all batches need two. If it is null, one
+             *     confirmation is always enough.
+             */
+            secondPersonAboveCents: number | null;
+        };
+        /** @description PayoutApproval says which payout batches need the confirmation of two members. */
+        PayoutApprovalInput: {
+            /**
+             * Format: int64
+             * @description A batch whose total in a currency is greater needs two confirmations. It is in minor
+             *     units of each currency, 0 or more. With 0, all batches need two. If it is null, one
+             *     confirmation is always enough.
+             */
+            secondPersonAboveCents?: number | null;
+        };
         /** @description PayoutBatch is a set of payouts that are created and confirmed together. */
         PayoutBatch: {
             id: string;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
             /**
-             * @description `draft` until the batch is confirmed. Then `confirmed` if no payout was exported or
+             * @description `draft` until the batch is confirmed, or `awaiting_approval` if one member has confirmed
+             *     it and another member has to. Then `confirmed` if no payout was processed or
              *     paid, `processing` while some are open, `completed` if all ended and none failed,
              *     `partially_failed` if all ended and some failed, `canceled` if all were canceled.
              * @enum {string|null}
              */
-            status: "draft" | "confirmed" | "processing" | "completed" | "partially_failed" | "canceled" | null;
+            status: "draft" | "confirmed" | "processing" | "completed" | "partially_failed" | "canceled" | "awaiting_approval" | null;
             /**
              * Format: date-time
              * @description The time at which the commissions had to be payable.
@@ -9075,7 +9563,10 @@ export interface components {
             byStatus: components["schemas"]["PayoutCounts"] | null;
             /** @description The id of the user who created the batch. */
             createdBy: string;
-            /** @description The id of the user who confirmed the batch. Null if it was not confirmed. */
+            /**
+             * @description The id of the user who confirmed the batch. Null if it was not confirmed. If two
+             *     members had to confirm it, this is the second one.
+             */
             confirmedBy: string | null;
             /** Format: date-time */
             createdAt: string | null;
@@ -9090,6 +9581,28 @@ export interface components {
              *     while a payout is open.
              */
             completedAt: string | null;
+            /**
+             * @description The id of the user who confirmed the batch first, if two members have to confirm it.
+             *     Null otherwise.
+             */
+            firstConfirmedBy: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the first confirmation. Null if one confirmation is enough.
+             */
+            firstConfirmedAt: string | null;
+            /** @description The name of the user or service token in `createdBy`. Null if it no longer exists. */
+            createdByName: string | null;
+            /**
+             * @description The name of the user or service token in `firstConfirmedBy`. Null if the id is null or
+             *     the user no longer exists.
+             */
+            firstConfirmedByName: string | null;
+            /**
+             * @description The name of the user or service token in `confirmedBy`. Null if the id is null or the
+             *     user no longer exists.
+             */
+            confirmedByName: string | null;
         };
         /** @description PayoutCommission is a commission in a payout. */
         PayoutCommission: {
@@ -9194,8 +9707,9 @@ export interface components {
             /** @description The commissions with their share of the payout, oldest first, at most 1,000. */
             commissions: components["schemas"]["PayoutCommission"][];
             /**
-             * @description A masked form of the account: an e-mail address such as `p***@example.com`, or the
-             *     last four characters of an account number. Null if the method has no account.
+             * @description A masked form of the account that the payout is paid to: an e-mail address such as
+             *     `p***@example.com`, or the last four characters of an account number. A draft has the
+             *     current account of the partner. Null if the method has no account.
              */
             accountHint: string | null;
         };
@@ -9210,6 +9724,12 @@ export interface components {
             accountHint: string | null;
             /** Format: date-time */
             updatedAt: string | null;
+            /**
+             * Format: date-time
+             * @description The time until which new payout batches do not include the partner, 72 hours after a
+             *     change of the method or account. Null if the method was set only once.
+             */
+            heldUntil: string | null;
         };
         /** @description PayoutPreview shows the payouts that a batch would contain if it were created now. */
         PayoutPreview: {
@@ -9281,7 +9801,7 @@ export interface components {
              * @description Why no payout would be created. Null if a payout would be created.
              * @enum {string|null}
              */
-            excludedBecause: "below_minimum" | "no_payout_method" | "participant_not_approved" | "negative_balance" | null;
+            excludedBecause: "below_minimum" | "no_payout_method" | "participant_not_approved" | "negative_balance" | "payout_account_changed" | null;
         };
         /** @description PayoutTotal is the sum of payouts in one currency. */
         PayoutTotal: {
@@ -9314,6 +9834,7 @@ export interface components {
              */
             pageSize?: number | null;
         };
+        ProcessPayoutBatchRequest: Record<string, never>;
         /**
          * @description ProcessorConnection is the state of a connection. All fields except `connected`,
          *     `processor` and `mode` are null if there is no connection.
@@ -9811,6 +10332,10 @@ export interface components {
             /** @description Why the participant is rejected, 1 to 500 characters. */
             reason?: string | null;
         };
+        RemoveTotpRequest: {
+            /** @description A code of the authenticator app, or a recovery code. */
+            code: string;
+        };
         ReportConversionRequest: {
             /**
              * @description The kind of the conversion.
@@ -10159,6 +10684,13 @@ export interface components {
              *     `manual` and `store_credit`.
              */
             accountHolder?: string | null;
+            /** @description The password of the account. It is required if the account has no second factor. */
+            password?: string | null;
+            /**
+             * @description A code of the authenticator app, or a recovery code. It is required if the account has a
+             *     second factor.
+             */
+            code?: string | null;
         };
         SimulateAttributionRequest: {
             /**
@@ -10558,6 +11090,26 @@ export interface components {
              *     address of a member.
              */
             testMailRedirect?: string | null;
+            /**
+             * @description Whether members need a second factor. The member who enables it must have one. Service
+             *     tokens cannot change it. Null sets false.
+             */
+            requireSecondFactor?: boolean | null;
+            /**
+             * @description Which payout batches need the confirmation of two members. Null, or
+             *     `secondPersonAboveCents` null, means that one confirmation is always enough. A batch
+             *     that already awaits its second confirmation still needs it after a change. Service
+             *     tokens cannot change this setting.
+             */
+            payoutApproval?: components["schemas"]["PayoutApprovalInput"] | null;
+            /**
+             * @description Closes the books of both modes up to a date or a time. A date (`YYYY-MM-DD`) closes the
+             *     whole day in the workspace's `timezone`: `2026-10-31` closes October. With an RFC 3339
+             *     timestamp, everything before this time is closed. The time must be in the past, and a
+             *     day must have ended. It only moves forward: an earlier time than the current one is
+             *     PERIOD_CLOSED. It cannot be cleared.
+             */
+            booksClosedUntil?: string | null;
         };
         /** @description UpdatedNotifications is the number of notifications that a call has changed. */
         UpdatedNotifications: {
@@ -10592,6 +11144,8 @@ export interface components {
             createdAt: string | null;
             /** @description Whether the owner of the account has proved to read the mail of the address. */
             emailVerified: boolean;
+            /** @description Whether a login asks for a code of an authenticator app. */
+            secondFactor: boolean;
         };
         /** @description Utm holds the campaign parameters that a link adds to its destination. */
         Utm: {
@@ -10705,6 +11259,20 @@ export interface components {
             testMailRedirect: string | null;
             /** Format: date-time */
             updatedAt: string | null;
+            /**
+             * @description Whether members need a second factor. Members without one can only read. Service tokens
+             *     and secret keys are not affected.
+             */
+            requireSecondFactor: boolean;
+            /** @description Which payout batches need the confirmation of two members. */
+            payoutApproval: components["schemas"]["PayoutApproval"] | null;
+            /**
+             * Format: date-time
+             * @description The end of the closed periods, for both modes: the first time that is open. No entry of
+             *     the ledger and no `paidAt` of a payout gets an earlier date. Null if no period is
+             *     closed.
+             */
+            booksClosedUntil: string | null;
         };
     };
     responses: {
@@ -10712,8 +11280,9 @@ export interface components {
          * @description - `ACCESS_DENIED`: The programme belongs to another workspace.
          *     - `FORBIDDEN`: This credential does not have the required permission.
          *     - `HTTPS_REQUIRED`: Use HTTPS.
+         *     - `SECOND_FACTOR_SETUP_REQUIRED`: Add a second factor to your account first.
          */
-        "ACCESS_DENIED-FORBIDDEN-HTTPS_REQUIRED": {
+        "ACCESS_DENIED-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -10857,6 +11426,28 @@ export interface components {
                  *       "message": "You have already applied to this programme.",
                  *       "error": "Conflict",
                  *       "code": "APPLICATION_DUPLICATE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `CHALLENGE_INVALID`: The challenge is not valid any more. Log in again.
+         *     - `INVALID_CREDENTIALS`: E-mail or password is wrong.
+         */
+        "CHALLENGE_INVALID-INVALID_CREDENTIALS": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 401,
+                 *       "message": "The challenge is not valid any more. Log in again.",
+                 *       "error": "Unauthorized",
+                 *       "code": "CHALLENGE_INVALID"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -11035,6 +11626,30 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /**
+         * @description - `EMAIL_NOT_VERIFIED`: The e-mail address of the account must be verified first.
+         *     - `FORBIDDEN`: This credential does not have the required permission.
+         *     - `HTTPS_REQUIRED`: Use HTTPS.
+         *     - `SECOND_FACTOR_SETUP_REQUIRED`: Add a second factor to your account first.
+         */
+        "EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 403,
+                 *       "message": "The e-mail address of the account must be verified first.",
+                 *       "error": "Forbidden",
+                 *       "code": "EMAIL_NOT_VERIFIED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /** @description - `EMAIL_TAKEN`: An account with this e-mail address exists. */
         EMAIL_TAKEN: {
             headers: {
@@ -11080,8 +11695,9 @@ export interface components {
          * @description - `EXPORT_FORBIDDEN`: The programme belongs to another workspace.
          *     - `FORBIDDEN`: This credential does not have the required permission.
          *     - `HTTPS_REQUIRED`: Use HTTPS.
+         *     - `SECOND_FACTOR_SETUP_REQUIRED`: Add a second factor to your account first.
          */
-        "EXPORT_FORBIDDEN-FORBIDDEN-HTTPS_REQUIRED": {
+        "EXPORT_FORBIDDEN-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -11170,6 +11786,29 @@ export interface components {
          *     - `ORIGIN_NOT_ALLOWED`: This origin may not register clicks.
          */
         "FORBIDDEN-HTTPS_REQUIRED-ORIGIN_NOT_ALLOWED": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 403,
+                 *       "message": "This credential does not have the required permission.",
+                 *       "error": "Forbidden",
+                 *       "code": "FORBIDDEN"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `FORBIDDEN`: This credential does not have the required permission.
+         *     - `HTTPS_REQUIRED`: Use HTTPS.
+         *     - `SECOND_FACTOR_SETUP_REQUIRED`: Add a second factor to your account first.
+         */
+        "FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -11370,8 +12009,11 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `INVALID_CREDENTIALS`: E-mail or password is wrong. */
-        INVALID_CREDENTIALS: {
+        /**
+         * @description - `INVALID_CREDENTIALS`: E-mail or password is wrong.
+         *     - `SECOND_FACTOR_REQUIRED`: A code of the authenticator app is required.
+         */
+        "INVALID_CREDENTIALS-SECOND_FACTOR_REQUIRED": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -11766,6 +12408,28 @@ export interface components {
         };
         /**
          * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `PERIOD_CLOSED`: The books are closed for this date.
+         */
+        "PARTICIPANT_ERASED-PERIOD_CLOSED": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The participant's data has been erased.",
+                 *       "error": "Conflict",
+                 *       "code": "PARTICIPANT_ERASED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
          *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          */
         "PARTICIPANT_ERASED-PROGRAM_STATE_INVALID": {
@@ -11860,6 +12524,47 @@ export interface components {
                  *       "message": "The status of the payout does not allow this.",
                  *       "error": "Conflict",
                  *       "code": "PAYOUT_STATE_INVALID"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `PAYOUT_STATE_INVALID`: The status of the payout does not allow this.
+         *     - `PERIOD_CLOSED`: The books are closed for this date.
+         */
+        "PAYOUT_STATE_INVALID-PERIOD_CLOSED": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The status of the payout does not allow this.",
+                 *       "error": "Conflict",
+                 *       "code": "PAYOUT_STATE_INVALID"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description - `PERIOD_CLOSED`: The books are closed for this date. */
+        PERIOD_CLOSED: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The books are closed for this date.",
+                 *       "error": "Conflict",
+                 *       "code": "PERIOD_CLOSED"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -12039,6 +12744,25 @@ export interface components {
                  *       "message": "The link to reset the password is not valid or has expired.",
                  *       "error": "Bad Request",
                  *       "code": "RESET_TOKEN_INVALID"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description - `SECOND_FACTOR_STATE_INVALID`: The state of the second factor does not allow this. */
+        SECOND_FACTOR_STATE_INVALID: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The state of the second factor does not allow this.",
+                 *       "error": "Conflict",
+                 *       "code": "SECOND_FACTOR_STATE_INVALID"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -13019,7 +13743,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             422: components["responses"]["API_KEY_LIMIT_EXCEEDED"];
@@ -13051,7 +13775,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -13107,7 +13831,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -14098,7 +14822,8 @@ export interface operations {
                      *         "country": null,
                      *         "role": "finance",
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
-                     *         "emailVerified": false
+                     *         "emailVerified": false,
+                     *         "secondFactor": false
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -14112,7 +14837,12 @@ export interface operations {
                      *         ],
                      *         "originPolicy": "observe",
                      *         "testMailRedirect": null,
-                     *         "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *         "requireSecondFactor": false,
+                     *         "payoutApproval": {
+                     *           "secondPersonAboveCents": null
+                     *         },
+                     *         "booksClosedUntil": null
                      *       }
                      *     }
                      */
@@ -14164,7 +14894,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -14200,7 +14930,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -14284,7 +15014,8 @@ export interface operations {
                      *         "country": null,
                      *         "role": "owner",
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
-                     *         "emailVerified": false
+                     *         "emailVerified": false,
+                     *         "secondFactor": false
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -14295,7 +15026,12 @@ export interface operations {
                      *         "allowedOrigins": [],
                      *         "originPolicy": "observe",
                      *         "testMailRedirect": null,
-                     *         "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *         "requireSecondFactor": false,
+                     *         "payoutApproval": {
+                     *           "secondPersonAboveCents": null
+                     *         },
+                     *         "booksClosedUntil": null
                      *       }
                      *     }
                      */
@@ -14303,7 +15039,80 @@ export interface operations {
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["INVALID_CREDENTIALS"];
+            401: components["responses"]["INVALID_CREDENTIALS-SECOND_FACTOR_REQUIRED"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    loginMerchantSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "challenge": "chl_TWlsayBhbmQgaG9uZXkgZnJvbSB0aGUgaGlsbHM01",
+                 *       "code": "k4tm-2xqa-pn7d-wz01"
+                 *     }
+                 */
+                "application/json": components["schemas"]["LoginSecondFactorRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature09",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc15",
+                     *       "tokenType": "Bearer",
+                     *       "expiresIn": 900,
+                     *       "user": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
+                     *         "kind": "merchant",
+                     *         "email": "noa-merchant@mail.example",
+                     *         "name": "Noa Lang",
+                     *         "country": null,
+                     *         "role": "owner",
+                     *         "createdAt": "2026-03-16T09:30:00.000Z",
+                     *         "emailVerified": false,
+                     *         "secondFactor": true
+                     *       },
+                     *       "workspace": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
+                     *         "name": "Lang",
+                     *         "currency": "USD",
+                     *         "timezone": "UTC",
+                     *         "createdAt": "2026-03-16T09:30:00.000Z",
+                     *         "allowedOrigins": [],
+                     *         "originPolicy": "observe",
+                     *         "testMailRedirect": null,
+                     *         "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *         "requireSecondFactor": false,
+                     *         "payoutApproval": {
+                     *           "secondPersonAboveCents": null
+                     *         },
+                     *         "booksClosedUntil": null
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SessionResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["CHALLENGE_INVALID-INVALID_CREDENTIALS"];
             403: components["responses"]["HTTPS_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -14384,7 +15193,8 @@ export interface operations {
                      *         "country": null,
                      *         "role": "owner",
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
-                     *         "emailVerified": false
+                     *         "emailVerified": false,
+                     *         "secondFactor": false
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -14395,7 +15205,12 @@ export interface operations {
                      *         "allowedOrigins": [],
                      *         "originPolicy": "observe",
                      *         "testMailRedirect": null,
-                     *         "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *         "requireSecondFactor": false,
+                     *         "payoutApproval": {
+                     *           "secondPersonAboveCents": null
+                     *         },
+                     *         "booksClosedUntil": null
                      *       }
                      *     }
                      */
@@ -14453,7 +15268,8 @@ export interface operations {
                      *         "country": null,
                      *         "role": "owner",
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
-                     *         "emailVerified": false
+                     *         "emailVerified": false,
+                     *         "secondFactor": false
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -14464,7 +15280,12 @@ export interface operations {
                      *         "allowedOrigins": [],
                      *         "originPolicy": "observe",
                      *         "testMailRedirect": null,
-                     *         "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *         "requireSecondFactor": false,
+                     *         "payoutApproval": {
+                     *           "secondPersonAboveCents": null
+                     *         },
+                     *         "booksClosedUntil": null
                      *       }
                      *     }
                      */
@@ -14512,6 +15333,144 @@ export interface operations {
             };
             400: components["responses"]["RESET_TOKEN_INVALID-VALIDATION_ERROR"];
             403: components["responses"]["HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    removeMerchantTotp: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "k4tm-2xqa-pn7d-wz02"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RemoveTotpRequest"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            409: components["responses"]["SECOND_FACTOR_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    confirmMerchantTotp: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "492039"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ConfirmTotpRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "recoveryCodes": [
+                     *         "k4tm-2xqa-pn7d-wz01",
+                     *         "k4tm-2xqa-pn7d-wz02",
+                     *         "k4tm-2xqa-pn7d-wz03",
+                     *         "k4tm-2xqa-pn7d-wz04",
+                     *         "k4tm-2xqa-pn7d-wz05",
+                     *         "k4tm-2xqa-pn7d-wz06",
+                     *         "k4tm-2xqa-pn7d-wz07",
+                     *         "k4tm-2xqa-pn7d-wz08",
+                     *         "k4tm-2xqa-pn7d-wz09",
+                     *         "k4tm-2xqa-pn7d-wz10"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ConfirmTotpResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["SECOND_FACTOR_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    enrollMerchantTotp: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["EnrollTotpRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP",
+                     *       "otpauthUrl": "otpauth://totp/Tributary:noa@mail.example?secret=JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP&issuer=Tributary"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EnrollTotpResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["SECOND_FACTOR_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -14673,7 +15632,8 @@ export interface operations {
                      *         "country": "SE",
                      *         "role": null,
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
-                     *         "emailVerified": false
+                     *         "emailVerified": false,
+                     *         "secondFactor": false
                      *       },
                      *       "workspace": null
                      *     }
@@ -14682,7 +15642,65 @@ export interface operations {
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["INVALID_CREDENTIALS"];
+            401: components["responses"]["INVALID_CREDENTIALS-SECOND_FACTOR_REQUIRED"];
+            403: components["responses"]["HTTPS_REQUIRED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    loginPartnerSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "challenge": "chl_TWlsayBhbmQgaG9uZXkgZnJvbSB0aGUgaGlsbHM02",
+                 *       "code": "k4tm-2xqa-pn7d-wz11"
+                 *     }
+                 */
+                "application/json": components["schemas"]["LoginSecondFactorRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature10",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc16",
+                     *       "tokenType": "Bearer",
+                     *       "expiresIn": 900,
+                     *       "user": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
+                     *         "kind": "partner",
+                     *         "email": "noa-partner@mail.example",
+                     *         "name": "Noa Lang",
+                     *         "country": null,
+                     *         "role": null,
+                     *         "createdAt": "2026-03-16T09:30:00.000Z",
+                     *         "emailVerified": false,
+                     *         "secondFactor": true
+                     *       },
+                     *       "workspace": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SessionResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["CHALLENGE_INVALID-INVALID_CREDENTIALS"];
             403: components["responses"]["HTTPS_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -14763,7 +15781,8 @@ export interface operations {
                      *         "country": "SE",
                      *         "role": null,
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
-                     *         "emailVerified": false
+                     *         "emailVerified": false,
+                     *         "secondFactor": false
                      *       },
                      *       "workspace": null
                      *     }
@@ -14822,7 +15841,8 @@ export interface operations {
                      *         "country": "SE",
                      *         "role": null,
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
-                     *         "emailVerified": false
+                     *         "emailVerified": false,
+                     *         "secondFactor": false
                      *       },
                      *       "workspace": null
                      *     }
@@ -14878,6 +15898,144 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    removePartnerTotp: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "k4tm-2xqa-pn7d-wz12"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RemoveTotpRequest"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["SECOND_FACTOR_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    confirmPartnerTotp: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "492039"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ConfirmTotpRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "recoveryCodes": [
+                     *         "k4tm-2xqa-pn7d-wz11",
+                     *         "k4tm-2xqa-pn7d-wz12",
+                     *         "k4tm-2xqa-pn7d-wz13",
+                     *         "k4tm-2xqa-pn7d-wz14",
+                     *         "k4tm-2xqa-pn7d-wz15",
+                     *         "k4tm-2xqa-pn7d-wz16",
+                     *         "k4tm-2xqa-pn7d-wz17",
+                     *         "k4tm-2xqa-pn7d-wz18",
+                     *         "k4tm-2xqa-pn7d-wz19",
+                     *         "k4tm-2xqa-pn7d-wz20"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ConfirmTotpResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["SECOND_FACTOR_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    enrollPartnerTotp: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["EnrollTotpRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "secret": "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP",
+                     *       "otpauthUrl": "otpauth://totp/Tributary:noa@mail.example?secret=JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP&issuer=Tributary"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EnrollTotpResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            409: components["responses"]["SECOND_FACTOR_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     refreshSession: {
         parameters: {
             query?: never;
@@ -14916,7 +16074,8 @@ export interface operations {
                      *         "country": null,
                      *         "role": "owner",
                      *         "createdAt": "2026-03-02T09:30:00.000Z",
-                     *         "emailVerified": false
+                     *         "emailVerified": false,
+                     *         "secondFactor": false
                      *       },
                      *       "workspace": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
@@ -14927,7 +16086,12 @@ export interface operations {
                      *         "allowedOrigins": [],
                      *         "originPolicy": "observe",
                      *         "testMailRedirect": null,
-                     *         "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *         "requireSecondFactor": false,
+                     *         "payoutApproval": {
+                     *           "secondPersonAboveCents": null
+                     *         },
+                     *         "booksClosedUntil": null
                      *       }
                      *     }
                      */
@@ -16224,7 +17388,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -16485,7 +17649,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["FRAUD_EVENT_RESOLVED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -16679,7 +17843,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PROCESSOR_ALREADY_CONNECTED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -16713,7 +17877,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -16817,10 +17981,144 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    listLedgerBalances: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The time of the statement. A date (`YYYY-MM-DD`) means the end of the day. RFC 3339
+                 *     timestamps are accepted too. Default: now. A time in the future means now.
+                 */
+                asOf?: string;
+                /** @description The IANA time zone of a date without a time, for example `Europe/Berlin`. Default UTC. */
+                timezone?: string;
+                /** @description Only participants of this programme. */
+                programId?: string;
+                /** @description The page to return, counted from 1. Default 1. */
+                page?: number;
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
+                pageSize?: number;
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
+                limit?: number;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "partnerName": "Ada Lindqvist",
+                     *           "currency": "USD",
+                     *           "balanceCents": 1000
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 2,
+                     *       "asOf": "2026-03-16T09:30:00.000Z",
+                     *       "totals": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "owedToPartnersCents": 1000,
+                     *           "owedByPartnersCents": 0,
+                     *           "balanceCents": 1000,
+                     *           "participantCount": 1
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListLedgerBalancesResponse"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    exportLedger: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only entries at this time or later. A date (`YYYY-MM-DD`) means the start of the day.
+                 *     RFC 3339 timestamps are accepted too. Default: the first entry.
+                 */
+                dateFrom?: string;
+                /**
+                 * @description Only entries at this time or earlier. A date (`YYYY-MM-DD`) means the end of the day.
+                 *     RFC 3339 timestamps are accepted too. Default: now.
+                 */
+                dateTo?: string;
+                /** @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default UTC. */
+                timezone?: string;
+                /**
+                 * @description Only entries of this programme. This filter also applies to the opening and closing
+                 *     balances.
+                 */
+                programId?: string;
+            };
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example id,createdAt,programId,programName,participantId,partnerName,type,amountCents,currency,runningTotalCents,commissionId,payoutId,reason,occurredAt
+                     *     "",,,,,,"opening_balance",,"USD",0,,,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182934f","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f607182932f",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829350","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",1850,"01936f2e-7c1a-7a3b-9d4e-5f607182931e",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829338","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2475,"01936f2e-7c1a-7a3b-9d4e-5f6071829336",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829337","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4975,,,"For the first ten customers",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829351","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4975,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933b",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829352","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4975,"USD",4975,,"01936f2e-7c1a-7a3b-9d4e-5f607182933b",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829353","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4975,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933b",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829354","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
+                     *     "","2026-03-16T09:30:00.000Z",,,,,"closing_balance",,"USD",1000,,,,
+                     */
+                    "text/csv": string;
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
@@ -16863,7 +18161,7 @@ export interface operations {
             };
             400: components["responses"]["CONFIRMATION_INVALID-VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["MERCHANT_NOT_FOUND"];
             409: components["responses"]["ALREADY_ERASED-BILLING_SUBSCRIPTION_ACTIVE-ERASURE_BLOCKED_PAYOUT"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -16919,7 +18217,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -16970,7 +18268,7 @@ export interface operations {
             };
             400: components["responses"]["CONFIRMATION_INVALID-IDEMPOTENCY_KEY_REQUIRED-VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             409: components["responses"]["ACTIVE_OPERATION_CONFLICT-IDEMPOTENCY_KEY_REUSED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -17161,7 +18459,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -17431,7 +18729,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             409: components["responses"]["NOTIFICATION_CATEGORY_PROTECTED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -17477,7 +18775,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -17697,7 +18995,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -17752,7 +19050,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -19543,7 +20841,7 @@ export interface operations {
                      * @example retry: 5000
                      *     id: 42
                      *     event: ready
-                     *     data: {"api_version":"v1","type":"ready","unreadCount":5}
+                     *     data: {"api_version":"v1","type":"ready","unreadCount":6}
                      */
                     "text/event-stream": string;
                 };
@@ -19614,7 +20912,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "count": 23
+                     *       "count": 24
                      *     }
                      */
                     "application/json": components["schemas"]["UnreadCount"];
@@ -19753,7 +21051,8 @@ export interface operations {
                 /**
                  * @example {
                  *       "account": "ada@blog.example",
-                 *       "method": "paypal"
+                 *       "method": "paypal",
+                 *       "password": "a long password of Ada"
                  *     }
                  */
                 "application/json": components["schemas"]["SetPayoutMethodRequest"];
@@ -19770,14 +21069,15 @@ export interface operations {
                      * @example {
                      *       "method": "paypal",
                      *       "accountHint": "a***@blog.example",
-                     *       "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "heldUntil": null
                      *     }
                      */
                     "application/json": components["schemas"]["PayoutMethodDetails"];
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
             403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -19900,7 +21200,8 @@ export interface operations {
                      *       "payoutMethod": {
                      *         "method": "paypal",
                      *         "accountHint": "a***@blog.example",
-                     *         "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *         "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *         "heldUntil": null
                      *       },
                      *       "createdAt": "2026-03-02T09:30:00.000Z"
                      *     }
@@ -20428,7 +21729,7 @@ export interface operations {
                 /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /** @description Only batches with this status. */
-                status?: "draft" | "confirmed" | "processing" | "completed" | "partially_failed" | "canceled";
+                status?: "draft" | "confirmed" | "processing" | "completed" | "partially_failed" | "canceled" | "awaiting_approval";
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -20473,7 +21774,12 @@ export interface operations {
                      *           "confirmedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "createdAt": "2026-03-16T09:30:00.000Z",
                      *           "confirmedAt": "2026-03-16T09:30:00.000Z",
-                     *           "completedAt": null
+                     *           "completedAt": null,
+                     *           "firstConfirmedBy": null,
+                     *           "firstConfirmedAt": null,
+                     *           "createdByName": "Mia Berg",
+                     *           "firstConfirmedByName": null,
+                     *           "confirmedByName": "Mia Berg"
                      *         }
                      *       ],
                      *       "total": 2,
@@ -20549,7 +21855,12 @@ export interface operations {
                      *       "confirmedBy": null,
                      *       "createdAt": "2026-03-16T09:30:00.000Z",
                      *       "confirmedAt": null,
-                     *       "completedAt": null
+                     *       "completedAt": null,
+                     *       "firstConfirmedBy": null,
+                     *       "firstConfirmedAt": null,
+                     *       "createdByName": "Mia Berg",
+                     *       "firstConfirmedByName": null,
+                     *       "confirmedByName": null
                      *     }
                      */
                     "application/json": components["schemas"]["PayoutBatch"];
@@ -20557,7 +21868,7 @@ export interface operations {
             };
             400: components["responses"]["IDEMPOTENCY_KEY_REQUIRED-VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             409: components["responses"]["IDEMPOTENCY_KEY_REUSED-PAYOUT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -20612,7 +21923,12 @@ export interface operations {
                      *       "confirmedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *       "createdAt": "2026-03-16T09:30:00.000Z",
                      *       "confirmedAt": "2026-03-16T09:30:00.000Z",
-                     *       "completedAt": null
+                     *       "completedAt": null,
+                     *       "firstConfirmedBy": null,
+                     *       "firstConfirmedAt": null,
+                     *       "createdByName": "Mia Berg",
+                     *       "firstConfirmedByName": null,
+                     *       "confirmedByName": "Mia Berg"
                      *     }
                      */
                     "application/json": components["schemas"]["PayoutBatch"];
@@ -20671,7 +21987,12 @@ export interface operations {
                      *       "confirmedBy": null,
                      *       "createdAt": "2026-03-16T09:30:00.000Z",
                      *       "confirmedAt": null,
-                     *       "completedAt": "2026-03-16T09:30:00.000Z"
+                     *       "completedAt": "2026-03-16T09:30:00.000Z",
+                     *       "firstConfirmedBy": null,
+                     *       "firstConfirmedAt": null,
+                     *       "createdByName": "Mia Berg",
+                     *       "firstConfirmedByName": null,
+                     *       "confirmedByName": null
                      *     }
                      */
                     "application/json": components["schemas"]["PayoutBatch"];
@@ -20679,7 +22000,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PAYOUT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -20739,7 +22060,12 @@ export interface operations {
                      *       "confirmedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *       "createdAt": "2026-03-16T09:30:00.000Z",
                      *       "confirmedAt": "2026-03-16T09:30:00.000Z",
-                     *       "completedAt": null
+                     *       "completedAt": null,
+                     *       "firstConfirmedBy": null,
+                     *       "firstConfirmedAt": null,
+                     *       "createdByName": "Mia Berg",
+                     *       "firstConfirmedByName": null,
+                     *       "confirmedByName": "Mia Berg"
                      *     }
                      */
                     "application/json": components["schemas"]["PayoutBatch"];
@@ -20747,7 +22073,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PAYOUT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -20762,6 +22088,13 @@ export interface operations {
             query?: {
                 /** @description The format of the file. Default `generic`. */
                 format?: "generic" | "paypal" | "wise";
+                /**
+                 * @description Only payouts in this currency, an ISO 4217 code. The formats `paypal` and `wise`
+                 *     require it if the batch has payouts with that method in several currencies.
+                 */
+                currency?: string;
+                /** @description The part of the export, counted from 1. Default 1. */
+                part?: number;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -20792,6 +22125,79 @@ export interface operations {
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PAYOUT_STATE_INVALID"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    processPayoutBatch: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                batchId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ProcessPayoutBatchRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "mode": "test",
+                     *       "status": "processing",
+                     *       "cutoff": "2026-03-16T09:30:00.000Z",
+                     *       "payoutCount": 1,
+                     *       "totals": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "payoutCount": 1,
+                     *           "amountCents": 4975
+                     *         }
+                     *       ],
+                     *       "byStatus": {
+                     *         "draft": 0,
+                     *         "pending": 0,
+                     *         "processing": 1,
+                     *         "paid": 0,
+                     *         "failed": 0,
+                     *         "canceled": 0
+                     *       },
+                     *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "confirmedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "confirmedAt": "2026-03-16T09:30:00.000Z",
+                     *       "completedAt": null,
+                     *       "firstConfirmedBy": null,
+                     *       "firstConfirmedAt": null,
+                     *       "createdByName": "Mia Berg",
+                     *       "firstConfirmedByName": null,
+                     *       "confirmedByName": "Mia Berg"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PayoutBatch"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PAYOUT_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
@@ -20861,7 +22267,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -21003,7 +22409,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PAYOUT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -21073,7 +22479,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PAYOUT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -21143,9 +22549,9 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["PAYOUT_STATE_INVALID"];
+            409: components["responses"]["PAYOUT_STATE_INVALID-PERIOD_CLOSED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -21208,7 +22614,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PAYOUT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -21431,7 +22837,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             409: components["responses"]["SLUG_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -21619,7 +23025,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PROGRAM_STATE_INVALID-SLUG_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -21709,7 +23115,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -22387,7 +23793,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -22477,7 +23883,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -22701,7 +24107,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -22803,7 +24209,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -23275,7 +24681,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["COMMISSION_HOLD_ACTIVE-COMMISSION_NOT_PENDING"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -23429,7 +24835,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["COMMISSION_HOLD_NOT_ACTIVE-COMMISSION_NEEDS_REVIEW-COMMISSION_NOT_PENDING"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -23583,7 +24989,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["COMMISSION_NOT_FLAGGED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -23738,7 +25144,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["COMMISSION_TERMINAL"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -24022,7 +25428,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -24136,7 +25542,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -24170,7 +25576,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["GROUP_IN_USE"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -24227,7 +25633,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -24397,7 +25803,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -24489,7 +25895,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -24558,7 +25964,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED-PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -24775,7 +26181,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -24877,7 +26283,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -24943,7 +26349,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["APPLICATION_DUPLICATE-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -25035,7 +26441,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -25190,7 +26596,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED-REFERRAL_CODE_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -25263,7 +26669,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -25313,7 +26719,7 @@ export interface operations {
             };
             400: components["responses"]["CONFIRMATION_INVALID-VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["ACCESS_DENIED-FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["ACCESS_DENIED-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND-PARTICIPANT_NOT_FOUND"];
             409: components["responses"]["ALREADY_ERASED-ERASURE_BLOCKED_PAYOUT"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -25356,7 +26762,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["EXPORT_FORBIDDEN-FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["EXPORT_FORBIDDEN-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND-PARTICIPANT_NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -25519,9 +26925,9 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["PARTICIPANT_ERASED"];
+            409: components["responses"]["PARTICIPANT_ERASED-PERIOD_CLOSED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -25592,7 +26998,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -25668,7 +27074,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -25746,7 +27152,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -25836,7 +27242,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -25974,7 +27380,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-PROMO_CODE_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -26060,7 +27466,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -26123,7 +27529,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -26365,7 +27771,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             422: components["responses"]["API_KEY_LIMIT_EXCEEDED"];
@@ -26397,7 +27803,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -26455,7 +27861,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -26583,7 +27989,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             422: components["responses"]["WEBHOOK_ENDPOINT_LIMIT_EXCEEDED-WEBHOOK_URL_NOT_HTTPS-WEBHOOK_URL_PRIVATE_IP-WEBHOOK_URL_UNRESOLVABLE"];
@@ -26695,7 +28101,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "payout.processing",
-                     *           "description": "A payout was exported, so that it can be sent to the partner."
+                     *           "description": "The payment of a payout began, so its amount is fixed."
                      *         },
                      *         {
                      *           "name": "payout.paid",
@@ -26827,7 +28233,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["WEBHOOK_NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -26890,7 +28296,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["WEBHOOK_NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -27079,7 +28485,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["WEBHOOK_NOT_FOUND"];
             409: components["responses"]["WEBHOOK_DISABLED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -27132,7 +28538,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["WEBHOOK_NOT_FOUND"];
             409: components["responses"]["WEBHOOK_DISABLED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -27195,7 +28601,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["WEBHOOK_NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -27236,7 +28642,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["WEBHOOK_NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -27276,7 +28682,12 @@ export interface operations {
                      *       ],
                      *       "originPolicy": "observe",
                      *       "testMailRedirect": null,
-                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "requireSecondFactor": false,
+                     *       "payoutApproval": {
+                     *         "secondPersonAboveCents": null
+                     *       },
+                     *       "booksClosedUntil": null
                      *     }
                      */
                     "application/json": components["schemas"]["Workspace"];
@@ -27335,7 +28746,12 @@ export interface operations {
                      *       ],
                      *       "originPolicy": "observe",
                      *       "testMailRedirect": null,
-                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "requireSecondFactor": false,
+                     *       "payoutApproval": {
+                     *         "secondPersonAboveCents": null
+                     *       },
+                     *       "booksClosedUntil": null
                      *     }
                      */
                     "application/json": components["schemas"]["Workspace"];
@@ -27343,7 +28759,8 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            409: components["responses"]["PERIOD_CLOSED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -27620,7 +29037,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             409: components["responses"]["EMAIL_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -27652,7 +29069,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -27694,14 +29111,16 @@ export interface operations {
                      *           "name": "Mia Berg",
                      *           "email": "mia@northwind.example",
                      *           "role": "owner",
-                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "secondFactor": false
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829305",
                      *           "name": "Finn Weber",
                      *           "email": "finn@northwind.example",
                      *           "role": "finance",
-                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "secondFactor": false
                      *         }
                      *       ],
                      *       "total": 2,
@@ -27743,7 +29162,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["LAST_OWNER"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -27788,7 +29207,8 @@ export interface operations {
                      *       "name": "Finn Weber",
                      *       "email": "finn@northwind.example",
                      *       "role": "admin",
-                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "secondFactor": false
                      *     }
                      */
                     "application/json": components["schemas"]["Member"];
@@ -27796,7 +29216,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["LAST_OWNER"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -28005,7 +29425,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             409: components["responses"]["RESET_IN_PROGRESS"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
@@ -28047,7 +29467,8 @@ export interface operations {
                      *       "name": "Finn Weber",
                      *       "email": "finn@northwind.example",
                      *       "role": "owner",
-                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "secondFactor": false
                      *     }
                      */
                     "application/json": components["schemas"]["Member"];
@@ -28055,7 +29476,7 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];

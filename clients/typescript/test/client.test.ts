@@ -153,6 +153,22 @@ test("a token that the service rejects is renewed", async () => {
   assert.deepEqual(renewals, [false, true]);
 });
 
+test("a request with a wrong password is sent once", async () => {
+  const renewals: boolean[] = [];
+  const session = await Session.login({ baseUrl, ...account });
+  const credential = (renew: boolean) => {
+    renewals.push(renew);
+    return session.token();
+  };
+  const merchant = createTributary({ baseUrl, credential, mode: "test" });
+  const body = { newEmail: "other@example.com", password: "a wrong password" };
+  await assert.rejects(
+    async () => unwrap(await merchant.POST("/api/v1/auth/merchant/email/change", { body })),
+    (error: unknown) => error instanceof TributaryError && error.code === "INVALID_CREDENTIALS" && error.challenge === null,
+  );
+  assert.deepEqual(renewals, [false]);
+});
+
 test("verifyWebhook accepts webhooks of the service and rejects others", () => {
   const { body, headers } = JSON.parse(variable("WEBHOOK")) as { body: string; headers: Record<string, string> };
   const secret = variable("WEBHOOK_SECRET");

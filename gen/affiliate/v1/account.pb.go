@@ -843,7 +843,10 @@ type ChangeEmailRequest struct {
 	// current address.
 	NewEmail string `protobuf:"bytes,1,opt,name=new_email,json=newEmail,proto3" json:"new_email,omitempty"`
 	// The current password.
-	Password      string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	Password string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	// A code of the authenticator app, or a recovery code. It is required if the account has a
+	// second factor.
+	Code          *string `protobuf:"bytes,3,opt,name=code,proto3,oneof" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -892,6 +895,13 @@ func (x *ChangeEmailRequest) GetPassword() string {
 	return ""
 }
 
+func (x *ChangeEmailRequest) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
 type ChangeEmailResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -928,6 +938,322 @@ func (*ChangeEmailResponse) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{16}
 }
 
+type LoginSecondFactorRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The challenge in the response of the login.
+	Challenge string `protobuf:"bytes,1,opt,name=challenge,proto3" json:"challenge,omitempty"`
+	// A code of the authenticator app, or a recovery code.
+	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoginSecondFactorRequest) Reset() {
+	*x = LoginSecondFactorRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoginSecondFactorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoginSecondFactorRequest) ProtoMessage() {}
+
+func (x *LoginSecondFactorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoginSecondFactorRequest.ProtoReflect.Descriptor instead.
+func (*LoginSecondFactorRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *LoginSecondFactorRequest) GetChallenge() string {
+	if x != nil {
+		return x.Challenge
+	}
+	return ""
+}
+
+func (x *LoginSecondFactorRequest) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+type EnrollTotpRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnrollTotpRequest) Reset() {
+	*x = EnrollTotpRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnrollTotpRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnrollTotpRequest) ProtoMessage() {}
+
+func (x *EnrollTotpRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnrollTotpRequest.ProtoReflect.Descriptor instead.
+func (*EnrollTotpRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{18}
+}
+
+type EnrollTotpResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The secret in Base32, for people who type it into their app.
+	Secret string `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
+	// The `otpauth://` address of the secret, which is shown as a QR code.
+	OtpauthUrl    string `protobuf:"bytes,2,opt,name=otpauth_url,json=otpauthUrl,proto3" json:"otpauth_url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnrollTotpResponse) Reset() {
+	*x = EnrollTotpResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnrollTotpResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnrollTotpResponse) ProtoMessage() {}
+
+func (x *EnrollTotpResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnrollTotpResponse.ProtoReflect.Descriptor instead.
+func (*EnrollTotpResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *EnrollTotpResponse) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *EnrollTotpResponse) GetOtpauthUrl() string {
+	if x != nil {
+		return x.OtpauthUrl
+	}
+	return ""
+}
+
+type ConfirmTotpRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A code of the authenticator app.
+	Code          string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmTotpRequest) Reset() {
+	*x = ConfirmTotpRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmTotpRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmTotpRequest) ProtoMessage() {}
+
+func (x *ConfirmTotpRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmTotpRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmTotpRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ConfirmTotpRequest) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+type ConfirmTotpResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ten codes for a user who has lost the app. Each works once, wherever a code of the app
+	// is accepted.
+	RecoveryCodes []string `protobuf:"bytes,1,rep,name=recovery_codes,json=recoveryCodes,proto3" json:"recovery_codes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmTotpResponse) Reset() {
+	*x = ConfirmTotpResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmTotpResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmTotpResponse) ProtoMessage() {}
+
+func (x *ConfirmTotpResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmTotpResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmTotpResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ConfirmTotpResponse) GetRecoveryCodes() []string {
+	if x != nil {
+		return x.RecoveryCodes
+	}
+	return nil
+}
+
+type RemoveTotpRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A code of the authenticator app, or a recovery code.
+	Code          string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveTotpRequest) Reset() {
+	*x = RemoveTotpRequest{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveTotpRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveTotpRequest) ProtoMessage() {}
+
+func (x *RemoveTotpRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveTotpRequest.ProtoReflect.Descriptor instead.
+func (*RemoveTotpRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RemoveTotpRequest) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+type RemoveTotpResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveTotpResponse) Reset() {
+	*x = RemoveTotpResponse{}
+	mi := &file_affiliate_v1_account_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveTotpResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveTotpResponse) ProtoMessage() {}
+
+func (x *RemoveTotpResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_account_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveTotpResponse.ProtoReflect.Descriptor instead.
+func (*RemoveTotpResponse) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{23}
+}
+
 // SessionResponse holds the tokens of a session and the account that it belongs to.
 type SessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -951,7 +1277,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[17]
+	mi := &file_affiliate_v1_account_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1289,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[17]
+	mi := &file_affiliate_v1_account_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1302,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionResponse) GetAccessToken() string {
@@ -1037,13 +1363,15 @@ type User struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Whether the owner of the account has proved to read the mail of the address.
 	EmailVerified bool `protobuf:"varint,8,opt,name=email_verified,json=emailVerified,proto3" json:"email_verified,omitempty"`
+	// Whether a login asks for a code of an authenticator app.
+	SecondFactor  bool `protobuf:"varint,9,opt,name=second_factor,json=secondFactor,proto3" json:"second_factor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *User) Reset() {
 	*x = User{}
-	mi := &file_affiliate_v1_account_proto_msgTypes[18]
+	mi := &file_affiliate_v1_account_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1383,7 @@ func (x *User) String() string {
 func (*User) ProtoMessage() {}
 
 func (x *User) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_account_proto_msgTypes[18]
+	mi := &file_affiliate_v1_account_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1396,7 @@ func (x *User) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use User.ProtoReflect.Descriptor instead.
 func (*User) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *User) GetId() string {
@@ -1123,6 +1451,13 @@ func (x *User) GetCreatedAt() *timestamppb.Timestamp {
 func (x *User) GetEmailVerified() bool {
 	if x != nil {
 		return x.EmailVerified
+	}
+	return false
+}
+
+func (x *User) GetSecondFactor() bool {
+	if x != nil {
+		return x.SecondFactor
 	}
 	return false
 }
@@ -1189,12 +1524,29 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\bpassword\x18\x02 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\n" +
 	"\x18\x80\x01R\bpassword\"\x17\n" +
-	"\x15ResetPasswordResponse\"i\n" +
+	"\x15ResetPasswordResponse\"\x9a\x01\n" +
 	"\x12ChangeEmailRequest\x12+\n" +
 	"\tnew_email\x18\x01 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\bnewEmail\x12&\n" +
 	"\bpassword\x18\x02 \x01(\tB\n" +
-	"\xfaB\ar\x05\x10\x01\x18\x80\x01R\bpassword\"\x15\n" +
-	"\x13ChangeEmailResponse\"\xf6\x01\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x01R\bpassword\x12&\n" +
+	"\x04code\x18\x03 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01H\x00R\x04code\x88\x01\x01B\a\n" +
+	"\x05_code\"\x15\n" +
+	"\x13ChangeEmailResponse\"f\n" +
+	"\x18LoginSecondFactorRequest\x12'\n" +
+	"\tchallenge\x18\x01 \x01(\tB\t\xfaB\x06r\x04\x10\x01\x18dR\tchallenge\x12!\n" +
+	"\x04code\x18\x02 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01R\x04code\"\x13\n" +
+	"\x11EnrollTotpRequest\"M\n" +
+	"\x12EnrollTotpResponse\x12\x16\n" +
+	"\x06secret\x18\x01 \x01(\tR\x06secret\x12\x1f\n" +
+	"\votpauth_url\x18\x02 \x01(\tR\n" +
+	"otpauthUrl\"7\n" +
+	"\x12ConfirmTotpRequest\x12!\n" +
+	"\x04code\x18\x01 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01R\x04code\"<\n" +
+	"\x13ConfirmTotpResponse\x12%\n" +
+	"\x0erecovery_codes\x18\x01 \x03(\tR\rrecoveryCodes\"6\n" +
+	"\x11RemoveTotpRequest\x12!\n" +
+	"\x04code\x18\x01 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01R\x04code\"\x14\n" +
+	"\x12RemoveTotpResponse\"\xf6\x01\n" +
 	"\x0fSessionResponse\x12!\n" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12#\n" +
 	"\rrefresh_token\x18\x02 \x01(\tR\frefreshToken\x12\x1d\n" +
@@ -1203,7 +1555,7 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\n" +
 	"expires_in\x18\x04 \x01(\x03R\texpiresIn\x12&\n" +
 	"\x04user\x18\x05 \x01(\v2\x12.affiliate.v1.UserR\x04user\x125\n" +
-	"\tworkspace\x18\x06 \x01(\v2\x17.affiliate.v1.WorkspaceR\tworkspace\"\xa4\x02\n" +
+	"\tworkspace\x18\x06 \x01(\v2\x17.affiliate.v1.WorkspaceR\tworkspace\"\xc9\x02\n" +
 	"\x04User\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.affiliate.v1.AccountKindR\x04kind\x12\x14\n" +
@@ -1213,13 +1565,14 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x04role\x18\x06 \x01(\x0e2\x12.affiliate.v1.RoleR\x04role\x129\n" +
 	"\n" +
 	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12%\n" +
-	"\x0eemail_verified\x18\b \x01(\bR\remailVerifiedB\n" +
+	"\x0eemail_verified\x18\b \x01(\bR\remailVerified\x12#\n" +
+	"\rsecond_factor\x18\t \x01(\bR\fsecondFactorB\n" +
 	"\n" +
 	"\b_country*`\n" +
 	"\vAccountKind\x12\x1c\n" +
 	"\x18ACCOUNT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ACCOUNT_KIND_MERCHANT\x10\x01\x12\x18\n" +
-	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xec\x13\n" +
+	"\x14ACCOUNT_KIND_PARTNER\x10\x022\xc2\x1c\n" +
 	"\x0eAccountService\x12\x83\x01\n" +
 	"\x10RegisterMerchant\x12%.affiliate.v1.RegisterMerchantRequest\x1a\x1d.affiliate.v1.SessionResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/auth/merchant/register\x12\x80\x01\n" +
 	"\x0fRegisterPartner\x12$.affiliate.v1.RegisterPartnerRequest\x1a\x1d.affiliate.v1.SessionResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/api/v1/auth/partner/register\x12r\n" +
@@ -1237,7 +1590,15 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x15ResetMerchantPassword\x12\".affiliate.v1.ResetPasswordRequest\x1a#.affiliate.v1.ResetPasswordResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/api/v1/auth/merchant/reset-password\x12\x8f\x01\n" +
 	"\x14ResetPartnerPassword\x12\".affiliate.v1.ResetPasswordRequest\x1a#.affiliate.v1.ResetPasswordResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/api/v1/auth/partner/reset-password\x12\x89\x01\n" +
 	"\x13ChangeMerchantEmail\x12 .affiliate.v1.ChangeEmailRequest\x1a!.affiliate.v1.ChangeEmailResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/api/v1/auth/merchant/email/change\x12\x87\x01\n" +
-	"\x12ChangePartnerEmail\x12 .affiliate.v1.ChangeEmailRequest\x1a!.affiliate.v1.ChangeEmailResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/auth/partner/email/change\x12\xa8\x01\n" +
+	"\x12ChangePartnerEmail\x12 .affiliate.v1.ChangeEmailRequest\x1a!.affiliate.v1.ChangeEmailResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/auth/partner/email/change\x12\x98\x01\n" +
+	"\x19LoginMerchantSecondFactor\x12&.affiliate.v1.LoginSecondFactorRequest\x1a\x1d.affiliate.v1.SessionResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/api/v1/auth/merchant/login/second-factor\x12\x85\x01\n" +
+	"\x12EnrollMerchantTotp\x12\x1f.affiliate.v1.EnrollTotpRequest\x1a .affiliate.v1.EnrollTotpResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/auth/merchant/totp/enroll\x12\x89\x01\n" +
+	"\x13ConfirmMerchantTotp\x12 .affiliate.v1.ConfirmTotpRequest\x1a!.affiliate.v1.ConfirmTotpResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/api/v1/auth/merchant/totp/confirm\x12~\n" +
+	"\x12RemoveMerchantTotp\x12\x1f.affiliate.v1.RemoveTotpRequest\x1a .affiliate.v1.RemoveTotpResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01**\x1a/api/v1/auth/merchant/totp\x12\x96\x01\n" +
+	"\x18LoginPartnerSecondFactor\x12&.affiliate.v1.LoginSecondFactorRequest\x1a\x1d.affiliate.v1.SessionResponse\"3\x82\xd3\xe4\x93\x02-:\x01*\"(/api/v1/auth/partner/login/second-factor\x12\x83\x01\n" +
+	"\x11EnrollPartnerTotp\x12\x1f.affiliate.v1.EnrollTotpRequest\x1a .affiliate.v1.EnrollTotpResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /api/v1/auth/partner/totp/enroll\x12\x87\x01\n" +
+	"\x12ConfirmPartnerTotp\x12 .affiliate.v1.ConfirmTotpRequest\x1a!.affiliate.v1.ConfirmTotpResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/api/v1/auth/partner/totp/confirm\x12|\n" +
+	"\x11RemovePartnerTotp\x12\x1f.affiliate.v1.RemoveTotpRequest\x1a .affiliate.v1.RemoveTotpResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01**\x19/api/v1/auth/partner/totp\x12\xa8\x01\n" +
 	"\x06Logout\x12\x1b.affiliate.v1.LogoutRequest\x1a\x1c.affiliate.v1.LogoutResponse\"c\x82\xd3\xe4\x93\x02]:\x01*Z!:\x01*\"\x1c/api/v1/auth/merchant/logoutZ :\x01*\"\x1b/api/v1/auth/partner/logout\"\x13/api/v1/auth/logoutB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
@@ -1253,7 +1614,7 @@ func file_affiliate_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_affiliate_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_affiliate_v1_account_proto_goTypes = []any{
 	(AccountKind)(0),                   // 0: affiliate.v1.AccountKind
 	(*RegisterMerchantRequest)(nil),    // 1: affiliate.v1.RegisterMerchantRequest
@@ -1273,19 +1634,26 @@ var file_affiliate_v1_account_proto_goTypes = []any{
 	(*ResetPasswordResponse)(nil),      // 15: affiliate.v1.ResetPasswordResponse
 	(*ChangeEmailRequest)(nil),         // 16: affiliate.v1.ChangeEmailRequest
 	(*ChangeEmailResponse)(nil),        // 17: affiliate.v1.ChangeEmailResponse
-	(*SessionResponse)(nil),            // 18: affiliate.v1.SessionResponse
-	(*User)(nil),                       // 19: affiliate.v1.User
-	(*Workspace)(nil),                  // 20: affiliate.v1.Workspace
-	(Role)(0),                          // 21: affiliate.v1.Role
-	(*timestamppb.Timestamp)(nil),      // 22: google.protobuf.Timestamp
+	(*LoginSecondFactorRequest)(nil),   // 18: affiliate.v1.LoginSecondFactorRequest
+	(*EnrollTotpRequest)(nil),          // 19: affiliate.v1.EnrollTotpRequest
+	(*EnrollTotpResponse)(nil),         // 20: affiliate.v1.EnrollTotpResponse
+	(*ConfirmTotpRequest)(nil),         // 21: affiliate.v1.ConfirmTotpRequest
+	(*ConfirmTotpResponse)(nil),        // 22: affiliate.v1.ConfirmTotpResponse
+	(*RemoveTotpRequest)(nil),          // 23: affiliate.v1.RemoveTotpRequest
+	(*RemoveTotpResponse)(nil),         // 24: affiliate.v1.RemoveTotpResponse
+	(*SessionResponse)(nil),            // 25: affiliate.v1.SessionResponse
+	(*User)(nil),                       // 26: affiliate.v1.User
+	(*Workspace)(nil),                  // 27: affiliate.v1.Workspace
+	(Role)(0),                          // 28: affiliate.v1.Role
+	(*timestamppb.Timestamp)(nil),      // 29: google.protobuf.Timestamp
 }
 var file_affiliate_v1_account_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.VerifyEmailResponse.kind:type_name -> affiliate.v1.AccountKind
-	19, // 1: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
-	20, // 2: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
+	26, // 1: affiliate.v1.SessionResponse.user:type_name -> affiliate.v1.User
+	27, // 2: affiliate.v1.SessionResponse.workspace:type_name -> affiliate.v1.Workspace
 	0,  // 3: affiliate.v1.User.kind:type_name -> affiliate.v1.AccountKind
-	21, // 4: affiliate.v1.User.role:type_name -> affiliate.v1.Role
-	22, // 5: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
+	28, // 4: affiliate.v1.User.role:type_name -> affiliate.v1.Role
+	29, // 5: affiliate.v1.User.created_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: affiliate.v1.AccountService.RegisterMerchant:input_type -> affiliate.v1.RegisterMerchantRequest
 	2,  // 7: affiliate.v1.AccountService.RegisterPartner:input_type -> affiliate.v1.RegisterPartnerRequest
 	3,  // 8: affiliate.v1.AccountService.LoginMerchant:input_type -> affiliate.v1.LoginRequest
@@ -1303,27 +1671,43 @@ var file_affiliate_v1_account_proto_depIdxs = []int32{
 	14, // 20: affiliate.v1.AccountService.ResetPartnerPassword:input_type -> affiliate.v1.ResetPasswordRequest
 	16, // 21: affiliate.v1.AccountService.ChangeMerchantEmail:input_type -> affiliate.v1.ChangeEmailRequest
 	16, // 22: affiliate.v1.AccountService.ChangePartnerEmail:input_type -> affiliate.v1.ChangeEmailRequest
-	6,  // 23: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
-	18, // 24: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
-	18, // 25: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
-	18, // 26: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
-	18, // 27: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
-	18, // 28: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
-	18, // 29: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
-	18, // 30: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
-	18, // 31: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
-	9,  // 32: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
-	11, // 33: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	11, // 34: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
-	13, // 35: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	13, // 36: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
-	15, // 37: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	15, // 38: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
-	17, // 39: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	17, // 40: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
-	7,  // 41: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
-	24, // [24:42] is the sub-list for method output_type
-	6,  // [6:24] is the sub-list for method input_type
+	18, // 23: affiliate.v1.AccountService.LoginMerchantSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	19, // 24: affiliate.v1.AccountService.EnrollMerchantTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	21, // 25: affiliate.v1.AccountService.ConfirmMerchantTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	23, // 26: affiliate.v1.AccountService.RemoveMerchantTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	18, // 27: affiliate.v1.AccountService.LoginPartnerSecondFactor:input_type -> affiliate.v1.LoginSecondFactorRequest
+	19, // 28: affiliate.v1.AccountService.EnrollPartnerTotp:input_type -> affiliate.v1.EnrollTotpRequest
+	21, // 29: affiliate.v1.AccountService.ConfirmPartnerTotp:input_type -> affiliate.v1.ConfirmTotpRequest
+	23, // 30: affiliate.v1.AccountService.RemovePartnerTotp:input_type -> affiliate.v1.RemoveTotpRequest
+	6,  // 31: affiliate.v1.AccountService.Logout:input_type -> affiliate.v1.LogoutRequest
+	25, // 32: affiliate.v1.AccountService.RegisterMerchant:output_type -> affiliate.v1.SessionResponse
+	25, // 33: affiliate.v1.AccountService.RegisterPartner:output_type -> affiliate.v1.SessionResponse
+	25, // 34: affiliate.v1.AccountService.LoginMerchant:output_type -> affiliate.v1.SessionResponse
+	25, // 35: affiliate.v1.AccountService.LoginPartner:output_type -> affiliate.v1.SessionResponse
+	25, // 36: affiliate.v1.AccountService.RefreshMerchantSession:output_type -> affiliate.v1.SessionResponse
+	25, // 37: affiliate.v1.AccountService.RefreshPartnerSession:output_type -> affiliate.v1.SessionResponse
+	25, // 38: affiliate.v1.AccountService.RefreshSession:output_type -> affiliate.v1.SessionResponse
+	25, // 39: affiliate.v1.AccountService.AcceptInvite:output_type -> affiliate.v1.SessionResponse
+	9,  // 40: affiliate.v1.AccountService.VerifyEmail:output_type -> affiliate.v1.VerifyEmailResponse
+	11, // 41: affiliate.v1.AccountService.ResendMerchantVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	11, // 42: affiliate.v1.AccountService.ResendPartnerVerification:output_type -> affiliate.v1.ResendVerificationResponse
+	13, // 43: affiliate.v1.AccountService.ForgotMerchantPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	13, // 44: affiliate.v1.AccountService.ForgotPartnerPassword:output_type -> affiliate.v1.ForgotPasswordResponse
+	15, // 45: affiliate.v1.AccountService.ResetMerchantPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	15, // 46: affiliate.v1.AccountService.ResetPartnerPassword:output_type -> affiliate.v1.ResetPasswordResponse
+	17, // 47: affiliate.v1.AccountService.ChangeMerchantEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	17, // 48: affiliate.v1.AccountService.ChangePartnerEmail:output_type -> affiliate.v1.ChangeEmailResponse
+	25, // 49: affiliate.v1.AccountService.LoginMerchantSecondFactor:output_type -> affiliate.v1.SessionResponse
+	20, // 50: affiliate.v1.AccountService.EnrollMerchantTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	22, // 51: affiliate.v1.AccountService.ConfirmMerchantTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	24, // 52: affiliate.v1.AccountService.RemoveMerchantTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	25, // 53: affiliate.v1.AccountService.LoginPartnerSecondFactor:output_type -> affiliate.v1.SessionResponse
+	20, // 54: affiliate.v1.AccountService.EnrollPartnerTotp:output_type -> affiliate.v1.EnrollTotpResponse
+	22, // 55: affiliate.v1.AccountService.ConfirmPartnerTotp:output_type -> affiliate.v1.ConfirmTotpResponse
+	24, // 56: affiliate.v1.AccountService.RemovePartnerTotp:output_type -> affiliate.v1.RemoveTotpResponse
+	7,  // 57: affiliate.v1.AccountService.Logout:output_type -> affiliate.v1.LogoutResponse
+	32, // [32:58] is the sub-list for method output_type
+	6,  // [6:32] is the sub-list for method input_type
 	6,  // [6:6] is the sub-list for extension type_name
 	6,  // [6:6] is the sub-list for extension extendee
 	0,  // [0:6] is the sub-list for field type_name
@@ -1338,14 +1722,15 @@ func file_affiliate_v1_account_proto_init() {
 	file_affiliate_v1_workspace_proto_init()
 	file_affiliate_v1_account_proto_msgTypes[0].OneofWrappers = []any{}
 	file_affiliate_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
-	file_affiliate_v1_account_proto_msgTypes[18].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[15].OneofWrappers = []any{}
+	file_affiliate_v1_account_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_account_proto_rawDesc), len(file_affiliate_v1_account_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

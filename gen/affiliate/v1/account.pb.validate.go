@@ -2051,6 +2051,21 @@ func (m *ChangeEmailRequest) validate(all bool) error {
 		errors = append(errors, err)
 	}
 
+	if m.Code != nil {
+
+		if l := utf8.RuneCountInString(m.GetCode()); l < 1 || l > 32 {
+			err := ChangeEmailRequestValidationError{
+				field:  "Code",
+				reason: "value length must be between 1 and 32 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ChangeEmailRequestMultiError(errors)
 	}
@@ -2283,6 +2298,768 @@ var _ interface {
 	ErrorName() string
 } = ChangeEmailResponseValidationError{}
 
+// Validate checks the field values on LoginSecondFactorRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *LoginSecondFactorRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on LoginSecondFactorRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// LoginSecondFactorRequestMultiError, or nil if none found.
+func (m *LoginSecondFactorRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *LoginSecondFactorRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetChallenge()); l < 1 || l > 100 {
+		err := LoginSecondFactorRequestValidationError{
+			field:  "Challenge",
+			reason: "value length must be between 1 and 100 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if l := utf8.RuneCountInString(m.GetCode()); l < 1 || l > 32 {
+		err := LoginSecondFactorRequestValidationError{
+			field:  "Code",
+			reason: "value length must be between 1 and 32 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return LoginSecondFactorRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// LoginSecondFactorRequestMultiError is an error wrapping multiple validation
+// errors returned by LoginSecondFactorRequest.ValidateAll() if the designated
+// constraints aren't met.
+type LoginSecondFactorRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m LoginSecondFactorRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m LoginSecondFactorRequestMultiError) AllErrors() []error { return m }
+
+// LoginSecondFactorRequestValidationError is the validation error returned by
+// LoginSecondFactorRequest.Validate if the designated constraints aren't met.
+type LoginSecondFactorRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e LoginSecondFactorRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e LoginSecondFactorRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e LoginSecondFactorRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e LoginSecondFactorRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e LoginSecondFactorRequestValidationError) ErrorName() string {
+	return "LoginSecondFactorRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e LoginSecondFactorRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sLoginSecondFactorRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = LoginSecondFactorRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = LoginSecondFactorRequestValidationError{}
+
+// Validate checks the field values on EnrollTotpRequest with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *EnrollTotpRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on EnrollTotpRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// EnrollTotpRequestMultiError, or nil if none found.
+func (m *EnrollTotpRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *EnrollTotpRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return EnrollTotpRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// EnrollTotpRequestMultiError is an error wrapping multiple validation errors
+// returned by EnrollTotpRequest.ValidateAll() if the designated constraints
+// aren't met.
+type EnrollTotpRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m EnrollTotpRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m EnrollTotpRequestMultiError) AllErrors() []error { return m }
+
+// EnrollTotpRequestValidationError is the validation error returned by
+// EnrollTotpRequest.Validate if the designated constraints aren't met.
+type EnrollTotpRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e EnrollTotpRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e EnrollTotpRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e EnrollTotpRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e EnrollTotpRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e EnrollTotpRequestValidationError) ErrorName() string {
+	return "EnrollTotpRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e EnrollTotpRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sEnrollTotpRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = EnrollTotpRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = EnrollTotpRequestValidationError{}
+
+// Validate checks the field values on EnrollTotpResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *EnrollTotpResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on EnrollTotpResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// EnrollTotpResponseMultiError, or nil if none found.
+func (m *EnrollTotpResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *EnrollTotpResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Secret
+
+	// no validation rules for OtpauthUrl
+
+	if len(errors) > 0 {
+		return EnrollTotpResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// EnrollTotpResponseMultiError is an error wrapping multiple validation errors
+// returned by EnrollTotpResponse.ValidateAll() if the designated constraints
+// aren't met.
+type EnrollTotpResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m EnrollTotpResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m EnrollTotpResponseMultiError) AllErrors() []error { return m }
+
+// EnrollTotpResponseValidationError is the validation error returned by
+// EnrollTotpResponse.Validate if the designated constraints aren't met.
+type EnrollTotpResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e EnrollTotpResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e EnrollTotpResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e EnrollTotpResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e EnrollTotpResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e EnrollTotpResponseValidationError) ErrorName() string {
+	return "EnrollTotpResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e EnrollTotpResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sEnrollTotpResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = EnrollTotpResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = EnrollTotpResponseValidationError{}
+
+// Validate checks the field values on ConfirmTotpRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ConfirmTotpRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ConfirmTotpRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ConfirmTotpRequestMultiError, or nil if none found.
+func (m *ConfirmTotpRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ConfirmTotpRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetCode()); l < 1 || l > 32 {
+		err := ConfirmTotpRequestValidationError{
+			field:  "Code",
+			reason: "value length must be between 1 and 32 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return ConfirmTotpRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ConfirmTotpRequestMultiError is an error wrapping multiple validation errors
+// returned by ConfirmTotpRequest.ValidateAll() if the designated constraints
+// aren't met.
+type ConfirmTotpRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ConfirmTotpRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ConfirmTotpRequestMultiError) AllErrors() []error { return m }
+
+// ConfirmTotpRequestValidationError is the validation error returned by
+// ConfirmTotpRequest.Validate if the designated constraints aren't met.
+type ConfirmTotpRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ConfirmTotpRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ConfirmTotpRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ConfirmTotpRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ConfirmTotpRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ConfirmTotpRequestValidationError) ErrorName() string {
+	return "ConfirmTotpRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ConfirmTotpRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sConfirmTotpRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ConfirmTotpRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ConfirmTotpRequestValidationError{}
+
+// Validate checks the field values on ConfirmTotpResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ConfirmTotpResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ConfirmTotpResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ConfirmTotpResponseMultiError, or nil if none found.
+func (m *ConfirmTotpResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ConfirmTotpResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return ConfirmTotpResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// ConfirmTotpResponseMultiError is an error wrapping multiple validation
+// errors returned by ConfirmTotpResponse.ValidateAll() if the designated
+// constraints aren't met.
+type ConfirmTotpResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ConfirmTotpResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ConfirmTotpResponseMultiError) AllErrors() []error { return m }
+
+// ConfirmTotpResponseValidationError is the validation error returned by
+// ConfirmTotpResponse.Validate if the designated constraints aren't met.
+type ConfirmTotpResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ConfirmTotpResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ConfirmTotpResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ConfirmTotpResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ConfirmTotpResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ConfirmTotpResponseValidationError) ErrorName() string {
+	return "ConfirmTotpResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ConfirmTotpResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sConfirmTotpResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ConfirmTotpResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ConfirmTotpResponseValidationError{}
+
+// Validate checks the field values on RemoveTotpRequest with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *RemoveTotpRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RemoveTotpRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RemoveTotpRequestMultiError, or nil if none found.
+func (m *RemoveTotpRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RemoveTotpRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetCode()); l < 1 || l > 32 {
+		err := RemoveTotpRequestValidationError{
+			field:  "Code",
+			reason: "value length must be between 1 and 32 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if len(errors) > 0 {
+		return RemoveTotpRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// RemoveTotpRequestMultiError is an error wrapping multiple validation errors
+// returned by RemoveTotpRequest.ValidateAll() if the designated constraints
+// aren't met.
+type RemoveTotpRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RemoveTotpRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RemoveTotpRequestMultiError) AllErrors() []error { return m }
+
+// RemoveTotpRequestValidationError is the validation error returned by
+// RemoveTotpRequest.Validate if the designated constraints aren't met.
+type RemoveTotpRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RemoveTotpRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RemoveTotpRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RemoveTotpRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RemoveTotpRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RemoveTotpRequestValidationError) ErrorName() string {
+	return "RemoveTotpRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RemoveTotpRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRemoveTotpRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RemoveTotpRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RemoveTotpRequestValidationError{}
+
+// Validate checks the field values on RemoveTotpResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *RemoveTotpResponse) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on RemoveTotpResponse with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// RemoveTotpResponseMultiError, or nil if none found.
+func (m *RemoveTotpResponse) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *RemoveTotpResponse) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return RemoveTotpResponseMultiError(errors)
+	}
+
+	return nil
+}
+
+// RemoveTotpResponseMultiError is an error wrapping multiple validation errors
+// returned by RemoveTotpResponse.ValidateAll() if the designated constraints
+// aren't met.
+type RemoveTotpResponseMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m RemoveTotpResponseMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m RemoveTotpResponseMultiError) AllErrors() []error { return m }
+
+// RemoveTotpResponseValidationError is the validation error returned by
+// RemoveTotpResponse.Validate if the designated constraints aren't met.
+type RemoveTotpResponseValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e RemoveTotpResponseValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e RemoveTotpResponseValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e RemoveTotpResponseValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e RemoveTotpResponseValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e RemoveTotpResponseValidationError) ErrorName() string {
+	return "RemoveTotpResponseValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e RemoveTotpResponseValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sRemoveTotpResponse.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = RemoveTotpResponseValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = RemoveTotpResponseValidationError{}
+
 // Validate checks the field values on SessionResponse with the rules defined
 // in the proto definition for this message. If any rules are violated, the
 // first error encountered is returned, or nil if there are no violations.
@@ -2510,6 +3287,8 @@ func (m *User) validate(all bool) error {
 	}
 
 	// no validation rules for EmailVerified
+
+	// no validation rules for SecondFactor
 
 	if m.Country != nil {
 		// no validation rules for Country

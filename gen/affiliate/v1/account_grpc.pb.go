@@ -36,6 +36,14 @@ const (
 	AccountService_ResetPartnerPassword_FullMethodName       = "/affiliate.v1.AccountService/ResetPartnerPassword"
 	AccountService_ChangeMerchantEmail_FullMethodName        = "/affiliate.v1.AccountService/ChangeMerchantEmail"
 	AccountService_ChangePartnerEmail_FullMethodName         = "/affiliate.v1.AccountService/ChangePartnerEmail"
+	AccountService_LoginMerchantSecondFactor_FullMethodName  = "/affiliate.v1.AccountService/LoginMerchantSecondFactor"
+	AccountService_EnrollMerchantTotp_FullMethodName         = "/affiliate.v1.AccountService/EnrollMerchantTotp"
+	AccountService_ConfirmMerchantTotp_FullMethodName        = "/affiliate.v1.AccountService/ConfirmMerchantTotp"
+	AccountService_RemoveMerchantTotp_FullMethodName         = "/affiliate.v1.AccountService/RemoveMerchantTotp"
+	AccountService_LoginPartnerSecondFactor_FullMethodName   = "/affiliate.v1.AccountService/LoginPartnerSecondFactor"
+	AccountService_EnrollPartnerTotp_FullMethodName          = "/affiliate.v1.AccountService/EnrollPartnerTotp"
+	AccountService_ConfirmPartnerTotp_FullMethodName         = "/affiliate.v1.AccountService/ConfirmPartnerTotp"
+	AccountService_RemovePartnerTotp_FullMethodName          = "/affiliate.v1.AccountService/RemovePartnerTotp"
 	AccountService_Logout_FullMethodName                     = "/affiliate.v1.AccountService/Logout"
 )
 
@@ -45,8 +53,8 @@ const (
 //
 // AccountService registers merchants and partners and manages their sessions. An e-mail
 // address can have one merchant account and one partner account. These routes need no
-// access token, except the routes that send a verification again and that change the
-// address.
+// access token, except the routes that send a verification again, that change the address,
+// and that add or remove a second factor.
 type AccountServiceClient interface {
 	// RegisterMerchant creates a merchant account, a workspace with one public key for each
 	// mode (test and live), and a session. The account is the owner of the workspace. A
@@ -64,6 +72,8 @@ type AccountServiceClient interface {
 	//
 	// Errors:
 	//   - INVALID_CREDENTIALS: the address or the password is wrong.
+	//   - SECOND_FACTOR_REQUIRED: the account has a second factor. The field `challenge`
+	//     beside the error is for the next step, LoginMerchantSecondFactor.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
 	//     minutes. The wait becomes longer with each further failure, up to 60 seconds.
 	LoginMerchant(ctx context.Context, in *LoginRequest, opts ...grpc.CallOption) (*SessionResponse, error)
@@ -72,6 +82,8 @@ type AccountServiceClient interface {
 	//
 	// Errors:
 	//   - INVALID_CREDENTIALS: the address or the password is wrong.
+	//   - SECOND_FACTOR_REQUIRED: the account has a second factor. The field `challenge`
+	//     beside the error is for the next step, LoginPartnerSecondFactor.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
 	//     minutes. The wait becomes longer with each further failure, up to 60 seconds.
 	LoginPartner(ctx context.Context, in *LoginRequest, opts ...grpc.CallOption) (*SessionResponse, error)
@@ -159,7 +171,8 @@ type AccountServiceClient interface {
 	// at most three of these tokens in an hour.
 	//
 	// Errors:
-	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - INVALID_CREDENTIALS: the password is wrong. If the account has a second factor, also
+	//     if the code is absent, wrong or used.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
 	//     minutes. A wrong password counts as a failed login.
 	ChangeMerchantEmail(ctx context.Context, in *ChangeEmailRequest, opts ...grpc.CallOption) (*ChangeEmailResponse, error)
@@ -170,10 +183,83 @@ type AccountServiceClient interface {
 	// at most three of these tokens in an hour.
 	//
 	// Errors:
-	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - INVALID_CREDENTIALS: the password is wrong. If the account has a second factor, also
+	//     if the code is absent, wrong or used.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
 	//     minutes. A wrong password counts as a failed login.
 	ChangePartnerEmail(ctx context.Context, in *ChangeEmailRequest, opts ...grpc.CallOption) (*ChangeEmailResponse, error)
+	// LoginMerchantSecondFactor completes the login of a merchant account with a second factor.
+	// The response is the same as that of the login. The challenge is valid for 5 minutes
+	// and for 5 codes. `code` is a code of the authenticator app or a recovery code. Each
+	// code works once.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong or was used before.
+	//   - CHALLENGE_INVALID: the challenge is unknown, used or expired, had 5 wrong codes,
+	//     or belongs to another kind of account. The login has to be repeated.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong code counts as a failed login.
+	LoginMerchantSecondFactor(ctx context.Context, in *LoginSecondFactorRequest, opts ...grpc.CallOption) (*SessionResponse, error)
+	// EnrollMerchantTotp creates the secret of a second factor: codes of six digits from an
+	// authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
+	// ConfirmMerchantTotp is called. A new call replaces a secret that was not confirmed.
+	//
+	// Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+	EnrollMerchantTotp(ctx context.Context, in *EnrollTotpRequest, opts ...grpc.CallOption) (*EnrollTotpResponse, error)
+	// ConfirmMerchantTotp enables the second factor with a code for the secret of
+	// EnrollMerchantTotp. The response has ten recovery codes, which are not shown again. All
+	// other sessions of the account end.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong.
+	//   - SECOND_FACTOR_STATE_INVALID: there is no secret to confirm, or the account has a
+	//     second factor.
+	ConfirmMerchantTotp(ctx context.Context, in *ConfirmTotpRequest, opts ...grpc.CallOption) (*ConfirmTotpResponse, error)
+	// RemoveMerchantTotp removes the second factor of the account and its recovery codes. All
+	// other sessions of the account end.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong or was used before.
+	//   - SECOND_FACTOR_STATE_INVALID: the account has no second factor.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong code counts as a failed login.
+	RemoveMerchantTotp(ctx context.Context, in *RemoveTotpRequest, opts ...grpc.CallOption) (*RemoveTotpResponse, error)
+	// LoginPartnerSecondFactor completes the login of a partner account with a second factor.
+	// The response is the same as that of the login. The challenge is valid for 5 minutes
+	// and for 5 codes. `code` is a code of the authenticator app or a recovery code. Each
+	// code works once.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong or was used before.
+	//   - CHALLENGE_INVALID: the challenge is unknown, used or expired, had 5 wrong codes,
+	//     or belongs to another kind of account. The login has to be repeated.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong code counts as a failed login.
+	LoginPartnerSecondFactor(ctx context.Context, in *LoginSecondFactorRequest, opts ...grpc.CallOption) (*SessionResponse, error)
+	// EnrollPartnerTotp creates the secret of a second factor: codes of six digits from an
+	// authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
+	// ConfirmPartnerTotp is called. A new call replaces a secret that was not confirmed.
+	//
+	// Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+	EnrollPartnerTotp(ctx context.Context, in *EnrollTotpRequest, opts ...grpc.CallOption) (*EnrollTotpResponse, error)
+	// ConfirmPartnerTotp enables the second factor with a code for the secret of
+	// EnrollPartnerTotp. The response has ten recovery codes, which are not shown again. All
+	// other sessions of the account end.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong.
+	//   - SECOND_FACTOR_STATE_INVALID: there is no secret to confirm, or the account has a
+	//     second factor.
+	ConfirmPartnerTotp(ctx context.Context, in *ConfirmTotpRequest, opts ...grpc.CallOption) (*ConfirmTotpResponse, error)
+	// RemovePartnerTotp removes the second factor of the account and its recovery codes. All
+	// other sessions of the account end.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong or was used before.
+	//   - SECOND_FACTOR_STATE_INVALID: the account has no second factor.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong code counts as a failed login.
+	RemovePartnerTotp(ctx context.Context, in *RemoveTotpRequest, opts ...grpc.CallOption) (*RemoveTotpResponse, error)
 	// Logout ends the session of a refresh token. The access tokens of the session stop
 	// working at once. The status is 204 even if there is no such session.
 	Logout(ctx context.Context, in *LogoutRequest, opts ...grpc.CallOption) (*LogoutResponse, error)
@@ -357,6 +443,86 @@ func (c *accountServiceClient) ChangePartnerEmail(ctx context.Context, in *Chang
 	return out, nil
 }
 
+func (c *accountServiceClient) LoginMerchantSecondFactor(ctx context.Context, in *LoginSecondFactorRequest, opts ...grpc.CallOption) (*SessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionResponse)
+	err := c.cc.Invoke(ctx, AccountService_LoginMerchantSecondFactor_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) EnrollMerchantTotp(ctx context.Context, in *EnrollTotpRequest, opts ...grpc.CallOption) (*EnrollTotpResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnrollTotpResponse)
+	err := c.cc.Invoke(ctx, AccountService_EnrollMerchantTotp_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ConfirmMerchantTotp(ctx context.Context, in *ConfirmTotpRequest, opts ...grpc.CallOption) (*ConfirmTotpResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ConfirmTotpResponse)
+	err := c.cc.Invoke(ctx, AccountService_ConfirmMerchantTotp_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) RemoveMerchantTotp(ctx context.Context, in *RemoveTotpRequest, opts ...grpc.CallOption) (*RemoveTotpResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveTotpResponse)
+	err := c.cc.Invoke(ctx, AccountService_RemoveMerchantTotp_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) LoginPartnerSecondFactor(ctx context.Context, in *LoginSecondFactorRequest, opts ...grpc.CallOption) (*SessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionResponse)
+	err := c.cc.Invoke(ctx, AccountService_LoginPartnerSecondFactor_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) EnrollPartnerTotp(ctx context.Context, in *EnrollTotpRequest, opts ...grpc.CallOption) (*EnrollTotpResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnrollTotpResponse)
+	err := c.cc.Invoke(ctx, AccountService_EnrollPartnerTotp_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ConfirmPartnerTotp(ctx context.Context, in *ConfirmTotpRequest, opts ...grpc.CallOption) (*ConfirmTotpResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ConfirmTotpResponse)
+	err := c.cc.Invoke(ctx, AccountService_ConfirmPartnerTotp_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) RemovePartnerTotp(ctx context.Context, in *RemoveTotpRequest, opts ...grpc.CallOption) (*RemoveTotpResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveTotpResponse)
+	err := c.cc.Invoke(ctx, AccountService_RemovePartnerTotp_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accountServiceClient) Logout(ctx context.Context, in *LogoutRequest, opts ...grpc.CallOption) (*LogoutResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(LogoutResponse)
@@ -373,8 +539,8 @@ func (c *accountServiceClient) Logout(ctx context.Context, in *LogoutRequest, op
 //
 // AccountService registers merchants and partners and manages their sessions. An e-mail
 // address can have one merchant account and one partner account. These routes need no
-// access token, except the routes that send a verification again and that change the
-// address.
+// access token, except the routes that send a verification again, that change the address,
+// and that add or remove a second factor.
 type AccountServiceServer interface {
 	// RegisterMerchant creates a merchant account, a workspace with one public key for each
 	// mode (test and live), and a session. The account is the owner of the workspace. A
@@ -392,6 +558,8 @@ type AccountServiceServer interface {
 	//
 	// Errors:
 	//   - INVALID_CREDENTIALS: the address or the password is wrong.
+	//   - SECOND_FACTOR_REQUIRED: the account has a second factor. The field `challenge`
+	//     beside the error is for the next step, LoginMerchantSecondFactor.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
 	//     minutes. The wait becomes longer with each further failure, up to 60 seconds.
 	LoginMerchant(context.Context, *LoginRequest) (*SessionResponse, error)
@@ -400,6 +568,8 @@ type AccountServiceServer interface {
 	//
 	// Errors:
 	//   - INVALID_CREDENTIALS: the address or the password is wrong.
+	//   - SECOND_FACTOR_REQUIRED: the account has a second factor. The field `challenge`
+	//     beside the error is for the next step, LoginPartnerSecondFactor.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
 	//     minutes. The wait becomes longer with each further failure, up to 60 seconds.
 	LoginPartner(context.Context, *LoginRequest) (*SessionResponse, error)
@@ -487,7 +657,8 @@ type AccountServiceServer interface {
 	// at most three of these tokens in an hour.
 	//
 	// Errors:
-	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - INVALID_CREDENTIALS: the password is wrong. If the account has a second factor, also
+	//     if the code is absent, wrong or used.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
 	//     minutes. A wrong password counts as a failed login.
 	ChangeMerchantEmail(context.Context, *ChangeEmailRequest) (*ChangeEmailResponse, error)
@@ -498,10 +669,83 @@ type AccountServiceServer interface {
 	// at most three of these tokens in an hour.
 	//
 	// Errors:
-	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - INVALID_CREDENTIALS: the password is wrong. If the account has a second factor, also
+	//     if the code is absent, wrong or used.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the current address in 15
 	//     minutes. A wrong password counts as a failed login.
 	ChangePartnerEmail(context.Context, *ChangeEmailRequest) (*ChangeEmailResponse, error)
+	// LoginMerchantSecondFactor completes the login of a merchant account with a second factor.
+	// The response is the same as that of the login. The challenge is valid for 5 minutes
+	// and for 5 codes. `code` is a code of the authenticator app or a recovery code. Each
+	// code works once.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong or was used before.
+	//   - CHALLENGE_INVALID: the challenge is unknown, used or expired, had 5 wrong codes,
+	//     or belongs to another kind of account. The login has to be repeated.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong code counts as a failed login.
+	LoginMerchantSecondFactor(context.Context, *LoginSecondFactorRequest) (*SessionResponse, error)
+	// EnrollMerchantTotp creates the secret of a second factor: codes of six digits from an
+	// authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
+	// ConfirmMerchantTotp is called. A new call replaces a secret that was not confirmed.
+	//
+	// Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+	EnrollMerchantTotp(context.Context, *EnrollTotpRequest) (*EnrollTotpResponse, error)
+	// ConfirmMerchantTotp enables the second factor with a code for the secret of
+	// EnrollMerchantTotp. The response has ten recovery codes, which are not shown again. All
+	// other sessions of the account end.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong.
+	//   - SECOND_FACTOR_STATE_INVALID: there is no secret to confirm, or the account has a
+	//     second factor.
+	ConfirmMerchantTotp(context.Context, *ConfirmTotpRequest) (*ConfirmTotpResponse, error)
+	// RemoveMerchantTotp removes the second factor of the account and its recovery codes. All
+	// other sessions of the account end.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong or was used before.
+	//   - SECOND_FACTOR_STATE_INVALID: the account has no second factor.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong code counts as a failed login.
+	RemoveMerchantTotp(context.Context, *RemoveTotpRequest) (*RemoveTotpResponse, error)
+	// LoginPartnerSecondFactor completes the login of a partner account with a second factor.
+	// The response is the same as that of the login. The challenge is valid for 5 minutes
+	// and for 5 codes. `code` is a code of the authenticator app or a recovery code. Each
+	// code works once.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong or was used before.
+	//   - CHALLENGE_INVALID: the challenge is unknown, used or expired, had 5 wrong codes,
+	//     or belongs to another kind of account. The login has to be repeated.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong code counts as a failed login.
+	LoginPartnerSecondFactor(context.Context, *LoginSecondFactorRequest) (*SessionResponse, error)
+	// EnrollPartnerTotp creates the secret of a second factor: codes of six digits from an
+	// authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
+	// ConfirmPartnerTotp is called. A new call replaces a secret that was not confirmed.
+	//
+	// Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+	EnrollPartnerTotp(context.Context, *EnrollTotpRequest) (*EnrollTotpResponse, error)
+	// ConfirmPartnerTotp enables the second factor with a code for the secret of
+	// EnrollPartnerTotp. The response has ten recovery codes, which are not shown again. All
+	// other sessions of the account end.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong.
+	//   - SECOND_FACTOR_STATE_INVALID: there is no secret to confirm, or the account has a
+	//     second factor.
+	ConfirmPartnerTotp(context.Context, *ConfirmTotpRequest) (*ConfirmTotpResponse, error)
+	// RemovePartnerTotp removes the second factor of the account and its recovery codes. All
+	// other sessions of the account end.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the code is wrong or was used before.
+	//   - SECOND_FACTOR_STATE_INVALID: the account has no second factor.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong code counts as a failed login.
+	RemovePartnerTotp(context.Context, *RemoveTotpRequest) (*RemoveTotpResponse, error)
 	// Logout ends the session of a refresh token. The access tokens of the session stop
 	// working at once. The status is 204 even if there is no such session.
 	Logout(context.Context, *LogoutRequest) (*LogoutResponse, error)
@@ -565,6 +809,30 @@ func (UnimplementedAccountServiceServer) ChangeMerchantEmail(context.Context, *C
 }
 func (UnimplementedAccountServiceServer) ChangePartnerEmail(context.Context, *ChangeEmailRequest) (*ChangeEmailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangePartnerEmail not implemented")
+}
+func (UnimplementedAccountServiceServer) LoginMerchantSecondFactor(context.Context, *LoginSecondFactorRequest) (*SessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LoginMerchantSecondFactor not implemented")
+}
+func (UnimplementedAccountServiceServer) EnrollMerchantTotp(context.Context, *EnrollTotpRequest) (*EnrollTotpResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnrollMerchantTotp not implemented")
+}
+func (UnimplementedAccountServiceServer) ConfirmMerchantTotp(context.Context, *ConfirmTotpRequest) (*ConfirmTotpResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ConfirmMerchantTotp not implemented")
+}
+func (UnimplementedAccountServiceServer) RemoveMerchantTotp(context.Context, *RemoveTotpRequest) (*RemoveTotpResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveMerchantTotp not implemented")
+}
+func (UnimplementedAccountServiceServer) LoginPartnerSecondFactor(context.Context, *LoginSecondFactorRequest) (*SessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LoginPartnerSecondFactor not implemented")
+}
+func (UnimplementedAccountServiceServer) EnrollPartnerTotp(context.Context, *EnrollTotpRequest) (*EnrollTotpResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnrollPartnerTotp not implemented")
+}
+func (UnimplementedAccountServiceServer) ConfirmPartnerTotp(context.Context, *ConfirmTotpRequest) (*ConfirmTotpResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ConfirmPartnerTotp not implemented")
+}
+func (UnimplementedAccountServiceServer) RemovePartnerTotp(context.Context, *RemoveTotpRequest) (*RemoveTotpResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemovePartnerTotp not implemented")
 }
 func (UnimplementedAccountServiceServer) Logout(context.Context, *LogoutRequest) (*LogoutResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Logout not implemented")
@@ -896,6 +1164,150 @@ func _AccountService_ChangePartnerEmail_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_LoginMerchantSecondFactor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LoginSecondFactorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).LoginMerchantSecondFactor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_LoginMerchantSecondFactor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).LoginMerchantSecondFactor(ctx, req.(*LoginSecondFactorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_EnrollMerchantTotp_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnrollTotpRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).EnrollMerchantTotp(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_EnrollMerchantTotp_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).EnrollMerchantTotp(ctx, req.(*EnrollTotpRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ConfirmMerchantTotp_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ConfirmTotpRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ConfirmMerchantTotp(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ConfirmMerchantTotp_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ConfirmMerchantTotp(ctx, req.(*ConfirmTotpRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_RemoveMerchantTotp_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveTotpRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).RemoveMerchantTotp(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_RemoveMerchantTotp_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).RemoveMerchantTotp(ctx, req.(*RemoveTotpRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_LoginPartnerSecondFactor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LoginSecondFactorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).LoginPartnerSecondFactor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_LoginPartnerSecondFactor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).LoginPartnerSecondFactor(ctx, req.(*LoginSecondFactorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_EnrollPartnerTotp_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnrollTotpRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).EnrollPartnerTotp(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_EnrollPartnerTotp_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).EnrollPartnerTotp(ctx, req.(*EnrollTotpRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ConfirmPartnerTotp_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ConfirmTotpRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ConfirmPartnerTotp(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ConfirmPartnerTotp_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ConfirmPartnerTotp(ctx, req.(*ConfirmTotpRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_RemovePartnerTotp_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveTotpRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).RemovePartnerTotp(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_RemovePartnerTotp_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).RemovePartnerTotp(ctx, req.(*RemoveTotpRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccountService_Logout_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(LogoutRequest)
 	if err := dec(in); err != nil {
@@ -988,6 +1400,38 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangePartnerEmail",
 			Handler:    _AccountService_ChangePartnerEmail_Handler,
+		},
+		{
+			MethodName: "LoginMerchantSecondFactor",
+			Handler:    _AccountService_LoginMerchantSecondFactor_Handler,
+		},
+		{
+			MethodName: "EnrollMerchantTotp",
+			Handler:    _AccountService_EnrollMerchantTotp_Handler,
+		},
+		{
+			MethodName: "ConfirmMerchantTotp",
+			Handler:    _AccountService_ConfirmMerchantTotp_Handler,
+		},
+		{
+			MethodName: "RemoveMerchantTotp",
+			Handler:    _AccountService_RemoveMerchantTotp_Handler,
+		},
+		{
+			MethodName: "LoginPartnerSecondFactor",
+			Handler:    _AccountService_LoginPartnerSecondFactor_Handler,
+		},
+		{
+			MethodName: "EnrollPartnerTotp",
+			Handler:    _AccountService_EnrollPartnerTotp_Handler,
+		},
+		{
+			MethodName: "ConfirmPartnerTotp",
+			Handler:    _AccountService_ConfirmPartnerTotp_Handler,
+		},
+		{
+			MethodName: "RemovePartnerTotp",
+			Handler:    _AccountService_RemovePartnerTotp_Handler,
 		},
 		{
 			MethodName: "Logout",

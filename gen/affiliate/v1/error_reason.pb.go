@@ -220,6 +220,18 @@ const (
 	// The operator of the service does not permit registration, or requires the token of an
 	// invitation to this e-mail address.
 	ErrorReason_ERROR_REASON_REGISTRATION_CLOSED ErrorReason = 83
+	// The password is right, and the account has a second factor. The field `challenge` beside
+	// the error is for the request that completes the login with a code. Metadata: challenge.
+	ErrorReason_ERROR_REASON_SECOND_FACTOR_REQUIRED ErrorReason = 84
+	// The workspace requires a second factor, and the member has none. Until the member has
+	// added one, the member can only read. Also sent for the change that requires second
+	// factors, if the member who makes it has none.
+	ErrorReason_ERROR_REASON_SECOND_FACTOR_SETUP_REQUIRED ErrorReason = 85
+	// The challenge of a login is unknown, used or expired, had 5 wrong codes, or belongs to
+	// another kind of account.
+	ErrorReason_ERROR_REASON_CHALLENGE_INVALID ErrorReason = 86
+	// The account has a second factor already, has none, or has none to confirm.
+	ErrorReason_ERROR_REASON_SECOND_FACTOR_STATE_INVALID ErrorReason = 87
 	// The books of the workspace are closed for this date: an entry of the ledger or the
 	// `paidAt` of a payout would be before `booksClosedUntil`, or `booksClosedUntil` itself
 	// would move back. Metadata: books_closed_until, the end of the closed periods.
@@ -308,6 +320,10 @@ var (
 		80: "ERROR_REASON_OPERATION_NOT_FOUND",
 		81: "ERROR_REASON_FEATURE_DISABLED",
 		83: "ERROR_REASON_REGISTRATION_CLOSED",
+		84: "ERROR_REASON_SECOND_FACTOR_REQUIRED",
+		85: "ERROR_REASON_SECOND_FACTOR_SETUP_REQUIRED",
+		86: "ERROR_REASON_CHALLENGE_INVALID",
+		87: "ERROR_REASON_SECOND_FACTOR_STATE_INVALID",
 		90: "ERROR_REASON_PERIOD_CLOSED",
 	}
 	ErrorReason_value = map[string]int32{
@@ -390,6 +406,10 @@ var (
 		"ERROR_REASON_OPERATION_NOT_FOUND":             80,
 		"ERROR_REASON_FEATURE_DISABLED":                81,
 		"ERROR_REASON_REGISTRATION_CLOSED":             83,
+		"ERROR_REASON_SECOND_FACTOR_REQUIRED":          84,
+		"ERROR_REASON_SECOND_FACTOR_SETUP_REQUIRED":    85,
+		"ERROR_REASON_CHALLENGE_INVALID":               86,
+		"ERROR_REASON_SECOND_FACTOR_STATE_INVALID":     87,
 		"ERROR_REASON_PERIOD_CLOSED":                   90,
 	}
 )
@@ -425,7 +445,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x9b9\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xb4<\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -509,7 +529,11 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1aHThe erasure of this buyer is being recovered. Try again in some minutes.\x12L\n" +
 	" ERROR_REASON_OPERATION_NOT_FOUND\x10P\x1a&\xa2\xbb\x18\"\b\x94\x03\x10\x05\x1a\x1bThere is no such operation.\x12P\n" +
 	"\x1dERROR_REASON_FEATURE_DISABLED\x10Q\x1a-\xa2\xbb\x18)\b\xf7\x03\x10\f\x1a\"The erasure of buyers is disabled.\x12\x7f\n" +
-	" ERROR_REASON_REGISTRATION_CLOSED\x10S\x1aY\xa2\xbb\x18U\b\x93\x03\x10\a\x1aNRegistration requires a valid invitation to this e-mail address, or is closed.\x12N\n" +
+	" ERROR_REASON_REGISTRATION_CLOSED\x10S\x1aY\xa2\xbb\x18U\b\x93\x03\x10\a\x1aNRegistration requires a valid invitation to this e-mail address, or is closed.\x12`\n" +
+	"#ERROR_REASON_SECOND_FACTOR_REQUIRED\x10T\x1a7\xa2\xbb\x183\b\x91\x03\x10\x10\x1a,A code of the authenticator app is required.\x12d\n" +
+	")ERROR_REASON_SECOND_FACTOR_SETUP_REQUIRED\x10U\x1a5\xa2\xbb\x181\b\x93\x03\x10\a\x1a*Add a second factor to your account first.\x12a\n" +
+	"\x1eERROR_REASON_CHALLENGE_INVALID\x10V\x1a=\xa2\xbb\x189\b\x91\x03\x10\x10\x1a2The challenge is not valid any more. Log in again.\x12l\n" +
+	"(ERROR_REASON_SECOND_FACTOR_STATE_INVALID\x10W\x1a>\xa2\xbb\x18:\b\x99\x03\x10\t\x1a3The state of the second factor does not allow this.\x12N\n" +
 	"\x1aERROR_REASON_PERIOD_CLOSED\x10Z\x1a.\xa2\xbb\x18*\b\x99\x03\x10\t\x1a#The books are closed for this date.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (

@@ -1518,6 +1518,11 @@ type SetPayoutMethodRequest struct {
 	// The name of the account holder. Required for `bank_transfer`. It must be absent for
 	// `manual` and `store_credit`.
 	AccountHolder *string `protobuf:"bytes,3,opt,name=account_holder,json=accountHolder,proto3,oneof" json:"account_holder,omitempty"`
+	// The password of the account. It is required if the account has no second factor.
+	Password *string `protobuf:"bytes,4,opt,name=password,proto3,oneof" json:"password,omitempty"`
+	// A code of the authenticator app, or a recovery code. It is required if the account has a
+	// second factor.
+	Code          *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1569,6 +1574,20 @@ func (x *SetPayoutMethodRequest) GetAccount() string {
 func (x *SetPayoutMethodRequest) GetAccountHolder() string {
 	if x != nil && x.AccountHolder != nil {
 		return *x.AccountHolder
+	}
+	return ""
+}
+
+func (x *SetPayoutMethodRequest) GetPassword() string {
+	if x != nil && x.Password != nil {
+		return *x.Password
+	}
+	return ""
+}
+
+func (x *SetPayoutMethodRequest) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
 	}
 	return ""
 }
@@ -1823,14 +1842,19 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\n" +
 	"\b_countryB\x0f\n" +
 	"\r_company_nameB\x0e\n" +
-	"\f_website_url\"\xe4\x01\n" +
+	"\f_website_url\"\xcf\x02\n" +
 	"\x16SetPayoutMethodRequest\x12@\n" +
 	"\x06method\x18\x01 \x01(\x0e2\x1a.affiliate.v1.PayoutMethodB\f\xfaB\t\x82\x01\x06 \x00 \x05 \aR\x06method\x12-\n" +
 	"\aaccount\x18\x02 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xc0\x02\xa8\xbb\x18\x01H\x00R\aaccount\x88\x01\x01\x12:\n" +
-	"\x0eaccount_holder\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xc8\x01\xa8\xbb\x18\x01H\x01R\raccountHolder\x88\x01\x01B\n" +
+	"\x0eaccount_holder\x18\x03 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xc8\x01\xa8\xbb\x18\x01H\x01R\raccountHolder\x88\x01\x01\x12+\n" +
+	"\bpassword\x18\x04 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x01H\x02R\bpassword\x88\x01\x01\x12&\n" +
+	"\x04code\x18\x05 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01H\x03R\x04code\x88\x01\x01B\n" +
 	"\n" +
 	"\b_accountB\x11\n" +
-	"\x0f_account_holder\"\xf8\x01\n" +
+	"\x0f_account_holderB\v\n" +
+	"\t_passwordB\a\n" +
+	"\x05_code\"\xf8\x01\n" +
 	"\x13PayoutMethodDetails\x122\n" +
 	"\x06method\x18\x01 \x01(\x0e2\x1a.affiliate.v1.PayoutMethodR\x06method\x12&\n" +
 	"\faccount_hint\x18\x02 \x01(\tH\x00R\vaccountHint\x88\x01\x01\x129\n" +

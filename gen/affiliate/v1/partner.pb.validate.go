@@ -2491,6 +2491,36 @@ func (m *SetPayoutMethodRequest) validate(all bool) error {
 
 	}
 
+	if m.Password != nil {
+
+		if l := utf8.RuneCountInString(m.GetPassword()); l < 1 || l > 128 {
+			err := SetPayoutMethodRequestValidationError{
+				field:  "Password",
+				reason: "value length must be between 1 and 128 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Code != nil {
+
+		if l := utf8.RuneCountInString(m.GetCode()); l < 1 || l > 32 {
+			err := SetPayoutMethodRequestValidationError{
+				field:  "Code",
+				reason: "value length must be between 1 and 32 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return SetPayoutMethodRequestMultiError(errors)
 	}

@@ -58,7 +58,13 @@ type PartnerServiceClient interface {
 	// once.
 	UpdatePartnerProfile(ctx context.Context, in *UpdatePartnerProfileRequest, opts ...grpc.CallOption) (*PartnerProfile, error)
 	// SetPayoutMethod sets how the partner is paid. The account is stored encrypted, and
-	// responses contain only a masked form of it.
+	// responses contain only a masked form of it. The password confirms the change, or a code
+	// if the account has a second factor.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong password or code counts as a failed login.
 	SetPayoutMethod(ctx context.Context, in *SetPayoutMethodRequest, opts ...grpc.CallOption) (*PayoutMethodDetails, error)
 }
 
@@ -170,7 +176,13 @@ type PartnerServiceServer interface {
 	// once.
 	UpdatePartnerProfile(context.Context, *UpdatePartnerProfileRequest) (*PartnerProfile, error)
 	// SetPayoutMethod sets how the partner is paid. The account is stored encrypted, and
-	// responses contain only a masked form of it.
+	// responses contain only a masked form of it. The password confirms the change, or a code
+	// if the account has a second factor.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the password or the code is absent, wrong or used.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong password or code counts as a failed login.
 	SetPayoutMethod(context.Context, *SetPayoutMethodRequest) (*PayoutMethodDetails, error)
 	mustEmbedUnimplementedPartnerServiceServer()
 }

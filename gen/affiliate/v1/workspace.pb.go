@@ -163,6 +163,9 @@ type Workspace struct {
 	// masked for viewers.
 	TestMailRedirect *string                `protobuf:"bytes,8,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// Whether members need a second factor. Members without one can only read. Service tokens
+	// and secret keys are not affected.
+	RequireSecondFactor bool `protobuf:"varint,10,opt,name=require_second_factor,json=requireSecondFactor,proto3" json:"require_second_factor,omitempty"`
 	// Which payout batches need the confirmation of two members.
 	PayoutApproval *PayoutApproval `protobuf:"bytes,11,opt,name=payout_approval,json=payoutApproval,proto3" json:"payout_approval,omitempty"`
 	// The end of the closed periods, for both modes: the first time that is open. No entry of
@@ -264,6 +267,13 @@ func (x *Workspace) GetUpdatedAt() *timestamppb.Timestamp {
 		return x.UpdatedAt
 	}
 	return nil
+}
+
+func (x *Workspace) GetRequireSecondFactor() bool {
+	if x != nil {
+		return x.RequireSecondFactor
+	}
+	return false
 }
 
 func (x *Workspace) GetPayoutApproval() *PayoutApproval {
@@ -384,6 +394,9 @@ type UpdateWorkspaceRequest struct {
 	// The e-mail address to which all e-mail of test mode is sent. It must be the verified
 	// address of a member.
 	TestMailRedirect *string `protobuf:"bytes,7,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
+	// Whether members need a second factor. The member who enables it must have one. Service
+	// tokens cannot change it. Null sets false.
+	RequireSecondFactor bool `protobuf:"varint,9,opt,name=require_second_factor,json=requireSecondFactor,proto3" json:"require_second_factor,omitempty"`
 	// Which payout batches need the confirmation of two members. Null, or
 	// `secondPersonAboveCents` null, means that one confirmation is always enough. A batch
 	// that already awaits its second confirmation still needs it after a change. Service
@@ -478,6 +491,13 @@ func (x *UpdateWorkspaceRequest) GetTestMailRedirect() string {
 	return ""
 }
 
+func (x *UpdateWorkspaceRequest) GetRequireSecondFactor() bool {
+	if x != nil {
+		return x.RequireSecondFactor
+	}
+	return false
+}
+
 func (x *UpdateWorkspaceRequest) GetPayoutApproval() *PayoutApproval {
 	if x != nil {
 		return x.PayoutApproval
@@ -502,7 +522,9 @@ type Member struct {
 	Email string `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
 	Role  Role   `protobuf:"varint,4,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
 	// The time when the user became a member.
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Whether the member has a second factor.
+	SecondFactor  bool `protobuf:"varint,6,opt,name=second_factor,json=secondFactor,proto3" json:"second_factor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -570,6 +592,13 @@ func (x *Member) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *Member) GetSecondFactor() bool {
+	if x != nil {
+		return x.SecondFactor
+	}
+	return false
 }
 
 type ListMembersRequest struct {
@@ -2276,7 +2305,7 @@ var File_affiliate_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\n" +
-	"\x1caffiliate/v1/workspace.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xa2\x04\n" +
+	"\x1caffiliate/v1/workspace.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xd6\x04\n" +
 	"\tWorkspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -2288,14 +2317,16 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\rorigin_policy\x18\a \x01(\x0e2\x1a.affiliate.v1.OriginPolicyR\foriginPolicy\x121\n" +
 	"\x12test_mail_redirect\x18\b \x01(\tH\x00R\x10testMailRedirect\x88\x01\x01\x129\n" +
 	"\n" +
-	"updated_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12E\n" +
+	"updated_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x122\n" +
+	"\x15require_second_factor\x18\n" +
+	" \x01(\bR\x13requireSecondFactor\x12E\n" +
 	"\x0fpayout_approval\x18\v \x01(\v2\x1c.affiliate.v1.PayoutApprovalR\x0epayoutApproval\x12H\n" +
 	"\x12books_closed_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x10booksClosedUntilB\x15\n" +
 	"\x13_test_mail_redirect\"w\n" +
 	"\x0ePayoutApproval\x12G\n" +
 	"\x19second_person_above_cents\x18\x01 \x01(\x03B\a\xfaB\x04\"\x02(\x00H\x00R\x16secondPersonAboveCents\x88\x01\x01B\x1c\n" +
 	"\x1a_second_person_above_cents\"\x15\n" +
-	"\x13GetWorkspaceRequest\"\xb1\x04\n" +
+	"\x13GetWorkspaceRequest\"\xe5\x04\n" +
 	"\x16UpdateWorkspaceRequest\x12;\n" +
 	"\vupdate_mask\x18\x01 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x1f\n" +
@@ -2304,19 +2335,21 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\btimezone\x18\x04 \x01(\tB\a\xfaB\x04r\x02\x18@R\btimezone\x12:\n" +
 	"\x0fallowed_origins\x18\x05 \x03(\tB\x11\xfaB\x0e\x92\x01\v\x102\"\ar\x05\x10\x01\x18\xac\x02R\x0eallowedOrigins\x12?\n" +
 	"\rorigin_policy\x18\x06 \x01(\x0e2\x1a.affiliate.v1.OriginPolicyR\foriginPolicy\x12A\n" +
-	"\x12test_mail_redirect\x18\a \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01H\x00R\x10testMailRedirect\x88\x01\x01\x12E\n" +
+	"\x12test_mail_redirect\x18\a \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01H\x00R\x10testMailRedirect\x88\x01\x01\x122\n" +
+	"\x15require_second_factor\x18\t \x01(\bR\x13requireSecondFactor\x12E\n" +
 	"\x0fpayout_approval\x18\n" +
 	" \x01(\v2\x1c.affiliate.v1.PayoutApprovalR\x0epayoutApproval\x12:\n" +
 	"\x12books_closed_until\x18\v \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x10booksClosedUntil\x88\x01\x01B\x15\n" +
 	"\x13_test_mail_redirectB\x15\n" +
-	"\x13_books_closed_until\"\xa5\x01\n" +
+	"\x13_books_closed_until\"\xca\x01\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05email\x18\x03 \x01(\tR\x05email\x12&\n" +
 	"\x04role\x18\x04 \x01(\x0e2\x12.affiliate.v1.RoleR\x04role\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"z\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12#\n" +
+	"\rsecond_factor\x18\x06 \x01(\bR\fsecondFactor\"z\n" +
 	"\x12ListMembersRequest\x12 \n" +
 	"\x04page\x18\x01 \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\x00R\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\x01R\bpageSize\x88\x01\x01B\a\n" +

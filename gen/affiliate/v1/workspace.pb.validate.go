@@ -128,6 +128,8 @@ func (m *Workspace) validate(all bool) error {
 		}
 	}
 
+	// no validation rules for RequireSecondFactor
+
 	if all {
 		switch v := interface{}(m.GetPayoutApproval()).(type) {
 		case interface{ ValidateAll() error }:
@@ -597,6 +599,8 @@ func (m *UpdateWorkspaceRequest) validate(all bool) error {
 
 	// no validation rules for OriginPolicy
 
+	// no validation rules for RequireSecondFactor
+
 	if all {
 		switch v := interface{}(m.GetPayoutApproval()).(type) {
 		case interface{ ValidateAll() error }:
@@ -855,6 +859,8 @@ func (m *Member) validate(all bool) error {
 			}
 		}
 	}
+
+	// no validation rules for SecondFactor
 
 	if len(errors) > 0 {
 		return MemberMultiError(errors)

@@ -56,8 +56,12 @@ type WorkspaceServiceClient interface {
 	// null clears it, and an array replaces the old one. A new currency or time zone does
 	// not change existing records.
 	//
-	// Errors: PERIOD_CLOSED if the books are already closed up to a later time than
-	// `booksClosedUntil`.
+	// Errors:
+	//   - SECOND_FACTOR_SETUP_REQUIRED: the member sets `requireSecondFactor` to true and has
+	//     no second factor.
+	//   - FORBIDDEN: a service token sends `requireSecondFactor` or changes `payoutApproval`.
+	//   - PERIOD_CLOSED: the books are already closed up to a later time than
+	//     `booksClosedUntil`.
 	UpdateWorkspace(ctx context.Context, in *UpdateWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error)
 	// ListMembers returns the members of the workspace, oldest first.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
@@ -320,8 +324,12 @@ type WorkspaceServiceServer interface {
 	// null clears it, and an array replaces the old one. A new currency or time zone does
 	// not change existing records.
 	//
-	// Errors: PERIOD_CLOSED if the books are already closed up to a later time than
-	// `booksClosedUntil`.
+	// Errors:
+	//   - SECOND_FACTOR_SETUP_REQUIRED: the member sets `requireSecondFactor` to true and has
+	//     no second factor.
+	//   - FORBIDDEN: a service token sends `requireSecondFactor` or changes `payoutApproval`.
+	//   - PERIOD_CLOSED: the books are already closed up to a later time than
+	//     `booksClosedUntil`.
 	UpdateWorkspace(context.Context, *UpdateWorkspaceRequest) (*Workspace, error)
 	// ListMembers returns the members of the workspace, oldest first.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)

@@ -11,7 +11,8 @@ import (
 )
 
 const selectMembers = `
-	select u.id, u.name, u.email, m.role, m.created_at
+	select u.id, u.name, u.email, m.role, m.created_at,
+		exists (select from second_factors f where f.user_id = u.id and f.confirmed_at is not null) as second_factor
 	from members m
 	join users u on u.id = m.user_id
 	where m.workspace_id = @workspace`
@@ -24,10 +25,12 @@ type memberRow struct {
 	Email     string
 	Role      affiliate.Role
 	CreatedAt time.Time
+	// SecondFactor is true if the member has a second factor that is confirmed.
+	SecondFactor bool
 }
 
 func (r memberRow) member() affiliate.TeamMember {
-	return affiliate.TeamMember{ID: r.ID, Name: r.Name, Email: r.Email, Role: r.Role, CreatedAt: r.CreatedAt.UTC()}
+	return affiliate.TeamMember{ID: r.ID, Name: r.Name, Email: r.Email, Role: r.Role, SecondFactor: r.SecondFactor, CreatedAt: r.CreatedAt.UTC()}
 }
 
 // Members returns one page of the members of a workspace, oldest first, and the number of

@@ -111,7 +111,7 @@ func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]by
 // ActiveSession returns the user of a session and the user's membership in a workspace.
 // It finds a session only if the session has neither reached its expiry time nor been
 // revoked. It does not check the idle time; that is checked when a refresh token is used.
-// Every request with an access token runs this query, so it finds the rows of all three
+// Every request with an access token runs this query, so it finds the rows of all
 // tables by their keys.
 func (s *Store) ActiveSession(
 	ctx context.Context, id affiliate.SessionID, now time.Time,

@@ -16,8 +16,10 @@ import (
 // the workspace. Each query must add a condition that excludes erased users.
 const (
 	accountColumns = `u.id, u.kind, u.email, u.password_hash, u.name, u.country, u.created_at,
-		u.email_verified_at is not null as email_verified, m.workspace_id, m.role`
-	accountFrom = ` from users u left join members m on m.user_id = u.id `
+		u.email_verified_at is not null as email_verified,
+		exists (select from second_factors f where f.user_id = u.id and f.confirmed_at is not null) as second_factor,
+		m.workspace_id, m.role, coalesce(w.require_second_factor, false) as second_factor_required`
+	accountFrom = ` from users u left join members m on m.user_id = u.id left join workspaces w on w.id = m.workspace_id `
 )
 
 type accountRow struct {
@@ -30,20 +32,23 @@ type accountRow struct {
 	CreatedAt    time.Time
 	// EmailVerified is true if email_verified_at is set.
 	EmailVerified bool
-	WorkspaceID   *affiliate.WorkspaceID
-	Role          *affiliate.Role
+	// SecondFactor is true if the user has a second factor that is confirmed.
+	SecondFactor         bool
+	WorkspaceID          *affiliate.WorkspaceID
+	Role                 *affiliate.Role
+	SecondFactorRequired bool
 }
 
 func (r accountRow) account() affiliate.Account {
 	account := affiliate.Account{
 		User: affiliate.User{
-			ID: r.ID, Kind: r.Kind, Email: r.Email, EmailVerified: r.EmailVerified,
+			ID: r.ID, Kind: r.Kind, Email: r.Email, EmailVerified: r.EmailVerified, SecondFactor: r.SecondFactor,
 			Name: r.Name, Country: r.Country, CreatedAt: r.CreatedAt.UTC(),
 		},
 		PasswordHash: r.PasswordHash,
 	}
 	if r.WorkspaceID != nil {
-		account.Member = &affiliate.Member{Workspace: *r.WorkspaceID, Role: *r.Role}
+		account.Member = &affiliate.Member{Workspace: *r.WorkspaceID, Role: *r.Role, SecondFactorRequired: r.SecondFactorRequired}
 	}
 	return account
 }

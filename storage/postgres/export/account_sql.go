@@ -3,10 +3,12 @@ package export
 // Statements about accounts: of a partner (parameter user) or of the members of a workspace.
 
 const userProfile = `
-	select u.id, u.kind, u.email, u.name, u.country, u.company_name, u.website_url, u.email_verified_at, u.previous_email, u.email_changed_at, u.created_at,
+	select u.id, u.kind, u.email, u.name, u.country, u.company_name, u.website_url, u.email_verified_at, u.previous_email, u.email_changed_at,
+		f.confirmed_at as second_factor_at, u.created_at,
 		p.method, p.account as sealed_account, p.account_hint, p.updated_at as method_updated_at, p.held_until
 	from users u
 	left join payout_methods p on p.user_id = u.id
+	left join second_factors f on f.user_id = u.id
 	where u.id = @user and u.id > @after_id
 	limit @limit`
 

@@ -4,15 +4,16 @@ package export
 
 const workspace = `
 	select w.id, w.name, w.currency, w.timezone, w.allowed_origins, w.origin_policy, w.test_mail_redirect, w.second_person_above_cents,
-		w.books_closed_until, w.created_at, w.updated_at
+		w.require_second_factor, w.books_closed_until, w.created_at, w.updated_at
 	from workspaces w
 	where w.id = @workspace and w.id > @after_id
 	limit @limit`
 
 const members = `
-	select m.user_id, u.email, u.name, m.role, u.email_verified_at, u.created_at as account_at, m.created_at as joined_at
+	select m.user_id, u.email, u.name, m.role, u.email_verified_at, f.confirmed_at as second_factor_at, u.created_at as account_at, m.created_at as joined_at
 	from members m
 	join users u on u.id = m.user_id
+	left join second_factors f on f.user_id = u.id
 	where m.workspace_id = @workspace and m.user_id > @after_id
 	order by m.user_id
 	limit @limit`

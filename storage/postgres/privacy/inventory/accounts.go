@@ -88,6 +88,36 @@ var security = Area{
 			},
 		},
 		{
+			Name:    "second_factors",
+			Row:     "The second factor of an account: the encrypted secret of an authenticator app.",
+			Kept:    "Until the user removes it.",
+			Deleted: accountErasures,
+			Columns: []Columns{
+				pseudonymous(partnerOrMember, "user_id secret", "id of the account, encrypted secret", Effects{}),
+				business("created_at confirmed_at last_step"),
+			},
+		},
+		{
+			Name:    "recovery_codes",
+			Row:     "A code for a user who has lost the authenticator app, as a digest.",
+			Kept:    "As long as the second factor.",
+			Deleted: accountErasures,
+			Columns: []Columns{
+				pseudonymous(partnerOrMember, "user_id digest", "id of the account, digest of the code", Effects{}),
+				business("used_at"),
+			},
+		},
+		{
+			Name:    "login_challenges",
+			Row:     "A login that waits for a code of the authenticator app, as a digest.",
+			Kept:    "5 minutes, and at most a day until it is deleted.",
+			Deleted: accountErasures,
+			Columns: []Columns{
+				pseudonymous(partnerOrMember, "user_id digest", "id of the account, digest of the challenge", Effects{}),
+				business("failures created_at expires_at"),
+			},
+		},
+		{
 			Name:    "email_tokens",
 			Row:     "The token of a mail that verifies or changes an address or resets a password, as a digest.",
 			Kept:    "Until it expires: 24 hours, for a reset 60 minutes.",

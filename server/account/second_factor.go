@@ -1,0 +1,265 @@
+package account
+
+import (
+	"context"
+	"crypto/subtle"
+	"strconv"
+	"time"
+
+	"github.com/pquerna/otp"
+	"github.com/pquerna/otp/hotp"
+	"github.com/pquerna/otp/totp"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// totpIssuer is the name under which an authenticator app shows an account.
+const totpIssuer = "Tributary"
+
+// EnrollMerchantTotp creates the secret of a merchant's second factor.
+func (s *Service) EnrollMerchantTotp(ctx context.Context, _ *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
+	return s.enroll(ctx)
+}
+
+// EnrollPartnerTotp creates the secret of a partner's second factor.
+func (s *Service) EnrollPartnerTotp(ctx context.Context, _ *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
+	return s.enroll(ctx)
+}
+
+// enroll stores a secret, encrypted with the id of the user as additional data. It replaces a
+// secret that was not confirmed.
+func (s *Service) enroll(ctx context.Context) (*affiliatev1.EnrollTotpResponse, error) {
+	user, at := server.PrincipalFrom(ctx).User, s.currentTime()
+	var key *otp.Key
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.LockUserByID(ctx, user); err != nil {
+			return err
+		}
+		account, err := tx.Account(ctx, user)
+		if err != nil {
+			return err
+		}
+		if account.User.SecondFactor {
+			return affiliate.Refuse(affiliate.ReasonSecondFactorState)
+		}
+		key, err = totp.Generate(totp.GenerateOpts{Issuer: totpIssuer, AccountName: account.User.Email})
+		if err != nil {
+			return err
+		}
+		return tx.InsertSecondFactor(ctx, affiliate.SecondFactor{
+			User: user, Secret: s.seal.Seal([]byte(key.Secret()), user.UUID[:]), CreatedAt: at,
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.EnrollTotpResponse{Secret: key.Secret(), OtpauthUrl: key.URL()}, nil
+}
+
+// ConfirmMerchantTotp enables a merchant's second factor.
+func (s *Service) ConfirmMerchantTotp(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
+	return s.confirm(ctx, req)
+}
+
+// ConfirmPartnerTotp enables a partner's second factor.
+func (s *Service) ConfirmPartnerTotp(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
+	return s.confirm(ctx, req)
+}
+
+// confirm enables the second factor if the code belongs to its secret. Wrong codes are not
+// counted, because the caller has received the secret. The code cannot be used again.
+func (s *Service) confirm(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	var codes []string
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.LockUserByID(ctx, caller.User); err != nil {
+			return err
+		}
+		factor, found, err := tx.SecondFactor(ctx, caller.User)
+		if err != nil {
+			return err
+		}
+		if !found || factor.ConfirmedAt != nil {
+			return affiliate.Refuse(affiliate.ReasonSecondFactorState)
+		}
+		step, ok, err := s.matchStep(factor, req.GetCode(), at)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return affiliate.Refuse(affiliate.ReasonInvalidCredentials)
+		}
+		var digests [][]byte
+		codes, digests = affiliate.NewRecoveryCodes()
+		if err := tx.ConfirmSecondFactor(ctx, caller.User, step, digests, at); err != nil {
+			return err
+		}
+		if err := tx.RevokeOtherSessions(ctx, caller.User, &caller.Session, at); err != nil {
+			return err
+		}
+		account, err := tx.Account(ctx, caller.User)
+		if err != nil {
+			return err
+		}
+		return recordChange(ctx, tx, account, change{action: "account.enable_second_factor", notification: affiliate.NotifySecondFactorEnabled}, at)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ConfirmTotpResponse{RecoveryCodes: codes}, nil
+}
+
+// RemoveMerchantTotp removes a merchant's second factor.
+func (s *Service) RemoveMerchantTotp(ctx context.Context, req *affiliatev1.RemoveTotpRequest) (*affiliatev1.RemoveTotpResponse, error) {
+	return s.remove(ctx, req)
+}
+
+// RemovePartnerTotp removes a partner's second factor.
+func (s *Service) RemovePartnerTotp(ctx context.Context, req *affiliatev1.RemoveTotpRequest) (*affiliatev1.RemoveTotpResponse, error) {
+	return s.remove(ctx, req)
+}
+
+func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest) (*affiliatev1.RemoveTotpResponse, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	account, err := s.store.Account(ctx, caller.User)
+	if err != nil {
+		return nil, err
+	}
+	if !account.User.SecondFactor {
+		return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
+	}
+	attempt := s.attemptOf(account, at)
+	if err := s.throttle(ctx, attempt); err != nil {
+		return nil, err
+	}
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.LockUserByID(ctx, caller.User); err != nil {
+			return err
+		}
+		if ok, err := s.useCode(ctx, tx, account, req.GetCode(), at); err != nil || !ok {
+			return refusedUnless(ok, err)
+		}
+		if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
+			return err
+		}
+		if err := tx.DeleteSecondFactor(ctx, caller.User); err != nil {
+			return err
+		}
+		if err := tx.RevokeOtherSessions(ctx, caller.User, &caller.Session, at); err != nil {
+			return err
+		}
+		return recordChange(ctx, tx, account, change{action: "account.disable_second_factor", notification: affiliate.NotifySecondFactorDisabled}, at)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.RemoveTotpResponse{}, nil
+}
+
+// attemptOf returns an attempt to prove that the caller is the owner of an account. It counts
+// like an attempt to log in.
+func (s *Service) attemptOf(account affiliate.Account, at time.Time) affiliate.LoginAttempt {
+	return affiliate.LoginAttempt{
+		ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKey, account.User.Kind, account.User.Email), At: at,
+	}
+}
+
+// refusedUnless returns err, or INVALID_CREDENTIALS if ok is false.
+func refusedUnless(ok bool, err error) error {
+	if err == nil && !ok {
+		return affiliate.Refuse(affiliate.ReasonInvalidCredentials)
+	}
+	return err
+}
+
+// useCode uses a code of the authenticator app or a recovery code. The caller must have
+// locked the user, so that only one of several calls with the same code succeeds. ok is false
+// if the code is wrong or used, or if the account has no second factor.
+func (s *Service) useCode(ctx context.Context, tx Tx, account affiliate.Account, code string, at time.Time) (ok bool, err error) {
+	factor, found, err := tx.SecondFactor(ctx, account.User.ID)
+	if err != nil || !found || factor.ConfirmedAt == nil {
+		return false, err
+	}
+	step, ok, err := s.matchStep(factor, code, at)
+	if err != nil {
+		return false, err
+	}
+	if ok {
+		return true, tx.UseTimeStep(ctx, account.User.ID, step)
+	}
+	digest, ok := affiliate.DigestRecoveryCode(code)
+	if !ok {
+		return false, nil
+	}
+	left, found, err := tx.UseRecoveryCode(ctx, account.User.ID, digest, at)
+	if err != nil || !found {
+		return false, err
+	}
+	return true, recordChange(ctx, tx, account, change{
+		action: "account.use_recovery_code", notification: affiliate.NotifyRecoveryCodeUsed,
+		facts: map[string]string{"left": strconv.Itoa(left)}, after: map[string]int{"recovery_codes_left": left},
+	}, at)
+}
+
+// matchStep returns the time step of a code that is valid now for a second factor.
+func (s *Service) matchStep(factor affiliate.SecondFactor, code string, at time.Time) (step int64, ok bool, err error) {
+	secret, err := s.seal.Open(factor.Secret, factor.User.UUID[:])
+	if err != nil {
+		return 0, false, err
+	}
+	step, ok = factor.MatchStep(at, func(step int64) bool {
+		var want string
+		want, err = hotp.GenerateCodeCustom(string(secret), uint64(step), hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1})
+		return err == nil && subtle.ConstantTimeCompare([]byte(want), []byte(code)) == 1
+	})
+	return step, ok, err
+}
+
+// Reauthenticate checks that the caller is the owner of the account before a change that
+// moves money: with a code if the account has a second factor, otherwise with the password.
+// It uses the code. Wrong values count as failed logins. Errors: INVALID_CREDENTIALS,
+// RATE_LIMIT_EXCEEDED.
+func (s *Service) Reauthenticate(ctx context.Context, password, code string) error {
+	at := s.currentTime()
+	account, err := s.store.Account(ctx, server.PrincipalFrom(ctx).User)
+	if err != nil {
+		return err
+	}
+	attempt := s.attemptOf(account, at)
+	if err := s.throttle(ctx, attempt); err != nil {
+		return err
+	}
+	if !account.User.SecondFactor {
+		matches, _, err := s.hashes.matches(ctx, password, account.PasswordHash, true)
+		if err != nil || !matches {
+			return refusedUnless(matches, err)
+		}
+	}
+	return s.store.InTx(ctx, func(tx Tx) error {
+		if !account.User.SecondFactor {
+			if err := s.checkUnchanged(ctx, tx, account, password); err != nil {
+				return err
+			}
+		}
+		if err := s.checkFactor(ctx, tx, account, code, at); err != nil {
+			return err
+		}
+		return tx.DeleteLoginFailures(ctx, attempt.Subject)
+	})
+}
+
+// checkFactor locks the user of an account and uses a code if the account has a second
+// factor now. Errors: INVALID_CREDENTIALS, also if the account had a second factor when the
+// caller read it and has none now.
+func (s *Service) checkFactor(ctx context.Context, tx Tx, account affiliate.Account, code string, at time.Time) error {
+	if err := tx.LockUserByID(ctx, account.User.ID); err != nil {
+		return err
+	}
+	current, err := tx.Account(ctx, account.User.ID)
+	if err != nil || !current.User.SecondFactor && !account.User.SecondFactor {
+		return err
+	}
+	return refusedUnless(s.useCode(ctx, tx, current, code, at))
+}

@@ -1,0 +1,73 @@
+package account_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/account"
+)
+
+// Twenty transactions use the same code at the same time. Only one of them succeeds.
+func TestSecondFactor_CodesWorkOnceInParallelTransactions(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx, user := f.Context(), f.NewPartner("Ada")
+	codes, digests := affiliate.NewRecoveryCodes()
+	digest, ok := affiliate.DigestRecoveryCode(codes[0])
+	if !ok {
+		t.Fatalf("%s is no recovery code", codes[0])
+	}
+	inTx := func(fn func(tx *account.Tx) error) {
+		if err := f.accounts.InTx(ctx, func(tx *account.Tx) error {
+			if err := tx.LockUserByID(ctx, user); err != nil {
+				return err
+			}
+			return fn(tx)
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	inTx(func(tx *account.Tx) error {
+		if err := tx.InsertSecondFactor(ctx, affiliate.SecondFactor{User: user, Secret: []byte("sealed"), CreatedAt: f.Now()}); err != nil {
+			return err
+		}
+		return tx.ConfirmSecondFactor(ctx, user, 1, digests, f.Now())
+	})
+	step := f.Now().Unix() / 30
+	var steps, recoveries atomic.Int64
+	var calls sync.WaitGroup
+	for range 20 {
+		calls.Go(func() {
+			var used, recovered bool
+			inTx(func(tx *account.Tx) error {
+				used, recovered = false, false
+				factor, _, err := tx.SecondFactor(ctx, user)
+				if err != nil {
+					return err
+				}
+				if _, used = factor.MatchStep(f.Now(), func(s int64) bool { return s == step }); used {
+					if err := tx.UseTimeStep(ctx, user, step); err != nil {
+						return err
+					}
+				}
+				left, found, err := tx.UseRecoveryCode(ctx, user, digest, f.Now())
+				if recovered = found; found && left != affiliate.RecoveryCodes-1 {
+					t.Errorf("%d codes are left, want %d", left, affiliate.RecoveryCodes-1)
+				}
+				return err
+			})
+			if used {
+				steps.Add(1)
+			}
+			if recovered {
+				recoveries.Add(1)
+			}
+		})
+	}
+	calls.Wait()
+	if steps.Load() != 1 || recoveries.Load() != 1 {
+		t.Errorf("the code was used %d times and the recovery code %d times, want once each", steps.Load(), recoveries.Load())
+	}
+}

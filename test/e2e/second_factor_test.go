@@ -1,0 +1,79 @@
+package e2e_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/pquerna/otp/totp"
+)
+
+// testSecondFactors tests the second factor over REST: enrolment, login, removal, and the
+// setting of the workspace that requires it.
+func testSecondFactors(t *testing.T, sys *system) {
+	t.Run("protects the login", func(t *testing.T) {
+		for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
+			testFactorOfAccount(t, sys, a)
+		}
+	})
+	t.Run("is required by a workspace", func(t *testing.T) { testRequiredFactor(t, sys) })
+}
+
+// enableFactor enables a second factor and returns the recovery codes.
+func (a account) enableFactor(t *testing.T) (recovery []string) {
+	t.Helper()
+	auth := "/api/v1/auth/" + a.kind + "/totp"
+	secret := a.post(t, auth+"/enroll", object{}).wantStatus(http.StatusOK).text("secret")
+	code, err := totp.GenerateCode(secret, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	confirmed := a.post(t, auth+"/confirm", object{"code": code}).wantStatus(http.StatusOK)
+	return []string{confirmed.text("recoveryCodes.0"), confirmed.text("recoveryCodes.1"), confirmed.text("recoveryCodes.2")}
+}
+
+func testFactorOfAccount(t *testing.T, sys *system, a account) {
+	auth := "/api/v1/auth/" + a.kind
+	recovery := a.enableFactor(t)
+	login := func() response {
+		return sys.client().post(t, auth+"/login", object{"email": a.email, "password": password})
+	}
+	challenge := login().wantStatus(http.StatusUnauthorized).wantFields(object{"code": "SECOND_FACTOR_REQUIRED"}).text("challenge")
+	complete := func(code string) response {
+		return sys.client().post(t, auth+"/login/second-factor", object{"challenge": challenge, "code": code})
+	}
+	complete("000000").wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+	complete(recovery[0]).wantStatus(http.StatusOK).wantFields(object{"user.secondFactor": true, "tokenType": "Bearer"})
+	complete(recovery[1]).wantError(http.StatusUnauthorized, "CHALLENGE_INVALID")
+	a.post(t, auth+"/totp/enroll", object{}).wantError(http.StatusConflict, "SECOND_FACTOR_STATE_INVALID")
+	a.do(t, http.MethodDelete, auth+"/totp", object{"code": recovery[0]}).wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+	a.do(t, http.MethodDelete, auth+"/totp", object{"code": recovery[1]}).wantStatus(http.StatusNoContent)
+	login().wantStatus(http.StatusOK).wantFields(object{"user.secondFactor": false})
+}
+
+func testRequiredFactor(t *testing.T, sys *system) {
+	owner := sys.newMerchant(t)
+	require := object{"requireSecondFactor": true}
+	setUp := outcome{http.StatusForbidden, "SECOND_FACTOR_SETUP_REQUIRED"}
+	owner.patch(t, workspacePath, require).wantOutcome(setUp)
+	service := sys.client().withCredential(owner.createServiceToken(t, "admin", "live", false))
+	service.patch(t, workspacePath, require).wantOutcome(forbidden)
+	owner.get(t, workspacePath).wantFields(object{"requireSecondFactor": false})
+	owner.enableFactor(t)
+	owner.patch(t, workspacePath, require).wantStatus(http.StatusOK).wantFields(object{"requireSecondFactor": true})
+	owner.patch(t, workspacePath, object{"name": "Shop"}).wantStatus(http.StatusOK)
+	service.patch(t, workspacePath, object{"name": "Shop 2"}).wantStatus(http.StatusOK)
+	for _, role := range []string{"admin", "manager", "finance", "developer", "viewer"} {
+		email := uniqueName(role) + "@shop.example"
+		token := owner.post(t, workspacePath+"/invites", object{"email": email, "role": role}).wantStatus(http.StatusCreated).text("token")
+		joined := sys.client().post(t, "/api/v1/auth/merchant/accept-invite", object{"token": token, "name": "Mo", "password": password}).wantStatus(http.StatusCreated)
+		member := account{apiClient: sys.client().withCredential(joined.text("accessToken")), kind: "merchant", email: email}
+		member.get(t, "/api/v1/programs").wantStatus(http.StatusOK)
+		member.post(t, "/api/v1/notifications/read-all", object{}).wantOutcome(setUp)
+		if role == "admin" {
+			member.post(t, "/api/v1/programs", object{"name": "Club"}).wantOutcome(setUp)
+		}
+		member.enableFactor(t)
+		member.post(t, "/api/v1/notifications/read-all", object{}).wantStatus(http.StatusOK)
+	}
+}
