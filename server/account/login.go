@@ -50,6 +50,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	var workspace *affiliate.Workspace
 	var challenge *affiliate.Error
 	err = s.store.InTx(ctx, func(tx Tx) error {
+		challenge = nil // an earlier attempt of the transaction may have set it
 		if err := s.checkUnchanged(ctx, tx, account, req.GetPassword()); err != nil {
 			return err
 		}
