@@ -181,7 +181,9 @@ func (r response) wantError(status int, code string, fields ...string) response 
 		return r
 	}
 	decoder := json.NewDecoder(strings.NewReader(r.body))
-	if code != "BULK_ALL_FAILED" && code != "PROCESSOR_PERMISSION_MISSING" { // these errors have additional fields
+	switch code {
+	case "BULK_ALL_FAILED", "PROCESSOR_PERMISSION_MISSING", "SECOND_FACTOR_REQUIRED": // these errors have additional fields
+	default:
 		decoder.DisallowUnknownFields()
 	}
 	var got errorBody

@@ -38,7 +38,7 @@ func testFactorOfAccount(t *testing.T, sys *system, a account) {
 	login := func() response {
 		return sys.client().post(t, auth+"/login", object{"email": a.email, "password": password})
 	}
-	challenge := login().wantStatus(http.StatusUnauthorized).wantFields(object{"code": "SECOND_FACTOR_REQUIRED"}).text("challenge")
+	challenge := login().wantError(http.StatusUnauthorized, "SECOND_FACTOR_REQUIRED").text("challenge")
 	complete := func(code string) response {
 		return sys.client().post(t, auth+"/login/second-factor", object{"challenge": challenge, "code": code})
 	}

@@ -32,7 +32,7 @@ var renamed = map[string]string{
 }
 
 // derived are keys without a column of the same name.
-var derived = []string{"customer", "payout_method", "rules", "type", "email", "name", "email_verified_at", "terms_url", "participant_id", "created_at", "ip_prefix"}
+var derived = []string{"customer", "payout_method", "second_factor_at", "rules", "type", "email", "name", "email_verified_at", "terms_url", "participant_id", "created_at", "ip_prefix"}
 
 // compare compares the records of a bundle with the rows of the database, column by column.
 func (f *fixture) compare(c contents, expectations []expectation, args ...any) {
