@@ -108,9 +108,11 @@ func TestCloseBooks_WaitsForTransactionsThatAddEntries(t *testing.T) {
 func TestCloseBooks_FailsWhileATransactionDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := f.Join("Jane")
+	p, colleague := f.Join("Jane"), f.Join("Jill")
 	other := f.NewShop(f.Scope.Mode).Join("Joe")
-	added, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	added, end, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	endTransaction := sync.OnceFunc(func() { close(end) })
+	t.Cleanup(endTransaction)
 	go func() {
 		ended <- f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
 			if err := tx.AddToLedger(f.Context(), bonusOf(p, noon)); err != nil {
@@ -126,10 +128,11 @@ func TestCloseBooks_FailsWhileATransactionDoesNotEnd(t *testing.T) {
 	if err := f.closeBooks(noon.Add(time.Hour)); !errors.As(err, &pgErr) || pgErr.Code != "55P03" {
 		t.Errorf("closing the books during a transaction returned %v, want the error code 55P03", err)
 	}
-	// The failed attempt has closed nothing and blocks nothing.
-	f.addToLedger(bonusOf(p, noon))
+	// The failed attempt has closed nothing and blocks nothing. The entries are of other
+	// participants, because the transaction has locked a row of the balance of p.
+	f.addToLedger(bonusOf(colleague, noon))
 	f.addToLedger(bonusOf(other, noon))
-	close(end)
+	endTransaction()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
