@@ -42,8 +42,8 @@ type SecondFactor struct {
 	LastStep int64
 }
 
-// MatchStep returns the time step of a code that is valid at the given time. matches reports whether it
-// is the code of a time step. A code is valid one step before and after its own step, unless
+// MatchStep returns the time step of a code that is valid at the given time. matches reports
+// whether the code belongs to a time step. A code is valid one step before and after its own step, unless
 // LastStep is its step or a later step: each code works once. ok is false if the code is not
 // valid.
 func (f SecondFactor) MatchStep(now time.Time, matches func(step int64) bool) (step int64, ok bool) {

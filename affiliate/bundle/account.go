@@ -20,7 +20,8 @@ type Profile struct {
 	EmailVerifiedAt *Time                 `json:"email_verified_at"`
 	PreviousEmail   *string               `json:"previous_email"`
 	EmailChangedAt  *Time                 `json:"email_changed_at"`
-	// SecondFactorAt is when the second factor was enabled. It is nil if there is none.
+	// SecondFactorAt is when the second factor was enabled. It is nil if the account has no second
+	// factor.
 	SecondFactorAt *Time `json:"second_factor_at"`
 
 	CreatedAt Time `json:"created_at"`

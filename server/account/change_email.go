@@ -19,9 +19,9 @@ func (s *Service) ChangePartnerEmail(ctx context.Context, req *affiliatev1.Chang
 	return s.changeEmail(ctx, req)
 }
 
-// changeEmail checks the password, and the code if the account has a second factor, and stores the request. It does not look the new address
-// up. The response and its duration therefore do not depend on whether another account has
-// the address.
+// changeEmail checks the password, and the code if the account has a second factor, and
+// stores the request. It does not look the new address up. The response and its duration
+// therefore do not depend on whether another account has the address.
 func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailRequest) (*affiliatev1.ChangeEmailResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	account, err := s.store.Account(ctx, caller.User)

@@ -125,7 +125,7 @@ func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPa
 	}, nil
 }
 
-// programOf returns the id of the programme in a filter, or nil if there is none.
+// programOf returns the id of the programme in a filter, or nil if the filter is absent.
 func programOf(text *string) *affiliate.ProgramID {
 	if text == nil {
 		return nil

@@ -209,9 +209,8 @@ func memberToProto(ctx context.Context, m affiliate.TeamMember) *affiliatev1.Mem
 		email = affiliate.MaskEmail(email)
 	}
 	return &affiliatev1.Member{
-		Id:   m.ID.String(),
-		Name: m.Name,
-
+		Id:           m.ID.String(),
+		Name:         m.Name,
 		SecondFactor: m.SecondFactor,
 		Email:        email,
 		Role:         server.EnumValue[affiliatev1.Role](m.Role),

@@ -289,11 +289,6 @@ func confirmPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at
 	// The lock makes sure that the methods do not change between the check and the copy.
 	const lockMethods = `
 		select m.user_id from payout_methods m where m.user_id = any($1) order by m.user_id for share`
-	const copyAccounts = `
-		update payouts p set account = m.account, account_hint = m.account_hint
-		from payout_methods m
-		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'pending'
-			and m.user_id = p.partner_id and m.method = p.method`
 	drafts, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft)
 	if err != nil {
 		return batch, err
@@ -309,10 +304,21 @@ func confirmPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at
 	if batch, err = movePayouts(ctx, tx, batch, at, changes...); err != nil {
 		return batch, err
 	}
-	if _, err := tx.Exec(ctx, copyAccounts, batch.Scope.Workspace, batch.Scope.Mode, batch.ID); err != nil {
-		return batch, fmt.Errorf("copy accounts to payouts: %w", err)
+	return batch, copyAccounts(ctx, tx, batch)
+}
+
+// copyAccounts copies the accounts of the partners to the pending payouts of a batch that
+// have no account yet.
+func copyAccounts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch) error {
+	const update = `
+		update payouts p set account = m.account, account_hint = m.account_hint
+		from payout_methods m
+		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'pending' and p.account is null
+			and m.user_id = p.partner_id and m.method = p.method and m.account is not null`
+	if _, err := tx.Exec(ctx, update, batch.Scope.Workspace, batch.Scope.Mode, batch.ID); err != nil {
+		return fmt.Errorf("copy accounts to payouts: %w", err)
 	}
-	return batch, nil
+	return nil
 }
 
 // recheckPayouts returns the changes that move payouts to the next status; the caller

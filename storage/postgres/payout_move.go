@@ -190,12 +190,6 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 func (s *Store) ProcessPayoutBatch(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutBatch, error) {
-	// The confirmation by an earlier version of the service did not copy the accounts.
-	const copyMissing = `
-		update payouts p set account = m.account, account_hint = m.account_hint
-		from payout_methods m
-		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'pending' and p.account is null
-			and m.user_id = p.partner_id and m.method = p.method and m.account is not null`
 	var batch affiliate.PayoutBatch
 	err := s.InTx(ctx, func(tx *Tx) (err error) {
 		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
@@ -213,8 +207,9 @@ func (s *Store) ProcessPayoutBatch(
 			batch, err = completeBatch(ctx, tx, batch)
 			return err
 		}
-		if _, err := tx.Exec(ctx, copyMissing, scope.Workspace, scope.Mode, id); err != nil {
-			return fmt.Errorf("copy accounts to payouts: %w", err)
+		// The confirmation by an earlier version of the service did not copy the accounts.
+		if err := copyAccounts(ctx, tx, batch); err != nil {
+			return err
 		}
 		changes, err := recheckPayouts(ctx, tx, batch, pending, affiliate.MoveProcess, at, by)
 		if err != nil {
