@@ -27,8 +27,8 @@ var specificReasons = map[string][]affiliate.Reason{
 
 	affiliatev1.AccountService_LoginMerchantSecondFactor_FullMethodName: {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
 	affiliatev1.AccountService_LoginPartnerSecondFactor_FullMethodName:  {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
-	affiliatev1.AccountService_EnrollMerchantTotp_FullMethodName:        {affiliate.ReasonSecondFactorState},
-	affiliatev1.AccountService_EnrollPartnerTotp_FullMethodName:         {affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_EnrollMerchantTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_EnrollPartnerTotp_FullMethodName:         {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
 	affiliatev1.AccountService_ConfirmMerchantTotp_FullMethodName:       {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
 	affiliatev1.AccountService_ConfirmPartnerTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
 	affiliatev1.AccountService_RemoveMerchantTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},

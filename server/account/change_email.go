@@ -38,12 +38,8 @@ func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailR
 	if err := s.throttle(ctx, attempt); err != nil {
 		return nil, err
 	}
-	matches, _, err := s.hashes.matches(ctx, req.GetPassword(), account.PasswordHash, true)
-	if err != nil {
+	if err := s.requirePassword(ctx, account, req.GetPassword()); err != nil {
 		return nil, err
-	}
-	if !matches {
-		return nil, affiliate.Refuse(affiliate.ReasonInvalidCredentials)
 	}
 	request := affiliate.EmailRequest{
 		ID:        affiliate.NewID[affiliate.EmailRequest](at),

@@ -19,32 +19,51 @@ import (
 const totpIssuer = "Tributary"
 
 // EnrollMerchantTotp creates the secret of a merchant's second factor.
-func (s *Service) EnrollMerchantTotp(ctx context.Context, _ *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
-	return s.enroll(ctx)
+func (s *Service) EnrollMerchantTotp(ctx context.Context, req *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
+	return s.enroll(ctx, req)
 }
 
 // EnrollPartnerTotp creates the secret of a partner's second factor.
-func (s *Service) EnrollPartnerTotp(ctx context.Context, _ *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
-	return s.enroll(ctx)
+func (s *Service) EnrollPartnerTotp(ctx context.Context, req *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
+	return s.enroll(ctx, req)
 }
 
-// enroll stores a secret, encrypted with the id of the user as additional data. It replaces a
-// secret that was not confirmed.
-func (s *Service) enroll(ctx context.Context) (*affiliatev1.EnrollTotpResponse, error) {
+// enroll checks the password and stores a secret, encrypted with the id of the user as
+// additional data. It replaces a secret that was not confirmed. Without the password, a
+// stolen session could add a factor, authorise payout changes with its codes, and lock the
+// owner out.
+func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
 	user, at := server.PrincipalFrom(ctx).User, s.currentTime()
+	account, err := s.store.Account(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	if account.User.SecondFactor {
+		return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
+	}
+	attempt := s.attemptOf(account, at)
+	if err := s.throttle(ctx, attempt); err != nil {
+		return nil, err
+	}
+	if err := s.requirePassword(ctx, account, req.GetPassword()); err != nil {
+		return nil, err
+	}
 	var key *otp.Key
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.LockUserByID(ctx, user); err != nil {
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := s.checkUnchanged(ctx, tx, account, req.GetPassword()); err != nil {
 			return err
 		}
-		account, err := tx.Account(ctx, user)
+		current, err := tx.Account(ctx, user)
 		if err != nil {
 			return err
 		}
-		if account.User.SecondFactor {
+		if current.User.SecondFactor {
 			return affiliate.Refuse(affiliate.ReasonSecondFactorState)
 		}
-		key, err = totp.Generate(totp.GenerateOpts{Issuer: totpIssuer, AccountName: account.User.Email})
+		if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
+			return err
+		}
+		key, err = totp.Generate(totp.GenerateOpts{Issuer: totpIssuer, AccountName: current.User.Email})
 		if err != nil {
 			return err
 		}
@@ -166,6 +185,12 @@ func (s *Service) attemptOf(account affiliate.Account, at time.Time) affiliate.L
 	}
 }
 
+// requirePassword returns INVALID_CREDENTIALS if the password is wrong.
+func (s *Service) requirePassword(ctx context.Context, account affiliate.Account, password string) error {
+	matches, _, err := s.hashes.matches(ctx, password, account.PasswordHash, true)
+	return refusedUnless(matches, err)
+}
+
 // refusedUnless returns err, or INVALID_CREDENTIALS if ok is false.
 func refusedUnless(ok bool, err error) error {
 	if err == nil && !ok {
@@ -232,9 +257,8 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) err
 		return err
 	}
 	if !account.User.SecondFactor {
-		matches, _, err := s.hashes.matches(ctx, password, account.PasswordHash, true)
-		if err != nil || !matches {
-			return refusedUnless(matches, err)
+		if err := s.requirePassword(ctx, account, password); err != nil {
+			return err
 		}
 	}
 	return s.store.InTx(ctx, func(tx Tx) error {

@@ -2,6 +2,7 @@ package account_test
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,15 +32,27 @@ func (f *fixture) code(secret string, at time.Time) string {
 func (f *fixture) withFactor() (session *affiliatev1.SessionResponse, secret string, recovery []string) {
 	f.Helper()
 	session = f.partner(factorEmail)
-	enrolled, err := f.EnrollPartnerTotp(f.as(session), &affiliatev1.EnrollTotpRequest{})
+	secret, recovery = f.enableFactor(session)
+	return session, secret, recovery
+}
+
+// enableFactor enables a second factor for the partner of a session.
+func (f *fixture) enableFactor(session *affiliatev1.SessionResponse) (secret string, recovery []string) {
+	f.Helper()
+	secret, err := f.enroll(session, password)
 	if err != nil {
 		f.Fatal(err)
 	}
-	confirmed, err := f.ConfirmPartnerTotp(f.as(session), &affiliatev1.ConfirmTotpRequest{Code: f.code(enrolled.Secret, f.Now())})
+	confirmed, err := f.ConfirmPartnerTotp(f.as(session), &affiliatev1.ConfirmTotpRequest{Code: f.code(secret, f.Now())})
 	if err != nil {
 		f.Fatal(err)
 	}
-	return session, enrolled.Secret, confirmed.RecoveryCodes
+	return secret, confirmed.RecoveryCodes
+}
+
+func (f *fixture) enroll(session *affiliatev1.SessionResponse, password string) (secret string, err error) {
+	enrolled, err := f.EnrollPartnerTotp(f.as(session), &affiliatev1.EnrollTotpRequest{Password: password})
+	return enrolled.GetSecret(), err
 }
 
 // challenge logs in with the password and returns the challenge.
@@ -77,11 +90,11 @@ func TestSecondFactor_ConfirmEnablesItAndEndsOtherSessions(t *testing.T) {
 	_, err = confirm("123456")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonSecondFactorState)
 	enroll := func() string {
-		enrolled, err := f.EnrollPartnerTotp(f.as(session), &affiliatev1.EnrollTotpRequest{})
+		secret, err := f.enroll(session, password)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return enrolled.Secret
+		return secret
 	}
 	replaced, secret := enroll(), enroll()
 	_, err = confirm(f.code(replaced, f.Now()))
@@ -102,11 +115,49 @@ func TestSecondFactor_ConfirmEnablesItAndEndsOtherSessions(t *testing.T) {
 	}
 	_, err = confirm(f.code(secret, f.Now()))
 	pgtest.RequireRefusal(t, err, affiliate.ReasonSecondFactorState)
-	_, err = f.EnrollPartnerTotp(f.as(session), &affiliatev1.EnrollTotpRequest{})
+	_, err = f.enroll(session, password)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonSecondFactorState)
 	f.WantCount(0, "secrets in clear text", `select count(*) from second_factors where position($1::bytea in secret) > 0`, []byte(secret))
 	f.WantCount(1, "notifications", `select count(*) from notifications where type = 'security.second_factor_enabled'`)
 	f.WantCount(1, "audit records", `select count(*) from account_audit_log where action = 'account.enable_second_factor'`)
+}
+
+func TestEnroll_WrongPasswordChangesNothingAndCountsAsFailedLogin(t *testing.T) {
+	f := newFixture(t)
+	session := f.partner(factorEmail)
+	secret, err := f.enroll(session, password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := f.Texts(`select encode(secret, 'hex') from second_factors`)
+	for range 10 {
+		_, err := f.enroll(session, "a wrong password")
+		pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
+	}
+	_, err = f.enroll(session, password)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonRateLimitExceeded)
+	_, err = f.LoginPartner(f.Context(), &affiliatev1.LoginRequest{Email: factorEmail, Password: password})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonRateLimitExceeded)
+	if got := f.Texts(`select encode(secret, 'hex') from second_factors`); !slices.Equal(got, stored) {
+		t.Error("a call with a wrong password has replaced the secret")
+	}
+	if _, err := f.ConfirmPartnerTotp(f.as(session), &affiliatev1.ConfirmTotpRequest{Code: f.code(secret, f.Now())}); err != nil {
+		t.Errorf("the confirmation of the first secret: %v", err)
+	}
+}
+
+func TestEnroll_RightPasswordEndsCountOfFailedLogins(t *testing.T) {
+	f := newFixture(t)
+	session := f.merchant("mara@shop.example")
+	for _, wrong := range []string{"", "a wrong password"} {
+		_, err := f.EnrollMerchantTotp(f.as(session), &affiliatev1.EnrollTotpRequest{Password: wrong})
+		pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
+	}
+	f.WantCount(2, "failed logins", `select count(*) from login_failures`)
+	if _, err := f.EnrollMerchantTotp(f.as(session), &affiliatev1.EnrollTotpRequest{Password: password}); err != nil {
+		t.Fatal(err)
+	}
+	f.WantCount(0, "failed logins", `select count(*) from login_failures`)
 }
 
 func TestLoginSecondFactor_AcceptsEachCodeOnceWithDriftOfOneStep(t *testing.T) {

@@ -507,7 +507,7 @@ func (c *referenceCalls) secondFactors(t *testing.T) {
 			body["workspaceName"] = "Lang"
 		}
 		client := c.anonymous.withCredential(c.anonymous.post(t, path+"/register", body).wantStatus(http.StatusCreated).text("accessToken"))
-		secret := c.call(client, "POST", path+"/totp/enroll", nil).text("secret")
+		secret := c.call(client, "POST", path+"/totp/enroll", object{"password": login["password"]}).text("secret")
 		code, err := totp.GenerateCode(secret, c.sys.clock.now())
 		if err != nil {
 			t.Fatal(err)

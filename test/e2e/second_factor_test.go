@@ -16,6 +16,7 @@ func testSecondFactors(t *testing.T, sys *system) {
 			testFactorOfAccount(t, sys, a)
 		}
 	})
+	t.Run("cannot be added with a stolen session", func(t *testing.T) { testStolenSession(t, sys) })
 	t.Run("is required by a workspace", func(t *testing.T) { testRequiredFactor(t, sys) })
 }
 
@@ -23,7 +24,7 @@ func testSecondFactors(t *testing.T, sys *system) {
 func (a account) enableFactor(t *testing.T) (recovery []string) {
 	t.Helper()
 	auth := "/api/v1/auth/" + a.kind + "/totp"
-	secret := a.post(t, auth+"/enroll", object{}).wantStatus(http.StatusOK).text("secret")
+	secret := a.post(t, auth+"/enroll", object{"password": password}).wantStatus(http.StatusOK).text("secret")
 	code, err := totp.GenerateCode(secret, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -45,10 +46,27 @@ func testFactorOfAccount(t *testing.T, sys *system, a account) {
 	complete("000000").wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
 	complete(recovery[0]).wantStatus(http.StatusOK).wantFields(object{"user.secondFactor": true, "tokenType": "Bearer"})
 	complete(recovery[1]).wantError(http.StatusUnauthorized, "CHALLENGE_INVALID")
-	a.post(t, auth+"/totp/enroll", object{}).wantError(http.StatusConflict, "SECOND_FACTOR_STATE_INVALID")
+	a.post(t, auth+"/totp/enroll", object{"password": password}).wantError(http.StatusConflict, "SECOND_FACTOR_STATE_INVALID")
 	a.do(t, http.MethodDelete, auth+"/totp", object{"code": recovery[0]}).wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
 	a.do(t, http.MethodDelete, auth+"/totp", object{"code": recovery[1]}).wantStatus(http.StatusNoContent)
 	login().wantStatus(http.StatusOK).wantFields(object{"user.secondFactor": false})
+}
+
+// testStolenSession uses the session of a partner without the password.
+func testStolenSession(t *testing.T, sys *system) {
+	owner := sys.newPartner(t)
+	thief := owner.apiClient
+	auth, method := "/api/v1/auth/partner", "/api/v1/partner/payout-method"
+	thief.post(t, auth+"/totp/enroll", object{}).wantOutcome(invalid)
+	thief.post(t, auth+"/totp/enroll", object{"password": "a wrong password"}).wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+	thief.post(t, auth+"/totp/confirm", object{"code": "123456"}).wantError(http.StatusConflict, "SECOND_FACTOR_STATE_INVALID")
+	thief.patch(t, method, object{"method": "paypal", "account": "thief@example.com", "code": "123456"}).wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+	thief.post(t, auth+"/email/change", object{"newEmail": uniqueName("thief") + "@example.com", "password": "a wrong password"}).
+		wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+	owner = owner.login(t)
+	owner.get(t, "/api/v1/partner/profile").wantStatus(http.StatusOK).wantFields(object{"payoutMethod": nil})
+	owner.enableFactor(t)
+	thief.get(t, "/api/v1/partner/profile").wantOutcome(unauthorized)
 }
 
 func testRequiredFactor(t *testing.T, sys *system) {

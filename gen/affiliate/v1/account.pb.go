@@ -993,7 +993,9 @@ func (x *LoginSecondFactorRequest) GetCode() string {
 }
 
 type EnrollTotpRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The current password.
+	Password      string `protobuf:"bytes,1,opt,name=password,proto3" json:"password,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1026,6 +1028,13 @@ func (x *EnrollTotpRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EnrollTotpRequest.ProtoReflect.Descriptor instead.
 func (*EnrollTotpRequest) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *EnrollTotpRequest) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
 }
 
 type EnrollTotpResponse struct {
@@ -1534,8 +1543,10 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x13ChangeEmailResponse\"f\n" +
 	"\x18LoginSecondFactorRequest\x12'\n" +
 	"\tchallenge\x18\x01 \x01(\tB\t\xfaB\x06r\x04\x10\x01\x18dR\tchallenge\x12!\n" +
-	"\x04code\x18\x02 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01R\x04code\"\x13\n" +
-	"\x11EnrollTotpRequest\"M\n" +
+	"\x04code\x18\x02 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01R\x04code\";\n" +
+	"\x11EnrollTotpRequest\x12&\n" +
+	"\bpassword\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\x80\x01R\bpassword\"M\n" +
 	"\x12EnrollTotpResponse\x12\x16\n" +
 	"\x06secret\x18\x01 \x01(\tR\x06secret\x12\x1f\n" +
 	"\votpauth_url\x18\x02 \x01(\tR\n" +

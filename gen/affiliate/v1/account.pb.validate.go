@@ -2444,6 +2444,17 @@ func (m *EnrollTotpRequest) validate(all bool) error {
 
 	var errors []error
 
+	if l := utf8.RuneCountInString(m.GetPassword()); l < 1 || l > 128 {
+		err := EnrollTotpRequestValidationError{
+			field:  "Password",
+			reason: "value length must be between 1 and 128 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
 	if len(errors) > 0 {
 		return EnrollTotpRequestMultiError(errors)
 	}

@@ -204,7 +204,11 @@ type AccountServiceClient interface {
 	// authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
 	// ConfirmMerchantTotp is called. A new call replaces a secret that was not confirmed.
 	//
-	// Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+	// Errors:
+	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - SECOND_FACTOR_STATE_INVALID: the account has a second factor.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong password counts as a failed login.
 	EnrollMerchantTotp(ctx context.Context, in *EnrollTotpRequest, opts ...grpc.CallOption) (*EnrollTotpResponse, error)
 	// ConfirmMerchantTotp enables the second factor with a code for the secret of
 	// EnrollMerchantTotp. The response has ten recovery codes, which are not shown again. All
@@ -240,7 +244,11 @@ type AccountServiceClient interface {
 	// authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
 	// ConfirmPartnerTotp is called. A new call replaces a secret that was not confirmed.
 	//
-	// Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+	// Errors:
+	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - SECOND_FACTOR_STATE_INVALID: the account has a second factor.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong password counts as a failed login.
 	EnrollPartnerTotp(ctx context.Context, in *EnrollTotpRequest, opts ...grpc.CallOption) (*EnrollTotpResponse, error)
 	// ConfirmPartnerTotp enables the second factor with a code for the secret of
 	// EnrollPartnerTotp. The response has ten recovery codes, which are not shown again. All
@@ -690,7 +698,11 @@ type AccountServiceServer interface {
 	// authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
 	// ConfirmMerchantTotp is called. A new call replaces a secret that was not confirmed.
 	//
-	// Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+	// Errors:
+	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - SECOND_FACTOR_STATE_INVALID: the account has a second factor.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong password counts as a failed login.
 	EnrollMerchantTotp(context.Context, *EnrollTotpRequest) (*EnrollTotpResponse, error)
 	// ConfirmMerchantTotp enables the second factor with a code for the secret of
 	// EnrollMerchantTotp. The response has ten recovery codes, which are not shown again. All
@@ -726,7 +738,11 @@ type AccountServiceServer interface {
 	// authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
 	// ConfirmPartnerTotp is called. A new call replaces a secret that was not confirmed.
 	//
-	// Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+	// Errors:
+	//   - INVALID_CREDENTIALS: the password is wrong.
+	//   - SECOND_FACTOR_STATE_INVALID: the account has a second factor.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+	//     wrong password counts as a failed login.
 	EnrollPartnerTotp(context.Context, *EnrollTotpRequest) (*EnrollTotpResponse, error)
 	// ConfirmPartnerTotp enables the second factor with a code for the secret of
 	// EnrollPartnerTotp. The response has ten recovery codes, which are not shown again. All

@@ -39,7 +39,8 @@ const (
 	// The public key is missing or not valid, on click tracking. Sent by the collector.
 	ErrorReason_ERROR_REASON_INVALID_PUBLIC_KEY ErrorReason = 4
 	// The e-mail address or the password of a login is wrong. The response does not say
-	// which. Also sent for a change of the address with a wrong password.
+	// which. Also sent for a wrong password or code in a change of the address, the payout
+	// method or the second factor.
 	ErrorReason_ERROR_REASON_INVALID_CREDENTIALS ErrorReason = 5
 	// The refresh token is unknown, used, expired or revoked. If it was used before, its
 	// session ends.
