@@ -43,8 +43,9 @@ func (s *Service) processRequest(ctx context.Context, id affiliate.EmailRequestI
 			return err
 		}
 		if request.User != nil {
-			// A reset of the password locks the user and then deletes the requests of the
-			// user. So the lock comes before the deletion here too.
+			// A reset of the password and the confirmation of a second factor lock the user and
+			// then delete the requests of the user. So the lock comes before the deletion here
+			// too.
 			if err := tx.LockUserByID(ctx, *request.User); err != nil && !isNotFound(err) {
 				return err
 			}

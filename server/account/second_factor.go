@@ -88,7 +88,8 @@ func (s *Service) ConfirmPartnerTotp(ctx context.Context, req *affiliatev1.Confi
 }
 
 // confirm enables the second factor if the code belongs to its secret. Wrong codes are not
-// counted, because the caller has received the secret. The code cannot be used again.
+// counted, because the caller has received the secret. The code cannot be used again. Changes
+// of the address that were requested before end, because their requests needed no code.
 func (s *Service) confirm(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	var codes []string
@@ -116,6 +117,9 @@ func (s *Service) confirm(ctx context.Context, req *affiliatev1.ConfirmTotpReque
 			return err
 		}
 		if err := tx.RevokeOtherSessions(ctx, caller.User, &caller.Session, at); err != nil {
+			return err
+		}
+		if err := tx.RevokeEmailChanges(ctx, caller.User, at); err != nil {
 			return err
 		}
 		account, err := tx.Account(ctx, caller.User)

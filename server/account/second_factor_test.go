@@ -122,6 +122,34 @@ func TestSecondFactor_ConfirmEnablesItAndEndsOtherSessions(t *testing.T) {
 	f.WantCount(1, "audit records", `select count(*) from account_audit_log where action = 'account.enable_second_factor'`)
 }
 
+func TestConfirm_EndsEarlierChangesOfAddress(t *testing.T) {
+	f := newFixture(t)
+	session, err := f.RegisterPartner(t.Context(), &affiliatev1.RegisterPartnerRequest{Email: factorEmail, Password: password, Name: "Ada"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verification := f.takeMail(affiliate.MailVerification, factorEmail).token
+	reset := f.resetToken(factorEmail)
+	sent := f.requestChange(session, "ada@new.example")
+	if err := f.changePartner(session, "ada@other.example", password); err != nil {
+		t.Fatal(err)
+	}
+	f.enableFactor(session)
+	f.runRequests()
+	if mails := f.takeMails(); len(mails) != 0 {
+		t.Errorf("a request from before the confirmation was answered with %v", mails)
+	}
+	pgtest.RequireRefusal(t, f.verify(sent), affiliate.ReasonVerificationToken)
+	f.WantCount(1, "accounts with the old address", `select count(*) from users where email = $1`, factorEmail)
+	// Other tokens prove only that the user reads the mail of the account.
+	if err := f.verify(verification); err != nil {
+		t.Errorf("the verification of the address: %v", err)
+	}
+	if err := f.resetPartner(reset, newPassword); err != nil {
+		t.Errorf("the reset of the password: %v", err)
+	}
+}
+
 func TestEnroll_WrongPasswordChangesNothingAndCountsAsFailedLogin(t *testing.T) {
 	f := newFixture(t)
 	session := f.partner(factorEmail)

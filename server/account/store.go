@@ -84,6 +84,9 @@ type Tx interface {
 	// RevokeEmailTokens makes all e-mail tokens of a user unusable. It also deletes the
 	// user's requests that were not processed yet.
 	RevokeEmailTokens(ctx context.Context, user affiliate.UserID, at time.Time) error
+	// RevokeEmailChanges makes the tokens unusable with which the address of a user changes.
+	// It also deletes the user's requests that were not processed yet.
+	RevokeEmailChanges(ctx context.Context, user affiliate.UserID, at time.Time) error
 	// CountEmailTokens counts the tokens for an address and a purpose that were created
 	// after the given time. It locks the address, so that two transactions do not count at
 	// the same time.

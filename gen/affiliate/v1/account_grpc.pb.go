@@ -212,7 +212,8 @@ type AccountServiceClient interface {
 	EnrollMerchantTotp(ctx context.Context, in *EnrollTotpRequest, opts ...grpc.CallOption) (*EnrollTotpResponse, error)
 	// ConfirmMerchantTotp enables the second factor with a code for the secret of
 	// EnrollMerchantTotp. The response has ten recovery codes, which are not shown again. All
-	// other sessions of the account end.
+	// other sessions of the account end, and a change of the address that was requested
+	// before can no longer be completed.
 	//
 	// Errors:
 	//   - INVALID_CREDENTIALS: the code is wrong.
@@ -252,7 +253,8 @@ type AccountServiceClient interface {
 	EnrollPartnerTotp(ctx context.Context, in *EnrollTotpRequest, opts ...grpc.CallOption) (*EnrollTotpResponse, error)
 	// ConfirmPartnerTotp enables the second factor with a code for the secret of
 	// EnrollPartnerTotp. The response has ten recovery codes, which are not shown again. All
-	// other sessions of the account end.
+	// other sessions of the account end, and a change of the address that was requested
+	// before can no longer be completed.
 	//
 	// Errors:
 	//   - INVALID_CREDENTIALS: the code is wrong.
@@ -706,7 +708,8 @@ type AccountServiceServer interface {
 	EnrollMerchantTotp(context.Context, *EnrollTotpRequest) (*EnrollTotpResponse, error)
 	// ConfirmMerchantTotp enables the second factor with a code for the secret of
 	// EnrollMerchantTotp. The response has ten recovery codes, which are not shown again. All
-	// other sessions of the account end.
+	// other sessions of the account end, and a change of the address that was requested
+	// before can no longer be completed.
 	//
 	// Errors:
 	//   - INVALID_CREDENTIALS: the code is wrong.
@@ -746,7 +749,8 @@ type AccountServiceServer interface {
 	EnrollPartnerTotp(context.Context, *EnrollTotpRequest) (*EnrollTotpResponse, error)
 	// ConfirmPartnerTotp enables the second factor with a code for the secret of
 	// EnrollPartnerTotp. The response has ten recovery codes, which are not shown again. All
-	// other sessions of the account end.
+	// other sessions of the account end, and a change of the address that was requested
+	// before can no longer be completed.
 	//
 	// Errors:
 	//   - INVALID_CREDENTIALS: the code is wrong.

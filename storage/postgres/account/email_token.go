@@ -83,6 +83,21 @@ func (tx *Tx) RevokeEmailTokens(ctx context.Context, user affiliate.UserID, at t
 	return err
 }
 
+// RevokeEmailChanges makes the tokens unusable with which the address of a user changes. It
+// also deletes the user's requests that were not processed yet: requests with a user are
+// requests for a change. The caller must have locked the user.
+func (tx *Tx) RevokeEmailChanges(ctx context.Context, user affiliate.UserID, at time.Time) error {
+	const (
+		revoke = `update email_tokens set used_at = $2 where user_id = $1 and purpose = 'change' and used_at is null`
+		remove = `delete from email_requests where user_id = $1`
+	)
+	if _, err := tx.Exec(ctx, revoke, user, at); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, remove, user)
+	return err
+}
+
 // CountEmailTokens counts the e-mail tokens for an address and a purpose that were
 // created after the given time. It locks the address until the transaction ends, so that
 // two transactions do not count at the same time.
