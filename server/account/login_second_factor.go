@@ -93,7 +93,7 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 	if isNotFound(err) {
 		return nil, invalid // the account was erased
 	}
-	if err := refusedUnless(accepted, err); err != nil {
+	if err := refusedCode(accepted, err); err != nil {
 		return nil, err
 	}
 	s.storeOrigin(ctx, account.User, at)

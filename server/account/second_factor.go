@@ -109,7 +109,7 @@ func (s *Service) confirm(ctx context.Context, req *affiliatev1.ConfirmTotpReque
 			return err
 		}
 		if !ok {
-			return affiliate.Refuse(affiliate.ReasonInvalidCredentials)
+			return refusedCode(false, nil)
 		}
 		var digests [][]byte
 		codes, digests = affiliate.NewRecoveryCodes()
@@ -162,7 +162,7 @@ func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest
 			return err
 		}
 		if ok, err := s.useCode(ctx, tx, account, req.GetCode(), at); err != nil || !ok {
-			return refusedUnless(ok, err)
+			return refusedCode(ok, err)
 		}
 		if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
 			return err
@@ -192,13 +192,17 @@ func (s *Service) attemptOf(account affiliate.Account, at time.Time) affiliate.L
 // requirePassword returns INVALID_CREDENTIALS if the password is wrong.
 func (s *Service) requirePassword(ctx context.Context, account affiliate.Account, password string) error {
 	matches, _, err := s.hashes.matches(ctx, password, account.PasswordHash, true)
-	return refusedUnless(matches, err)
+	if err == nil && !matches {
+		return affiliate.Refuse(affiliate.ReasonInvalidCredentials)
+	}
+	return err
 }
 
-// refusedUnless returns err, or INVALID_CREDENTIALS if ok is false.
-func refusedUnless(ok bool, err error) error {
+// refusedCode returns err, or INVALID_CREDENTIALS with a message about a code if ok is
+// false. The standard message is about the e-mail address and the password.
+func refusedCode(ok bool, err error) error {
 	if err == nil && !ok {
-		return affiliate.Refuse(affiliate.ReasonInvalidCredentials)
+		return &affiliate.Error{Reason: affiliate.ReasonInvalidCredentials, Message: "The code is wrong or was used before."}
 	}
 	return err
 }
@@ -289,5 +293,5 @@ func (s *Service) checkFactor(ctx context.Context, tx Tx, account affiliate.Acco
 	if err != nil || !current.User.SecondFactor && !account.User.SecondFactor {
 		return err
 	}
-	return refusedUnless(s.useCode(ctx, tx, current, code, at))
+	return refusedCode(s.useCode(ctx, tx, current, code, at))
 }

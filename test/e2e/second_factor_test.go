@@ -43,7 +43,7 @@ func testFactorOfAccount(t *testing.T, sys *system, a account) {
 	complete := func(code string) response {
 		return sys.client().post(t, auth+"/login/second-factor", object{"challenge": challenge, "code": code})
 	}
-	complete("000000").wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+	complete("000000").wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS").wantFields(object{"message": "The code is wrong or was used before."})
 	complete(recovery[0]).wantStatus(http.StatusOK).wantFields(object{"user.secondFactor": true, "tokenType": "Bearer"})
 	complete(recovery[1]).wantError(http.StatusUnauthorized, "CHALLENGE_INVALID")
 	a.post(t, auth+"/totp/enroll", object{"password": password}).wantError(http.StatusConflict, "SECOND_FACTOR_STATE_INVALID")
