@@ -18,6 +18,7 @@ class ApiError extends Error {
     super(body.message);
     this.code = body.code;
     this.details = body.details ?? [];
+    this.challenge = body.challenge ?? null;
     this.retryAfter = retryAfter;
   }
 }
@@ -69,21 +70,39 @@ async function acceptAsMember() {
 // attempt, for example because of the terms, the next attempt uses the same session.
 let session = null;
 
+// challenge is the challenge of a login that needs a code, because the account has a second
+// factor.
+let challenge = null;
+
 async function acceptAsPartner() {
-  if (!session) {
-    const body = { email: value("email"), password: value("password") };
-    if (isNew()) {
-      body.name = value("name");
-      body.inviteToken = token;
-    }
-    session = await post(`/auth/partner/${isNew() ? "register" : "login"}`, body);
-  }
+  session ??= await openSession();
+  setChallenge(null);
   await joinProgram();
   const { refreshToken, user } = session;
   session = null;
   // The page needs the session no longer. If the request fails, the session expires.
   await post("/auth/partner/logout", { refreshToken }).catch(() => {});
   return `You are now a partner in the programme. Log in with ${user.email}.`;
+}
+
+// openSession registers or logs in the partner. If the account has a second factor, the first
+// call fails, and the next call completes the login with the code.
+function openSession() {
+  if (challenge) {
+    return post("/auth/partner/login/second-factor", { challenge, code: value("code") });
+  }
+  const body = { email: value("email"), password: value("password") };
+  if (isNew()) {
+    return post("/auth/partner/register", { ...body, name: value("name"), inviteToken: token });
+  }
+  return post("/auth/partner/login", body);
+}
+
+// setChallenge stores the challenge and shows the fields of the step that follows.
+function setChallenge(text) {
+  challenge = text;
+  form.elements.code.value = "";
+  showFields();
 }
 
 // joinProgram accepts the invitation. The link does not say whether the programme is in
@@ -106,13 +125,14 @@ function isNew() {
   return kind === "merchant" || value("account") === "register";
 }
 
-// showFields shows the fields of the kind of account, and those of a new account.
+// showFields shows the fields of the kind of account, those of a new account, and those of
+// the step of the login.
 function showFields() {
-  for (const element of document.querySelectorAll("[data-kind]")) {
-    element.hidden = element.dataset.kind !== kind;
-  }
-  for (const element of document.querySelectorAll("[data-new]")) {
-    element.hidden = !isNew();
+  const step = challenge ? "code" : "login";
+  for (const element of document.querySelectorAll("[data-kind], [data-new], [data-step]")) {
+    const wanted = element.dataset;
+    element.hidden =
+      (wanted.kind ?? kind) !== kind || (wanted.step ?? step) !== step || ("new" in wanted && !isNew());
   }
   form.elements.password.autocomplete = isNew() ? "new-password" : "current-password";
 }
@@ -169,6 +189,15 @@ function showError(error) {
   }
   if (error.code === "UNAUTHORIZED") {
     session = null; // the session has expired, so the next attempt logs in again
+  }
+  if (error.code === "SECOND_FACTOR_REQUIRED") {
+    setChallenge(error.challenge);
+    show("The password is right. Your account has a second factor, so enter a code too.", false);
+    form.elements.code.focus();
+    return;
+  }
+  if (error.code === "CHALLENGE_INVALID") {
+    setChallenge(null); // the next attempt logs in again
   }
   if (error.code === "NOT_FOUND") {
     show("The invitation is not valid. It has expired, or it was used or revoked.", true);

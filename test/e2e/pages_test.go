@@ -105,6 +105,7 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
+	t.Run("accept an invitation with a second factor", func(t *testing.T) { testInvitationWithFactor(ctx, t, sys) })
 	t.Run("unsubscribe", func(t *testing.T) {
 		partner := sys.newPartner(t)
 		p := openPage(ctx, t, sys, unsubscribePath+unsubscribeToken(partner, affiliate.CategoryCommissions))
@@ -125,6 +126,45 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
+}
+
+// testInvitationWithFactor accepts an invitation to a programme with terms, as a partner
+// whose account has a second factor.
+func testInvitationWithFactor(ctx context.Context, t *testing.T, sys *system) {
+	f, partner := sys.newFixture(t, "test", nil), sys.newPartner(t)
+	f.merchant.patch(t, f.programPath(), object{"termsUrl": "https://shop.example/terms"}).wantStatus(http.StatusOK)
+	recovery := partner.enableFactor(t)
+	f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": partner.email}).wantStatus(http.StatusCreated)
+	p := openPage(ctx, t, sys, "/accept-invite#kind=partner&token="+sys.takeToken(t, affiliate.MailParticipantInvite, partner.email))
+	logIn := func() {
+		p.wantVisible("password", true)
+		p.wantVisible("code", false)
+		p.fill("email", partner.email)
+		p.fill("password", password)
+		p.submit()
+		p.wantMessage("Your account has a second factor, so enter a code too.")
+		p.wantVisible("password", false)
+		p.wantVisible("code", true)
+	}
+	logIn()
+	p.submit()
+	p.wantFault("code", "The code must")
+	p.fill("code", "000000")
+	p.submit()
+	p.wantMessage("The code is wrong or was used before.")
+	sys.exec(t, "update login_challenges set expires_at = created_at where user_id = $1", partner.id)
+	p.submit()
+	p.wantMessage("The challenge")
+	logIn()
+	p.fill("code", recovery[0])
+	p.submit()
+	p.wantFault("acceptTerms", "must accept")
+	p.wantVisible("code", false)
+	// The session stays open, so a second attempt needs no code.
+	p.click("#acceptTerms")
+	p.submit()
+	p.wantMessage("You are now a partner in the programme. Log in with " + partner.email)
+	partner.inMode("test").get(t, "/api/v1/partner/programs").wantStatus(http.StatusOK).wantFields(object{"total": 1})
 }
 
 const (
@@ -214,6 +254,13 @@ func (p *tab) wantFault(field, want string) {
 	invalid := evaluate[string](p, fmt.Sprintf(`document.getElementById(%q).ariaInvalid ?? ""`, field))
 	if !strings.Contains(got, want) || invalid != "true" {
 		p.Errorf("the field %s has the fault %q and aria-invalid %q, want a fault with %q", field, got, invalid, want)
+	}
+}
+
+func (p *tab) wantVisible(field string, want bool) {
+	p.Helper()
+	if got := evaluate[bool](p, fmt.Sprintf(`document.getElementById(%q).checkVisibility()`, field)); got != want {
+		p.Errorf("the field %s is visible: %v, want %v", field, got, want)
 	}
 }
 
