@@ -22,6 +22,7 @@ import (
 // route has a JSON body.
 type route struct {
 	rpc, verb, template string
+	method              string // the full name of the RPC in gRPC
 	body                bool
 	input               protoreflect.MessageDescriptor
 }
@@ -52,7 +53,7 @@ func httpRules(t *testing.T, rpc protoreflect.MethodDescriptor) []route {
 	}
 	var all []route
 	for _, r := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
-		found := route{rpc: string(rpc.Name()), body: r.GetBody() == "*", input: rpc.Input()}
+		found := route{rpc: string(rpc.Name()), method: fmt.Sprintf("/%s/%s", rpc.Parent().FullName(), rpc.Name()), body: r.GetBody() == "*", input: rpc.Input()}
 		switch pattern := r.GetPattern().(type) {
 		case *annotations.HttpRule_Get:
 			found.verb, found.template = http.MethodGet, pattern.Get

@@ -3,9 +3,10 @@ package e2e_test
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/pquerna/otp/totp"
+
+	"github.com/tributary-hq/tributary/server"
 )
 
 // testSecondFactors tests the second factor over REST: enrolment, login, removal, and the
@@ -17,6 +18,7 @@ func testSecondFactors(t *testing.T, sys *system) {
 		}
 	})
 	t.Run("cannot be added with a stolen session", func(t *testing.T) { testStolenSession(t, sys) })
+	t.Run("is required on all routes that change something", func(t *testing.T) { testRequiredFactorOnRoutes(t, sys) })
 	t.Run("is required by a workspace", func(t *testing.T) { testRequiredFactor(t, sys) })
 }
 
@@ -25,7 +27,7 @@ func (a account) enableFactor(t *testing.T) (recovery []string) {
 	t.Helper()
 	auth := "/api/v1/auth/" + a.kind + "/totp"
 	secret := a.post(t, auth+"/enroll", object{"password": password}).wantStatus(http.StatusOK).text("secret")
-	code, err := totp.GenerateCode(secret, time.Now())
+	code, err := totp.GenerateCode(secret, a.sys.clock.now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,4 +96,52 @@ func testRequiredFactor(t *testing.T, sys *system) {
 		member.enableFactor(t)
 		member.post(t, "/api/v1/notifications/read-all", object{}).wantStatus(http.StatusOK)
 	}
+}
+
+// withoutFactor has the RPCs other than GET that a member without a second factor may call
+// in a workspace that requires one. The first two add the factor. The third is needed to read
+// the stream of notifications in a browser.
+var withoutFactor = map[string]bool{"EnrollMerchantTotp": true, "ConfirmMerchantTotp": true, "CreateStreamTicket": true}
+
+// testRequiredFactorOnRoutes calls all routes whose policy accepts members. The workspace
+// requires a second factor, and its owner has none. The service tokens are not affected.
+func testRequiredFactorOnRoutes(t *testing.T, sys *system) {
+	owner := sys.newMerchant(t)
+	services := map[string]apiClient{}
+	for _, mode := range []string{"test", "live"} {
+		services[mode] = sys.client().withCredential(owner.createServiceToken(t, "admin", mode, true))
+	}
+	sys.exec(t, "update workspaces set require_second_factor = true where id = $1", owner.workspace)
+	setUp, known := outcome{http.StatusForbidden, "SECOND_FACTOR_SETUP_REQUIRED"}, map[string]bool{}
+	for _, r := range routes(t) {
+		policy, _ := server.PolicyOf(r.method)
+		if policy.Accept&server.MerchantToken == 0 {
+			continue
+		}
+		known[r.rpc] = true
+		want := setUp
+		if r.verb == http.MethodGet || withoutFactor[r.rpc] {
+			want = routeRules[r.rpc].allowedOutcome
+		}
+		t.Run(r.String(), func(t *testing.T) {
+			owner.do(t, r.verb, r.path(unknownIDs()), nil).wantOutcome(want)
+			if policy.Accept&server.ServiceToken == 0 {
+				return
+			}
+			mode := string(policy.ServiceMode)
+			if mode == "" {
+				mode = "test"
+			}
+			services[mode].do(t, r.verb, r.path(unknownIDs()), nil).wantOutcome(routeRules[r.rpc].allowedOutcome)
+		})
+	}
+	for rpc := range withoutFactor {
+		if !known[rpc] {
+			t.Errorf("%s is in withoutFactor, but no member can call it", rpc)
+		}
+	}
+	owner = owner.login(t)
+	refreshed := sys.client().post(t, "/api/v1/auth/refresh", object{"refreshToken": owner.refresh}).wantStatus(http.StatusOK)
+	sys.client().post(t, "/api/v1/auth/logout", object{"refreshToken": refreshed.text("refreshToken")}).wantStatus(http.StatusNoContent)
+	owner.get(t, "/api/v1/programs").wantOutcome(unauthorized)
 }
