@@ -9,8 +9,8 @@ import (
 // VALIDATION_ERROR. It is empty for other errors. docs/errors.md lists the codes.
 func Code(err error) string { return errorInfo(err).GetReason() }
 
-// Challenge returns the challenge with which LoginMerchantSecondFactor or
-// LoginPartnerSecondFactor completes a login, if the error is SECOND_FACTOR_REQUIRED.
+// Challenge returns the challenge with which CompleteLogin completes a login, if the error is
+// SECOND_FACTOR_REQUIRED.
 func Challenge(err error) string { return errorInfo(err).GetMetadata()["challenge"] }
 
 // FieldError describes a field of a request whose value is not valid.

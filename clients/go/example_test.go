@@ -76,6 +76,27 @@ func ExampleNew_severalCores() {
 	// Output:
 }
 
+func ExampleCompleteLogin() {
+	var anonymous *tributary.Client
+	var session *tributary.Session
+	var login *affiliatev1.LoginRequest
+	ctx := context.Background()
+	tokens, err := anonymous.Accounts.LoginMerchant(ctx, login)
+	switch {
+	case err == nil:
+		session = tributary.NewSession(anonymous, tokens)
+	case tributary.Code(err) == "SECOND_FACTOR_REQUIRED":
+		var code string
+		fmt.Print("Code: ")
+		_, _ = fmt.Scanln(&code)
+		session, err = tributary.CompleteLogin(ctx, anonymous, affiliatev1.AccountKind_ACCOUNT_KIND_MERCHANT, tributary.Challenge(err), code)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(session.RefreshToken())
+}
+
 func ExampleClient_metadata() {
 	ctx, key, order := context.Background(), os.Getenv("TRIBUTARY_SECRET_KEY"), "order-1001"
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key, "x-mode", "test")

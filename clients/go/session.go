@@ -18,6 +18,9 @@ const renewBefore = time.Minute
 //	tokens, err := anonymous.Accounts.LoginMerchant(ctx, &affiliatev1.LoginRequest{Email: …, Password: …})
 //	session := tributary.NewSession(anonymous, tokens)
 //	client, err := tributary.New(target, tributary.Options{Credential: session.Token, Mode: "test", …})
+//
+// If the account has a second factor, the login fails with SECOND_FACTOR_REQUIRED, and
+// CompleteLogin returns the session.
 type Session struct {
 	client *Client
 
@@ -33,6 +36,23 @@ func NewSession(client *Client, tokens *affiliatev1.SessionResponse) *Session {
 	s := &Session{client: client}
 	s.store(tokens)
 	return s
+}
+
+// CompleteLogin completes a login with a code of the authenticator app or a recovery code, and
+// returns the session. kind is the kind of account of the login. challenge is the result of
+// Challenge for the error of the login, and is valid for 5 minutes. The client is used as in
+// NewSession. Errors: INVALID_CREDENTIALS if the code is wrong, after which another code can
+// be tried; CHALLENGE_INVALID if the login has to be repeated.
+func CompleteLogin(ctx context.Context, client *Client, kind affiliatev1.AccountKind, challenge, code string) (*Session, error) {
+	complete := client.Accounts.LoginMerchantSecondFactor
+	if kind == affiliatev1.AccountKind_ACCOUNT_KIND_PARTNER {
+		complete = client.Accounts.LoginPartnerSecondFactor
+	}
+	tokens, err := complete(ctx, &affiliatev1.LoginSecondFactorRequest{Challenge: challenge, Code: code})
+	if err != nil {
+		return nil, err
+	}
+	return NewSession(client, tokens), nil
 }
 
 // Token returns a valid access token. It renews the token if it expires within a minute.

@@ -198,6 +198,39 @@ func TestGoClient(t *testing.T) {
 		}
 	})
 
+	t.Run("LoginWithSecondFactorIsCompletedWithACode", func(t *testing.T) {
+		anonymous, _ := newGoClient(t, sys, nil)
+		for kind, a := range map[affiliatev1.AccountKind]account{
+			affiliatev1.AccountKind_ACCOUNT_KIND_MERCHANT: sys.newMerchant(t),
+			affiliatev1.AccountKind_ACCOUNT_KIND_PARTNER:  sys.newPartner(t),
+		} {
+			code, login, own := a.enableFactor(t)[0], anonymous.Accounts.LoginMerchant, workspacePath
+			if a.kind == "partner" {
+				login, own = anonymous.Accounts.LoginPartner, "/api/v1/partner/profile"
+			}
+			_, err := login(t.Context(), &affiliatev1.LoginRequest{Email: a.email, Password: password})
+			challenge := tributary.Challenge(err)
+			if tributary.Code(err) != "SECOND_FACTOR_REQUIRED" || challenge == "" {
+				t.Fatalf("the login of a %s returned %v with the challenge %q, want SECOND_FACTOR_REQUIRED", a.kind, err, challenge)
+			}
+			if _, err := tributary.CompleteLogin(t.Context(), anonymous, kind, challenge, "000000"); tributary.Code(err) != "INVALID_CREDENTIALS" {
+				t.Errorf("a wrong code: got %v, want INVALID_CREDENTIALS", err)
+			}
+			session, err := tributary.CompleteLogin(t.Context(), anonymous, kind, challenge, code)
+			if err != nil {
+				t.Fatal(err)
+			}
+			token, err := session.Token(t.Context())
+			if err != nil || session.RefreshToken() == "" {
+				t.Fatalf("the session returned %v and the refresh token %q", err, session.RefreshToken())
+			}
+			sys.client().withCredential(token).get(t, own).wantStatus(http.StatusOK)
+			if _, err := tributary.CompleteLogin(t.Context(), anonymous, kind, challenge, code); tributary.Code(err) != "CHALLENGE_INVALID" {
+				t.Errorf("a used challenge: got %v, want CHALLENGE_INVALID", err)
+			}
+		}
+	})
+
 	t.Run("OnlyWebhooksOfTheServiceAreVerified", func(t *testing.T) {
 		hook := startReceiver(t)
 		endpoint := f.merchant.post(t, "/api/v1/webhooks", object{"url": hook.url, "subscriptions": []string{"*"}}).wantStatus(http.StatusCreated)

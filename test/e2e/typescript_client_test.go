@@ -45,20 +45,33 @@ func TestTypeScriptClient(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	factors := map[string]object{}
+	for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
+		factors[a.kind] = object{"email": a.email, "code": a.enableFactor(t)[0]}
+	}
+	factorsJSON, err := json.Marshal(factors)
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	dir := copyTypeScriptClient(t)
 	shop := installTypeScriptClient(t, dir)
 	example := codeBlock(t, "ts")
 	runTypeScriptExample(t, shop, example, []string{"TRIBUTARY_API_URL=" + sys.api, "TRIBUTARY_SECRET_KEY=" + f.secretKey, "ORDER=order-1001"})
-	// The compiler also checks the types of the example. In the package's own folder, the
+	// The compiler also checks the types of the example and of the excerpt. In the package's own folder, the
 	// name of the package in the example means the compiled package. The compiler also checks
 	// the declarations of the package, but not those of the language's libraries.
-	if err := os.WriteFile(filepath.Join(dir, "test/example.mts"), []byte(example), 0o600); err != nil {
-		t.Fatal(err)
+	excerpt := "import { Session, TributaryError } from \"@tributary-hq/client\";\ndeclare const baseUrl: string, email: string, password: string;\n" +
+		codeBlock(t, "ts excerpt") + "void logIn;\n"
+	for name, text := range map[string]string{"example.mts": example, "excerpt.mts": excerpt} {
+		if err := os.WriteFile(filepath.Join(dir, "test", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	run(t, dir, nil, "node_modules/.bin/tsc", "--rootDir", ".", "--outDir", "compiled", "--skipLibCheck", "false", "--skipDefaultLibCheck", "true")
 	run(t, dir, []string{
 		"BASE_URL=" + proxy.URL, "EMAIL=" + f.merchant.email, "PASSWORD=" + password, "SECRET_KEY=" + f.secretKey,
-		"PROGRAM_ID=" + f.program, "PROMO_CODE=" + promo, "WEBHOOK=" + string(webhook), "WEBHOOK_SECRET=" + endpoint.text("signingSecret"),
+		"FACTORS=" + string(factorsJSON), "PROGRAM_ID=" + f.program, "PROMO_CODE=" + promo, "WEBHOOK=" + string(webhook), "WEBHOOK_SECRET=" + endpoint.text("signingSecret"),
 		"OPENAPI_FILE=" + filepath.Join(dir, "../../gen/openapi/tributary.json"),
 	}, "node", "--test", "compiled/test/client.test.js")
 

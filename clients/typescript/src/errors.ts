@@ -17,7 +17,7 @@ export class TributaryError extends Error {
   readonly code: string;
   /** All fields that are not valid, if the code is VALIDATION_ERROR. Otherwise empty. */
   readonly details: readonly FieldError[];
-  /** The challenge for the second step of a login, if the code is SECOND_FACTOR_REQUIRED. */
+  /** The challenge for Session.completeLogin, if the code is SECOND_FACTOR_REQUIRED. Otherwise null. */
   readonly challenge: string | null;
   /** The id of the request in the service's log. */
   readonly requestId: string | null;

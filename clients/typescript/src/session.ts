@@ -27,6 +27,9 @@ const renewBeforeMs = 60_000;
  *
  *     const session = await Session.login({ baseUrl, account: "merchant", email, password });
  *     const client = createTributary({ baseUrl, credential: session.token, mode: "test" });
+ *
+ * If the account has a second factor, login throws a TributaryError with the code
+ * SECOND_FACTOR_REQUIRED, and completeLogin returns the session.
  */
 export class Session {
   private accessToken = "";
@@ -39,7 +42,7 @@ export class Session {
     private refreshToken: string,
   ) {}
 
-  /** Logs in and returns the new session. */
+  /** Logs in with a password and returns the new session. */
   static async login(
     options: SessionOptions & { account: "merchant" | "partner"; email: string; password: string },
   ): Promise<Session> {
@@ -50,6 +53,27 @@ export class Session {
         options.account === "merchant"
           ? await session.client.POST("/api/v1/auth/merchant/login", { body: { email, password } })
           : await session.client.POST("/api/v1/auth/partner/login", { body: { email, password } }),
+      ),
+    );
+    return session;
+  }
+
+  /**
+   * Completes a login with a code of the authenticator app or a recovery code, and returns the
+   * new session. The challenge is in the TributaryError of the login. It is valid for 5 minutes.
+   * After INVALID_CREDENTIALS, another code can be tried. After CHALLENGE_INVALID, the login has
+   * to be repeated.
+   */
+  static async completeLogin(
+    options: SessionOptions & { account: "merchant" | "partner"; challenge: string; code: string },
+  ): Promise<Session> {
+    const session = new Session(clientOf(options), options, "");
+    const { challenge, code } = options;
+    await session.store(
+      unwrap(
+        options.account === "merchant"
+          ? await session.client.POST("/api/v1/auth/merchant/login/second-factor", { body: { challenge, code } })
+          : await session.client.POST("/api/v1/auth/partner/login/second-factor", { body: { challenge, code } }),
       ),
     );
     return session;

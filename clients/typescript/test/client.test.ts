@@ -15,6 +15,8 @@ function variable(name: string): string {
 
 const baseUrl = variable("BASE_URL");
 const account = { account: "merchant", email: variable("EMAIL"), password: variable("PASSWORD") } as const;
+/** Accounts with a second factor, each with an unused recovery code. The password is the one of account. */
+const factors = JSON.parse(variable("FACTORS")) as Record<"merchant" | "partner", { email: string; code: string }>;
 const promoCode = variable("PROMO_CODE");
 const programId = variable("PROGRAM_ID");
 const keyClient = createTributary({ baseUrl, credential: variable("SECRET_KEY") });
@@ -139,6 +141,27 @@ test("a session renews its token once for all requests, and can be resumed", asy
   await assert.rejects(merchant.GET("/api/v1/workspace"), (error: unknown) => {
     return error instanceof TributaryError && error.status === 401;
   });
+});
+
+test("a login with a second factor is completed with a code", async () => {
+  for (const kind of ["merchant", "partner"] as const) {
+    const { email, code } = factors[kind];
+    const login = { baseUrl, account: kind };
+    let challenge = "";
+    await assert.rejects(Session.login({ ...login, email, password: account.password }), (error: unknown) => {
+      challenge = error instanceof TributaryError && error.code === "SECOND_FACTOR_REQUIRED" ? (error.challenge ?? "") : "";
+      return challenge !== "";
+    });
+    await assert.rejects(Session.completeLogin({ ...login, challenge, code: "000000" }), { code: "INVALID_CREDENTIALS" });
+    const tokens: string[] = [];
+    const session = await Session.completeLogin({ ...login, challenge, code, onRefreshToken: (token) => void tokens.push(token) });
+    const client = createTributary({ baseUrl, credential: session.token });
+    const read = kind === "merchant" ? await client.GET("/api/v1/workspace") : await client.GET("/api/v1/partner/profile");
+    assert.equal(read.response.status, 200);
+    await session.token(true);
+    assert.equal(tokens.length, 2);
+    await assert.rejects(Session.completeLogin({ ...login, challenge, code }), { code: "CHALLENGE_INVALID" });
+  }
 });
 
 test("a token that the service rejects is renewed", async () => {
