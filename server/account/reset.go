@@ -104,8 +104,12 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 		if err := tx.RevokeEmailTokens(ctx, account.User.ID, at); err != nil {
 			return err
 		}
-		// A person who knew the old password may have a challenge.
+		// A person who knew the old password may have a challenge, or the secret of a second
+		// factor that is not confirmed.
 		if err := tx.DeleteLoginChallenges(ctx, account.User.ID); err != nil {
+			return err
+		}
+		if err := tx.DeleteEnrolment(ctx, account.User.ID); err != nil {
 			return err
 		}
 		if err := tx.RevokeSessions(ctx, account.User.ID, at); err != nil {

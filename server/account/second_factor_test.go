@@ -287,6 +287,23 @@ func TestSecondFactor_ResetOfPasswordKeepsIt(t *testing.T) {
 	f.WantCount(1, "notifications with 9 codes left", `select count(*) from notifications where type = 'security.recovery_code_used' and facts ->> 'left' = '9'`)
 }
 
+func TestSecondFactor_ResetOfPasswordEndsAnEnrolment(t *testing.T) {
+	f := newFixture(t)
+	secret, err := f.enroll(f.partner(factorEmail), password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.resetPartner(f.resetToken(factorEmail), newPassword); err != nil {
+		t.Fatal(err)
+	}
+	session, err := f.loginPartner(factorEmail, newPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.ConfirmPartnerTotp(f.as(session), &affiliatev1.ConfirmTotpRequest{Code: f.code(secret, f.Now())})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonSecondFactorState)
+}
+
 func TestSecondFactor_Removal(t *testing.T) {
 	f := newFixture(t)
 	session, secret, recovery := f.withFactor()

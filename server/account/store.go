@@ -139,6 +139,8 @@ type Tx interface {
 	// DeleteSecondFactor deletes the second factor of a user with its recovery codes, and the
 	// user's challenges.
 	DeleteSecondFactor(ctx context.Context, user affiliate.UserID) error
+	// DeleteEnrolment deletes the second factor of a user if it is not confirmed.
+	DeleteEnrolment(ctx context.Context, user affiliate.UserID) error
 	// InsertLoginChallenge stores a challenge with its digest.
 	InsertLoginChallenge(ctx context.Context, c affiliate.LoginChallenge, digest [sha256.Size]byte) error
 	// LoginChallenge returns the challenge with a digest.

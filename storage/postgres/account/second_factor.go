@@ -79,6 +79,13 @@ func (tx *Tx) UseRecoveryCode(ctx context.Context, user affiliate.UserID, digest
 	return left, true, err
 }
 
+// DeleteEnrolment deletes the second factor of a user if it is not confirmed.
+func (tx *Tx) DeleteEnrolment(ctx context.Context, user affiliate.UserID) error {
+	const remove = `delete from second_factors where user_id = $1 and confirmed_at is null`
+	_, err := tx.Exec(ctx, remove, user)
+	return err
+}
+
 // DeleteSecondFactor deletes the second factor of a user with its recovery codes, and the
 // user's challenges.
 func (tx *Tx) DeleteSecondFactor(ctx context.Context, user affiliate.UserID) error {
