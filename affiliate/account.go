@@ -98,6 +98,9 @@ type User struct {
 	Name         string
 	Country      *string // ISO 3166-1 alpha-2
 	CreatedAt    time.Time
+	// Unclaimed is true until the owner of an account that a merchant has made sets a
+	// password. A login to the account is not possible until then.
+	Unclaimed bool
 }
 
 // Member is a user's membership in a workspace.

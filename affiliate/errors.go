@@ -37,6 +37,7 @@ const (
 	ReasonParticipantErased          Reason = "PARTICIPANT_ERASED"
 	ReasonReferralCodeTaken          Reason = "REFERRAL_CODE_TAKEN"
 	ReasonApplicationDuplicate       Reason = "APPLICATION_DUPLICATE"
+	ReasonExternalIDTaken            Reason = "EXTERNAL_ID_TAKEN"
 	ReasonConversionDuplicate        Reason = "CONVERSION_DUPLICATE"
 	ReasonNoAttributionSignal        Reason = "NO_ATTRIBUTION_SIGNAL"
 	ReasonModeMismatch               Reason = "MODE_MISMATCH"

@@ -47,7 +47,7 @@ func exampleConversion() (affiliate.Conversion, affiliate.Decision) {
 func exampleParticipant(status affiliate.ParticipantStatus) affiliate.Participant {
 	return affiliate.Participant{
 		ID: exampleID[affiliate.Participant](4), Scope: exampleScope, Program: exampleID[affiliate.Program](3),
-		Partner: exampleID[affiliate.User](8), PartnerName: "Anna Jansen", ReferralCode: "anna-jansen", Status: status, Version: 2,
+		Partner: exampleID[affiliate.User](8), ExternalID: ptr("customer-17"), PartnerName: "Anna Jansen", ReferralCode: "anna-jansen", Status: status, Version: 2,
 		RejectionReason: ptr("The site is not about gardening."), SuspensionReason: ptr("Bids on the name of the brand."),
 	}
 }

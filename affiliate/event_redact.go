@@ -12,7 +12,7 @@ import (
 // participant: names, codes that may be derived from them, and texts that people typed.
 // The keys are the nouns of the events. Every event that has a Subject must be listed.
 var personalFields = map[string][]string{
-	"participant": {"partner_name", "referral_code", "reason"},
+	"participant": {"external_id", "partner_name", "referral_code", "reason"},
 	"link":        {"code", "destination_url", "sub_id", "utm"},
 	"promo_code":  {"code"},
 }

@@ -26,7 +26,7 @@ func mustRedact(t testing.TB, body []byte) []byte {
 // personalTexts lists all personal texts in the examples.
 var personalTexts = []string{
 	"Anna Jansen", "anna-jansen", "anna-jansen-k7f", "anna10", "The site is not about gardening.", "Bids on the name of the brand.",
-	"https://shop.example/spades", "https://shop.example/rakes", "newsletter", "anna", "spring", "summer",
+	"https://shop.example/spades", "https://shop.example/rakes", "newsletter", "anna", "spring", "summer", "customer-17",
 }
 
 func TestRedactBody_ReplacesOnlyPersonalTexts(t *testing.T) {
@@ -138,7 +138,7 @@ func TestRedactBody_CoversAllTextFields(t *testing.T) {
 		visit(reflect.TypeOf(affiliate.EventObjects()[name]), object)
 	}
 	want := []string{
-		"campaign", "code", "content", "currency", "destination_url", "expires_at", "medium", "partner_name", "reason", "referral_code",
+		"campaign", "code", "content", "currency", "destination_url", "expires_at", "external_id", "medium", "partner_name", "reason", "referral_code",
 		"source", "sub_id", "term",
 	}
 	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
@@ -200,7 +200,7 @@ func FuzzRedactBody(f *testing.F) {
 		var fields []string
 		switch noun, _, _ := strings.Cut(head.Type, "."); noun {
 		case "participant":
-			fields = []string{"partner_name", "referral_code", "reason"}
+			fields = []string{"external_id", "external_id", "partner_name", "referral_code", "reason"}
 		case "link":
 			fields = []string{"code", "destination_url", "sub_id", "utm"}
 		case "promo_code":

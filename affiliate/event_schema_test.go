@@ -327,6 +327,7 @@ func TestEventBody_LargestBodiesAreWithinLimit(t *testing.T) {
 
 	participant, before := exampleParticipant(affiliate.ParticipantRejected), exampleParticipant(affiliate.ParticipantSuspended)
 	participant.PartnerName, before.PartnerName = long(100), long(99)
+	participant.ExternalID, before.ExternalID = ptr(long(120)), ptr(long(119))
 	participant.ReferralCode, before.ReferralCode = strings.Repeat("a", 50), strings.Repeat("b", 50)
 	participant.RejectionReason, before.SuspensionReason = ptr(long(500)), ptr(long(499))
 

@@ -64,7 +64,7 @@ type ParticipantInvite struct {
 // Join returns a new, approved participant for the partner who accepted the invitation.
 // Errors: VALIDATION_ERROR if the programme has terms that were not accepted.
 func (i ParticipantInvite) Join(program Program, partner UserID, acceptTerms bool, at time.Time) (Participant, error) {
-	p, err := newParticipant(program, partner, acceptTerms, at)
+	p, err := newAcceptedParticipant(program, partner, acceptTerms, at)
 	p.Group = i.Group
 	p.Status, p.ApprovedAt = ParticipantApproved, &at
 	return p, err

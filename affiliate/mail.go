@@ -22,7 +22,8 @@ const (
 	MailPayoutMethodChanged MailKind = "payout_method_changed"
 	MailMemberInvite        MailKind = "member_invite"
 	MailParticipantInvite   MailKind = "participant_invite"
-	MailExportReady         MailKind = "export_ready" // with the token of a download
+	MailPartnerClaim        MailKind = "partner_claim" // with a token that sets the first password
+	MailExportReady         MailKind = "export_ready"  // with the token of a download
 	MailNotifications       MailKind = "notifications"
 )
 

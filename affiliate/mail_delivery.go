@@ -49,7 +49,7 @@ func (m Mail) ignoresSuppression() bool {
 	switch m.Kind {
 	case MailVerification, MailPasswordReset, MailEmailChange, MailEmailChangeNotice, MailPayoutMethodChanged, MailExportReady:
 		return true
-	case MailMemberInvite, MailParticipantInvite:
+	case MailMemberInvite, MailParticipantInvite, MailPartnerClaim:
 		return false
 	case MailNotifications:
 	}

@@ -28,6 +28,7 @@ func TestMailDelivery_DependsOnKindModeAndConditions(t *testing.T) {
 		"notice of a change":   {affiliate.Mail{Kind: affiliate.MailEmailChangeNotice}, affiliate.MailConditions{}, always},
 		"export":               {affiliate.Mail{Kind: affiliate.MailExportReady}, affiliate.MailConditions{}, always},
 		"member invite":        {affiliate.Mail{Kind: affiliate.MailMemberInvite}, affiliate.MailConditions{}, delivered},
+		"claim of an account":  {affiliate.Mail{Kind: affiliate.MailPartnerClaim}, affiliate.MailConditions{}, delivered},
 		"invite in test mode":  {affiliate.Mail{Kind: affiliate.MailParticipantInvite, Mode: &test}, affiliate.MailConditions{TestRedirect: redirect}, delivered},
 		"live notification":    {notification(&live, affiliate.CategoryPayouts), affiliate.MailConditions{TestRedirect: redirect}, delivered},
 		"of both modes":        {notification(nil, affiliate.CategoryGDPR), affiliate.MailConditions{TestRedirect: redirect}, delivered},

@@ -78,6 +78,7 @@ const (
 	NotifyMemberJoined             NotificationType = "account.member_joined"
 	NotifyMemberLeft               NotificationType = "account.member_left"
 	NotifyPayoutMethodMissing      NotificationType = "payout.method_missing"
+	NotifyParticipationOffered     NotificationType = "participant.offered"
 	NotifyProgramAnnouncement      NotificationType = "program.announcement"
 	NotifyWeeklySummary            NotificationType = "summary.weekly"
 	NotifyMonthlySummary           NotificationType = "summary.monthly"
@@ -281,6 +282,12 @@ var notificationRules = []NotificationRule{
 		Type: NotifyProductAnnouncement, Audience: Merchant, Category: CategoryProductUpdates, Severity: SeverityInfo,
 		Title: "{title}", Body: "{text}", Resource: ResourceAnnouncement,
 		Cause: "The operator runs `core announce`.",
+	},
+	{
+		Type: NotifyParticipationOffered, Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityInfo,
+		Title: "Invitation to a programme", Body: "{program} invites you to take part. Accept or decline the invitation.",
+		Resource: ResourceParticipant, NoMail: true,
+		Cause: "A merchant adds a partner who already has an account to a programme.",
 	},
 	{
 		Type: NotificationType(EventParticipantApproved), Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityInfo,

@@ -58,6 +58,7 @@ var wantRules = map[affiliate.AccountKind]map[affiliate.NotificationType]string{
 		"product.announcement":             "product_updates info",
 	},
 	affiliate.Partner: {
+		"participant.offered":             "application_status info",
 		"participant.approved":            "application_status info",
 		"participant.rejected":            "application_status info",
 		"participant.suspended":           "application_status warning",
@@ -124,6 +125,7 @@ var wantFacts = map[affiliate.NotificationType]string{
 	"security.second_factor_enabled":   "",
 	"security.second_factor_disabled":  "",
 	"security.recovery_code_used":      "left",
+	"participant.offered":              "",
 	"security.role_changed":            "before after",
 	"security.ownership_moved":         "",
 	"account.verify_email":             "",

@@ -23,14 +23,20 @@ const (
 
 // Participant is a partner in a programme.
 type Participant struct {
-	ID               ParticipantID
-	Scope            Scope
-	Program          ProgramID
-	Partner          UserID
-	PartnerName      string
-	PartnerEmail     string
-	Status           ParticipantStatus
-	ReferralCode     string // case-folded
+	ID           ParticipantID
+	Scope        Scope
+	Program      ProgramID
+	Partner      UserID
+	PartnerName  string
+	PartnerEmail string
+	Status       ParticipantStatus
+	ReferralCode string // case-folded
+	// ExternalID is the merchant's own id of the partner, unique in the programme.
+	ExternalID *string
+	// Consent says whether the partner still has to accept the participation. While it is
+	// set, PartnerName and PartnerEmail are what the merchant gave, not what the account
+	// has.
+	Consent          PartnerConsent
 	Group            *GroupID
 	Override         *Rate // takes precedence over every other rate
 	Tags             []string
@@ -49,6 +55,19 @@ type Participant struct {
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
 }
+
+// PartnerConsent says whether a partner has accepted a participation that a merchant made
+// for the partner's existing account. It is empty if the participation needs no consent
+// or has it.
+type PartnerConsent string
+
+// The values of a missing consent. A participation with ConsentAwaited was never
+// approved: it is pending, or rejected if the merchant has withdrawn it. One with
+// ConsentDeclined is rejected, and the partner can still accept it.
+const (
+	ConsentAwaited  PartnerConsent = "awaited"
+	ConsentDeclined PartnerConsent = "declined"
+)
 
 // ParticipantStats holds totals of a participant over all time. Amounts are in minor
 // units of the programme's currency.
@@ -111,7 +130,7 @@ type Application struct {
 // programme approves partners automatically. Errors: VALIDATION_ERROR if the programme
 // has terms that were not accepted.
 func (a Application) Join(program Program, at time.Time) (Participant, error) {
-	p, err := newParticipant(program, a.Partner, a.AcceptTerms, at)
+	p, err := newAcceptedParticipant(program, a.Partner, a.AcceptTerms, at)
 	if a.Answers != nil {
 		p.Answers = a.Answers
 	}
@@ -121,21 +140,31 @@ func (a Application) Join(program Program, at time.Time) (Participant, error) {
 	return p, err
 }
 
-// newParticipant returns a pending participant without name and e-mail address. Errors:
-// VALIDATION_ERROR if the programme has terms that were not accepted.
-func newParticipant(program Program, partner UserID, acceptTerms bool, at time.Time) (Participant, error) {
-	p := Participant{
+// newParticipant returns a pending participant without name and e-mail address.
+func newParticipant(program Program, partner UserID, at time.Time) Participant {
+	return Participant{
 		ID: NewID[Participant](at), Scope: program.Scope, Program: program.ID, Partner: partner,
 		Status: ParticipantPending, Tags: []string{}, Answers: map[string]string{},
 		AppliedAt: at, Version: 1, CreatedAt: at, UpdatedAt: at,
 	}
-	if program.TermsURL != nil && !acceptTerms {
-		return p, Invalid("accept_terms", "must be true because the programme has terms")
-	}
+}
+
+// newAcceptedParticipant returns a new participant for a partner who joins the programme.
+// Errors: VALIDATION_ERROR if the programme has terms that were not accepted.
+func newAcceptedParticipant(program Program, partner UserID, acceptTerms bool, at time.Time) (Participant, error) {
+	p := newParticipant(program, partner, at)
 	if acceptTerms {
 		p.TermsAcceptedAt = &at
 	}
-	return p, nil
+	return p, program.checkTerms(acceptTerms)
+}
+
+// checkTerms returns VALIDATION_ERROR if the programme has terms that were not accepted.
+func (p Program) checkTerms(accepted bool) error {
+	if p.TermsURL != nil && !accepted {
+		return Invalid("accept_terms", "must be true because the programme has terms")
+	}
+	return nil
 }
 
 // ParticipantNotInProgram returns the error for a participant that does not belong to
@@ -164,7 +193,11 @@ func (p Participant) RefuseMove() *Error {
 	if p.ErasedAt != nil {
 		return refuseStatus(ReasonParticipantErased, p.Status)
 	}
-	return refuseStatus(ReasonParticipantState, p.Status)
+	refusal := refuseStatus(ReasonParticipantState, p.Status)
+	if p.Consent != "" {
+		refusal.Message = "The partner has not accepted the participation."
+	}
+	return refusal
 }
 
 // ParticipantPatch changes the fields of a participant that a merchant edits.
@@ -174,6 +207,7 @@ type ParticipantPatch struct {
 	Group        Change[GroupID]
 	Override     Change[Rate]
 	ReferralCode Change[string] // case-folded; clearing it has no effect, because every participant has a code
+	ExternalID   Change[string]
 }
 
 // Patch returns p with the changes of patch. It does not check that the group belongs
@@ -187,6 +221,7 @@ func (p Participant) Patch(patch ParticipantPatch) Participant {
 	p.Group = patch.Group.applyOptional(p.Group)
 	p.Override = patch.Override.applyOptional(p.Override)
 	p.ReferralCode = patch.ReferralCode.apply(p.ReferralCode, p.ReferralCode)
+	p.ExternalID = patch.ExternalID.applyOptional(p.ExternalID)
 	return p
 }
 
@@ -197,31 +232,40 @@ type ParticipantDetails struct {
 	Override     *Rate    `json:"commission_override"`
 	Tags         []string `json:"tags"`
 	Note         *string  `json:"note"`
+	ExternalID   *string  `json:"external_id"`
 }
 
 // Details returns the fields of p that a patch changes.
 func (p Participant) Details() ParticipantDetails {
-	return ParticipantDetails{ReferralCode: p.ReferralCode, Group: p.Group, Override: p.Override, Tags: p.Tags, Note: p.Note}
+	return ParticipantDetails{
+		ReferralCode: p.ReferralCode, Group: p.Group, Override: p.Override, Tags: p.Tags, Note: p.Note, ExternalID: p.ExternalID,
+	}
 }
 
-// redactedNote is what the audit log shows instead of a note.
-const redactedNote = "(changed)"
+// redactedText is what the audit log shows instead of a note or an external id.
+const redactedText = "(changed)"
 
 // ChangeTo returns the fields that differ between p and after, with their old and new
 // values, for the audit log. It replaces the text of the note, because merchants write
-// about people in notes.
+// about people in notes, and the external id, because an erasure cannot change the log.
 func (p Participant) ChangeTo(after Participant) (oldValues, newValues map[string]json.RawMessage, err error) {
 	if oldValues, newValues, err = ChangedFields(p.Details(), after.Details()); err != nil {
 		return nil, nil, err
 	}
-	return oldValues, newValues, RedactChange(oldValues, newValues, "note", func(string) string { return redactedNote })
+	for _, field := range []string{"note", "external_id"} {
+		if err := RedactChange(oldValues, newValues, field, func(string) string { return redactedText }); err != nil {
+			return nil, nil, err
+		}
+	}
+	return oldValues, newValues, nil
 }
 
 // ParticipantObject is a participant as events show it.
 type ParticipantObject struct {
 	ID           ParticipantID     `json:"id"`
 	Program      ProgramID         `json:"program_id"`
-	Partner      UserID            `json:"partner_id"` // the partner; a partner can take part in several programmes
+	Partner      *UserID           `json:"partner_id"`  // the partner, who can take part in several programmes; null until the partner has accepted
+	ExternalID   *string           `json:"external_id"` // the merchant's own id of the partner; null if there is none
 	PartnerName  string            `json:"partner_name"`
 	ReferralCode string            `json:"referral_code"` // code of the default link, in lower case
 	Status       ParticipantStatus `json:"status"`
@@ -234,7 +278,7 @@ type ParticipantObject struct {
 // Object returns p as events show it.
 func (p Participant) Object() ParticipantObject {
 	object := ParticipantObject{
-		ID: p.ID, Program: p.Program, Partner: p.Partner, PartnerName: p.PartnerName,
+		ID: p.ID, Program: p.Program, Partner: p.VisiblePartner(), ExternalID: p.ExternalID, PartnerName: p.PartnerName,
 		ReferralCode: p.ReferralCode, Status: p.Status, Version: p.Version,
 	}
 	switch p.Status {
@@ -248,11 +292,22 @@ func (p Participant) Object() ParticipantObject {
 }
 
 // Event returns a webhook event about the participant. previous holds the values that the
-// changed fields had before; nil if no field changed.
+// changed fields had before; nil if no field changed. While the partner's consent is
+// missing, the partner gets no notification about the event.
 func (p Participant) Event(name EventName, at time.Time, previous any) Event {
 	event := NewEvent(p.Scope, name, at, p.Object(), previous)
-	event.Partner = &p.Partner
+	event.Partner = p.VisiblePartner()
 	return event
+}
+
+// VisiblePartner returns the id of the partner's account as the merchant may see it. It
+// is nil while the partner's consent is missing: the id contains the time at which the
+// account was created, and the merchant may only learn that the account exists.
+func (p Participant) VisiblePartner() *UserID {
+	if p.Consent != "" {
+		return nil
+	}
+	return &p.Partner
 }
 
 // JoinedParticipant is a new participant as the audit log shows it. It does not contain
@@ -260,7 +315,7 @@ func (p Participant) Event(name EventName, at time.Time, previous any) Event {
 type JoinedParticipant struct {
 	ID           ParticipantID     `json:"id"`
 	Program      ProgramID         `json:"program_id"`
-	Partner      UserID            `json:"partner_id"`
+	Partner      *UserID           `json:"partner_id"`
 	ReferralCode string            `json:"referral_code"`
 	Status       ParticipantStatus `json:"status"`
 	Version      int               `json:"version"`
@@ -269,7 +324,7 @@ type JoinedParticipant struct {
 // Joined returns p as the audit log shows a new participant.
 func (p Participant) Joined() JoinedParticipant {
 	return JoinedParticipant{
-		ID: p.ID, Program: p.Program, Partner: p.Partner, ReferralCode: p.ReferralCode, Status: p.Status, Version: p.Version,
+		ID: p.ID, Program: p.Program, Partner: p.VisiblePartner(), ReferralCode: p.ReferralCode, Status: p.Status, Version: p.Version,
 	}
 }
 

@@ -5,6 +5,8 @@ package affiliate
 type ParticipantFilter struct {
 	Status ParticipantStatus
 	Group  *GroupID
+	// ExternalID is the merchant's own id of the partner. The comparison is exact.
+	ExternalID string
 	// Search is a prefix of the partner's name or e-mail address, of a present or
 	// former referral code, or of the participant id. Case does not matter.
 	Search string

@@ -19,6 +19,7 @@ type PartnerProgram struct {
 type Participation struct {
 	Participant ParticipantID
 	Status      ParticipantStatus
+	Consent     PartnerConsent
 	// Link is the default link.
 	Link Link
 	// Rate is the partner's own rate, or the rate of its group. It is nil if the
@@ -38,6 +39,8 @@ type PartnerProgramFilter struct {
 	Public bool
 	// Search is a prefix of the programme's name. Case does not matter.
 	Search string
+	// Program restricts the list to one programme; nil if it is not restricted.
+	Program *ProgramID
 }
 
 // PartnerCommission is a commission as its partner sees it. It has no data about the

@@ -113,16 +113,16 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 var verbs = []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost, http.MethodPut}
 
 // methods returns the HTTP methods that the path of the call accepts, or none if the path
-// is unknown. Only the mux can match paths, so methods calls the mux once per verb.
-func (g *gateway) methods(c *call) []string {
-	var accepted []string
+// is unknown. anyOrigin is true if scripts of every web origin may use one of them. Only
+// the mux can match paths, so methods calls the mux once per verb.
+func (g *gateway) methods(c *call) (accepted []string, anyOrigin bool) {
 	for _, verb := range verbs {
 		probe := &call{probe: true}
 		g.mux.ServeHTTP(probe, emptyRequest(c.request.Context(), probe, verb, c.request.URL))
 		if probe.route == nil {
 			continue
 		}
-		accepted = append(accepted, verb)
+		accepted, anyOrigin = append(accepted, verb), anyOrigin || probe.route.anyOrigin
 		if verb == http.MethodGet {
 			accepted = append(accepted, http.MethodHead)
 		}
@@ -131,7 +131,7 @@ func (g *gateway) methods(c *call) []string {
 		accepted = append(accepted, http.MethodOptions)
 		slices.Sort(accepted)
 	}
-	return accepted
+	return accepted, anyOrigin
 }
 
 // WriteHeader sends the status. Only the first call has an effect. For 204, which has no

@@ -231,7 +231,8 @@ func (g *gateway) handleRoutingError(_ context.Context, _ *runtime.ServeMux, _ r
 
 // refuseMethod writes a response with 405 and the methods that the path accepts.
 func (g *gateway) refuseMethod(c *call) {
-	c.Header().Set("Allow", strings.Join(g.methods(c), ", "))
+	methods, _ := g.methods(c)
+	c.Header().Set("Allow", strings.Join(methods, ", "))
 	g.refuse(c, refusal{reason: affiliate.ReasonMethodNotAllowed})
 }
 

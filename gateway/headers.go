@@ -86,15 +86,28 @@ func (g *gateway) setHeaders(c *call) (origin string) {
 	return origin
 }
 
+// allowAnyOrigin lets scripts of the origin of the request read the response, whatever the
+// origin is. If the origin is one of AllowedOrigins, setHeaders has done it.
+func (c *call) allowAnyOrigin() {
+	if h := c.Header(); c.request.Header.Get("Origin") != "" && h.Get("Access-Control-Allow-Origin") == "" {
+		h.Set("Access-Control-Allow-Origin", "*")
+		h.Set("Access-Control-Expose-Headers", corsResponseHeaders)
+	}
+}
+
 // options responds to OPTIONS of a known path with the methods of the path. For a
 // preflight request of an allowed origin, it also sets the CORS headers. It does not
 // allow credentials, because the API uses only bearer tokens, which scripts set
 // themselves.
 func (g *gateway) options(c *call, origin string) {
-	methods := g.methods(c)
+	methods, anyOrigin := g.methods(c)
 	if methods == nil {
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
 		return
+	}
+	if anyOrigin {
+		c.allowAnyOrigin()
+		origin = c.request.Header.Get("Origin")
 	}
 	h := c.Header()
 	allow := strings.Join(methods, ", ")

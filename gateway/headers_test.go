@@ -209,3 +209,32 @@ func TestCORS_OnlyAllowedOriginsGetHeaders(t *testing.T) {
 		}
 	}
 }
+
+// The routes for participant tokens answer scripts of every origin. An origin of the
+// configuration gets its own name, as on all other routes.
+func TestCORS_AnyOriginOnRoutesForParticipantTokens(t *testing.T) {
+	const app, page = "https://app.example", "https://page.merchant.example"
+	f := newFixture(t, nil, func(c *Config) { c.AllowedOrigins = []string{app} })
+	for _, tc := range []struct{ path, origin, want string }{
+		{"/api/v1/partner/links", page, "*"},
+		{"/api/v1/partner/links", "null", "*"},
+		{"/api/v1/partner/links", app, app},
+		{"/api/v1/partner/links", "", ""},
+		{"/api/v1/partner/profile", page, ""},
+	} {
+		preflight := f.do("OPTIONS", tc.path, "", "Origin", tc.origin, "Access-Control-Request-Method", "GET")
+		simple := f.do("GET", tc.path, "", "Origin", tc.origin)
+		for kind, header := range map[string]http.Header{"preflight": preflight.header, "GET": simple.header} {
+			if got := header.Get("Access-Control-Allow-Origin"); got != tc.want || header.Get("Access-Control-Allow-Credentials") != "" {
+				t.Errorf("%s of %s from %q allows the origin %q, want %q without credentials", kind, tc.path, tc.origin, got, tc.want)
+			}
+		}
+		if allowed := preflight.header.Get("Access-Control-Allow-Headers") != ""; allowed != (tc.want != "") {
+			t.Errorf("the preflight of %s from %q allows headers: %t", tc.path, tc.origin, allowed)
+		}
+	}
+	// The gateway's own refusal of a body can be read too.
+	if got := f.do("POST", "/api/v1/partner/links", "{", "Origin", page, "Content-Type", "application/json").header.Get("Access-Control-Allow-Origin"); got != "*" {
+		t.Errorf("a response to a broken body allows the origin %q, want *", got)
+	}
+}

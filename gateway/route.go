@@ -33,6 +33,8 @@ type route struct {
 	successStatus int
 	// lenient is true if the route ignores unknown keys of a body.
 	lenient bool
+	// anyOrigin is true if scripts of every web origin may call the route.
+	anyOrigin bool
 	// items describes the list of a bulk request. It is nil for other routes.
 	items *itemList
 }
@@ -66,6 +68,7 @@ func newRoute(r contract.Route) (*route, error) {
 	}
 	prepared.limit, prepared.successStatus = contract.BodyLimit(r.FullMethod), contract.SuccessStatus(r.FullMethod)
 	prepared.lenient = contract.IgnoresUnknownKeys(r.FullMethod)
+	prepared.anyOrigin = contract.AnyOrigin(r.FullMethod)
 	var err error
 	if prepared.input, err = protoregistry.GlobalTypes.FindMessageByName(r.RPC.Input().FullName()); err != nil {
 		return nil, err
@@ -119,6 +122,9 @@ func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 		c.route, c.successStatus = matched, matched.successStatus
 		if c.probe {
 			return
+		}
+		if matched.anyOrigin {
+			c.allowAnyOrigin()
 		}
 		for name, value := range params {
 			params[name] = replaceUnusable(value)

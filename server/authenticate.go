@@ -34,6 +34,9 @@ type CredentialStore interface {
 	// token does not exist, was revoked or has expired. It also stores the time at which
 	// the token was used and the network of the client, at most once a minute.
 	ActiveServiceToken(ctx context.Context, digest [sha256.Size]byte, ipPrefix string, now time.Time) (token affiliate.ServiceToken, ok bool, err error)
+	// ActiveParticipant returns an approved participant. ok is false if the participant does
+	// not exist, was erased or is not approved.
+	ActiveParticipant(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (ref affiliate.ParticipantRef, ok bool, err error)
 	// StreamTicket returns the ticket with a digest. found is false if no ticket has the digest.
 	StreamTicket(ctx context.Context, digest []byte) (ticket affiliate.StreamTicket, found bool, err error)
 }
@@ -150,15 +153,35 @@ func (a *authenticator) identifyService(ctx context.Context, id identity, parsed
 
 func (a *authenticator) identifyToken(ctx context.Context, id identity, text string) (identity, error) {
 	id.fault = faultInvalid
-	session, expiresAt, err := a.tokens.verify(text)
+	token, err := a.tokens.verify(text)
 	if err != nil {
 		if errors.Is(err, errTokenExpired) {
 			id.fault = faultExpired
 		}
 		return id, nil
 	}
-	id.principal.ExpiresAt = expiresAt
-	return a.identifySession(ctx, id, session)
+	id.principal.ExpiresAt = token.expiresAt
+	if token.participant != nil {
+		return a.identifyParticipant(ctx, id, *token.participant)
+	}
+	return a.identifySession(ctx, id, token.session)
+}
+
+// identifyParticipant identifies the caller by a participant token. The participant is read
+// for each call, so that a suspension or an erasure acts at once.
+func (a *authenticator) identifyParticipant(ctx context.Context, id identity, token participantClaim) (identity, error) {
+	ref, ok, err := a.store.ActiveParticipant(ctx, token.workspace, token.id)
+	if err != nil {
+		return id, fmt.Errorf("look up participant: %w", err)
+	}
+	if !ok {
+		return id, nil
+	}
+	id.principal.Kind, id.principal.Participation = ParticipantToken, &ref
+	id.principal.User, id.principal.Mode = ref.Partner, ref.Scope.Mode
+	// The participation determines the mode, so the X-Mode header is not used.
+	id.fault, id.invalidMode = noFault, false
+	return id, nil
 }
 
 // identifyTicket identifies the caller by a ticket for a stream. The ticket determines

@@ -91,6 +91,8 @@ func (p Policy) countedAs(ctx context.Context, id identity) (zone Zone, subject 
 		return p.Zone, "key:" + id.principal.Key.String()
 	case id.principal.Kind == ServiceToken:
 		return ZoneGeneral, "service:" + id.principal.Service.ID.String()
+	case id.principal.Kind == ParticipantToken:
+		return ZoneGeneral, "participant:" + id.principal.Participation.Participant.String()
 	}
 	// All calls of users count in the general zone. This includes calls of methods in the
 	// conversions zone. These methods accept only API keys, so a later step rejects such a

@@ -101,7 +101,7 @@ func TestLists_CapTheirTotals(t *testing.T) {
 		links        = link.New(linkStore{}, "", now)
 		codes        = promocode.New(promoCodeStore{}, now)
 		programs     = program.New(programStore{}, now)
-		participants = participant.New(participantStore{}, nil, now)
+		participants = participant.New(participant.Config{Store: participantStore{}, Now: now})
 		workspaces   = workspace.New(workspaceStore{}, nil, now)
 
 		programID     = affiliate.NewID[affiliate.Program](at).String()

@@ -142,6 +142,15 @@ func partner() Policy {
 	return Policy{Accept: PartnerToken, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
 }
 
+// participation returns the policy of a method for partners and for participant tokens.
+// The service must restrict a call with a participant token to the participation of the
+// token (Principal.Participation).
+func participation() Policy {
+	p := partner()
+	p.Accept |= ParticipantToken
+	return p
+}
+
 // member returns the policy of a method for members of a workspace. Service tokens are
 // refused, because the method is about the caller's account, or because DECISIONS.md
 // section 26 forbids it.
@@ -295,6 +304,10 @@ var policies = markReads(map[string]Policy{
 
 	affiliatev1.ParticipantService_Apply_FullMethodName:                   partner(),
 	affiliatev1.ParticipantService_AcceptParticipantInvite_FullMethodName: partner(),
+	affiliatev1.ParticipantService_AcceptParticipation_FullMethodName:     partner(),
+	affiliatev1.ParticipantService_DeclineParticipation_FullMethodName:    partner(),
+	affiliatev1.ParticipantService_CreateParticipant_FullMethodName:       merchant(runPrograms),
+	affiliatev1.ParticipantService_CreateParticipantToken_FullMethodName:  merchant(runPrograms),
 	affiliatev1.ParticipantService_ListParticipants_FullMethodName:        merchant(readDashboards),
 	affiliatev1.ParticipantService_GetParticipant_FullMethodName:          merchant(readDashboards),
 	affiliatev1.ParticipantService_ApproveParticipant_FullMethodName:      merchant(runPrograms),
@@ -308,10 +321,10 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.ParticipantService_ListParticipantInvites_FullMethodName:  merchant(readDashboards),
 	affiliatev1.ParticipantService_RevokeParticipantInvite_FullMethodName: merchant(runPrograms),
 
-	affiliatev1.PartnerService_ListPartnerPrograms_FullMethodName:    partner(),
-	affiliatev1.PartnerService_GetPartnerProgram_FullMethodName:      partner(),
-	affiliatev1.PartnerService_ListPartnerCommissions_FullMethodName: partner(),
-	affiliatev1.PartnerService_GetPartnerBalances_FullMethodName:     partner(),
+	affiliatev1.PartnerService_ListPartnerPrograms_FullMethodName:    participation(),
+	affiliatev1.PartnerService_GetPartnerProgram_FullMethodName:      participation(),
+	affiliatev1.PartnerService_ListPartnerCommissions_FullMethodName: participation(),
+	affiliatev1.PartnerService_GetPartnerBalances_FullMethodName:     participation(),
 	affiliatev1.PartnerService_GetPartnerProfile_FullMethodName:      partner(),
 	affiliatev1.PartnerService_UpdatePartnerProfile_FullMethodName:   partner(),
 	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:        partner().verified(VerifiedAlways),
@@ -321,8 +334,8 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.LinkService_GetLink_FullMethodName:           merchant(readDashboards),
 	affiliatev1.LinkService_UpdateLink_FullMethodName:        merchant(runPrograms),
 	affiliatev1.LinkService_DeleteLink_FullMethodName:        merchant(runPrograms),
-	affiliatev1.LinkService_ListPartnerLinks_FullMethodName:  partner(),
-	affiliatev1.LinkService_CreatePartnerLink_FullMethodName: partner(),
+	affiliatev1.LinkService_ListPartnerLinks_FullMethodName:  participation(),
+	affiliatev1.LinkService_CreatePartnerLink_FullMethodName: participation(),
 	affiliatev1.LinkService_UpdatePartnerLink_FullMethodName: partner(),
 	affiliatev1.LinkService_DeletePartnerLink_FullMethodName: partner(),
 
@@ -331,7 +344,7 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.PromoCodeService_GetPromoCode_FullMethodName:          merchant(readDashboards),
 	affiliatev1.PromoCodeService_UpdatePromoCode_FullMethodName:       merchant(runPrograms),
 	affiliatev1.PromoCodeService_DeletePromoCode_FullMethodName:       merchant(runPrograms),
-	affiliatev1.PromoCodeService_ListPartnerPromoCodes_FullMethodName: partner(),
+	affiliatev1.PromoCodeService_ListPartnerPromoCodes_FullMethodName: participation(),
 
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:      secret(ZoneConversions, affiliate.ReasonInvalidAPIKey),
 	affiliatev1.ConversionService_ReportConversions_FullMethodName:     secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey),
@@ -397,7 +410,7 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.PayoutService_MarkPayoutFailed_FullMethodName:   merchant(managePayouts).movesPayouts(),
 	affiliatev1.PayoutService_RetryPayout_FullMethodName:        merchant(managePayouts).movesPayouts(),
 	affiliatev1.PayoutService_CancelPayout_FullMethodName:       merchant(managePayouts),
-	affiliatev1.PayoutService_ListPartnerPayouts_FullMethodName: partner(),
+	affiliatev1.PayoutService_ListPartnerPayouts_FullMethodName: participation(),
 
 	affiliatev1.NotificationService_ListNotifications_FullMethodName:                    member(readDashboards),
 	affiliatev1.NotificationService_CountUnreadNotifications_FullMethodName:             member(readDashboards),

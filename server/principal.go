@@ -21,12 +21,15 @@ const (
 	SecretKey
 	PublicKey
 	ServiceToken
+	// ParticipantToken is a token of 15 minutes for one participation.
+	ParticipantToken
 )
 
 // Principal is the authenticated caller.
 type Principal struct {
 	Kind Credential
-	// User and Session are set if the credential is an access token.
+	// User and Session are set if the credential is an access token. User is also set for a
+	// participant token: it is the partner.
 	User    affiliate.UserID
 	Session affiliate.SessionID
 	// ExpiresAt is when the access token expires. If a ticket was used instead, it is
@@ -40,10 +43,13 @@ type Principal struct {
 	Role affiliate.Role
 	// Service is set if the credential is a service token.
 	Service *affiliate.ServiceToken
+	// Participation is set if the credential is a participant token. The call must not read
+	// or change anything outside of this participation.
+	Participation *affiliate.ParticipantRef
 	// Key is set if the credential is an API key.
 	Key affiliate.APIKeyID
-	// Mode is the mode of the API key or service token. For an access token it is the
-	// value of the X-Mode header, or live if the header is absent.
+	// Mode is the mode of the API key, service token or participant token. For an access
+	// token it is the value of the X-Mode header, or live if the header is absent.
 	Mode affiliate.Mode
 	// Erased means that the account of an access token was erased. Only the methods whose
 	// policy says so accept the token.
@@ -57,6 +63,26 @@ func (p Principal) AccountableUser() affiliate.UserID {
 		return p.Service.CreatedBy
 	}
 	return p.User
+}
+
+// ProgramFilter returns the programme to which a list is restricted: the requested one,
+// which can be nil, or the programme of the participation if the credential is a
+// participant token. Errors: NOT_FOUND if the token belongs to another programme.
+func (p Principal) ProgramFilter(requested *affiliate.ProgramID) (*affiliate.ProgramID, error) {
+	switch {
+	case p.Participation == nil:
+		return requested, nil
+	case requested != nil && *requested != p.Participation.Program:
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return &p.Participation.Program, nil
+}
+
+// CheckProgram returns NOT_FOUND if the credential is a participant token of another
+// programme.
+func (p Principal) CheckProgram(requested affiliate.ProgramID) error {
+	_, err := p.ProgramFilter(&requested)
+	return err
 }
 
 // Scope returns the principal's workspace and mode.
@@ -96,7 +122,7 @@ func ActorFrom(ctx context.Context) affiliate.Actor {
 	c := callerFrom(ctx)
 	actor := affiliate.Actor{RequestID: c.requestID, AddressPrefix: httpedge.AddressPrefix(c.address)}
 	switch p.Kind {
-	case MerchantToken, PartnerToken:
+	case MerchantToken, PartnerToken, ParticipantToken:
 		actor.User = &p.User
 	case SecretKey, PublicKey:
 		actor.Key = &p.Key

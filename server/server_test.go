@@ -221,18 +221,43 @@ func TestTokenKeys_Verify(t *testing.T) {
 		{"no expiry", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.ExpiresAt = nil }), 0, false, false},
 		{"unknown account kind", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Type = "robot" }), 0, false, false},
 		{"no session", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Session = "" }), 0, false, false},
+		{"a participant token without a workspace", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Type = participantType }), 0, false, false},
 		{"garbage", "a.b.c", 0, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			now = start.Add(tc.after)
-			got, _, err := keys.verify(tc.token)
+			got, err := keys.verify(tc.token)
 			if tc.ok != (err == nil) || tc.expired != errors.Is(err, errTokenExpired) {
 				t.Fatalf("verify returned the error %v, want success: %t, want the error of an expired token: %t", err, tc.ok, tc.expired)
 			}
-			if tc.ok && got != session {
+			if tc.ok && (got.session != session || got.participant != nil) {
 				t.Errorf("verify returned the session %v, want %v", got, session)
 			}
 		})
+	}
+}
+
+// A participant token names the participant and no session. It is valid as long as an
+// access token.
+func TestTokenKeys_ParticipantToken(t *testing.T) {
+	start := time.Date(2026, 5, 6, 7, 8, 9, 500e6, time.UTC)
+	now := start
+	keys, err := ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", ed25519.SeedSize))), func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := participantClaim{affiliate.NewID[affiliate.Workspace](start), affiliate.NewID[affiliate.Participant](start)}
+	text, expiresAt, err := keys.SignParticipant(want.workspace, want.id)
+	if err != nil || !expiresAt.Equal(start.Add(15*time.Minute).Truncate(time.Second)) {
+		t.Fatalf("SignParticipant returned the expiry %v and the error %v, want 15 minutes after %v", expiresAt, err, start)
+	}
+	got, err := keys.verify(text)
+	if err != nil || got.participant == nil || *got.participant != want || !got.session.IsZero() || !got.expiresAt.Equal(expiresAt) {
+		t.Errorf("verify returned %+v, %v, want the participant %v and no session", got, err, want)
+	}
+	now = expiresAt.Add(tokenLeeway)
+	if _, err := keys.verify(text); !errors.Is(err, errTokenExpired) {
+		t.Errorf("verify of an expired token returned %v", err)
 	}
 }
 
@@ -252,7 +277,7 @@ func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := bothKeys.verify(token); err != nil {
+	if _, err := bothKeys.verify(token); err != nil {
 		t.Errorf("verify of a token of the old key: %v", err)
 	}
 	if bothKeys.signingKid != "new" || len(bothKeys.Public()) != 2 {

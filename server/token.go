@@ -24,8 +24,8 @@ const (
 // errTokenExpired means that the token has a correct signature but has expired.
 var errTokenExpired = errors.New("access token expired")
 
-// TokenKeys signs and verifies access tokens. The only algorithm is EdDSA (Ed25519). A
-// token whose header names another algorithm is rejected.
+// TokenKeys signs and verifies access tokens and participant tokens. The only algorithm is
+// EdDSA (Ed25519). A token whose header names another algorithm is rejected.
 type TokenKeys struct {
 	signingKid string                        // the id (kid) of the key that signs
 	keys       map[string]ed25519.PrivateKey // all keys by id
@@ -78,45 +78,84 @@ func (k *TokenKeys) Public() map[string]ed25519.PublicKey {
 	return public
 }
 
-// claims are the claims of an access token. The claim role is information for clients.
-// The core does not use it but reads the role from the database.
+// participantType is the claim typ of a participant token. Access tokens have the kind of
+// the account.
+const participantType affiliate.AccountKind = "participant"
+
+// claims are the claims of an access token or a participant token. The subject of the
+// latter is the participant, and it has no session. The claim role is information for
+// clients. The core does not use it but reads the role from the database.
 type claims struct {
 	jwt.RegisteredClaims
 	Type      affiliate.AccountKind `json:"typ"`
 	Workspace string                `json:"wid,omitempty"`
 	Role      affiliate.Role        `json:"role,omitempty"`
-	Session   string                `json:"sid"`
+	Session   string                `json:"sid,omitempty"`
+}
+
+// verifiedToken is what a token says. participant is nil for an access token, whose
+// session is set.
+type verifiedToken struct {
+	session     affiliate.SessionID
+	participant *participantClaim
+	expiresAt   time.Time
+}
+
+// participantClaim is the participant of a participant token.
+type participantClaim struct {
+	workspace affiliate.WorkspaceID
+	id        affiliate.ParticipantID
 }
 
 // Sign returns an access token for a session. It expires after affiliate.AccessTokenLife.
 func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, member *affiliate.Member) (string, error) {
-	now := k.now()
 	c := claims{
-		RegisteredClaims: jwt.RegisteredClaims{
-			Issuer:    tokenIssuer,
-			Subject:   user.ID.String(),
-			Audience:  jwt.ClaimStrings{tokenAudience},
-			ExpiresAt: jwt.NewNumericDate(now.Add(affiliate.AccessTokenLife)),
-			NotBefore: jwt.NewNumericDate(now),
-			IssuedAt:  jwt.NewNumericDate(now),
-			ID:        affiliate.NewID[claims](now).String(),
-		},
-		Type:    user.Kind,
-		Session: session.String(),
+		RegisteredClaims: registered(user.ID.String(), k.now(), affiliate.AccessTokenLife),
+		Type:             user.Kind,
+		Session:          session.String(),
 	}
 	if member != nil {
 		c.Workspace, c.Role = member.Workspace.String(), member.Role
 	}
+	return k.sign(c)
+}
+
+// SignParticipant returns a participant token and when it expires, after
+// affiliate.ParticipantTokenLife.
+func (k *TokenKeys) SignParticipant(workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (token string, expiresAt time.Time, err error) {
+	c := claims{
+		RegisteredClaims: registered(id.String(), k.now(), affiliate.ParticipantTokenLife),
+		Type:             participantType,
+		Workspace:        workspace.String(),
+	}
+	token, err = k.sign(c)
+	return token, c.ExpiresAt.UTC(), err
+}
+
+// registered returns the claims that all tokens have.
+func registered(subject string, now time.Time, life time.Duration) jwt.RegisteredClaims {
+	return jwt.RegisteredClaims{
+		Issuer:    tokenIssuer,
+		Subject:   subject,
+		Audience:  jwt.ClaimStrings{tokenAudience},
+		ExpiresAt: jwt.NewNumericDate(now.Add(life)),
+		NotBefore: jwt.NewNumericDate(now),
+		IssuedAt:  jwt.NewNumericDate(now),
+		ID:        affiliate.NewID[claims](now).String(),
+	}
+}
+
+func (k *TokenKeys) sign(c claims) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
 	token.Header["kid"] = k.signingKid
 	return token.SignedString(k.keys[k.signingKid])
 }
 
-// verify checks a token and returns the id of its session and when it expires. It returns
-// errTokenExpired if the token has a correct signature but has expired.
-func (k *TokenKeys) verify(text string) (session affiliate.SessionID, expiresAt time.Time, err error) {
+// verify checks a token and returns what it says. It returns errTokenExpired if the token
+// has a correct signature but has expired.
+func (k *TokenKeys) verify(text string) (verifiedToken, error) {
 	var c claims
-	_, err = k.parser.ParseWithClaims(text, &c, func(t *jwt.Token) (any, error) {
+	_, err := k.parser.ParseWithClaims(text, &c, func(t *jwt.Token) (any, error) {
 		for _, forbidden := range []string{"jku", "x5u", "jwk", "x5c", "crit"} {
 			if _, ok := t.Header[forbidden]; ok {
 				return nil, fmt.Errorf("header %s is not allowed", forbidden)
@@ -131,15 +170,26 @@ func (k *TokenKeys) verify(text string) (session affiliate.SessionID, expiresAt 
 	})
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired) && !errors.Is(err, jwt.ErrTokenSignatureInvalid):
-		return session, expiresAt, errTokenExpired
+		return verifiedToken{}, errTokenExpired
 	case err != nil:
-		return session, expiresAt, err
-	case c.Type != affiliate.Merchant && c.Type != affiliate.Partner:
-		return session, expiresAt, errors.New("claim typ is not valid")
+		return verifiedToken{}, err
 	}
-	session, ok := affiliate.ParseID[affiliate.Session](c.Session)
-	if !ok {
-		return session, expiresAt, errors.New("claim sid is not valid")
+	token := verifiedToken{expiresAt: c.ExpiresAt.UTC()}
+	switch c.Type {
+	case affiliate.Merchant, affiliate.Partner:
+		var ok bool
+		if token.session, ok = affiliate.ParseID[affiliate.Session](c.Session); !ok {
+			return verifiedToken{}, errors.New("claim sid is not valid")
+		}
+	case participantType:
+		workspace, ok := affiliate.ParseID[affiliate.Workspace](c.Workspace)
+		id, idOK := affiliate.ParseID[affiliate.Participant](c.Subject)
+		if !ok || !idOK {
+			return verifiedToken{}, errors.New("claim wid or sub is not valid")
+		}
+		token.participant = &participantClaim{workspace, id}
+	default:
+		return verifiedToken{}, errors.New("claim typ is not valid")
 	}
-	return session, c.ExpiresAt.UTC(), nil
+	return token, nil
 }

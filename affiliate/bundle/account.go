@@ -46,11 +46,13 @@ type PayoutMethod struct {
 	HeldUntil     *Time   `json:"held_until"`
 }
 
-// ParticipantProfile is a partner as the merchant of a programme sees it.
+// ParticipantProfile is a partner as the merchant of a programme sees it. PartnerID is nil
+// while the partner has not accepted the participation.
 type ParticipantProfile struct {
-	PartnerID    affiliate.UserID `json:"partner_id"`
-	PartnerName  string           `json:"name"`
-	PartnerEmail string           `json:"email"`
+	ID           affiliate.ParticipantID `json:"-"`
+	PartnerID    *affiliate.UserID       `json:"partner_id"`
+	PartnerName  string                  `json:"name"`
+	PartnerEmail string                  `json:"email"`
 }
 
 // Session is a login. It lasts until the user logs out, or until it expires.

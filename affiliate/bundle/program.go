@@ -181,7 +181,7 @@ type Participation struct {
 	WorkspaceID             affiliate.WorkspaceID   `json:"workspace_id"`
 	ProgramID               affiliate.ProgramID     `json:"program_id"`
 	Mode                    affiliate.Mode          `json:"mode"`
-	PartnerID               affiliate.UserID        `json:"partner_id"`
+	PartnerID               *affiliate.UserID       `json:"partner_id"`
 	PartnerName             string                  `json:"partner_name"`
 	PartnerEmail            string                  `json:"partner_email"`
 	Status                  string                  `json:"status"`
@@ -195,6 +195,7 @@ type Participation struct {
 	ErasedAt                *Time                   `json:"erased_at"`
 	CreatedAt               Time                    `json:"created_at"`
 	UpdatedAt               Time                    `json:"updated_at"`
+	PartnerConsent          *string                 `json:"partner_consent"`
 	GroupID                 *affiliate.GroupID      `json:"group_id,omitempty"`
 	OverrideRateBps         *int64                  `json:"override_rate_bps,omitempty"`
 	OverrideFlatAmountCents *int64                  `json:"override_flat_amount_cents,omitempty"`
@@ -202,12 +203,15 @@ type Participation struct {
 	Note                    *string                 `json:"note,omitempty"`
 	RejectionReason         *string                 `json:"rejection_reason,omitempty"`
 	SuspensionReason        *string                 `json:"suspension_reason,omitempty"`
+	ExternalID              *string                 `json:"external_id,omitempty"`
 }
 
 func (p *Participation) prepare(forPartner bool) {
 	if forPartner {
 		p.GroupID, p.OverrideRateBps, p.OverrideFlatAmountCents = nil, nil, nil
-		p.Tags, p.Note, p.RejectionReason, p.SuspensionReason = nil, nil, nil, nil
+		p.Tags, p.Note, p.RejectionReason, p.SuspensionReason, p.ExternalID = nil, nil, nil, nil, nil
+	} else if p.PartnerConsent != nil {
+		p.PartnerID = nil // the merchant sees nothing of the account before the partner accepts
 	}
 }
 

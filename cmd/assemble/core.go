@@ -262,7 +262,9 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.ServiceTokenService_ServiceDesc, Impl: servicetoken.New(stores.ServiceTokens(c.store.DB), c.now)},
 		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(c.store.DB), sealer, c.now)},
 		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.store, c.now)},
-		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(c.store, sealer, c.now)},
+		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(participant.Config{
+			Store: stores.Participant(c.store), Seal: sealer, Signer: tokens, UnusableHash: account.UnusableHash, Now: c.now,
+		})},
 		server.Service{Desc: &affiliatev1.PartnerService_ServiceDesc, Impl: partner.New(partner.Config{
 			Store: c.store, Seal: sealer, Reauthenticator: accounts, LinkHost: c.cfg.LinkURL, Now: c.now,
 		})},

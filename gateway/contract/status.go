@@ -23,6 +23,8 @@ var (
 		affiliatev1.ParticipantService_Apply_FullMethodName:                      true,
 		affiliatev1.ParticipantService_AcceptParticipantInvite_FullMethodName:    true,
 		affiliatev1.ParticipantService_InviteParticipant_FullMethodName:          true,
+		affiliatev1.ParticipantService_CreateParticipant_FullMethodName:          true,
+		affiliatev1.ParticipantService_CreateParticipantToken_FullMethodName:     true,
 		affiliatev1.LinkService_CreateLink_FullMethodName:                        true,
 		affiliatev1.LinkService_CreatePartnerLink_FullMethodName:                 true,
 		affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName:              true,
@@ -188,6 +190,24 @@ var lenientRPCs = map[string]bool{
 // such keys, the response lists them in the header Ignored-Fields. For other RPCs, the
 // response to a body that has unknown keys is 400.
 func IgnoresUnknownKeys(fullMethod string) bool { return lenientRPCs[fullMethod] }
+
+// anyOriginRPCs lists the RPCs that accept participant tokens. The page of a partner in a
+// merchant's app calls them.
+var anyOriginRPCs = map[string]bool{
+	affiliatev1.PartnerService_ListPartnerPrograms_FullMethodName:     true,
+	affiliatev1.PartnerService_GetPartnerProgram_FullMethodName:       true,
+	affiliatev1.PartnerService_ListPartnerCommissions_FullMethodName:  true,
+	affiliatev1.PartnerService_GetPartnerBalances_FullMethodName:      true,
+	affiliatev1.LinkService_ListPartnerLinks_FullMethodName:           true,
+	affiliatev1.LinkService_CreatePartnerLink_FullMethodName:          true,
+	affiliatev1.PromoCodeService_ListPartnerPromoCodes_FullMethodName: true,
+	affiliatev1.PayoutService_ListPartnerPayouts_FullMethodName:       true,
+}
+
+// AnyOrigin reports whether scripts of every web origin may call an RPC and read its
+// responses. This gives a script no access of its own: the API has no cookies, and the
+// script must have a token.
+func AnyOrigin(fullMethod string) bool { return anyOriginRPCs[fullMethod] }
 
 // negotiatingRPCs lists the RPCs that select the encoding of the response by the header
 // Accept-Encoding.

@@ -2,7 +2,6 @@ package account
 
 import (
 	"context"
-	"crypto/rand"
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -11,13 +10,9 @@ import (
 // CreateWorkspace creates a workspace for the operator of the service, whatever the
 // registration setting is. It returns the text of a token with which the owner sets the
 // password, as with the token of a mail that resets a password. The token is valid for
-// affiliate.InviteLife. The account has a random password, so no person can log in to it
-// until the owner has set another one. Errors: EMAIL_TAKEN.
+// affiliate.InviteLife. No password of the account is known, so nobody can log in to it
+// until the owner has set one. Errors: EMAIL_TAKEN.
 func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceName string) (id affiliate.WorkspaceID, resetToken string, err error) {
-	hash, err := s.hashes.hash(ctx, rand.Text())
-	if err != nil {
-		return id, "", err
-	}
 	at := s.currentTime()
 	workspace := affiliate.NewWorkspace(workspaceName, at)
 	owner := affiliate.Account{
@@ -25,7 +20,7 @@ func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceNam
 			ID: affiliate.NewID[affiliate.User](at), Kind: affiliate.Merchant, Email: strings.ToLower(email), Name: name, CreatedAt: at,
 		},
 		Member:       &affiliate.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner},
-		PasswordHash: hash,
+		PasswordHash: UnusableHash(),
 	}
 	token, text, digest := affiliate.NewEmailToken(owner.User.ID, affiliate.TokenReset, owner.User.Email, at)
 	token.ExpiresAt = at.Add(affiliate.InviteLife)

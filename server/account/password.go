@@ -2,8 +2,11 @@ package account
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/alexedwards/argon2id"
@@ -39,6 +42,19 @@ var dummyPasswordHash = sync.OnceValue(func() string {
 	}
 	return hash
 })
+
+// UnusableHash returns a hash that no known password has: its key is random. It is the
+// password hash of an account that somebody else makes, until its owner sets a password. A
+// login attempt takes as long as for any other account.
+func UnusableHash() string {
+	random := make([]byte, hashParams.SaltLength+hashParams.KeyLength)
+	_, _ = rand.Read(random) // crypto/rand.Read never fails
+	// The last two parts of a hash are the salt and the key.
+	parts := strings.Split(dummyPasswordHash(), "$")
+	parts[len(parts)-2] = base64.RawStdEncoding.EncodeToString(random[:hashParams.SaltLength])
+	parts[len(parts)-1] = base64.RawStdEncoding.EncodeToString(random[hashParams.SaltLength:])
+	return strings.Join(parts, "$")
+}
 
 func (h *passwordHasher) acquire(ctx context.Context) error {
 	select {

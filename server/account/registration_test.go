@@ -117,6 +117,10 @@ func TestCreateWorkspace_OwnerSetsPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, guess := range []string{"", password} {
+		_, err := closed.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "first@shop.example", Password: guess})
+		pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
+	}
 	f.clock.Advance(6 * 24 * time.Hour)
 	if _, err := closed.ResetMerchantPassword(t.Context(), &affiliatev1.ResetPasswordRequest{Token: token, Password: password}); err != nil {
 		t.Fatal(err)

@@ -102,6 +102,10 @@ func (s *Service) ListPartnerLinks(ctx context.Context, req *affiliatev1.ListPar
 		filter = &program
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
+	filter, err := caller.ProgramFilter(filter)
+	if err != nil {
+		return nil, err
+	}
 	links, total, err := s.store.PartnerLinks(ctx, caller.User, caller.Mode, filter, page)
 	return s.listResponse(links, server.Total(ctx, total), page), err
 }
@@ -113,6 +117,9 @@ func (s *Service) CreatePartnerLink(ctx context.Context, req *affiliatev1.Create
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
+	if err := caller.CheckProgram(program); err != nil {
+		return nil, err
+	}
 	scope, participant, err := s.store.PartnerParticipation(ctx, caller.User, caller.Mode, program)
 	if err != nil {
 		return nil, err

@@ -81,6 +81,15 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 		document.Button = c.link("Accept invitation", "/accept-invite", m, token, true)
 		document.Closing = closing(m, "If you are not interested, you can ignore this mail.")
 		document.Footer.Reason = "You get this mail because a member of " + m.Facts.WorkspaceName + " entered this e-mail address."
+	case affiliate.MailPartnerClaim:
+		document.Subject = "Your partner account for " + m.Facts.ProgramName
+		document.Preheader = "Choose a password to see your links and your commissions."
+		document.Blocks = append(paragraphs(m.Facts.WorkspaceName+" has made a partner account for you. Choose a password, and you can see your links and your commissions."),
+			mail.Block{Facts: []mail.Fact{{Label: "Company", Value: m.Facts.WorkspaceName}, {Label: "Programme", Value: m.Facts.ProgramName}}},
+		)
+		document.Button = c.link("Choose a password", "/reset-password", m, token, true)
+		document.Closing = closing(m, "Later, you can reset the password to get a new link. If you are not interested, you can ignore this mail.")
+		document.Footer.Reason = "You get this mail because " + m.Facts.WorkspaceName + " entered this e-mail address."
 	case affiliate.MailExportReady:
 		document.Subject = "Your export is ready"
 		document.Preheader = "Download the data of " + m.Facts.WorkspaceName + "."

@@ -37,7 +37,7 @@ var testComposer = NewComposer(ComposerConfig{
 func TestAccountMail_MatchesGoldenFiles(t *testing.T) {
 	for _, kind := range []affiliate.MailKind{
 		affiliate.MailVerification, affiliate.MailPasswordReset, affiliate.MailEmailChange, affiliate.MailEmailChangeNotice,
-		affiliate.MailMemberInvite, affiliate.MailParticipantInvite, affiliate.MailExportReady,
+		affiliate.MailMemberInvite, affiliate.MailParticipantInvite, affiliate.MailPartnerClaim, affiliate.MailExportReady,
 	} {
 		for _, hostile := range []bool{false, true} {
 			name := string(kind)

@@ -12,11 +12,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/participant"
-	"github.com/tributary-hq/tributary/server/servertest"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -76,7 +75,7 @@ func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
 
 // failingStore is a store whose MoveParticipant returns errInternal for one participant.
 type failingStore struct {
-	*postgres.Store
+	participant.Store
 	participant string
 }
 
@@ -95,7 +94,7 @@ func (s failingStore) MoveParticipant(
 func TestBulk_StopsAfterAnInternalError(t *testing.T) {
 	f := newFixture(t)
 	ids := []string{f.mustApply("Ada").Id, f.mustApply("Bob").Id, f.mustApply("Cyd").Id}
-	service := participant.New(failingStore{f.Store, ids[1]}, servertest.Seal(t), f.Now)
+	service := newService(t, failingStore{stores.Participant(f.Store), ids[1]}, f.Now)
 	req := &affiliatev1.BulkApproveParticipantsRequest{ProgramId: f.Program.String(), ParticipantIds: ids}
 	if _, err := service.BulkApproveParticipants(f.asOwner(), req); !errors.Is(err, errInternal) {
 		t.Fatalf("BulkApproveParticipants returned the error %v, want %v", err, errInternal)

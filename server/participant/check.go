@@ -19,9 +19,10 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		checkCode(req.GetReferralCode(), &found)
 	case *affiliatev1.InviteParticipantRequest:
 		checkCode(req.GetReferralCode(), &found)
-		if !affiliate.BareAddress(req.GetEmail()) {
-			found.Add("email", affiliate.MustBeEmail)
-		}
+		checkEmail(req.GetEmail(), &found)
+	case *affiliatev1.CreateParticipantRequest:
+		checkCode(req.GetReferralCode(), &found)
+		checkEmail(req.GetEmail(), &found)
 	case *affiliatev1.ListParticipantsRequest:
 		server.CheckEnum("status", req.GetStatus(), &found)
 	case *affiliatev1.UpdateParticipantRequest:
@@ -42,6 +43,12 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 func checkCode(code string, found *affiliate.Violations) {
 	if affiliate.ReservedCode(code) {
 		found.Add("referral_code", "must not be a reserved word")
+	}
+}
+
+func checkEmail(email string, found *affiliate.Violations) {
+	if !affiliate.BareAddress(email) {
+		found.Add("email", affiliate.MustBeEmail)
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 )
 
 // toPartnerProto converts a participant to the message for the partner. The message does
-// not contain the note, the tags and the group, which only the merchant may read.
+// not contain the note, the tags, the group and the external id, which only the merchant
+// may read.
 func toPartnerProto(p affiliate.Participant) *affiliatev1.Participant {
-	p.Note, p.Tags, p.Group = nil, nil, nil
+	p.Note, p.Tags, p.Group, p.ExternalID = nil, nil, nil, nil
 	return toProto(p, "")
 }
 
@@ -21,7 +22,9 @@ func toProto(p affiliate.Participant, role affiliate.Role) *affiliatev1.Particip
 	return &affiliatev1.Participant{
 		Id:                 p.ID.String(),
 		ProgramId:          p.Program.String(),
-		PartnerId:          p.Partner.String(),
+		PartnerId:          server.OptionalID(p.VisiblePartner()),
+		ExternalId:         p.ExternalID,
+		PartnerConsent:     server.EnumValue[affiliatev1.PartnerConsent](p.Consent),
 		PartnerName:        p.PartnerName,
 		PartnerEmail:       emailFor(role, p.PartnerEmail),
 		Status:             server.EnumValue[affiliatev1.ParticipantStatus](p.Status),
@@ -76,6 +79,8 @@ func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPat
 			if id, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId()); ok {
 				patch.Group = affiliate.Set(id)
 			}
+		case "external_id":
+			patch.ExternalID = affiliate.Change[string]{Given: true, Value: req.ExternalId}
 		case "referral_code":
 			patch.ReferralCode = affiliate.Set(affiliate.FoldCode(req.GetReferralCode()))
 		default:

@@ -1,6 +1,7 @@
 // Package participant serves the participants of programmes. A partner becomes a
-// participant by applying to a programme or by accepting an invitation. Merchants invite
-// partners, and approve, reject, suspend and edit participants.
+// participant by applying to a programme or by accepting an invitation, or is added by the
+// merchant. Merchants invite and add partners, and approve, reject, suspend and edit
+// participants.
 //
 // These calls change the status of a participant:
 //
@@ -8,7 +9,13 @@
 //	apply       (no participant)        pending, or approved if the programme
 //	                                    approves partners automatically
 //	accept      (no participant)        approved
-//	approve     pending or rejected     approved
+//	create      (no participant)        approved, or pending without the consent
+//	                                    of a partner who already has an account
+//	accept      pending without         approved
+//	            consent, or declined
+//	decline     pending without consent rejected
+//	approve     pending or rejected,    approved
+//	            not without consent
 //	reject      pending                 rejected
 //	suspend     approved                suspended
 //	reinstate   suspended               approved
@@ -43,14 +50,33 @@ import (
 type Service struct {
 	affiliatev1.UnimplementedParticipantServiceServer
 
-	store Store
-	seal  server.MailSealer
-	now   func() time.Time
+	store        Store
+	seal         server.MailSealer
+	signer       Signer
+	unusableHash func() string
+	now          func() time.Time
 }
 
-// New returns a Service. seal encrypts the tokens of mails, and now is the clock.
-func New(store Store, seal server.MailSealer, now func() time.Time) *Service {
-	return &Service{store: store, seal: seal, now: now}
+// Signer signs participant tokens. server.TokenKeys implements it.
+type Signer interface {
+	SignParticipant(workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (token string, expiresAt time.Time, err error)
+}
+
+// Config holds the dependencies of a Service.
+type Config struct {
+	Store Store
+	// Seal encrypts the tokens of mails.
+	Seal   server.MailSealer
+	Signer Signer
+	// UnusableHash returns the hash of a password that nobody knows, for new accounts.
+	UnusableHash func() string
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// New returns a Service.
+func New(c Config) *Service {
+	return &Service{store: c.Store, seal: c.Seal, signer: c.Signer, unusableHash: c.UnusableHash, now: c.Now}
 }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
@@ -91,6 +117,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 		Status:     affiliate.ParticipantStatus(server.EnumName(req.GetStatus())),
 		Search:     req.GetSearch(),
 		HideEmails: caller.Role == affiliate.RoleViewer,
+		ExternalID: req.GetExternalId(),
 	}
 	if group, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId()); ok {
 		filter.Group = &group

@@ -29,7 +29,7 @@ func TestApply(t *testing.T) {
 	}
 	at := server.Timestamp(f.changeTime())
 	want := &affiliatev1.Participant{
-		Id: p.Id, ProgramId: f.Program.String(), PartnerId: partner.String(), PartnerName: "Jane Doe",
+		Id: p.Id, ProgramId: f.Program.String(), PartnerId: new(partner.String()), PartnerName: "Jane Doe",
 		PartnerEmail: "jane-" + partner.String() + "@example.com", Status: pending,
 		ReferralCode: "jane-doe", ApplicationAnswers: map[string]string{"Why?": "Because"}, AppliedAt: at, CreatedAt: at, UpdatedAt: at,
 	}
@@ -256,7 +256,7 @@ func TestMoveParticipant_StoresReasonsAndTimes(t *testing.T) {
 	}
 	object, previous := f.LastEvent(affiliate.EventParticipantRejected)
 	for field, value := range map[string]any{
-		"id": want.Id, "program_id": want.ProgramId, "partner_id": want.PartnerId, "partner_name": "Jane",
+		"id": want.Id, "program_id": want.ProgramId, "partner_id": want.GetPartnerId(), "partner_name": "Jane",
 		"referral_code": "jane", "status": "rejected", "reason": "spam",
 	} {
 		if object[field] != value {

@@ -40,6 +40,7 @@ func (s *Service) participationToProto(p *affiliate.Participation) *affiliatev1.
 	out := &affiliatev1.Participation{
 		ParticipantId:   p.Participant.String(),
 		Status:          server.EnumValue[affiliatev1.ParticipantStatus](p.Status),
+		PartnerConsent:  server.EnumValue[affiliatev1.PartnerConsent](p.Consent),
 		ReferralCode:    p.Link.Code,
 		Url:             p.Link.URL(),
 		CommissionRate:  server.Rate(p.Rate),

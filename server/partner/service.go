@@ -64,6 +64,9 @@ func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.List
 		Public: req.GetScope() == affiliatev1.ProgramScope_PROGRAM_SCOPE_PUBLIC,
 		Search: req.GetSearch(),
 	}
+	if caller.Participation != nil {
+		filter.Program = &caller.Participation.Program
+	}
 	programs, total, err := s.store.PartnerPrograms(ctx, caller.User, caller.Mode, filter, page)
 	if err != nil {
 		return nil, err
@@ -85,6 +88,9 @@ func (s *Service) GetPartnerProgram(ctx context.Context, req *affiliatev1.GetPar
 	if err != nil {
 		return nil, err
 	}
+	if err := caller.CheckProgram(id); err != nil {
+		return nil, err
+	}
 	p, err := s.store.PartnerProgram(ctx, caller.User, caller.Mode, id)
 	if err != nil {
 		return nil, err
@@ -99,8 +105,12 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 		return nil, err
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
+	program, err := caller.ProgramFilter(optionalID(req.ProgramId))
+	if err != nil {
+		return nil, err
+	}
 	filter := affiliate.PartnerCommissionFilter{
-		Program: optionalID(req.ProgramId),
+		Program: program,
 		Status:  affiliate.CommissionStatus(server.EnumName(req.GetStatus())),
 		Created: created,
 	}
@@ -130,7 +140,15 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 // per currency.
 func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPartnerBalancesRequest) (*affiliatev1.PartnerBalances, error) {
 	caller := server.PrincipalFrom(ctx)
-	balances, err := s.store.PartnerBalances(ctx, caller.User, caller.Mode)
+	var (
+		balances []affiliate.PartnerBalance
+		err      error
+	)
+	if caller.Participation != nil {
+		balances, err = s.store.ParticipantBalances(ctx, *caller.Participation)
+	} else {
+		balances, err = s.store.PartnerBalances(ctx, caller.User, caller.Mode)
+	}
 	if err != nil {
 		return nil, err
 	}

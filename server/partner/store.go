@@ -25,6 +25,8 @@ type Store interface {
 	// PartnerBalances returns, for each currency, the partner's balance and the sums of
 	// the partner's pending and paid commissions.
 	PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.PartnerBalance, error)
+	// ParticipantBalances returns the sums of PartnerBalances for one participant.
+	ParticipantBalances(ctx context.Context, p affiliate.ParticipantRef) ([]affiliate.PartnerBalance, error)
 	// PartnerProfile reads the partner's profile. Errors: NOT_FOUND.
 	PartnerProfile(ctx context.Context, id affiliate.UserID) (affiliate.PartnerProfile, error)
 	// UpdatePartnerProfile changes the fields that the patch names. If the name changes,

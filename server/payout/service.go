@@ -275,9 +275,13 @@ func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListP
 		return nil, err
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
+	program, err := caller.ProgramFilter(optionalID[affiliate.Program](req.ProgramId))
+	if err != nil {
+		return nil, err
+	}
 	items, total, err := s.store.PartnerPayouts(ctx, caller.User, caller.Mode, affiliate.PayoutFilter{
 		Status:  affiliate.PayoutStatus(server.EnumName(req.GetStatus())),
-		Program: optionalID[affiliate.Program](req.ProgramId),
+		Program: program,
 		Created: created,
 	}, page)
 	if err != nil {

@@ -105,6 +105,10 @@ func (s *Service) ListPartnerPromoCodes(ctx context.Context, req *affiliatev1.Li
 		filter = &program
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
+	filter, err := caller.ProgramFilter(filter)
+	if err != nil {
+		return nil, err
+	}
 	codes, total, err := s.store.PartnerPromoCodes(ctx, caller.User, caller.Mode, filter, page)
 	return listResponse(codes, server.Total(ctx, total), page), err
 }

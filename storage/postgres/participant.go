@@ -13,12 +13,13 @@ import (
 
 // participantColumns are the fields of participantRow, selected from participants t.
 // partner_name and partner_email are copies from the partner's account. A change of the
-// account updates them.
+// account updates them, unless the partner's consent is missing (affiliate.PartnerConsent).
 const participantColumns = `
 	t.id, t.workspace_id, t.mode, t.program_id, t.partner_id, t.partner_name, t.partner_email,
 	t.status, t.referral_code, t.group_id, t.override_rate_bps, t.override_flat_amount_cents, t.tags, t.note,
 	t.application_answers, t.terms_accepted_at, t.applied_at, t.approved_at, t.rejected_at, t.rejection_reason,
-	t.suspended_at, t.suspension_reason, t.erased_at, t.version, t.created_at, t.updated_at`
+	t.suspended_at, t.suspension_reason, t.erased_at, t.version, t.created_at, t.updated_at,
+	t.external_id, coalesce(t.partner_consent, '') as partner_consent`
 
 type participantRow struct {
 	ID                 affiliate.ParticipantID     `db:"id"`
@@ -47,6 +48,8 @@ type participantRow struct {
 	Version            int                         `db:"version"`
 	CreatedAt          time.Time                   `db:"created_at"`
 	UpdatedAt          time.Time                   `db:"updated_at"`
+	ExternalID         *string                     `db:"external_id"`
+	PartnerConsent     affiliate.PartnerConsent    `db:"partner_consent"`
 }
 
 func (r participantRow) participant() affiliate.Participant {
@@ -74,6 +77,8 @@ func (r participantRow) participant() affiliate.Participant {
 		Version:          r.Version,
 		CreatedAt:        r.CreatedAt.UTC(),
 		UpdatedAt:        r.UpdatedAt.UTC(),
+		ExternalID:       r.ExternalID,
+		Consent:          r.PartnerConsent,
 	}
 	if r.OverrideRateBps != nil || r.OverrideFlatCents != nil {
 		p.Override = &affiliate.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatCents}
@@ -107,10 +112,11 @@ func refuseIfNone(tag pgconn.CommandTag, err error, reason affiliate.Reason) err
 	return err
 }
 
-// MoveParticipant approves, rejects, suspends or reinstates a participant. reason may be
-// nil. When a participant is no longer rejected or suspended, the time and the reason of
-// the rejection or suspension are cleared; the audit log keeps them. Errors: NOT_FOUND,
-// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+// MoveParticipant approves, rejects, suspends or reinstates a participant. A participant
+// without the partner's consent is not approved. reason may be nil. When a participant is no
+// longer rejected or suspended, the time and the reason of the rejection or suspension are
+// cleared; the audit log keeps them. Errors: NOT_FOUND, PARTICIPANT_ERASED,
+// PARTICIPANT_STATE_INVALID.
 func (s *Store) MoveParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
@@ -136,7 +142,7 @@ func (s *Store) MoveParticipant(
 			where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id
 		) was
 		where t.workspace_id = @workspace and t.mode = @mode and t.id = was.id and was.status = any(@from)
-			and t.erased_at is null
+			and t.erased_at is null and (@move <> 'approve' or t.partner_consent is null)
 		returning was.status as previous_status, ` + participantColumns
 	type movedRow struct {
 		participantRow

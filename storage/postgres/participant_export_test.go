@@ -30,6 +30,12 @@ func ParticipantListSQL(
 	return participantListSQL(filter, search, order), participantListArgs(scope, program, filter, affiliate.Page{Number: 1, Size: participantPageSize})
 }
 
+// CountParticipantsSQL returns the statement that counts the rows of a filter with an
+// external id.
+func CountParticipantsSQL(filter affiliate.ParticipantFilter) string {
+	return countParticipantsSQL(filter)
+}
+
 // ParticipantSearchSQL returns the statement that finds the matches of a search.
 func ParticipantSearchSQL(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter) (string, pgx.NamedArgs) {
 	return participantSearchSQL(filter), participantListArgs(scope, program, filter, affiliate.Page{Number: 1, Size: participantPageSize})

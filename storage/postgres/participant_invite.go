@@ -67,6 +67,29 @@ func participantInviteAudit(i affiliate.ParticipantInvite, action string, at tim
 func (s *Store) InviteParticipant(
 	ctx context.Context, i affiliate.ParticipantInvite, digest [sha256.Size]byte, mail affiliate.Mail, by affiliate.Actor,
 ) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		program, err := checkInvite(ctx, tx, i)
+		if err != nil {
+			return err
+		}
+		newValues := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
+		if newValues.Replaces, err = insertParticipantInvite(ctx, tx, i, digest); err != nil {
+			return err
+		}
+		mail.Facts.ProgramName = program.Name
+		if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = namesForMail(ctx, tx, i.Scope.Workspace, i.InvitedBy); err != nil {
+			return err
+		}
+		if err := tx.SendMail(ctx, mail); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, newValues))
+	})
+}
+
+// insertParticipantInvite stores an invitation with the digest of its token, after it has
+// ended an earlier invitation to the same address, whose id it returns.
+func insertParticipantInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite, digest [sha256.Size]byte) (replaced *affiliate.InviteID, err error) {
 	const (
 		end = `
 			update participant_invites
@@ -78,48 +101,39 @@ func (s *Store) InviteParticipant(
 				invited_by, created_at, expires_at)
 			values (@workspace, @id, @program, @mode, @email, @group, nullif(@code, ''), @digest, @by, @created_at, @expires_at)
 			on conflict (workspace_id, program_id, email) where ended_at is null do nothing`
-		names = `
-			select w.name, coalesce(u.name, '')
-			from workspaces w left join users u on u.id = $2 and u.erased_at is null
-			where w.id = $1`
 	)
-	return s.InTx(ctx, func(tx *Tx) error {
-		program, err := checkInvite(ctx, tx, i)
-		if err != nil {
-			return err
+	for {
+		var earlier affiliate.InviteID
+		err := tx.QueryRow(ctx, end, i.Scope.Workspace, i.Scope.Mode, i.Program, i.Email, i.CreatedAt).Scan(&earlier)
+		switch {
+		case err == nil:
+			replaced = &earlier
+		case !errors.Is(err, pgx.ErrNoRows):
+			return nil, err
 		}
-		newValues := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
-		for inserted := false; !inserted; {
-			var earlier affiliate.InviteID
-			err := tx.QueryRow(ctx, end, i.Scope.Workspace, i.Scope.Mode, i.Program, i.Email, i.CreatedAt).Scan(&earlier)
-			switch {
-			case err == nil:
-				newValues.Replaces = &earlier
-			case !errors.Is(err, pgx.ErrNoRows):
-				return err
-			}
-			// If another transaction has inserted an invitation to the address after
-			// the update, this statement inserts nothing. The loop then ends the other
-			// invitation and tries again.
-			tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
-				"workspace": i.Scope.Workspace, "id": i.ID, "program": i.Program, "mode": i.Scope.Mode, "email": i.Email,
-				"group": i.Group, "code": i.ReferralCode, "digest": digest[:], "by": i.InvitedBy,
-				"created_at": i.CreatedAt, "expires_at": i.ExpiresAt,
-			})
-			if err != nil {
-				return err
-			}
-			inserted = tag.RowsAffected() == 1
+		// If another transaction has inserted an invitation to the address after the update,
+		// this statement inserts nothing. The loop then ends the other invitation and tries
+		// again.
+		tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+			"workspace": i.Scope.Workspace, "id": i.ID, "program": i.Program, "mode": i.Scope.Mode, "email": i.Email,
+			"group": i.Group, "code": i.ReferralCode, "digest": digest[:], "by": i.InvitedBy,
+			"created_at": i.CreatedAt, "expires_at": i.ExpiresAt,
+		})
+		if err != nil || tag.RowsAffected() == 1 {
+			return replaced, err
 		}
-		mail.Facts.ProgramName = program.Name
-		if err := tx.QueryRow(ctx, names, i.Scope.Workspace, i.InvitedBy).Scan(&mail.Facts.WorkspaceName, &mail.Facts.InviterName); err != nil {
-			return err
-		}
-		if err := tx.SendMail(ctx, mail); err != nil {
-			return err
-		}
-		return tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, newValues))
-	})
+	}
+}
+
+// namesForMail returns the names of a workspace and of a user. The latter is empty if the
+// account was erased.
+func namesForMail(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, user affiliate.UserID) (workspaceName, userName string, err error) {
+	const names = `
+		select w.name, coalesce(u.name, '')
+		from workspaces w left join users u on u.id = $2 and u.erased_at is null
+		where w.id = $1`
+	err = tx.QueryRow(ctx, names, workspace, user).Scan(&workspaceName, &userName)
+	return workspaceName, userName, err
 }
 
 // checkInvite refuses an invitation that could not be accepted. It locks the programme,

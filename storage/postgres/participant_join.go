@@ -32,7 +32,7 @@ func (s *Store) Apply(ctx context.Context, a affiliate.Application, at time.Time
 			return err
 		}
 		p.PartnerName, p.PartnerEmail = name, email
-		if p, err = s.join(ctx, tx, p, a.ReferralCode, "participant.apply", by); err != nil {
+		if p, err = s.join(ctx, tx, p, a.ReferralCode, "participant.apply", by, affiliate.EventParticipantApplied); err != nil {
 			return err
 		}
 		// The partner no longer needs an invitation, and nobody else may use its token.
@@ -63,11 +63,6 @@ func (s *Store) AcceptParticipantInvite(
 		set ended_at = $3
 		where i.digest = $1 and i.mode = $2 and i.ended_at is null and i.expires_at > $3
 		returning ` + participantInviteColumns
-	const active = `
-		select ` + programColumns + `
-		from programs p
-		where p.workspace_id = $1 and p.mode = $2 and p.id = $3 and p.status = 'active'
-		for share`
 	var p affiliate.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
 		row, err := OneRow[participantInviteRow](tx.Query(ctx, endInvite, digest[:], mode, at))
@@ -75,8 +70,14 @@ func (s *Store) AcceptParticipantInvite(
 			return err
 		}
 		invite := row.invite()
-		program, err := readProgram(ctx, tx, active, invite.Scope, invite.Program)
+		program, err := readProgram(ctx, tx, lockActiveProgram, invite.Scope, invite.Program)
 		if err != nil {
+			return err
+		}
+		if offered, found, err := lockOffered(ctx, tx, invite.Scope, invite.Program, partner); err != nil {
+			return err
+		} else if found {
+			p, err = s.accept(ctx, tx, program, offered, acceptTerms, at, by)
 			return err
 		}
 		if p, err = invite.Join(program, partner, acceptTerms, at); err != nil {
@@ -85,7 +86,7 @@ func (s *Store) AcceptParticipantInvite(
 		if p.PartnerName, p.PartnerEmail, err = partnerAccount(ctx, tx, partner); err != nil {
 			return err
 		}
-		p, err = s.join(ctx, tx, p, invite.ReferralCode, "participant.accept_invite", by)
+		p, err = s.join(ctx, tx, p, invite.ReferralCode, "participant.accept_invite", by, affiliate.EventParticipantApplied)
 		return err
 	})
 	return p, err
@@ -120,10 +121,13 @@ func partnerAccount(ctx context.Context, tx *Tx, id affiliate.UserID) (name, ema
 
 // join stores a new participant with the requested code, or with a code derived from
 // the partner's name. It also creates the default link and the rows for totals, and
-// updates the list counts. A duplicate application and a taken code are detected before
+// updates the list counts. It publishes the given events, and participant.approved for an
+// approved participant. A duplicate application and a taken code are detected before
 // anything else is stored. The list counts are updated last, because other transactions
 // wait for these rows.
-func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, requestedCode, action string, by affiliate.Actor) (affiliate.Participant, error) {
+func (s *Store) join(
+	ctx context.Context, tx *Tx, p affiliate.Participant, requestedCode, action string, by affiliate.Actor, names ...affiliate.EventName,
+) (affiliate.Participant, error) {
 	if err := insertParticipant(ctx, tx, p); err != nil {
 		return p, err
 	}
@@ -135,9 +139,12 @@ func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, reque
 	if p.ReferralCode, err = reserveCode(ctx, tx, p, link.ID, requestedCode); err != nil {
 		return p, err
 	}
-	events := []affiliate.Event{p.Event(affiliate.EventParticipantApplied, p.CreatedAt, nil)}
 	if p.Status == affiliate.ParticipantApproved {
-		events = append(events, p.Event(affiliate.EventParticipantApproved, p.CreatedAt, nil))
+		names = append(names, affiliate.EventParticipantApproved)
+	}
+	var events []affiliate.Event
+	for _, name := range names {
+		events = append(events, p.Event(name, p.CreatedAt, nil))
 	}
 	link.Code = p.ReferralCode
 	events = append(events, affiliate.NewEvent(p.Scope, affiliate.EventLinkCreated, p.CreatedAt, link.Object(), nil))
@@ -163,16 +170,17 @@ func insertParticipant(ctx context.Context, tx *Tx, p affiliate.Participant) err
 	const insert = `
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status,
 			referral_code, group_id, tags, application_answers, terms_accepted_at, applied_at, approved_at, version,
-			created_at, updated_at)
+			created_at, updated_at, external_id, partner_consent)
 		values (@workspace, @id, @program, @mode, @partner, @partner_name, @partner_email, @status,
 			'', @group, @tags, @answers, @terms_accepted_at, @applied_at, @approved_at, @version,
-			@created_at, @updated_at)
+			@created_at, @updated_at, @external_id, nullif(@consent, ''))
 		on conflict (workspace_id, program_id, partner_id) do nothing`
 	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
 		"workspace": p.Scope.Workspace, "id": p.ID, "program": p.Program, "mode": p.Scope.Mode, "partner": p.Partner,
 		"partner_name": p.PartnerName, "partner_email": p.PartnerEmail, "status": p.Status, "group": p.Group, "tags": p.Tags,
 		"answers": p.Answers, "terms_accepted_at": p.TermsAcceptedAt, "applied_at": p.AppliedAt,
 		"approved_at": p.ApprovedAt, "version": p.Version, "created_at": p.CreatedAt, "updated_at": p.UpdatedAt,
+		"external_id": p.ExternalID, "consent": p.Consent,
 	})
-	return refuseIfNone(tag, err, affiliate.ReasonApplicationDuplicate)
+	return refuseIfNone(tag, Refusal(err), affiliate.ReasonApplicationDuplicate)
 }

@@ -162,7 +162,7 @@ func (s *Store) checkGroup(ctx context.Context, scope affiliate.Scope, program a
 func participantListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, page affiliate.Page) pgx.NamedArgs {
 	args := pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "status": filter.Status, "group": filter.Group,
-		"limit": page.Size, "offset": page.Offset(),
+		"external_id": filter.ExternalID, "limit": page.Size, "offset": page.Offset(),
 	}
 	if filter.Search != "" {
 		args["pattern"] = likePrefix(filter.Search)
@@ -179,6 +179,9 @@ func whereParticipants(filter affiliate.ParticipantFilter) string {
 	}
 	if filter.Group != nil {
 		where += ` and t.group_id = @group`
+	}
+	if filter.ExternalID != "" {
+		where += ` and t.external_id = @external_id`
 	}
 	return where
 }
@@ -276,6 +279,12 @@ var (
 	countInGroupAndStatus = CountUpTo(affiliate.MaxTotal, participantsInGroup+` and t.status = @status`)
 )
 
+// countParticipantsSQL returns a statement that counts all rows of a filter. It is for a
+// filter with an external id, which at most one participant has.
+func countParticipantsSQL(filter affiliate.ParticipantFilter) string {
+	return `select count(*) from participants t` + whereParticipants(filter)
+}
+
 // countParticipants returns the number of participants on all pages. If the filter has
 // a group, the number stops at affiliate.MaxTotal.
 func (s *Store) countParticipants(
@@ -285,6 +294,9 @@ func (s *Store) countParticipants(
 	case filter.Search != "":
 		found, _ := args["found"].([]affiliate.ParticipantID)
 		return int64(len(found)), nil
+	case filter.ExternalID != "":
+		err = s.pool.QueryRow(ctx, countParticipantsSQL(filter), planForArgs, args).Scan(&total)
+		return total, err
 	case filter.Group != nil:
 		count := countInGroup
 		if filter.Status != "" {

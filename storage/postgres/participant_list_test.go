@@ -78,6 +78,10 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	newest := affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}
 	check("a status", list(affiliate.ParticipantFilter{Status: affiliate.ParticipantApproved}, newest), "Limit", "Index Scan using participants_by_status on participants")
 	check("a group", list(affiliate.ParticipantFilter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
+	external := affiliate.ParticipantFilter{ExternalID: "customer-17"}
+	check("an external id", list(external, newest), "Limit", "Index Scan using participants_external_id on participants")
+	_, externalArgs := postgres.ParticipantListSQL(f.Scope, f.Program, external, newest)
+	check("the number of an external id", f.Plan(postgres.CountParticipantsSQL(external), externalArgs), "Index Scan using participants_external_id on participants")
 	check("a search that matches all", list(affiliate.ParticipantFilter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
 	check("the size of a group", f.Plan(postgres.CountInGroupSQL,
 		pgx.NamedArgs{"workspace": f.Scope.Workspace, "program": f.Program, "group": group}), "Limit", "Index Only Scan using participants_by_group")

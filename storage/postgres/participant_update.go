@@ -14,7 +14,7 @@ import (
 // writes no audit record. It publishes an event only if the referral code changes; the
 // event is about the default link. Errors: NOT_FOUND, PARTICIPANT_ERASED,
 // VALIDATION_ERROR for a group that does not belong to the programme,
-// REFERRAL_CODE_TAKEN.
+// REFERRAL_CODE_TAKEN, EXTERNAL_ID_TAKEN.
 func (s *Store) UpdateParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 	patch affiliate.ParticipantPatch, at time.Time, by affiliate.Actor,
@@ -25,7 +25,7 @@ func (s *Store) UpdateParticipant(
 	const update = `
 		update participants
 		set group_id = @group, override_rate_bps = @override_bps, override_flat_amount_cents = @override_flat,
-			tags = @tags, note = @note, version = @version, updated_at = @updated_at
+			tags = @tags, note = @note, external_id = @external_id, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id`
 	var after affiliate.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -52,11 +52,11 @@ func (s *Store) UpdateParticipant(
 			if after.Override != nil {
 				override = *after.Override
 			}
-			args["group"], args["tags"], args["note"] = after.Group, after.Tags, after.Note
+			args["group"], args["tags"], args["note"], args["external_id"] = after.Group, after.Tags, after.Note, after.ExternalID
 			args["override_bps"], args["override_flat"] = override.Bps, override.FlatCents
 			args["version"], args["updated_at"] = after.Version, at
 			if _, err := tx.Exec(ctx, update, args); err != nil {
-				return err
+				return Refusal(err)
 			}
 			if err := s.participantUpdated(ctx, tx, before, after, by, oldValues, newValues); err != nil {
 				return err

@@ -63,8 +63,9 @@ func (s *Store) UpdatePartnerProfile(
 	const update = `
 		update users set name = $2, country = $3, company_name = $4, website_url = $5, version = $6
 		where id = $1 and kind = 'partner'`
-	// rename updates the copies of the name in all workspaces and both modes.
-	const rename = `update participants set partner_name = $2 where partner_id = $1 and erased_at is null`
+	// rename updates the copies of the name in all workspaces and both modes. A merchant
+	// whose participation the partner has not accepted does not see the name.
+	const rename = `update participants set partner_name = $2 where partner_id = $1 and erased_at is null and partner_consent is null`
 	var after affiliate.PartnerProfile
 	err := s.InTx(ctx, func(tx *Tx) error {
 		// The row stays locked from the read to the write. Applications of the partner

@@ -136,10 +136,35 @@ const partnerBalances = `
 	group by currency
 	order by currency`
 
+// participantBalances sums the balances and commissions of one participant. The
+// participant determines the mode.
+const participantBalances = `
+	select currency, sum(balance_cents)::bigint as balance_cents, sum(pending_cents)::bigint as pending_cents, sum(paid_cents)::bigint as paid_cents
+	from (
+		select b.currency, b.balance_cents, 0 as pending_cents, 0 as paid_cents
+		from ledger_balances b
+		where b.workspace_id = $1 and b.participant_id = $3
+		union all
+		select c.currency, 0, case c.status when 'pending' then c.amount_cents else 0 end, case c.status when 'paid' then c.amount_cents else 0 end
+		from commissions c
+		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.status in ('pending', 'paid')
+	) sums
+	group by currency
+	order by currency`
+
 // PartnerBalances returns three sums for each currency in the mode: the amount that is
 // owed to the partner, the pending commissions and the paid commissions.
 func (s *Store) PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.PartnerBalance, error) {
-	rows, err := s.pool.Query(ctx, partnerBalances, partner, mode)
+	return s.balances(ctx, partnerBalances, partner, mode)
+}
+
+// ParticipantBalances returns the sums of PartnerBalances for one participant.
+func (s *Store) ParticipantBalances(ctx context.Context, p affiliate.ParticipantRef) ([]affiliate.PartnerBalance, error) {
+	return s.balances(ctx, participantBalances, p.Scope.Workspace, p.Scope.Mode, p.Participant)
+}
+
+func (s *Store) balances(ctx context.Context, sql string, args ...any) ([]affiliate.PartnerBalance, error) {
+	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read balances: %w", err)
 	}

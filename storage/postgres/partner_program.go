@@ -27,7 +27,7 @@ const (
 	// start from the programmes and read all their participants.
 	ownParticipations = `
 	with mine as materialized (
-		select t.workspace_id, t.program_id, t.id, t.status, t.referral_code, t.group_id, t.override_rate_bps,
+		select t.workspace_id, t.program_id, t.id, t.status, coalesce(t.partner_consent, '') as partner_consent, t.referral_code, t.group_id, t.override_rate_bps,
 			t.override_flat_amount_cents, t.applied_at, t.approved_at, t.rejected_at, t.suspended_at, t.created_at
 		from participants t
 		where t.partner_id = @partner and t.mode = @mode
@@ -38,6 +38,11 @@ const (
 		where exists (
 			select from programs p
 			where p.workspace_id = t.workspace_id and p.id = t.program_id and lower(p.name) like lower(@search))`
+	fromOwnProgram = fromOwn + `
+		where t.program_id = @program and exists (
+			select from programs p
+			where p.workspace_id = t.workspace_id and p.id = t.program_id and lower(p.name) like lower(@search)
+				and (not @public or p.status = 'active' and p.is_public))`
 	fromPublic = `
 		from programs p
 		where p.mode = @mode and p.status = 'active' and p.is_public`
@@ -62,7 +67,7 @@ const (
 func withParticipation(page string) string {
 	return ownParticipations + `
 	select ` + programColumns + `, w.name as merchant_name,
-		t.id as participant_id, t.status as participation_status, t.applied_at, t.approved_at, t.rejected_at, t.suspended_at,
+		t.id as participant_id, t.status as participation_status, coalesce(t.partner_consent, '') as partner_consent, t.applied_at, t.approved_at, t.rejected_at, t.suspended_at,
 		t.override_rate_bps, t.override_flat_amount_cents,
 		g.rate_bps as group_rate_bps, g.flat_amount_cents as group_flat_amount_cents,
 		coalesce(l.code, t.referral_code, '') as link_code, l.id as link_id, coalesce(l.short_key, '') as short_key,
@@ -101,6 +106,7 @@ type partnerProgramRow struct {
 	MerchantName        string                       `db:"merchant_name"`
 	ParticipantID       *affiliate.ParticipantID     `db:"participant_id"`
 	ParticipationStatus *affiliate.ParticipantStatus `db:"participation_status"`
+	PartnerConsent      affiliate.PartnerConsent     `db:"partner_consent"`
 	AppliedAt           *time.Time                   `db:"applied_at"`
 	ApprovedAt          *time.Time                   `db:"approved_at"`
 	RejectedAt          *time.Time                   `db:"rejected_at"`
@@ -134,6 +140,7 @@ func (r partnerProgramRow) partnerProgram() affiliate.PartnerProgram {
 	p.Participation = &affiliate.Participation{
 		Participant: *r.ParticipantID,
 		Status:      *r.ParticipationStatus,
+		Consent:     r.PartnerConsent,
 		Link: affiliate.Link{
 			Scope: p.Scope, Program: p.ID, Participant: *r.ParticipantID, Code: r.LinkCode, ShortKey: r.ShortKey,
 			Destination: r.DestinationURL, SubID: r.SubID, IsDefault: true, Param: p.LinkParam,
@@ -181,6 +188,8 @@ func partnerRate(bps, flatCents *int64) *affiliate.Rate {
 func partnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count string) {
 	columns, from := pageOfOwn, fromOwn
 	switch {
+	case filter.Program != nil:
+		from = fromOwnProgram
 	case filter.Public && filter.Search != "":
 		columns, from = pageOfPublic, fromPublicByName
 	case filter.Public:
@@ -201,6 +210,7 @@ func (s *Store) PartnerPrograms(
 	pageSQL, countSQL := partnerProgramsSQL(filter)
 	args := pgx.NamedArgs{
 		"partner": partner, "mode": mode, "search": likePrefix(filter.Search), "limit": page.Size, "offset": page.Offset(),
+		"program": filter.Program, "public": filter.Public,
 	}
 	var total int64
 	if err := s.pool.QueryRow(ctx, countSQL, planForArgs, args).Scan(&total); err != nil {

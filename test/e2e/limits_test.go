@@ -42,6 +42,11 @@ func TestLimits(t *testing.T) {
 	serviceToken := func(owner account) apiClient {
 		return sys.client().withCredential(owner.createServiceToken(t, "viewer", "test", false))
 	}
+	second := f.merchant.post(t, f.programPath()+"/partners", object{"email": uniqueName("second") + "@example.com", "name": "Second"}).wantStatus(http.StatusCreated).text("id")
+	page := func(participant string) request {
+		token := f.merchant.post(t, f.programPath()+"/partners/"+participant+"/token", nil).wantStatus(http.StatusCreated).text("token")
+		return request{sys.client().withCredential(token), http.MethodGet, sys.api + "/api/v1/partner/programs", nil}
+	}
 	reportWithoutSignal := func(key string) request {
 		body := object{"event_type": "lead", "external_transaction_id": "x"}
 		return request{sys.client().withCredential(key), http.MethodPost, sys.api + "/api/v1/conversions", body}
@@ -68,6 +73,11 @@ func TestLimits(t *testing.T) {
 			// Each service token has a count of its own.
 			name: "general", limit: general, success: ok,
 			request: programs(serviceToken(f.merchant)), otherClient: programs(serviceToken(f.merchant)),
+		},
+		{
+			// Each participation has a count of its own, whatever token is used.
+			name: "general", limit: general, success: ok,
+			request: page(f.participant), otherClient: page(second),
 		},
 		{
 			name: "conversions", limit: 120, success: outcome{http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL"},

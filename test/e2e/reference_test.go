@@ -56,6 +56,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.serviceTokens()
 	c.books()
 	c.secondFactors(t)
+	c.merchantPartners(t)
 	c.testData(t)
 	c.erasures(t)
 
@@ -642,4 +643,18 @@ func (c *referenceCalls) serviceTokens() {
 	newer := c.call(c.merchant, "POST", "/api/v1/service-tokens/"+service.text("id")+"/roll", object{"graceHours": 24})
 	c.call(c.merchant, "GET", "/api/v1/service-tokens", nil)
 	c.call(c.merchant, "DELETE", "/api/v1/service-tokens/"+newer.text("id"), nil)
+}
+
+// merchantPartners adds partners from the merchant's server. Ada has an account, so she
+// decides.
+func (c *referenceCalls) merchantPartners(t *testing.T) {
+	t.Helper()
+	id := c.merchant.post(t, "/api/v1/programs", object{"name": "Tasting club", "websiteUrl": "https://shop.example"}).wantStatus(http.StatusCreated).text("id")
+	path := "/api/v1/programs/" + id + "/partners"
+	c.merchant.post(t, "/api/v1/programs/"+id+"/activate", nil).wantStatus(http.StatusOK)
+	added := c.call(c.merchant, "POST", path, object{"email": "noor@app.example", "name": "Noor Haddad", "externalId": "user-4711"})
+	c.call(c.merchant, "POST", path+"/"+added.text("id")+"/token", nil)
+	c.merchant.post(t, path, object{"email": partnerEmail, "name": "Ada"}).wantStatus(http.StatusCreated)
+	c.call(c.partner, "POST", "/api/v1/partner/programs/"+id+"/decline", object{})
+	c.call(c.partner, "POST", "/api/v1/partner/programs/"+id+"/accept", object{})
 }

@@ -49,12 +49,16 @@ var (
 const (
 	anyone = "anyone"
 	// members are members of a workspace. merchants also include service tokens.
-	members    = "member"
-	merchants  = "merchant token"
-	partners   = "partner token"
-	secretKeys = "secret key"
+	members   = "member"
+	merchants = "merchant token"
+	partners  = "partner token"
+	// participations are partners and participant tokens.
+	participations = "partner token or participant token"
+	secretKeys     = "secret key"
 	// serviceTokens is only a kind of credential. No route accepts nothing else.
 	serviceTokens = "service token"
+	// participantTokens is only a kind of credential too.
+	participantTokens = "participant token"
 	// secretKeysOrMerchants means that a route accepts secret keys, merchant tokens and
 	// service tokens.
 	secretKeysOrMerchants = "secret key or merchant token"
@@ -188,6 +192,10 @@ var routeRules = map[string]rule{
 	"DeleteGroup":      {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
 
 	"Apply":                   {accepts: partners, allowedOutcome: notFound},
+	"AcceptParticipation":     {accepts: partners, allowedOutcome: notFound},
+	"DeclineParticipation":    {accepts: partners, allowedOutcome: notFound},
+	"CreateParticipant":       {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"email": "somebody@example.com", "name": "Somebody"}},
+	"CreateParticipantToken":  {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
 	"ListParticipants":        {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 	"GetParticipant":          {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 	"ApproveParticipant":      {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
@@ -202,10 +210,10 @@ var routeRules = map[string]rule{
 	"ListParticipantInvites":  {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 	"RevokeParticipantInvite": {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
 
-	"ListPartnerPrograms":    {accepts: partners, allowedOutcome: ok},
-	"GetPartnerProgram":      {accepts: partners, allowedOutcome: notFound},
-	"ListPartnerCommissions": {accepts: partners, allowedOutcome: ok},
-	"GetPartnerBalances":     {accepts: partners, allowedOutcome: ok},
+	"ListPartnerPrograms":    {accepts: participations, allowedOutcome: ok},
+	"GetPartnerProgram":      {accepts: participations, allowedOutcome: notFound},
+	"ListPartnerCommissions": {accepts: participations, allowedOutcome: ok},
+	"GetPartnerBalances":     {accepts: participations, allowedOutcome: ok},
 	"GetPartnerProfile":      {accepts: partners, allowedOutcome: ok},
 	"UpdatePartnerProfile":   {accepts: partners, allowedOutcome: ok},
 	"SetPayoutMethod":        {accepts: partners, allowedOutcome: invalid},
@@ -215,8 +223,8 @@ var routeRules = map[string]rule{
 	"GetLink":           {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 	"UpdateLink":        {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
 	"DeleteLink":        {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
-	"ListPartnerLinks":  {accepts: partners, allowedOutcome: ok},
-	"CreatePartnerLink": {accepts: partners, allowedOutcome: invalid},
+	"ListPartnerLinks":  {accepts: participations, allowedOutcome: ok},
+	"CreatePartnerLink": {accepts: participations, allowedOutcome: invalid},
 	"UpdatePartnerLink": {accepts: partners, allowedOutcome: notFound},
 	"DeletePartnerLink": {accepts: partners, allowedOutcome: notFound},
 
@@ -225,7 +233,7 @@ var routeRules = map[string]rule{
 	"GetPromoCode":          {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 	"UpdatePromoCode":       {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
 	"DeletePromoCode":       {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
-	"ListPartnerPromoCodes": {accepts: partners, allowedOutcome: ok},
+	"ListPartnerPromoCodes": {accepts: participations, allowedOutcome: ok},
 
 	"ReportConversion":      {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
 	"ReportConversions":     {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
@@ -291,7 +299,7 @@ var routeRules = map[string]rule{
 	"MarkPayoutFailed":   {accepts: merchants, permission: managePayouts, allowedOutcome: invalid, body: object{"reason": "Bounced"}, movesPayouts: true},
 	"RetryPayout":        {accepts: merchants, permission: managePayouts, allowedOutcome: notFound, movesPayouts: true},
 	"CancelPayout":       {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
-	"ListPartnerPayouts": {accepts: partners, allowedOutcome: ok},
+	"ListPartnerPayouts": {accepts: participations, allowedOutcome: ok},
 
 	"ListNotifications":                    {accepts: members, permission: readDashboards, allowedOutcome: ok},
 	"CountUnreadNotifications":             {accepts: members, permission: readDashboards, allowedOutcome: ok},
@@ -367,6 +375,8 @@ func (r rule) allows(kind string) bool {
 		return true
 	case kind == merchants:
 		return r.accepts == merchants || r.accepts == members || r.accepts == secretKeysOrMerchants
+	case kind == partners || kind == participantTokens:
+		return r.accepts == participations || r.accepts == kind
 	case kind == serviceTokens:
 		return r.accepts == merchants || r.accepts == secretKeysOrMerchants
 	}

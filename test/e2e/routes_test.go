@@ -182,7 +182,7 @@ func (f fixture) createAll(t *testing.T) map[string]string {
 func (f fixture) clientFor(t *testing.T, r rule, mode string) apiClient {
 	t.Helper()
 	switch {
-	case r.accepts == partners:
+	case r.accepts == partners || r.accepts == participations:
 		return f.partner.inMode(mode).apiClient
 	case r.allows(merchants):
 		return f.merchant.inMode(mode).apiClient
@@ -223,8 +223,11 @@ func testRoutes(t *testing.T, sys *system) {
 					t.Parallel()
 					want := c.expected(rule)
 					client := c.client(sys)
-					got := client.do(t, r.verb, r.path(unknownIDs()), nil)
+					got := client.withHeader("Origin", "https://page.example").do(t, r.verb, r.path(unknownIDs()), nil)
 					got.wantOutcome(want)
+					if allow := got.header.Get("Access-Control-Allow-Origin"); (allow == "*") != (rule.accepts == participations) {
+						t.Errorf("the response has Access-Control-Allow-Origin %q, want * only if the route accepts participant tokens", allow)
+					}
 					if zone, _, _ := strings.Cut(got.header.Get("RateLimit-Policy"), ";"); zone != r.zone(c, rule) {
 						t.Errorf("the request counts in the rate limit zone %s, want %s", zone, r.zone(c, rule))
 					}
@@ -386,6 +389,9 @@ func newCredentials(t *testing.T, sys *system, f fixture) []credential {
 	// the test data of a workspace.
 	loggedOut, tokenOwner := f.merchant.login(t), sys.newMerchant(t)
 	sys.client().post(t, "/api/v1/auth/logout", object{"refreshToken": loggedOut.refresh}).wantStatus(http.StatusNoContent)
+	// The token is of live mode, because one of the routes deletes all test data.
+	live := sys.newFixture(t, "live", nil)
+	participantToken := live.merchant.post(t, live.participantPath()+"/token", nil).wantStatus(http.StatusCreated).text("token")
 	bearer := func(text string) string { return "Bearer " + text }
 	unknownKey := func(kind affiliate.KeyKind) string {
 		return bearer(affiliate.NewKey(kind, affiliate.ModeTest).Reveal())
@@ -418,6 +424,12 @@ func newCredentials(t *testing.T, sys *system, f fixture) []credential {
 		{name: "a mistyped service token", authorization: bearer(mistyped(tokenOwner.createServiceToken(t, "admin", "test", true)))},
 		{name: "a service token of test mode", validKind: serviceTokens, mode: "test", authorization: bearer(tokenOwner.createServiceToken(t, "admin", "test", true))},
 		{name: "a service token of live mode", validKind: serviceTokens, mode: "live", authorization: bearer(tokenOwner.createServiceToken(t, "admin", "live", true))},
+		{name: "a participant token", validKind: participantTokens, authorization: bearer(participantToken)},
+		{name: "a participant token that another key has signed", authorization: bearer(forgeToken(t, participantToken, noChange, foreignSigningKey()))},
+		{name: "a participant token of another workspace's participant", authorization: bearer(forgeToken(t, participantToken, func(_ *jwt.Token, c jwt.MapClaims) {
+			c["wid"] = tokenOwner.workspace
+		}, signingKey()))},
+		{name: "a participant token as an access token", authorization: bearer(forgeToken(t, participantToken, func(_ *jwt.Token, c jwt.MapClaims) { c["typ"] = "partner" }, signingKey()))},
 		{name: "a secret key", validKind: secretKeys, authorization: bearer(f.secretKey)},
 		{name: "a public key", validKind: "public key", authorization: bearer(f.publicKey)},
 	}

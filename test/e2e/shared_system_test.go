@@ -74,6 +74,7 @@ func TestSharedSystem(t *testing.T) {
 		"Service tokens: roles":                         testServiceTokenRoles,
 		"Service tokens":                                testServiceTokens,
 		"Second factors":                                testSecondFactors,
+		"Participant tokens":                            testParticipantToken,
 		"TestData":                                      testTestData,
 		"TestDataOnceAtATime":                           testTestDataOnceAtATime,
 		"TestDataOfManyRecords":                         testTestDataOfManyRecords,

@@ -119,6 +119,12 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 					{"scheme", "bearer"},
 					{"description", "A service token, `st_test_…` or `st_live_…`. The token determines the mode, so `X-Mode` is ignored. Its role must permit the call."},
 				}},
+				{"participantToken", object{
+					{"type", "http"},
+					{"scheme", "bearer"},
+					{"bearerFormat", "JWT"},
+					{"description", "A token for one participation, from `POST /api/v1/programs/{programId}/partners/{participantId}/token`. It determines the mode, so `X-Mode` is ignored. Responses have the data of this participation only."},
+				}},
 				{"publicKey", object{
 					{"type", "http"},
 					{"scheme", "bearer"},

@@ -31,6 +31,9 @@ func security(policy server.Policy) []object {
 	if policy.Accept&server.ServiceToken != 0 {
 		alternatives = append(alternatives, object{{"serviceToken", []string{}}})
 	}
+	if policy.Accept&server.ParticipantToken != 0 {
+		alternatives = append(alternatives, object{{"participantToken", []string{}}})
+	}
 	return alternatives
 }
 

@@ -88,8 +88,11 @@ const (
 	ErrorReason_ERROR_REASON_PARTICIPANT_ERASED ErrorReason = 21
 	// The referral code is or was used in the workspace and mode.
 	ErrorReason_ERROR_REASON_REFERRAL_CODE_TAKEN ErrorReason = 22
-	// The partner has applied to the programme before, whatever the result.
+	// The partner has applied to the programme before, whatever the result, or was added to
+	// it.
 	ErrorReason_ERROR_REASON_APPLICATION_DUPLICATE ErrorReason = 23
+	// Another participant of the programme has this `externalId`.
+	ErrorReason_ERROR_REASON_EXTERNAL_ID_TAKEN ErrorReason = 88
 	// A conversion with this `external_transaction_id` is recorded in the workspace and
 	// mode.
 	ErrorReason_ERROR_REASON_CONVERSION_DUPLICATE ErrorReason = 24
@@ -266,6 +269,7 @@ var (
 		21: "ERROR_REASON_PARTICIPANT_ERASED",
 		22: "ERROR_REASON_REFERRAL_CODE_TAKEN",
 		23: "ERROR_REASON_APPLICATION_DUPLICATE",
+		88: "ERROR_REASON_EXTERNAL_ID_TAKEN",
 		24: "ERROR_REASON_CONVERSION_DUPLICATE",
 		25: "ERROR_REASON_NO_ATTRIBUTION_SIGNAL",
 		26: "ERROR_REASON_MODE_MISMATCH",
@@ -352,6 +356,7 @@ var (
 		"ERROR_REASON_PARTICIPANT_ERASED":              21,
 		"ERROR_REASON_REFERRAL_CODE_TAKEN":             22,
 		"ERROR_REASON_APPLICATION_DUPLICATE":           23,
+		"ERROR_REASON_EXTERNAL_ID_TAKEN":               88,
 		"ERROR_REASON_CONVERSION_DUPLICATE":            24,
 		"ERROR_REASON_NO_ATTRIBUTION_SIGNAL":           25,
 		"ERROR_REASON_MODE_MISMATCH":                   26,
@@ -446,7 +451,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xb4<\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xb9=\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -473,8 +478,9 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\"ERROR_REASON_PROGRAM_STATE_INVALID\x10\x13\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The programme's status does not allow that.\x12d\n" +
 	"&ERROR_REASON_PARTICIPANT_STATE_INVALID\x10\x14\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The participant's status does not allow that.\x12W\n" +
 	"\x1fERROR_REASON_PARTICIPANT_ERASED\x10\x15\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The participant's data has been erased.\x12N\n" +
-	" ERROR_REASON_REFERRAL_CODE_TAKEN\x10\x16\x1a(\xa2\xbb\x18$\b\x99\x03\x10\x06\x1a\x1dThis referral code is in use.\x12^\n" +
-	"\"ERROR_REASON_APPLICATION_DUPLICATE\x10\x17\x1a6\xa2\xbb\x182\b\x99\x03\x10\x06\x1a+You have already applied to this programme.\x12h\n" +
+	" ERROR_REASON_REFERRAL_CODE_TAKEN\x10\x16\x1a(\xa2\xbb\x18$\b\x99\x03\x10\x06\x1a\x1dThis referral code is in use.\x12x\n" +
+	"\"ERROR_REASON_APPLICATION_DUPLICATE\x10\x17\x1aP\xa2\xbb\x18L\b\x99\x03\x10\x06\x1aEThe partner has already applied to this programme or was added to it.\x12i\n" +
+	"\x1eERROR_REASON_EXTERNAL_ID_TAKEN\x10X\x1aE\xa2\xbb\x18A\b\x99\x03\x10\x06\x1a:Another participant of the programme has this external id.\x12h\n" +
 	"!ERROR_REASON_CONVERSION_DUPLICATE\x10\x18\x1aA\xa2\xbb\x18=\b\x99\x03\x10\x06\x1a6A conversion with this external_transaction_id exists.\x12O\n" +
 	"\"ERROR_REASON_NO_ATTRIBUTION_SIGNAL\x10\x19\x1a'\xa2\xbb\x18#\b\xa6\x03\x10\x03\x1a\x1cGive click_id or promo_code.\x12P\n" +
 	"\x1aERROR_REASON_MODE_MISMATCH\x10\x1a\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The signal belongs to the other mode.\x12R\n" +

@@ -82,16 +82,72 @@ func (ParticipantStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{0}
 }
 
+// PartnerConsent says that a partner has not accepted a participation that the merchant
+// has made.
+type PartnerConsent int32
+
+const (
+	PartnerConsent_PARTNER_CONSENT_UNSPECIFIED PartnerConsent = 0
+	// The partner has neither accepted nor declined it.
+	PartnerConsent_PARTNER_CONSENT_AWAITED PartnerConsent = 1
+	// The partner has declined it, but can still accept it.
+	PartnerConsent_PARTNER_CONSENT_DECLINED PartnerConsent = 2
+)
+
+// Enum value maps for PartnerConsent.
+var (
+	PartnerConsent_name = map[int32]string{
+		0: "PARTNER_CONSENT_UNSPECIFIED",
+		1: "PARTNER_CONSENT_AWAITED",
+		2: "PARTNER_CONSENT_DECLINED",
+	}
+	PartnerConsent_value = map[string]int32{
+		"PARTNER_CONSENT_UNSPECIFIED": 0,
+		"PARTNER_CONSENT_AWAITED":     1,
+		"PARTNER_CONSENT_DECLINED":    2,
+	}
+)
+
+func (x PartnerConsent) Enum() *PartnerConsent {
+	p := new(PartnerConsent)
+	*p = x
+	return p
+}
+
+func (x PartnerConsent) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PartnerConsent) Descriptor() protoreflect.EnumDescriptor {
+	return file_affiliate_v1_participant_proto_enumTypes[1].Descriptor()
+}
+
+func (PartnerConsent) Type() protoreflect.EnumType {
+	return &file_affiliate_v1_participant_proto_enumTypes[1]
+}
+
+func (x PartnerConsent) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PartnerConsent.Descriptor instead.
+func (PartnerConsent) EnumDescriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{1}
+}
+
 // Participant is a partner in one programme.
 type Participant struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ProgramId string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	// The id of the partner's account. A partner who takes part in several programmes has
-	// one account and several participants.
-	PartnerId   string `protobuf:"bytes,3,opt,name=partner_id,json=partnerId,proto3" json:"partner_id,omitempty"`
+	// one account and several participants. Null while `partnerConsent` is not null.
+	PartnerId *string `protobuf:"bytes,3,opt,name=partner_id,json=partnerId,proto3,oneof" json:"partner_id,omitempty"`
+	// The name of the partner. While `partnerConsent` is not null, it is the name that the
+	// merchant gave.
 	PartnerName string `protobuf:"bytes,4,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
-	// The partner's e-mail address. It is masked for viewers.
+	// The partner's e-mail address. It is masked for viewers. While `partnerConsent` is not
+	// null, it is the address that the merchant gave.
 	PartnerEmail string            `protobuf:"bytes,5,opt,name=partner_email,json=partnerEmail,proto3" json:"partner_email,omitempty"`
 	Status       ParticipantStatus `protobuf:"varint,6,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
 	// The referral code, unique in the workspace and mode. It works before the
@@ -102,7 +158,8 @@ type Participant struct {
 	// The time when the partner accepted the programme's terms. Null if the partner did
 	// not.
 	TermsAcceptedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=terms_accepted_at,json=termsAcceptedAt,proto3" json:"terms_accepted_at,omitempty"`
-	// The time when the partner applied to the programme or accepted the invitation.
+	// The time when the partner applied to the programme, accepted an invitation or a
+	// participation, or was added by the merchant.
 	AppliedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
 	// The time of the approval. Null if there was none.
 	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
@@ -139,9 +196,15 @@ type Participant struct {
 	CommissionCents int64 `protobuf:"varint,26,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
 	// The ledger balance in the programme's currency, in minor units. Negative if the
 	// partner owes money.
-	BalanceCents  int64 `protobuf:"varint,27,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	BalanceCents int64 `protobuf:"varint,27,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
+	// The merchant's own id of the partner, unique in the programme. Null if there is none,
+	// and in responses to partners.
+	ExternalId *string `protobuf:"bytes,28,opt,name=external_id,json=externalId,proto3,oneof" json:"external_id,omitempty"`
+	// Whether the partner still has to accept the participation. Null if the participation
+	// needs no consent or has it.
+	PartnerConsent PartnerConsent `protobuf:"varint,29,opt,name=partner_consent,json=partnerConsent,proto3,enum=affiliate.v1.PartnerConsent" json:"partner_consent,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Participant) Reset() {
@@ -189,8 +252,8 @@ func (x *Participant) GetProgramId() string {
 }
 
 func (x *Participant) GetPartnerId() string {
-	if x != nil {
-		return x.PartnerId
+	if x != nil && x.PartnerId != nil {
+		return *x.PartnerId
 	}
 	return ""
 }
@@ -363,6 +426,326 @@ func (x *Participant) GetBalanceCents() int64 {
 	return 0
 }
 
+func (x *Participant) GetExternalId() string {
+	if x != nil && x.ExternalId != nil {
+		return *x.ExternalId
+	}
+	return ""
+}
+
+func (x *Participant) GetPartnerConsent() PartnerConsent {
+	if x != nil {
+		return x.PartnerConsent
+	}
+	return PartnerConsent_PARTNER_CONSENT_UNSPECIFIED
+}
+
+type AcceptParticipationRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// Whether the partner accepts the programme's terms. It must be true if the programme
+	// has terms.
+	AcceptTerms   bool `protobuf:"varint,2,opt,name=accept_terms,json=acceptTerms,proto3" json:"accept_terms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptParticipationRequest) Reset() {
+	*x = AcceptParticipationRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptParticipationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptParticipationRequest) ProtoMessage() {}
+
+func (x *AcceptParticipationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptParticipationRequest.ProtoReflect.Descriptor instead.
+func (*AcceptParticipationRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AcceptParticipationRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *AcceptParticipationRequest) GetAcceptTerms() bool {
+	if x != nil {
+		return x.AcceptTerms
+	}
+	return false
+}
+
+type DeclineParticipationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclineParticipationRequest) Reset() {
+	*x = DeclineParticipationRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclineParticipationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclineParticipationRequest) ProtoMessage() {}
+
+func (x *DeclineParticipationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclineParticipationRequest.ProtoReflect.Descriptor instead.
+func (*DeclineParticipationRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DeclineParticipationRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+type CreateParticipantRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// The partner's e-mail address.
+	Email string `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
+	// The partner's name, at most 100 characters.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The merchant's own id of the partner, 1 to 120 characters, unique in the programme.
+	// Upper and lower case are different.
+	ExternalId *string `protobuf:"bytes,4,opt,name=external_id,json=externalId,proto3,oneof" json:"external_id,omitempty"`
+	// The referral code: 3 to 50 letters, digits, dashes or underscores, stored in lower
+	// case. Default: made from the partner's name.
+	ReferralCode *string `protobuf:"bytes,5,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
+	// The group of the participant, which must belong to the programme.
+	GroupId *string `protobuf:"bytes,6,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// Whether the partner gets a mail: to set the password of a new account, or to accept
+	// the participation. Default true. The partner can do both without the mail.
+	SendInvite    *bool `protobuf:"varint,7,opt,name=send_invite,json=sendInvite,proto3,oneof" json:"send_invite,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateParticipantRequest) Reset() {
+	*x = CreateParticipantRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateParticipantRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateParticipantRequest) ProtoMessage() {}
+
+func (x *CreateParticipantRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateParticipantRequest.ProtoReflect.Descriptor instead.
+func (*CreateParticipantRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CreateParticipantRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *CreateParticipantRequest) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *CreateParticipantRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateParticipantRequest) GetExternalId() string {
+	if x != nil && x.ExternalId != nil {
+		return *x.ExternalId
+	}
+	return ""
+}
+
+func (x *CreateParticipantRequest) GetReferralCode() string {
+	if x != nil && x.ReferralCode != nil {
+		return *x.ReferralCode
+	}
+	return ""
+}
+
+func (x *CreateParticipantRequest) GetGroupId() string {
+	if x != nil && x.GroupId != nil {
+		return *x.GroupId
+	}
+	return ""
+}
+
+func (x *CreateParticipantRequest) GetSendInvite() bool {
+	if x != nil && x.SendInvite != nil {
+		return *x.SendInvite
+	}
+	return false
+}
+
+type CreateParticipantTokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateParticipantTokenRequest) Reset() {
+	*x = CreateParticipantTokenRequest{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateParticipantTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateParticipantTokenRequest) ProtoMessage() {}
+
+func (x *CreateParticipantTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateParticipantTokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateParticipantTokenRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CreateParticipantTokenRequest) GetProgramId() string {
+	if x != nil {
+		return x.ProgramId
+	}
+	return ""
+}
+
+func (x *CreateParticipantTokenRequest) GetParticipantId() string {
+	if x != nil {
+		return x.ParticipantId
+	}
+	return ""
+}
+
+// ParticipantToken is a token for one participation.
+type ParticipantToken struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token. It is sent as `Authorization: Bearer <token>`.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The time when the token stops working, 15 minutes after it was made.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParticipantToken) Reset() {
+	*x = ParticipantToken{}
+	mi := &file_affiliate_v1_participant_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParticipantToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParticipantToken) ProtoMessage() {}
+
+func (x *ParticipantToken) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_participant_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParticipantToken.ProtoReflect.Descriptor instead.
+func (*ParticipantToken) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ParticipantToken) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *ParticipantToken) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 type ApplyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
@@ -381,7 +764,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[1]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -393,7 +776,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[1]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -406,7 +789,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{1}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ApplyRequest) GetProgramId() string {
@@ -450,7 +833,7 @@ type AcceptParticipantInviteRequest struct {
 
 func (x *AcceptParticipantInviteRequest) Reset() {
 	*x = AcceptParticipantInviteRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[2]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +845,7 @@ func (x *AcceptParticipantInviteRequest) String() string {
 func (*AcceptParticipantInviteRequest) ProtoMessage() {}
 
 func (x *AcceptParticipantInviteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[2]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +858,7 @@ func (x *AcceptParticipantInviteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptParticipantInviteRequest.ProtoReflect.Descriptor instead.
 func (*AcceptParticipantInviteRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{2}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AcceptParticipantInviteRequest) GetToken() string {
@@ -510,14 +893,16 @@ type ListParticipantsRequest struct {
 	// The sort direction. Default `desc`.
 	SortOrder SortOrder `protobuf:"varint,7,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
 	// Only participants of this group.
-	GroupId       *string `protobuf:"bytes,8,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	GroupId *string `protobuf:"bytes,8,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// Only the participant with this external id. The whole id is compared, and case matters.
+	ExternalId    *string `protobuf:"bytes,9,opt,name=external_id,json=externalId,proto3,oneof" json:"external_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListParticipantsRequest) Reset() {
 	*x = ListParticipantsRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[3]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +914,7 @@ func (x *ListParticipantsRequest) String() string {
 func (*ListParticipantsRequest) ProtoMessage() {}
 
 func (x *ListParticipantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[3]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +927,7 @@ func (x *ListParticipantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantsRequest.ProtoReflect.Descriptor instead.
 func (*ListParticipantsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{3}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListParticipantsRequest) GetProgramId() string {
@@ -601,6 +986,13 @@ func (x *ListParticipantsRequest) GetGroupId() string {
 	return ""
 }
 
+func (x *ListParticipantsRequest) GetExternalId() string {
+	if x != nil && x.ExternalId != nil {
+		return *x.ExternalId
+	}
+	return ""
+}
+
 type ListParticipantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Participant         `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
@@ -619,7 +1011,7 @@ type ListParticipantsResponse struct {
 
 func (x *ListParticipantsResponse) Reset() {
 	*x = ListParticipantsResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[4]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +1023,7 @@ func (x *ListParticipantsResponse) String() string {
 func (*ListParticipantsResponse) ProtoMessage() {}
 
 func (x *ListParticipantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[4]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +1036,7 @@ func (x *ListParticipantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantsResponse.ProtoReflect.Descriptor instead.
 func (*ListParticipantsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{4}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListParticipantsResponse) GetData() []*Participant {
@@ -685,7 +1077,7 @@ type GetParticipantRequest struct {
 
 func (x *GetParticipantRequest) Reset() {
 	*x = GetParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[5]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +1089,7 @@ func (x *GetParticipantRequest) String() string {
 func (*GetParticipantRequest) ProtoMessage() {}
 
 func (x *GetParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[5]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +1102,7 @@ func (x *GetParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetParticipantRequest.ProtoReflect.Descriptor instead.
 func (*GetParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{5}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetParticipantRequest) GetProgramId() string {
@@ -737,7 +1129,7 @@ type ApproveParticipantRequest struct {
 
 func (x *ApproveParticipantRequest) Reset() {
 	*x = ApproveParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[6]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +1141,7 @@ func (x *ApproveParticipantRequest) String() string {
 func (*ApproveParticipantRequest) ProtoMessage() {}
 
 func (x *ApproveParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[6]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +1154,7 @@ func (x *ApproveParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveParticipantRequest.ProtoReflect.Descriptor instead.
 func (*ApproveParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{6}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ApproveParticipantRequest) GetProgramId() string {
@@ -791,7 +1183,7 @@ type RejectParticipantRequest struct {
 
 func (x *RejectParticipantRequest) Reset() {
 	*x = RejectParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[7]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +1195,7 @@ func (x *RejectParticipantRequest) String() string {
 func (*RejectParticipantRequest) ProtoMessage() {}
 
 func (x *RejectParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[7]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +1208,7 @@ func (x *RejectParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejectParticipantRequest.ProtoReflect.Descriptor instead.
 func (*RejectParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{7}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RejectParticipantRequest) GetProgramId() string {
@@ -852,7 +1244,7 @@ type SuspendParticipantRequest struct {
 
 func (x *SuspendParticipantRequest) Reset() {
 	*x = SuspendParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[8]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +1256,7 @@ func (x *SuspendParticipantRequest) String() string {
 func (*SuspendParticipantRequest) ProtoMessage() {}
 
 func (x *SuspendParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[8]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +1269,7 @@ func (x *SuspendParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendParticipantRequest.ProtoReflect.Descriptor instead.
 func (*SuspendParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{8}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SuspendParticipantRequest) GetProgramId() string {
@@ -911,7 +1303,7 @@ type ReinstateParticipantRequest struct {
 
 func (x *ReinstateParticipantRequest) Reset() {
 	*x = ReinstateParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[9]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1315,7 @@ func (x *ReinstateParticipantRequest) String() string {
 func (*ReinstateParticipantRequest) ProtoMessage() {}
 
 func (x *ReinstateParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[9]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1328,7 @@ func (x *ReinstateParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReinstateParticipantRequest.ProtoReflect.Descriptor instead.
 func (*ReinstateParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{9}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReinstateParticipantRequest) GetProgramId() string {
@@ -971,14 +1363,16 @@ type UpdateParticipantRequest struct {
 	CommissionOverride *CommissionRate `protobuf:"bytes,7,opt,name=commission_override,json=commissionOverride,proto3" json:"commission_override,omitempty"`
 	// The new referral code: 3 to 50 letters, digits, dashes or underscores, stored in
 	// lower case.
-	ReferralCode  string `protobuf:"bytes,8,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
+	ReferralCode string `protobuf:"bytes,8,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
+	// The merchant's own id of the partner, 1 to 120 characters, unique in the programme.
+	ExternalId    *string `protobuf:"bytes,9,opt,name=external_id,json=externalId,proto3,oneof" json:"external_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateParticipantRequest) Reset() {
 	*x = UpdateParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[10]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1384,7 @@ func (x *UpdateParticipantRequest) String() string {
 func (*UpdateParticipantRequest) ProtoMessage() {}
 
 func (x *UpdateParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[10]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1397,7 @@ func (x *UpdateParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateParticipantRequest.ProtoReflect.Descriptor instead.
 func (*UpdateParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{10}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UpdateParticipantRequest) GetProgramId() string {
@@ -1062,6 +1456,13 @@ func (x *UpdateParticipantRequest) GetReferralCode() string {
 	return ""
 }
 
+func (x *UpdateParticipantRequest) GetExternalId() string {
+	if x != nil && x.ExternalId != nil {
+		return *x.ExternalId
+	}
+	return ""
+}
+
 type BulkApproveParticipantsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
@@ -1073,7 +1474,7 @@ type BulkApproveParticipantsRequest struct {
 
 func (x *BulkApproveParticipantsRequest) Reset() {
 	*x = BulkApproveParticipantsRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[11]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +1486,7 @@ func (x *BulkApproveParticipantsRequest) String() string {
 func (*BulkApproveParticipantsRequest) ProtoMessage() {}
 
 func (x *BulkApproveParticipantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[11]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +1499,7 @@ func (x *BulkApproveParticipantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkApproveParticipantsRequest.ProtoReflect.Descriptor instead.
 func (*BulkApproveParticipantsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{11}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BulkApproveParticipantsRequest) GetProgramId() string {
@@ -1128,7 +1529,7 @@ type BulkRejectParticipantsRequest struct {
 
 func (x *BulkRejectParticipantsRequest) Reset() {
 	*x = BulkRejectParticipantsRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[12]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1541,7 @@ func (x *BulkRejectParticipantsRequest) String() string {
 func (*BulkRejectParticipantsRequest) ProtoMessage() {}
 
 func (x *BulkRejectParticipantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[12]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1554,7 @@ func (x *BulkRejectParticipantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRejectParticipantsRequest.ProtoReflect.Descriptor instead.
 func (*BulkRejectParticipantsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{12}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BulkRejectParticipantsRequest) GetProgramId() string {
@@ -1188,7 +1589,7 @@ type BulkParticipantsResponse struct {
 
 func (x *BulkParticipantsResponse) Reset() {
 	*x = BulkParticipantsResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[13]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1601,7 @@ func (x *BulkParticipantsResponse) String() string {
 func (*BulkParticipantsResponse) ProtoMessage() {}
 
 func (x *BulkParticipantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[13]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1614,7 @@ func (x *BulkParticipantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkParticipantsResponse.ProtoReflect.Descriptor instead.
 func (*BulkParticipantsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BulkParticipantsResponse) GetSummary() *BulkSummary {
@@ -1250,7 +1651,7 @@ type BulkParticipantResult struct {
 
 func (x *BulkParticipantResult) Reset() {
 	*x = BulkParticipantResult{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[14]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1663,7 @@ func (x *BulkParticipantResult) String() string {
 func (*BulkParticipantResult) ProtoMessage() {}
 
 func (x *BulkParticipantResult) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[14]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1676,7 @@ func (x *BulkParticipantResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkParticipantResult.ProtoReflect.Descriptor instead.
 func (*BulkParticipantResult) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BulkParticipantResult) GetParticipantId() string {
@@ -1335,7 +1736,7 @@ type InviteParticipantRequest struct {
 
 func (x *InviteParticipantRequest) Reset() {
 	*x = InviteParticipantRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[15]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1748,7 @@ func (x *InviteParticipantRequest) String() string {
 func (*InviteParticipantRequest) ProtoMessage() {}
 
 func (x *InviteParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[15]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1761,7 @@ func (x *InviteParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InviteParticipantRequest.ProtoReflect.Descriptor instead.
 func (*InviteParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InviteParticipantRequest) GetProgramId() string {
@@ -1413,7 +1814,7 @@ type ParticipantInvite struct {
 
 func (x *ParticipantInvite) Reset() {
 	*x = ParticipantInvite{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[16]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1826,7 @@ func (x *ParticipantInvite) String() string {
 func (*ParticipantInvite) ProtoMessage() {}
 
 func (x *ParticipantInvite) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[16]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1839,7 @@ func (x *ParticipantInvite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParticipantInvite.ProtoReflect.Descriptor instead.
 func (*ParticipantInvite) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ParticipantInvite) GetId() string {
@@ -1521,7 +1922,7 @@ type CreatedParticipantInvite struct {
 
 func (x *CreatedParticipantInvite) Reset() {
 	*x = CreatedParticipantInvite{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[17]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1934,7 @@ func (x *CreatedParticipantInvite) String() string {
 func (*CreatedParticipantInvite) ProtoMessage() {}
 
 func (x *CreatedParticipantInvite) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[17]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1947,7 @@ func (x *CreatedParticipantInvite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedParticipantInvite.ProtoReflect.Descriptor instead.
 func (*CreatedParticipantInvite) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreatedParticipantInvite) GetId() string {
@@ -1625,7 +2026,7 @@ type ListParticipantInvitesRequest struct {
 
 func (x *ListParticipantInvitesRequest) Reset() {
 	*x = ListParticipantInvitesRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[18]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +2038,7 @@ func (x *ListParticipantInvitesRequest) String() string {
 func (*ListParticipantInvitesRequest) ProtoMessage() {}
 
 func (x *ListParticipantInvitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[18]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +2051,7 @@ func (x *ListParticipantInvitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantInvitesRequest.ProtoReflect.Descriptor instead.
 func (*ListParticipantInvitesRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListParticipantInvitesRequest) GetProgramId() string {
@@ -1690,7 +2091,7 @@ type ListParticipantInvitesResponse struct {
 
 func (x *ListParticipantInvitesResponse) Reset() {
 	*x = ListParticipantInvitesResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[19]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +2103,7 @@ func (x *ListParticipantInvitesResponse) String() string {
 func (*ListParticipantInvitesResponse) ProtoMessage() {}
 
 func (x *ListParticipantInvitesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[19]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +2116,7 @@ func (x *ListParticipantInvitesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantInvitesResponse.ProtoReflect.Descriptor instead.
 func (*ListParticipantInvitesResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListParticipantInvitesResponse) GetData() []*ParticipantInvite {
@@ -1756,7 +2157,7 @@ type RevokeParticipantInviteRequest struct {
 
 func (x *RevokeParticipantInviteRequest) Reset() {
 	*x = RevokeParticipantInviteRequest{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +2169,7 @@ func (x *RevokeParticipantInviteRequest) String() string {
 func (*RevokeParticipantInviteRequest) ProtoMessage() {}
 
 func (x *RevokeParticipantInviteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[20]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +2182,7 @@ func (x *RevokeParticipantInviteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeParticipantInviteRequest.ProtoReflect.Descriptor instead.
 func (*RevokeParticipantInviteRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RevokeParticipantInviteRequest) GetProgramId() string {
@@ -1806,7 +2207,7 @@ type RevokeParticipantInviteResponse struct {
 
 func (x *RevokeParticipantInviteResponse) Reset() {
 	*x = RevokeParticipantInviteResponse{}
-	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +2219,7 @@ func (x *RevokeParticipantInviteResponse) String() string {
 func (*RevokeParticipantInviteResponse) ProtoMessage() {}
 
 func (x *RevokeParticipantInviteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_participant_proto_msgTypes[21]
+	mi := &file_affiliate_v1_participant_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,20 +2232,20 @@ func (x *RevokeParticipantInviteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeParticipantInviteResponse.ProtoReflect.Descriptor instead.
 func (*RevokeParticipantInviteResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{21}
+	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{26}
 }
 
 var File_affiliate_v1_participant_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\n" +
-	"\x1eaffiliate/v1/participant.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x85\v\n" +
+	"\x1eaffiliate/v1/participant.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x96\f\n" +
 	"\vParticipant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
-	"program_id\x18\x02 \x01(\tR\tprogramId\x12\x1d\n" +
+	"program_id\x18\x02 \x01(\tR\tprogramId\x12\"\n" +
 	"\n" +
-	"partner_id\x18\x03 \x01(\tR\tpartnerId\x12!\n" +
+	"partner_id\x18\x03 \x01(\tH\x00R\tpartnerId\x88\x01\x01\x12!\n" +
 	"\fpartner_name\x18\x04 \x01(\tR\vpartnerName\x12#\n" +
 	"\rpartner_email\x18\x05 \x01(\tR\fpartnerEmail\x127\n" +
 	"\x06status\x18\x06 \x01(\x0e2\x1f.affiliate.v1.ParticipantStatusR\x06status\x12#\n" +
@@ -1858,30 +2259,65 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"approvedAt\x12;\n" +
 	"\vrejected_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"rejectedAt\x12.\n" +
-	"\x10rejection_reason\x18\r \x01(\tH\x00R\x0frejectionReason\x88\x01\x01\x12=\n" +
+	"\x10rejection_reason\x18\r \x01(\tH\x01R\x0frejectionReason\x88\x01\x01\x12=\n" +
 	"\fsuspended_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\vsuspendedAt\x120\n" +
-	"\x11suspension_reason\x18\x0f \x01(\tH\x01R\x10suspensionReason\x88\x01\x01\x127\n" +
+	"\x11suspension_reason\x18\x0f \x01(\tH\x02R\x10suspensionReason\x88\x01\x01\x127\n" +
 	"\terased_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\berasedAt\x129\n" +
 	"\n" +
 	"created_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x1e\n" +
-	"\bgroup_id\x18\x13 \x01(\tH\x02R\agroupId\x88\x01\x01\x12M\n" +
+	"\bgroup_id\x18\x13 \x01(\tH\x03R\agroupId\x88\x01\x01\x12M\n" +
 	"\x13commission_override\x18\x14 \x01(\v2\x1c.affiliate.v1.CommissionRateR\x12commissionOverride\x12\x12\n" +
 	"\x04tags\x18\x15 \x03(\tR\x04tags\x12\x17\n" +
-	"\x04note\x18\x16 \x01(\tH\x03R\x04note\x88\x01\x01\x12\x16\n" +
+	"\x04note\x18\x16 \x01(\tH\x04R\x04note\x88\x01\x01\x12\x16\n" +
 	"\x06clicks\x18\x17 \x01(\x03R\x06clicks\x12 \n" +
 	"\vconversions\x18\x18 \x01(\x03R\vconversions\x12#\n" +
 	"\rrevenue_cents\x18\x19 \x01(\x03R\frevenueCents\x12)\n" +
 	"\x10commission_cents\x18\x1a \x01(\x03R\x0fcommissionCents\x12#\n" +
-	"\rbalance_cents\x18\x1b \x01(\x03R\fbalanceCents\x1aE\n" +
+	"\rbalance_cents\x18\x1b \x01(\x03R\fbalanceCents\x12$\n" +
+	"\vexternal_id\x18\x1c \x01(\tH\x05R\n" +
+	"externalId\x88\x01\x01\x12E\n" +
+	"\x0fpartner_consent\x18\x1d \x01(\x0e2\x1c.affiliate.v1.PartnerConsentR\x0epartnerConsent\x1aE\n" +
 	"\x17ApplicationAnswersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x13\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
+	"\v_partner_idB\x13\n" +
 	"\x11_rejection_reasonB\x14\n" +
 	"\x12_suspension_reasonB\v\n" +
 	"\t_group_idB\a\n" +
-	"\x05_note\"\xc3\x02\n" +
+	"\x05_noteB\x0e\n" +
+	"\f_external_id\"^\n" +
+	"\x1aAcceptParticipationRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12!\n" +
+	"\faccept_terms\x18\x02 \x01(\bR\vacceptTerms\"<\n" +
+	"\x1bDeclineParticipationRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\"\x8e\x03\n" +
+	"\x18CreateParticipantRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12$\n" +
+	"\x05email\x18\x02 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x12!\n" +
+	"\x04name\x18\x03 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18d\xa8\xbb\x18\x01R\x04name\x123\n" +
+	"\vexternal_id\x18\x04 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18x\xa8\xbb\x18\x01H\x00R\n" +
+	"externalId\x88\x01\x01\x12F\n" +
+	"\rreferral_code\x18\x05 \x01(\tB\x1c\xfaB\x19r\x172\x15^[A-Za-z0-9_-]{3,50}$H\x01R\freferralCode\x88\x01\x01\x12(\n" +
+	"\bgroup_id\x18\x06 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x02R\agroupId\x88\x01\x01\x12$\n" +
+	"\vsend_invite\x18\a \x01(\bH\x03R\n" +
+	"sendInvite\x88\x01\x01B\x0e\n" +
+	"\f_external_idB\x10\n" +
+	"\x0e_referral_codeB\v\n" +
+	"\t_group_idB\x0e\n" +
+	"\f_send_invite\"e\n" +
+	"\x1dCreateParticipantTokenRequest\x12\x1d\n" +
+	"\n" +
+	"program_id\x18\x01 \x01(\tR\tprogramId\x12%\n" +
+	"\x0eparticipant_id\x18\x02 \x01(\tR\rparticipantId\"c\n" +
+	"\x10ParticipantToken\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x129\n" +
+	"\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xc3\x02\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12F\n" +
@@ -1895,7 +2331,7 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x1eAcceptParticipantInviteRequest\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\x12!\n" +
-	"\faccept_terms\x18\x02 \x01(\bR\vacceptTerms\"\xf9\x03\n" +
+	"\faccept_terms\x18\x02 \x01(\bR\vacceptTerms\"\xbc\x04\n" +
 	"\x17ListParticipantsRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12 \n" +
@@ -1906,14 +2342,17 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\asort_by\x18\x06 \x01(\tBQ\xfaBNrLR\tcreatedAtR\vpartnerNameR\x06clicksR\vconversionsR\frevenueCentsR\x0fcommissionCentsH\x03R\x06sortBy\x88\x01\x01\x126\n" +
 	"\n" +
 	"sort_order\x18\a \x01(\x0e2\x17.affiliate.v1.SortOrderR\tsortOrder\x12(\n" +
-	"\bgroup_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x04R\agroupId\x88\x01\x01B\a\n" +
+	"\bgroup_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x04R\agroupId\x88\x01\x01\x121\n" +
+	"\vexternal_id\x18\t \x01(\tB\v\xfaB\x04r\x02\x18x\xa8\xbb\x18\x01H\x05R\n" +
+	"externalId\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\t\n" +
 	"\a_searchB\n" +
 	"\n" +
 	"\b_sort_byB\v\n" +
-	"\t_group_id\"\x89\x01\n" +
+	"\t_group_idB\x0e\n" +
+	"\f_external_id\"\x89\x01\n" +
 	"\x18ListParticipantsResponse\x12-\n" +
 	"\x04data\x18\x01 \x03(\v2\x19.affiliate.v1.ParticipantR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
@@ -1942,7 +2381,7 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x1bReinstateParticipantRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12%\n" +
-	"\x0eparticipant_id\x18\x02 \x01(\tR\rparticipantId\"\xbf\x03\n" +
+	"\x0eparticipant_id\x18\x02 \x01(\tR\rparticipantId\"\x84\x04\n" +
 	"\x18UpdateParticipantRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12%\n" +
@@ -1954,9 +2393,12 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x10\x14\"\x06r\x04\x10\x01\x182R\x04tags\x12(\n" +
 	"\bgroup_id\x18\x06 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x01R\agroupId\x88\x01\x01\x12M\n" +
 	"\x13commission_override\x18\a \x01(\v2\x1c.affiliate.v1.CommissionRateR\x12commissionOverride\x12D\n" +
-	"\rreferral_code\x18\b \x01(\tB\x1f\xfaB\x1cr\x1a2\x15^[A-Za-z0-9_-]{3,50}$\xd0\x01\x01R\freferralCodeB\a\n" +
+	"\rreferral_code\x18\b \x01(\tB\x1f\xfaB\x1cr\x1a2\x15^[A-Za-z0-9_-]{3,50}$\xd0\x01\x01R\freferralCode\x123\n" +
+	"\vexternal_id\x18\t \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18x\xa8\xbb\x18\x01H\x02R\n" +
+	"externalId\x88\x01\x01B\a\n" +
 	"\x05_noteB\v\n" +
-	"\t_group_id\"{\n" +
+	"\t_group_idB\x0e\n" +
+	"\f_external_id\"{\n" +
 	"\x1eBulkApproveParticipantsRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12:\n" +
@@ -2043,10 +2485,18 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x1aPARTICIPANT_STATUS_PENDING\x10\x01\x12\x1f\n" +
 	"\x1bPARTICIPANT_STATUS_APPROVED\x10\x02\x12\x1f\n" +
 	"\x1bPARTICIPANT_STATUS_REJECTED\x10\x03\x12 \n" +
-	"\x1cPARTICIPANT_STATUS_SUSPENDED\x10\x042\xec\x11\n" +
+	"\x1cPARTICIPANT_STATUS_SUSPENDED\x10\x04*l\n" +
+	"\x0ePartnerConsent\x12\x1f\n" +
+	"\x1bPARTNER_CONSENT_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17PARTNER_CONSENT_AWAITED\x10\x01\x12\x1c\n" +
+	"\x18PARTNER_CONSENT_DECLINED\x10\x022\xd9\x16\n" +
 	"\x12ParticipantService\x12v\n" +
 	"\x05Apply\x12\x1a.affiliate.v1.ApplyRequest\x1a\x19.affiliate.v1.Participant\"6\x82\xd3\xe4\x93\x020:\x01*\"+/api/v1/partner/programs/{program_id}/apply\x12\x8d\x01\n" +
-	"\x17AcceptParticipantInvite\x12,.affiliate.v1.AcceptParticipantInviteRequest\x1a\x19.affiliate.v1.Participant\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/partner/invites/accept\x12\x91\x01\n" +
+	"\x17AcceptParticipantInvite\x12,.affiliate.v1.AcceptParticipantInviteRequest\x1a\x19.affiliate.v1.Participant\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/api/v1/partner/invites/accept\x12\x93\x01\n" +
+	"\x13AcceptParticipation\x12(.affiliate.v1.AcceptParticipationRequest\x1a\x19.affiliate.v1.Participant\"7\x82\xd3\xe4\x93\x021:\x01*\",/api/v1/partner/programs/{program_id}/accept\x12\x96\x01\n" +
+	"\x14DeclineParticipation\x12).affiliate.v1.DeclineParticipationRequest\x1a\x19.affiliate.v1.Participant\"8\x82\xd3\xe4\x93\x022:\x01*\"-/api/v1/partner/programs/{program_id}/decline\x12\x89\x01\n" +
+	"\x11CreateParticipant\x12&.affiliate.v1.CreateParticipantRequest\x1a\x19.affiliate.v1.Participant\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/api/v1/programs/{program_id}/partners\x12\xaf\x01\n" +
+	"\x16CreateParticipantToken\x12+.affiliate.v1.CreateParticipantTokenRequest\x1a\x1e.affiliate.v1.ParticipantToken\"H\x82\xd3\xe4\x93\x02B:\x01*\"=/api/v1/programs/{program_id}/partners/{participant_id}/token\x12\x91\x01\n" +
 	"\x10ListParticipants\x12%.affiliate.v1.ListParticipantsRequest\x1a&.affiliate.v1.ListParticipantsResponse\".\x82\xd3\xe4\x93\x02(\x12&/api/v1/programs/{program_id}/partners\x12\x91\x01\n" +
 	"\x0eGetParticipant\x12#.affiliate.v1.GetParticipantRequest\x1a\x19.affiliate.v1.Participant\"?\x82\xd3\xe4\x93\x029\x127/api/v1/programs/{program_id}/partners/{participant_id}\x12\x9a\x01\n" +
 	"\x11UpdateParticipant\x12&.affiliate.v1.UpdateParticipantRequest\x1a\x19.affiliate.v1.Participant\"B\x82\xd3\xe4\x93\x02<:\x01*27/api/v1/programs/{program_id}/partners/{participant_id}\x12\xa4\x01\n" +
@@ -2072,99 +2522,115 @@ func file_affiliate_v1_participant_proto_rawDescGZIP() []byte {
 	return file_affiliate_v1_participant_proto_rawDescData
 }
 
-var file_affiliate_v1_participant_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_affiliate_v1_participant_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_affiliate_v1_participant_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_affiliate_v1_participant_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_affiliate_v1_participant_proto_goTypes = []any{
 	(ParticipantStatus)(0),                  // 0: affiliate.v1.ParticipantStatus
-	(*Participant)(nil),                     // 1: affiliate.v1.Participant
-	(*ApplyRequest)(nil),                    // 2: affiliate.v1.ApplyRequest
-	(*AcceptParticipantInviteRequest)(nil),  // 3: affiliate.v1.AcceptParticipantInviteRequest
-	(*ListParticipantsRequest)(nil),         // 4: affiliate.v1.ListParticipantsRequest
-	(*ListParticipantsResponse)(nil),        // 5: affiliate.v1.ListParticipantsResponse
-	(*GetParticipantRequest)(nil),           // 6: affiliate.v1.GetParticipantRequest
-	(*ApproveParticipantRequest)(nil),       // 7: affiliate.v1.ApproveParticipantRequest
-	(*RejectParticipantRequest)(nil),        // 8: affiliate.v1.RejectParticipantRequest
-	(*SuspendParticipantRequest)(nil),       // 9: affiliate.v1.SuspendParticipantRequest
-	(*ReinstateParticipantRequest)(nil),     // 10: affiliate.v1.ReinstateParticipantRequest
-	(*UpdateParticipantRequest)(nil),        // 11: affiliate.v1.UpdateParticipantRequest
-	(*BulkApproveParticipantsRequest)(nil),  // 12: affiliate.v1.BulkApproveParticipantsRequest
-	(*BulkRejectParticipantsRequest)(nil),   // 13: affiliate.v1.BulkRejectParticipantsRequest
-	(*BulkParticipantsResponse)(nil),        // 14: affiliate.v1.BulkParticipantsResponse
-	(*BulkParticipantResult)(nil),           // 15: affiliate.v1.BulkParticipantResult
-	(*InviteParticipantRequest)(nil),        // 16: affiliate.v1.InviteParticipantRequest
-	(*ParticipantInvite)(nil),               // 17: affiliate.v1.ParticipantInvite
-	(*CreatedParticipantInvite)(nil),        // 18: affiliate.v1.CreatedParticipantInvite
-	(*ListParticipantInvitesRequest)(nil),   // 19: affiliate.v1.ListParticipantInvitesRequest
-	(*ListParticipantInvitesResponse)(nil),  // 20: affiliate.v1.ListParticipantInvitesResponse
-	(*RevokeParticipantInviteRequest)(nil),  // 21: affiliate.v1.RevokeParticipantInviteRequest
-	(*RevokeParticipantInviteResponse)(nil), // 22: affiliate.v1.RevokeParticipantInviteResponse
-	nil,                                     // 23: affiliate.v1.Participant.ApplicationAnswersEntry
-	nil,                                     // 24: affiliate.v1.ApplyRequest.AnswersEntry
-	(*timestamppb.Timestamp)(nil),           // 25: google.protobuf.Timestamp
-	(*CommissionRate)(nil),                  // 26: affiliate.v1.CommissionRate
-	(SortOrder)(0),                          // 27: affiliate.v1.SortOrder
-	(*fieldmaskpb.FieldMask)(nil),           // 28: google.protobuf.FieldMask
-	(*BulkSummary)(nil),                     // 29: affiliate.v1.BulkSummary
+	(PartnerConsent)(0),                     // 1: affiliate.v1.PartnerConsent
+	(*Participant)(nil),                     // 2: affiliate.v1.Participant
+	(*AcceptParticipationRequest)(nil),      // 3: affiliate.v1.AcceptParticipationRequest
+	(*DeclineParticipationRequest)(nil),     // 4: affiliate.v1.DeclineParticipationRequest
+	(*CreateParticipantRequest)(nil),        // 5: affiliate.v1.CreateParticipantRequest
+	(*CreateParticipantTokenRequest)(nil),   // 6: affiliate.v1.CreateParticipantTokenRequest
+	(*ParticipantToken)(nil),                // 7: affiliate.v1.ParticipantToken
+	(*ApplyRequest)(nil),                    // 8: affiliate.v1.ApplyRequest
+	(*AcceptParticipantInviteRequest)(nil),  // 9: affiliate.v1.AcceptParticipantInviteRequest
+	(*ListParticipantsRequest)(nil),         // 10: affiliate.v1.ListParticipantsRequest
+	(*ListParticipantsResponse)(nil),        // 11: affiliate.v1.ListParticipantsResponse
+	(*GetParticipantRequest)(nil),           // 12: affiliate.v1.GetParticipantRequest
+	(*ApproveParticipantRequest)(nil),       // 13: affiliate.v1.ApproveParticipantRequest
+	(*RejectParticipantRequest)(nil),        // 14: affiliate.v1.RejectParticipantRequest
+	(*SuspendParticipantRequest)(nil),       // 15: affiliate.v1.SuspendParticipantRequest
+	(*ReinstateParticipantRequest)(nil),     // 16: affiliate.v1.ReinstateParticipantRequest
+	(*UpdateParticipantRequest)(nil),        // 17: affiliate.v1.UpdateParticipantRequest
+	(*BulkApproveParticipantsRequest)(nil),  // 18: affiliate.v1.BulkApproveParticipantsRequest
+	(*BulkRejectParticipantsRequest)(nil),   // 19: affiliate.v1.BulkRejectParticipantsRequest
+	(*BulkParticipantsResponse)(nil),        // 20: affiliate.v1.BulkParticipantsResponse
+	(*BulkParticipantResult)(nil),           // 21: affiliate.v1.BulkParticipantResult
+	(*InviteParticipantRequest)(nil),        // 22: affiliate.v1.InviteParticipantRequest
+	(*ParticipantInvite)(nil),               // 23: affiliate.v1.ParticipantInvite
+	(*CreatedParticipantInvite)(nil),        // 24: affiliate.v1.CreatedParticipantInvite
+	(*ListParticipantInvitesRequest)(nil),   // 25: affiliate.v1.ListParticipantInvitesRequest
+	(*ListParticipantInvitesResponse)(nil),  // 26: affiliate.v1.ListParticipantInvitesResponse
+	(*RevokeParticipantInviteRequest)(nil),  // 27: affiliate.v1.RevokeParticipantInviteRequest
+	(*RevokeParticipantInviteResponse)(nil), // 28: affiliate.v1.RevokeParticipantInviteResponse
+	nil,                                     // 29: affiliate.v1.Participant.ApplicationAnswersEntry
+	nil,                                     // 30: affiliate.v1.ApplyRequest.AnswersEntry
+	(*timestamppb.Timestamp)(nil),           // 31: google.protobuf.Timestamp
+	(*CommissionRate)(nil),                  // 32: affiliate.v1.CommissionRate
+	(SortOrder)(0),                          // 33: affiliate.v1.SortOrder
+	(*fieldmaskpb.FieldMask)(nil),           // 34: google.protobuf.FieldMask
+	(*BulkSummary)(nil),                     // 35: affiliate.v1.BulkSummary
 }
 var file_affiliate_v1_participant_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.Participant.status:type_name -> affiliate.v1.ParticipantStatus
-	23, // 1: affiliate.v1.Participant.application_answers:type_name -> affiliate.v1.Participant.ApplicationAnswersEntry
-	25, // 2: affiliate.v1.Participant.terms_accepted_at:type_name -> google.protobuf.Timestamp
-	25, // 3: affiliate.v1.Participant.applied_at:type_name -> google.protobuf.Timestamp
-	25, // 4: affiliate.v1.Participant.approved_at:type_name -> google.protobuf.Timestamp
-	25, // 5: affiliate.v1.Participant.rejected_at:type_name -> google.protobuf.Timestamp
-	25, // 6: affiliate.v1.Participant.suspended_at:type_name -> google.protobuf.Timestamp
-	25, // 7: affiliate.v1.Participant.erased_at:type_name -> google.protobuf.Timestamp
-	25, // 8: affiliate.v1.Participant.created_at:type_name -> google.protobuf.Timestamp
-	25, // 9: affiliate.v1.Participant.updated_at:type_name -> google.protobuf.Timestamp
-	26, // 10: affiliate.v1.Participant.commission_override:type_name -> affiliate.v1.CommissionRate
-	24, // 11: affiliate.v1.ApplyRequest.answers:type_name -> affiliate.v1.ApplyRequest.AnswersEntry
-	0,  // 12: affiliate.v1.ListParticipantsRequest.status:type_name -> affiliate.v1.ParticipantStatus
-	27, // 13: affiliate.v1.ListParticipantsRequest.sort_order:type_name -> affiliate.v1.SortOrder
-	1,  // 14: affiliate.v1.ListParticipantsResponse.data:type_name -> affiliate.v1.Participant
-	28, // 15: affiliate.v1.UpdateParticipantRequest.update_mask:type_name -> google.protobuf.FieldMask
-	26, // 16: affiliate.v1.UpdateParticipantRequest.commission_override:type_name -> affiliate.v1.CommissionRate
-	29, // 17: affiliate.v1.BulkParticipantsResponse.summary:type_name -> affiliate.v1.BulkSummary
-	15, // 18: affiliate.v1.BulkParticipantsResponse.results:type_name -> affiliate.v1.BulkParticipantResult
-	0,  // 19: affiliate.v1.BulkParticipantResult.status:type_name -> affiliate.v1.ParticipantStatus
-	25, // 20: affiliate.v1.ParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
-	25, // 21: affiliate.v1.ParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
-	25, // 22: affiliate.v1.CreatedParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
-	25, // 23: affiliate.v1.CreatedParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
-	17, // 24: affiliate.v1.ListParticipantInvitesResponse.data:type_name -> affiliate.v1.ParticipantInvite
-	2,  // 25: affiliate.v1.ParticipantService.Apply:input_type -> affiliate.v1.ApplyRequest
-	3,  // 26: affiliate.v1.ParticipantService.AcceptParticipantInvite:input_type -> affiliate.v1.AcceptParticipantInviteRequest
-	4,  // 27: affiliate.v1.ParticipantService.ListParticipants:input_type -> affiliate.v1.ListParticipantsRequest
-	6,  // 28: affiliate.v1.ParticipantService.GetParticipant:input_type -> affiliate.v1.GetParticipantRequest
-	11, // 29: affiliate.v1.ParticipantService.UpdateParticipant:input_type -> affiliate.v1.UpdateParticipantRequest
-	7,  // 30: affiliate.v1.ParticipantService.ApproveParticipant:input_type -> affiliate.v1.ApproveParticipantRequest
-	8,  // 31: affiliate.v1.ParticipantService.RejectParticipant:input_type -> affiliate.v1.RejectParticipantRequest
-	9,  // 32: affiliate.v1.ParticipantService.SuspendParticipant:input_type -> affiliate.v1.SuspendParticipantRequest
-	10, // 33: affiliate.v1.ParticipantService.ReinstateParticipant:input_type -> affiliate.v1.ReinstateParticipantRequest
-	12, // 34: affiliate.v1.ParticipantService.BulkApproveParticipants:input_type -> affiliate.v1.BulkApproveParticipantsRequest
-	13, // 35: affiliate.v1.ParticipantService.BulkRejectParticipants:input_type -> affiliate.v1.BulkRejectParticipantsRequest
-	16, // 36: affiliate.v1.ParticipantService.InviteParticipant:input_type -> affiliate.v1.InviteParticipantRequest
-	19, // 37: affiliate.v1.ParticipantService.ListParticipantInvites:input_type -> affiliate.v1.ListParticipantInvitesRequest
-	21, // 38: affiliate.v1.ParticipantService.RevokeParticipantInvite:input_type -> affiliate.v1.RevokeParticipantInviteRequest
-	1,  // 39: affiliate.v1.ParticipantService.Apply:output_type -> affiliate.v1.Participant
-	1,  // 40: affiliate.v1.ParticipantService.AcceptParticipantInvite:output_type -> affiliate.v1.Participant
-	5,  // 41: affiliate.v1.ParticipantService.ListParticipants:output_type -> affiliate.v1.ListParticipantsResponse
-	1,  // 42: affiliate.v1.ParticipantService.GetParticipant:output_type -> affiliate.v1.Participant
-	1,  // 43: affiliate.v1.ParticipantService.UpdateParticipant:output_type -> affiliate.v1.Participant
-	1,  // 44: affiliate.v1.ParticipantService.ApproveParticipant:output_type -> affiliate.v1.Participant
-	1,  // 45: affiliate.v1.ParticipantService.RejectParticipant:output_type -> affiliate.v1.Participant
-	1,  // 46: affiliate.v1.ParticipantService.SuspendParticipant:output_type -> affiliate.v1.Participant
-	1,  // 47: affiliate.v1.ParticipantService.ReinstateParticipant:output_type -> affiliate.v1.Participant
-	14, // 48: affiliate.v1.ParticipantService.BulkApproveParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
-	14, // 49: affiliate.v1.ParticipantService.BulkRejectParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
-	18, // 50: affiliate.v1.ParticipantService.InviteParticipant:output_type -> affiliate.v1.CreatedParticipantInvite
-	20, // 51: affiliate.v1.ParticipantService.ListParticipantInvites:output_type -> affiliate.v1.ListParticipantInvitesResponse
-	22, // 52: affiliate.v1.ParticipantService.RevokeParticipantInvite:output_type -> affiliate.v1.RevokeParticipantInviteResponse
-	39, // [39:53] is the sub-list for method output_type
-	25, // [25:39] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	29, // 1: affiliate.v1.Participant.application_answers:type_name -> affiliate.v1.Participant.ApplicationAnswersEntry
+	31, // 2: affiliate.v1.Participant.terms_accepted_at:type_name -> google.protobuf.Timestamp
+	31, // 3: affiliate.v1.Participant.applied_at:type_name -> google.protobuf.Timestamp
+	31, // 4: affiliate.v1.Participant.approved_at:type_name -> google.protobuf.Timestamp
+	31, // 5: affiliate.v1.Participant.rejected_at:type_name -> google.protobuf.Timestamp
+	31, // 6: affiliate.v1.Participant.suspended_at:type_name -> google.protobuf.Timestamp
+	31, // 7: affiliate.v1.Participant.erased_at:type_name -> google.protobuf.Timestamp
+	31, // 8: affiliate.v1.Participant.created_at:type_name -> google.protobuf.Timestamp
+	31, // 9: affiliate.v1.Participant.updated_at:type_name -> google.protobuf.Timestamp
+	32, // 10: affiliate.v1.Participant.commission_override:type_name -> affiliate.v1.CommissionRate
+	1,  // 11: affiliate.v1.Participant.partner_consent:type_name -> affiliate.v1.PartnerConsent
+	31, // 12: affiliate.v1.ParticipantToken.expires_at:type_name -> google.protobuf.Timestamp
+	30, // 13: affiliate.v1.ApplyRequest.answers:type_name -> affiliate.v1.ApplyRequest.AnswersEntry
+	0,  // 14: affiliate.v1.ListParticipantsRequest.status:type_name -> affiliate.v1.ParticipantStatus
+	33, // 15: affiliate.v1.ListParticipantsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	2,  // 16: affiliate.v1.ListParticipantsResponse.data:type_name -> affiliate.v1.Participant
+	34, // 17: affiliate.v1.UpdateParticipantRequest.update_mask:type_name -> google.protobuf.FieldMask
+	32, // 18: affiliate.v1.UpdateParticipantRequest.commission_override:type_name -> affiliate.v1.CommissionRate
+	35, // 19: affiliate.v1.BulkParticipantsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	21, // 20: affiliate.v1.BulkParticipantsResponse.results:type_name -> affiliate.v1.BulkParticipantResult
+	0,  // 21: affiliate.v1.BulkParticipantResult.status:type_name -> affiliate.v1.ParticipantStatus
+	31, // 22: affiliate.v1.ParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
+	31, // 23: affiliate.v1.ParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
+	31, // 24: affiliate.v1.CreatedParticipantInvite.created_at:type_name -> google.protobuf.Timestamp
+	31, // 25: affiliate.v1.CreatedParticipantInvite.expires_at:type_name -> google.protobuf.Timestamp
+	23, // 26: affiliate.v1.ListParticipantInvitesResponse.data:type_name -> affiliate.v1.ParticipantInvite
+	8,  // 27: affiliate.v1.ParticipantService.Apply:input_type -> affiliate.v1.ApplyRequest
+	9,  // 28: affiliate.v1.ParticipantService.AcceptParticipantInvite:input_type -> affiliate.v1.AcceptParticipantInviteRequest
+	3,  // 29: affiliate.v1.ParticipantService.AcceptParticipation:input_type -> affiliate.v1.AcceptParticipationRequest
+	4,  // 30: affiliate.v1.ParticipantService.DeclineParticipation:input_type -> affiliate.v1.DeclineParticipationRequest
+	5,  // 31: affiliate.v1.ParticipantService.CreateParticipant:input_type -> affiliate.v1.CreateParticipantRequest
+	6,  // 32: affiliate.v1.ParticipantService.CreateParticipantToken:input_type -> affiliate.v1.CreateParticipantTokenRequest
+	10, // 33: affiliate.v1.ParticipantService.ListParticipants:input_type -> affiliate.v1.ListParticipantsRequest
+	12, // 34: affiliate.v1.ParticipantService.GetParticipant:input_type -> affiliate.v1.GetParticipantRequest
+	17, // 35: affiliate.v1.ParticipantService.UpdateParticipant:input_type -> affiliate.v1.UpdateParticipantRequest
+	13, // 36: affiliate.v1.ParticipantService.ApproveParticipant:input_type -> affiliate.v1.ApproveParticipantRequest
+	14, // 37: affiliate.v1.ParticipantService.RejectParticipant:input_type -> affiliate.v1.RejectParticipantRequest
+	15, // 38: affiliate.v1.ParticipantService.SuspendParticipant:input_type -> affiliate.v1.SuspendParticipantRequest
+	16, // 39: affiliate.v1.ParticipantService.ReinstateParticipant:input_type -> affiliate.v1.ReinstateParticipantRequest
+	18, // 40: affiliate.v1.ParticipantService.BulkApproveParticipants:input_type -> affiliate.v1.BulkApproveParticipantsRequest
+	19, // 41: affiliate.v1.ParticipantService.BulkRejectParticipants:input_type -> affiliate.v1.BulkRejectParticipantsRequest
+	22, // 42: affiliate.v1.ParticipantService.InviteParticipant:input_type -> affiliate.v1.InviteParticipantRequest
+	25, // 43: affiliate.v1.ParticipantService.ListParticipantInvites:input_type -> affiliate.v1.ListParticipantInvitesRequest
+	27, // 44: affiliate.v1.ParticipantService.RevokeParticipantInvite:input_type -> affiliate.v1.RevokeParticipantInviteRequest
+	2,  // 45: affiliate.v1.ParticipantService.Apply:output_type -> affiliate.v1.Participant
+	2,  // 46: affiliate.v1.ParticipantService.AcceptParticipantInvite:output_type -> affiliate.v1.Participant
+	2,  // 47: affiliate.v1.ParticipantService.AcceptParticipation:output_type -> affiliate.v1.Participant
+	2,  // 48: affiliate.v1.ParticipantService.DeclineParticipation:output_type -> affiliate.v1.Participant
+	2,  // 49: affiliate.v1.ParticipantService.CreateParticipant:output_type -> affiliate.v1.Participant
+	7,  // 50: affiliate.v1.ParticipantService.CreateParticipantToken:output_type -> affiliate.v1.ParticipantToken
+	11, // 51: affiliate.v1.ParticipantService.ListParticipants:output_type -> affiliate.v1.ListParticipantsResponse
+	2,  // 52: affiliate.v1.ParticipantService.GetParticipant:output_type -> affiliate.v1.Participant
+	2,  // 53: affiliate.v1.ParticipantService.UpdateParticipant:output_type -> affiliate.v1.Participant
+	2,  // 54: affiliate.v1.ParticipantService.ApproveParticipant:output_type -> affiliate.v1.Participant
+	2,  // 55: affiliate.v1.ParticipantService.RejectParticipant:output_type -> affiliate.v1.Participant
+	2,  // 56: affiliate.v1.ParticipantService.SuspendParticipant:output_type -> affiliate.v1.Participant
+	2,  // 57: affiliate.v1.ParticipantService.ReinstateParticipant:output_type -> affiliate.v1.Participant
+	20, // 58: affiliate.v1.ParticipantService.BulkApproveParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
+	20, // 59: affiliate.v1.ParticipantService.BulkRejectParticipants:output_type -> affiliate.v1.BulkParticipantsResponse
+	24, // 60: affiliate.v1.ParticipantService.InviteParticipant:output_type -> affiliate.v1.CreatedParticipantInvite
+	26, // 61: affiliate.v1.ParticipantService.ListParticipantInvites:output_type -> affiliate.v1.ListParticipantInvitesResponse
+	28, // 62: affiliate.v1.ParticipantService.RevokeParticipantInvite:output_type -> affiliate.v1.RevokeParticipantInviteResponse
+	45, // [45:63] is the sub-list for method output_type
+	27, // [27:45] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_participant_proto_init() }
@@ -2177,24 +2643,25 @@ func file_affiliate_v1_participant_proto_init() {
 	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_program_proto_init()
 	file_affiliate_v1_participant_proto_msgTypes[0].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[1].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[3].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[7].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[6].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[8].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[10].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[12].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[14].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[13].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[15].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[16].OneofWrappers = []any{}
 	file_affiliate_v1_participant_proto_msgTypes[17].OneofWrappers = []any{}
-	file_affiliate_v1_participant_proto_msgTypes[18].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[19].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[20].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[21].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[22].OneofWrappers = []any{}
+	file_affiliate_v1_participant_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_participant_proto_rawDesc), len(file_affiliate_v1_participant_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   24,
+			NumEnums:      2,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

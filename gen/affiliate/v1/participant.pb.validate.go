@@ -64,8 +64,6 @@ func (m *Participant) validate(all bool) error {
 
 	// no validation rules for ProgramId
 
-	// no validation rules for PartnerId
-
 	// no validation rules for PartnerName
 
 	// no validation rules for PartnerEmail
@@ -347,6 +345,12 @@ func (m *Participant) validate(all bool) error {
 
 	// no validation rules for BalanceCents
 
+	// no validation rules for PartnerConsent
+
+	if m.PartnerId != nil {
+		// no validation rules for PartnerId
+	}
+
 	if m.RejectionReason != nil {
 		// no validation rules for RejectionReason
 	}
@@ -361,6 +365,10 @@ func (m *Participant) validate(all bool) error {
 
 	if m.Note != nil {
 		// no validation rules for Note
+	}
+
+	if m.ExternalId != nil {
+		// no validation rules for ExternalId
 	}
 
 	if len(errors) > 0 {
@@ -439,6 +447,703 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = ParticipantValidationError{}
+
+// Validate checks the field values on AcceptParticipationRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *AcceptParticipationRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on AcceptParticipationRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// AcceptParticipationRequestMultiError, or nil if none found.
+func (m *AcceptParticipationRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *AcceptParticipationRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for AcceptTerms
+
+	if len(errors) > 0 {
+		return AcceptParticipationRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// AcceptParticipationRequestMultiError is an error wrapping multiple
+// validation errors returned by AcceptParticipationRequest.ValidateAll() if
+// the designated constraints aren't met.
+type AcceptParticipationRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m AcceptParticipationRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m AcceptParticipationRequestMultiError) AllErrors() []error { return m }
+
+// AcceptParticipationRequestValidationError is the validation error returned
+// by AcceptParticipationRequest.Validate if the designated constraints aren't met.
+type AcceptParticipationRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e AcceptParticipationRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e AcceptParticipationRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e AcceptParticipationRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e AcceptParticipationRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e AcceptParticipationRequestValidationError) ErrorName() string {
+	return "AcceptParticipationRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e AcceptParticipationRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sAcceptParticipationRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = AcceptParticipationRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = AcceptParticipationRequestValidationError{}
+
+// Validate checks the field values on DeclineParticipationRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *DeclineParticipationRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on DeclineParticipationRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// DeclineParticipationRequestMultiError, or nil if none found.
+func (m *DeclineParticipationRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *DeclineParticipationRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if len(errors) > 0 {
+		return DeclineParticipationRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// DeclineParticipationRequestMultiError is an error wrapping multiple
+// validation errors returned by DeclineParticipationRequest.ValidateAll() if
+// the designated constraints aren't met.
+type DeclineParticipationRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m DeclineParticipationRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m DeclineParticipationRequestMultiError) AllErrors() []error { return m }
+
+// DeclineParticipationRequestValidationError is the validation error returned
+// by DeclineParticipationRequest.Validate if the designated constraints
+// aren't met.
+type DeclineParticipationRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e DeclineParticipationRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e DeclineParticipationRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e DeclineParticipationRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e DeclineParticipationRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e DeclineParticipationRequestValidationError) ErrorName() string {
+	return "DeclineParticipationRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e DeclineParticipationRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sDeclineParticipationRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = DeclineParticipationRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = DeclineParticipationRequestValidationError{}
+
+// Validate checks the field values on CreateParticipantRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *CreateParticipantRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CreateParticipantRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// CreateParticipantRequestMultiError, or nil if none found.
+func (m *CreateParticipantRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CreateParticipantRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	if utf8.RuneCountInString(m.GetEmail()) > 320 {
+		err := CreateParticipantRequestValidationError{
+			field:  "Email",
+			reason: "value length must be at most 320 runes",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if err := m._validateEmail(m.GetEmail()); err != nil {
+		err = CreateParticipantRequestValidationError{
+			field:  "Email",
+			reason: "value must be a valid email address",
+			cause:  err,
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if l := utf8.RuneCountInString(m.GetName()); l < 1 || l > 100 {
+		err := CreateParticipantRequestValidationError{
+			field:  "Name",
+			reason: "value length must be between 1 and 100 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.ExternalId != nil {
+
+		if l := utf8.RuneCountInString(m.GetExternalId()); l < 1 || l > 120 {
+			err := CreateParticipantRequestValidationError{
+				field:  "ExternalId",
+				reason: "value length must be between 1 and 120 runes, inclusive",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ReferralCode != nil {
+
+		if !_CreateParticipantRequest_ReferralCode_Pattern.MatchString(m.GetReferralCode()) {
+			err := CreateParticipantRequestValidationError{
+				field:  "ReferralCode",
+				reason: "value does not match regex pattern \"^[A-Za-z0-9_-]{3,50}$\"",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.GroupId != nil {
+
+		if err := m._validateUuid(m.GetGroupId()); err != nil {
+			err = CreateParticipantRequestValidationError{
+				field:  "GroupId",
+				reason: "value must be a valid UUID",
+				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.SendInvite != nil {
+		// no validation rules for SendInvite
+	}
+
+	if len(errors) > 0 {
+		return CreateParticipantRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+func (m *CreateParticipantRequest) _validateHostname(host string) error {
+	s := strings.ToLower(strings.TrimSuffix(host, "."))
+
+	if len(host) > 253 {
+		return errors.New("hostname cannot exceed 253 characters")
+	}
+
+	for _, part := range strings.Split(s, ".") {
+		if l := len(part); l == 0 || l > 63 {
+			return errors.New("hostname part must be non-empty and cannot exceed 63 characters")
+		}
+
+		if part[0] == '-' {
+			return errors.New("hostname parts cannot begin with hyphens")
+		}
+
+		if part[len(part)-1] == '-' {
+			return errors.New("hostname parts cannot end with hyphens")
+		}
+
+		for _, r := range part {
+			if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+				return fmt.Errorf("hostname parts can only contain alphanumeric characters or hyphens, got %q", string(r))
+			}
+		}
+	}
+
+	return nil
+}
+
+func (m *CreateParticipantRequest) _validateEmail(addr string) error {
+	a, err := mail.ParseAddress(addr)
+	if err != nil {
+		return err
+	}
+	addr = a.Address
+
+	if len(addr) > 254 {
+		return errors.New("email addresses cannot exceed 254 characters")
+	}
+
+	parts := strings.SplitN(addr, "@", 2)
+
+	if len(parts[0]) > 64 {
+		return errors.New("email address local phrase cannot exceed 64 characters")
+	}
+
+	return m._validateHostname(parts[1])
+}
+
+func (m *CreateParticipantRequest) _validateUuid(uuid string) error {
+	if matched := _participant_uuidPattern.MatchString(uuid); !matched {
+		return errors.New("invalid uuid format")
+	}
+
+	return nil
+}
+
+// CreateParticipantRequestMultiError is an error wrapping multiple validation
+// errors returned by CreateParticipantRequest.ValidateAll() if the designated
+// constraints aren't met.
+type CreateParticipantRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CreateParticipantRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CreateParticipantRequestMultiError) AllErrors() []error { return m }
+
+// CreateParticipantRequestValidationError is the validation error returned by
+// CreateParticipantRequest.Validate if the designated constraints aren't met.
+type CreateParticipantRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CreateParticipantRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CreateParticipantRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CreateParticipantRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CreateParticipantRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CreateParticipantRequestValidationError) ErrorName() string {
+	return "CreateParticipantRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e CreateParticipantRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCreateParticipantRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CreateParticipantRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CreateParticipantRequestValidationError{}
+
+var _CreateParticipantRequest_ReferralCode_Pattern = regexp.MustCompile("^[A-Za-z0-9_-]{3,50}$")
+
+// Validate checks the field values on CreateParticipantTokenRequest with the
+// rules defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *CreateParticipantTokenRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on CreateParticipantTokenRequest with
+// the rules defined in the proto definition for this message. If any rules
+// are violated, the result is a list of violation errors wrapped in
+// CreateParticipantTokenRequestMultiError, or nil if none found.
+func (m *CreateParticipantTokenRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *CreateParticipantTokenRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ProgramId
+
+	// no validation rules for ParticipantId
+
+	if len(errors) > 0 {
+		return CreateParticipantTokenRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// CreateParticipantTokenRequestMultiError is an error wrapping multiple
+// validation errors returned by CreateParticipantTokenRequest.ValidateAll()
+// if the designated constraints aren't met.
+type CreateParticipantTokenRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m CreateParticipantTokenRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m CreateParticipantTokenRequestMultiError) AllErrors() []error { return m }
+
+// CreateParticipantTokenRequestValidationError is the validation error
+// returned by CreateParticipantTokenRequest.Validate if the designated
+// constraints aren't met.
+type CreateParticipantTokenRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e CreateParticipantTokenRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e CreateParticipantTokenRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e CreateParticipantTokenRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e CreateParticipantTokenRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e CreateParticipantTokenRequestValidationError) ErrorName() string {
+	return "CreateParticipantTokenRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e CreateParticipantTokenRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sCreateParticipantTokenRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = CreateParticipantTokenRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = CreateParticipantTokenRequestValidationError{}
+
+// Validate checks the field values on ParticipantToken with the rules defined
+// in the proto definition for this message. If any rules are violated, the
+// first error encountered is returned, or nil if there are no violations.
+func (m *ParticipantToken) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ParticipantToken with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ParticipantTokenMultiError, or nil if none found.
+func (m *ParticipantToken) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ParticipantToken) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for Token
+
+	if all {
+		switch v := interface{}(m.GetExpiresAt()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, ParticipantTokenValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, ParticipantTokenValidationError{
+					field:  "ExpiresAt",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetExpiresAt()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return ParticipantTokenValidationError{
+				field:  "ExpiresAt",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return ParticipantTokenMultiError(errors)
+	}
+
+	return nil
+}
+
+// ParticipantTokenMultiError is an error wrapping multiple validation errors
+// returned by ParticipantToken.ValidateAll() if the designated constraints
+// aren't met.
+type ParticipantTokenMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ParticipantTokenMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ParticipantTokenMultiError) AllErrors() []error { return m }
+
+// ParticipantTokenValidationError is the validation error returned by
+// ParticipantToken.Validate if the designated constraints aren't met.
+type ParticipantTokenValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ParticipantTokenValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ParticipantTokenValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ParticipantTokenValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ParticipantTokenValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ParticipantTokenValidationError) ErrorName() string { return "ParticipantTokenValidationError" }
+
+// Error satisfies the builtin error interface
+func (e ParticipantTokenValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sParticipantToken.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ParticipantTokenValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ParticipantTokenValidationError{}
 
 // Validate checks the field values on ApplyRequest with the rules defined in
 // the proto definition for this message. If any rules are violated, the first
@@ -819,6 +1524,21 @@ func (m *ListParticipantsRequest) validate(all bool) error {
 				field:  "GroupId",
 				reason: "value must be a valid UUID",
 				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ExternalId != nil {
+
+		if utf8.RuneCountInString(m.GetExternalId()) > 120 {
+			err := ListParticipantsRequestValidationError{
+				field:  "ExternalId",
+				reason: "value length must be at most 120 runes",
 			}
 			if !all {
 				return err
@@ -1776,6 +2496,21 @@ func (m *UpdateParticipantRequest) validate(all bool) error {
 				field:  "GroupId",
 				reason: "value must be a valid UUID",
 				cause:  err,
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.ExternalId != nil {
+
+		if l := utf8.RuneCountInString(m.GetExternalId()); l < 1 || l > 120 {
+			err := UpdateParticipantRequestValidationError{
+				field:  "ExternalId",
+				reason: "value length must be between 1 and 120 runes, inclusive",
 			}
 			if !all {
 				return err

@@ -21,6 +21,10 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	ParticipantService_Apply_FullMethodName                   = "/affiliate.v1.ParticipantService/Apply"
 	ParticipantService_AcceptParticipantInvite_FullMethodName = "/affiliate.v1.ParticipantService/AcceptParticipantInvite"
+	ParticipantService_AcceptParticipation_FullMethodName     = "/affiliate.v1.ParticipantService/AcceptParticipation"
+	ParticipantService_DeclineParticipation_FullMethodName    = "/affiliate.v1.ParticipantService/DeclineParticipation"
+	ParticipantService_CreateParticipant_FullMethodName       = "/affiliate.v1.ParticipantService/CreateParticipant"
+	ParticipantService_CreateParticipantToken_FullMethodName  = "/affiliate.v1.ParticipantService/CreateParticipantToken"
 	ParticipantService_ListParticipants_FullMethodName        = "/affiliate.v1.ParticipantService/ListParticipants"
 	ParticipantService_GetParticipant_FullMethodName          = "/affiliate.v1.ParticipantService/GetParticipant"
 	ParticipantService_UpdateParticipant_FullMethodName       = "/affiliate.v1.ParticipantService/UpdateParticipant"
@@ -49,6 +53,10 @@ const (
 //	approved            suspend     suspended
 //	suspended           reinstate   approved
 //
+// A merchant can also add a partner. If the partner already has an account, the
+// participant is `pending` with `partnerConsent` `awaited` until the partner accepts or
+// declines it. The merchant cannot approve it, but can withdraw it with reject.
+//
 // Any member can read participants and invitations. Owners, admins and managers can
 // make changes. A programme or participant of another workspace or mode is NOT_FOUND.
 type ParticipantServiceClient interface {
@@ -67,7 +75,7 @@ type ParticipantServiceClient interface {
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*Participant, error)
 	// AcceptParticipantInvite makes the calling partner an approved participant of the
 	// programme that the invitation belongs to. The token works once, for any partner who
-	// has it.
+	// has it. If the merchant has made a participation for the partner, the call accepts it.
 	//
 	// Errors:
 	//   - NOT_FOUND: the token is unknown, used, revoked or expired, belongs to the other
@@ -77,6 +85,58 @@ type ParticipantServiceClient interface {
 	//   - REFERRAL_CODE_TAKEN: the referral code of the invitation is or was used in the
 	//     workspace and mode.
 	AcceptParticipantInvite(ctx context.Context, in *AcceptParticipantInviteRequest, opts ...grpc.CallOption) (*Participant, error)
+	// AcceptParticipation accepts a participation that the merchant has made for the calling
+	// partner, in the mode of the header `X-Mode`. It is then `approved`. A partner who has
+	// declined it can still accept it. The programme must be active.
+	//
+	// Errors:
+	//   - NOT_FOUND: the partner does not take part in the programme, or it is not active.
+	//   - PARTICIPANT_STATE_INVALID: the participation does not wait for the partner.
+	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	AcceptParticipation(ctx context.Context, in *AcceptParticipationRequest, opts ...grpc.CallOption) (*Participant, error)
+	// DeclineParticipation declines a participation that the merchant has made for the
+	// calling partner, in the mode of the header `X-Mode`. It is then `rejected` with
+	// `partnerConsent` `declined`.
+	//
+	// Errors:
+	//   - NOT_FOUND: the partner does not take part in the programme.
+	//   - PARTICIPANT_STATE_INVALID: the participation does not wait for the partner.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	DeclineParticipation(ctx context.Context, in *DeclineParticipationRequest, opts ...grpc.CallOption) (*Participant, error)
+	// CreateParticipant adds a partner to a programme, for example from the merchant's own
+	// server.
+	//
+	// If no partner has the e-mail address, the service makes an account, and the
+	// participant is `approved`. A login to the account is not possible until its owner sets a
+	// password, with the link in the mail (valid for 7 days) or with a reset of the password.
+	// Until then the account gets no mails about notifications.
+	//
+	// If a partner account has the address, its owner decides. The participant is `pending`
+	// with `partnerConsent` `awaited`, until the partner accepts or declines it. The response
+	// then shows the name and the address of the request, not those of the account, and no
+	// `partnerId`.
+	//
+	// Errors:
+	//   - NOT_FOUND: the programme has no group with this id.
+	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+	//     mode.
+	//   - APPLICATION_DUPLICATE: a partner with this address is or was a participant, or is
+	//     invited to accept a participation. It is reported before EXTERNAL_ID_TAKEN.
+	//   - EXTERNAL_ID_TAKEN: another participant of the programme has this external id.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
+	CreateParticipant(ctx context.Context, in *CreateParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
+	// CreateParticipantToken returns a token for the partner's page in the merchant's own
+	// app. It is a bearer token for this participation only. With it, a page can read the
+	// programme, the partner's links, promo codes, commissions, balances and payouts, and
+	// create links. Every other call is FORBIDDEN. The token is valid for 15 minutes, and
+	// fails at once when the participant is suspended or erased. Scripts of every origin can
+	// call these routes.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is not approved.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	CreateParticipantToken(ctx context.Context, in *CreateParticipantTokenRequest, opts ...grpc.CallOption) (*ParticipantToken, error)
 	// ListParticipants returns the participants of a programme.
 	//
 	// Errors: NOT_FOUND if the programme has no group with the id in `groupId`.
@@ -92,13 +152,15 @@ type ParticipantServiceClient interface {
 	//   - VALIDATION_ERROR: the group does not belong to the programme.
 	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
 	//     mode.
+	//   - EXTERNAL_ID_TAKEN: another participant of the programme has this external id.
 	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	UpdateParticipant(ctx context.Context, in *UpdateParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
 	// ApproveParticipant approves a pending or rejected participant. From then on the
 	// participant's conversions earn commissions.
 	//
 	// Errors:
-	//   - PARTICIPANT_STATE_INVALID: the participant is approved or suspended.
+	//   - PARTICIPANT_STATE_INVALID: the participant is approved or suspended, or the partner
+	//     has not accepted it.
 	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	ApproveParticipant(ctx context.Context, in *ApproveParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
 	// RejectParticipant rejects a pending participant. The partner cannot apply again,
@@ -182,6 +244,46 @@ func (c *participantServiceClient) AcceptParticipantInvite(ctx context.Context, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Participant)
 	err := c.cc.Invoke(ctx, ParticipantService_AcceptParticipantInvite_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) AcceptParticipation(ctx context.Context, in *AcceptParticipationRequest, opts ...grpc.CallOption) (*Participant, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Participant)
+	err := c.cc.Invoke(ctx, ParticipantService_AcceptParticipation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) DeclineParticipation(ctx context.Context, in *DeclineParticipationRequest, opts ...grpc.CallOption) (*Participant, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Participant)
+	err := c.cc.Invoke(ctx, ParticipantService_DeclineParticipation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) CreateParticipant(ctx context.Context, in *CreateParticipantRequest, opts ...grpc.CallOption) (*Participant, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Participant)
+	err := c.cc.Invoke(ctx, ParticipantService_CreateParticipant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *participantServiceClient) CreateParticipantToken(ctx context.Context, in *CreateParticipantTokenRequest, opts ...grpc.CallOption) (*ParticipantToken, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ParticipantToken)
+	err := c.cc.Invoke(ctx, ParticipantService_CreateParticipantToken_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -322,6 +424,10 @@ func (c *participantServiceClient) RevokeParticipantInvite(ctx context.Context, 
 //	approved            suspend     suspended
 //	suspended           reinstate   approved
 //
+// A merchant can also add a partner. If the partner already has an account, the
+// participant is `pending` with `partnerConsent` `awaited` until the partner accepts or
+// declines it. The merchant cannot approve it, but can withdraw it with reject.
+//
 // Any member can read participants and invitations. Owners, admins and managers can
 // make changes. A programme or participant of another workspace or mode is NOT_FOUND.
 type ParticipantServiceServer interface {
@@ -340,7 +446,7 @@ type ParticipantServiceServer interface {
 	Apply(context.Context, *ApplyRequest) (*Participant, error)
 	// AcceptParticipantInvite makes the calling partner an approved participant of the
 	// programme that the invitation belongs to. The token works once, for any partner who
-	// has it.
+	// has it. If the merchant has made a participation for the partner, the call accepts it.
 	//
 	// Errors:
 	//   - NOT_FOUND: the token is unknown, used, revoked or expired, belongs to the other
@@ -350,6 +456,58 @@ type ParticipantServiceServer interface {
 	//   - REFERRAL_CODE_TAKEN: the referral code of the invitation is or was used in the
 	//     workspace and mode.
 	AcceptParticipantInvite(context.Context, *AcceptParticipantInviteRequest) (*Participant, error)
+	// AcceptParticipation accepts a participation that the merchant has made for the calling
+	// partner, in the mode of the header `X-Mode`. It is then `approved`. A partner who has
+	// declined it can still accept it. The programme must be active.
+	//
+	// Errors:
+	//   - NOT_FOUND: the partner does not take part in the programme, or it is not active.
+	//   - PARTICIPANT_STATE_INVALID: the participation does not wait for the partner.
+	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	AcceptParticipation(context.Context, *AcceptParticipationRequest) (*Participant, error)
+	// DeclineParticipation declines a participation that the merchant has made for the
+	// calling partner, in the mode of the header `X-Mode`. It is then `rejected` with
+	// `partnerConsent` `declined`.
+	//
+	// Errors:
+	//   - NOT_FOUND: the partner does not take part in the programme.
+	//   - PARTICIPANT_STATE_INVALID: the participation does not wait for the partner.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	DeclineParticipation(context.Context, *DeclineParticipationRequest) (*Participant, error)
+	// CreateParticipant adds a partner to a programme, for example from the merchant's own
+	// server.
+	//
+	// If no partner has the e-mail address, the service makes an account, and the
+	// participant is `approved`. A login to the account is not possible until its owner sets a
+	// password, with the link in the mail (valid for 7 days) or with a reset of the password.
+	// Until then the account gets no mails about notifications.
+	//
+	// If a partner account has the address, its owner decides. The participant is `pending`
+	// with `partnerConsent` `awaited`, until the partner accepts or declines it. The response
+	// then shows the name and the address of the request, not those of the account, and no
+	// `partnerId`.
+	//
+	// Errors:
+	//   - NOT_FOUND: the programme has no group with this id.
+	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+	//     mode.
+	//   - APPLICATION_DUPLICATE: a partner with this address is or was a participant, or is
+	//     invited to accept a participation. It is reported before EXTERNAL_ID_TAKEN.
+	//   - EXTERNAL_ID_TAKEN: another participant of the programme has this external id.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
+	CreateParticipant(context.Context, *CreateParticipantRequest) (*Participant, error)
+	// CreateParticipantToken returns a token for the partner's page in the merchant's own
+	// app. It is a bearer token for this participation only. With it, a page can read the
+	// programme, the partner's links, promo codes, commissions, balances and payouts, and
+	// create links. Every other call is FORBIDDEN. The token is valid for 15 minutes, and
+	// fails at once when the participant is suspended or erased. Scripts of every origin can
+	// call these routes.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is not approved.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	CreateParticipantToken(context.Context, *CreateParticipantTokenRequest) (*ParticipantToken, error)
 	// ListParticipants returns the participants of a programme.
 	//
 	// Errors: NOT_FOUND if the programme has no group with the id in `groupId`.
@@ -365,13 +523,15 @@ type ParticipantServiceServer interface {
 	//   - VALIDATION_ERROR: the group does not belong to the programme.
 	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
 	//     mode.
+	//   - EXTERNAL_ID_TAKEN: another participant of the programme has this external id.
 	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	UpdateParticipant(context.Context, *UpdateParticipantRequest) (*Participant, error)
 	// ApproveParticipant approves a pending or rejected participant. From then on the
 	// participant's conversions earn commissions.
 	//
 	// Errors:
-	//   - PARTICIPANT_STATE_INVALID: the participant is approved or suspended.
+	//   - PARTICIPANT_STATE_INVALID: the participant is approved or suspended, or the partner
+	//     has not accepted it.
 	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	ApproveParticipant(context.Context, *ApproveParticipantRequest) (*Participant, error)
 	// RejectParticipant rejects a pending participant. The partner cannot apply again,
@@ -446,6 +606,18 @@ func (UnimplementedParticipantServiceServer) Apply(context.Context, *ApplyReques
 }
 func (UnimplementedParticipantServiceServer) AcceptParticipantInvite(context.Context, *AcceptParticipantInviteRequest) (*Participant, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcceptParticipantInvite not implemented")
+}
+func (UnimplementedParticipantServiceServer) AcceptParticipation(context.Context, *AcceptParticipationRequest) (*Participant, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptParticipation not implemented")
+}
+func (UnimplementedParticipantServiceServer) DeclineParticipation(context.Context, *DeclineParticipationRequest) (*Participant, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeclineParticipation not implemented")
+}
+func (UnimplementedParticipantServiceServer) CreateParticipant(context.Context, *CreateParticipantRequest) (*Participant, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateParticipant not implemented")
+}
+func (UnimplementedParticipantServiceServer) CreateParticipantToken(context.Context, *CreateParticipantTokenRequest) (*ParticipantToken, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateParticipantToken not implemented")
 }
 func (UnimplementedParticipantServiceServer) ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListParticipants not implemented")
@@ -536,6 +708,78 @@ func _ParticipantService_AcceptParticipantInvite_Handler(srv interface{}, ctx co
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ParticipantServiceServer).AcceptParticipantInvite(ctx, req.(*AcceptParticipantInviteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_AcceptParticipation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptParticipationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).AcceptParticipation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_AcceptParticipation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).AcceptParticipation(ctx, req.(*AcceptParticipationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_DeclineParticipation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeclineParticipationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).DeclineParticipation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_DeclineParticipation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).DeclineParticipation(ctx, req.(*DeclineParticipationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_CreateParticipant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateParticipantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).CreateParticipant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_CreateParticipant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).CreateParticipant(ctx, req.(*CreateParticipantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ParticipantService_CreateParticipantToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateParticipantTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ParticipantServiceServer).CreateParticipantToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ParticipantService_CreateParticipantToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ParticipantServiceServer).CreateParticipantToken(ctx, req.(*CreateParticipantTokenRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -770,6 +1014,22 @@ var ParticipantService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AcceptParticipantInvite",
 			Handler:    _ParticipantService_AcceptParticipantInvite_Handler,
+		},
+		{
+			MethodName: "AcceptParticipation",
+			Handler:    _ParticipantService_AcceptParticipation_Handler,
+		},
+		{
+			MethodName: "DeclineParticipation",
+			Handler:    _ParticipantService_DeclineParticipation_Handler,
+		},
+		{
+			MethodName: "CreateParticipant",
+			Handler:    _ParticipantService_CreateParticipant_Handler,
+		},
+		{
+			MethodName: "CreateParticipantToken",
+			Handler:    _ParticipantService_CreateParticipantToken_Handler,
 		},
 		{
 			MethodName: "ListParticipants",

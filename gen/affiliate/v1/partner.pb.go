@@ -545,9 +545,12 @@ type Participation struct {
 	// The time of the rejection. Null if there was none.
 	RejectedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
 	// The time of the suspension. Null if there was none.
-	SuspendedAt   *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SuspendedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"`
+	// Whether the partner still has to accept the participation, which the merchant has
+	// made. Null if it needs no consent or has it.
+	PartnerConsent PartnerConsent `protobuf:"varint,15,opt,name=partner_consent,json=partnerConsent,proto3,enum=affiliate.v1.PartnerConsent" json:"partner_consent,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Participation) Reset() {
@@ -676,6 +679,13 @@ func (x *Participation) GetSuspendedAt() *timestamppb.Timestamp {
 		return x.SuspendedAt
 	}
 	return nil
+}
+
+func (x *Participation) GetPartnerConsent() PartnerConsent {
+	if x != nil {
+		return x.PartnerConsent
+	}
+	return PartnerConsent_PARTNER_CONSENT_UNSPECIFIED
 }
 
 type ListPartnerCommissionsRequest struct {
@@ -1713,7 +1723,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\f_website_urlB\x0e\n" +
 	"\f_landing_urlB\f\n" +
 	"\n" +
-	"_terms_url\"\x9b\x05\n" +
+	"_terms_url\"\xe2\x05\n" +
 	"\rParticipation\x12%\n" +
 	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x127\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x1f.affiliate.v1.ParticipantStatusR\x06status\x12#\n" +
@@ -1732,7 +1742,8 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"approvedAt\x12;\n" +
 	"\vrejected_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"rejectedAt\x12=\n" +
-	"\fsuspended_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\vsuspendedAtB\f\n" +
+	"\fsuspended_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\vsuspendedAt\x12E\n" +
+	"\x0fpartner_consent\x18\x0f \x01(\x0e2\x1c.affiliate.v1.PartnerConsentR\x0epartnerConsentB\f\n" +
 	"\n" +
 	"_short_url\"\xa6\x04\n" +
 	"\x1dListPartnerCommissionsRequest\x12 \n" +
@@ -1924,12 +1935,13 @@ var file_affiliate_v1_partner_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),          // 21: google.protobuf.Timestamp
 	(ParticipantStatus)(0),                 // 22: affiliate.v1.ParticipantStatus
 	(*CommissionRate)(nil),                 // 23: affiliate.v1.CommissionRate
-	(SortOrder)(0),                         // 24: affiliate.v1.SortOrder
-	(CommissionStatus)(0),                  // 25: affiliate.v1.CommissionStatus
-	(CommissionType)(0),                    // 26: affiliate.v1.CommissionType
-	(EventType)(0),                         // 27: affiliate.v1.EventType
-	(RejectionCode)(0),                     // 28: affiliate.v1.RejectionCode
-	(*fieldmaskpb.FieldMask)(nil),          // 29: google.protobuf.FieldMask
+	(PartnerConsent)(0),                    // 24: affiliate.v1.PartnerConsent
+	(SortOrder)(0),                         // 25: affiliate.v1.SortOrder
+	(CommissionStatus)(0),                  // 26: affiliate.v1.CommissionStatus
+	(CommissionType)(0),                    // 27: affiliate.v1.CommissionType
+	(EventType)(0),                         // 28: affiliate.v1.EventType
+	(RejectionCode)(0),                     // 29: affiliate.v1.RejectionCode
+	(*fieldmaskpb.FieldMask)(nil),          // 30: google.protobuf.FieldMask
 }
 var file_affiliate_v1_partner_proto_depIdxs = []int32{
 	0,  // 0: affiliate.v1.ListPartnerProgramsRequest.scope:type_name -> affiliate.v1.ProgramScope
@@ -1945,47 +1957,48 @@ var file_affiliate_v1_partner_proto_depIdxs = []int32{
 	21, // 10: affiliate.v1.Participation.approved_at:type_name -> google.protobuf.Timestamp
 	21, // 11: affiliate.v1.Participation.rejected_at:type_name -> google.protobuf.Timestamp
 	21, // 12: affiliate.v1.Participation.suspended_at:type_name -> google.protobuf.Timestamp
-	24, // 13: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
-	25, // 14: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
-	9,  // 15: affiliate.v1.ListPartnerCommissionsResponse.data:type_name -> affiliate.v1.PartnerCommission
-	19, // 16: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
-	25, // 17: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
-	26, // 18: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
-	27, // 19: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
-	21, // 20: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
-	28, // 21: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
-	21, // 22: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
-	21, // 23: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
-	21, // 24: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
-	21, // 25: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
-	21, // 26: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
-	12, // 27: affiliate.v1.PartnerBalances.balances:type_name -> affiliate.v1.PartnerBalance
-	17, // 28: affiliate.v1.PartnerProfile.payout_method:type_name -> affiliate.v1.PayoutMethodDetails
-	21, // 29: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
-	29, // 30: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 31: affiliate.v1.SetPayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
-	1,  // 32: affiliate.v1.PayoutMethodDetails.method:type_name -> affiliate.v1.PayoutMethod
-	21, // 33: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
-	21, // 34: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
-	2,  // 35: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
-	4,  // 36: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
-	7,  // 37: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
-	10, // 38: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
-	13, // 39: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
-	15, // 40: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
-	16, // 41: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
-	3,  // 42: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
-	5,  // 43: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
-	8,  // 44: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
-	11, // 45: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
-	14, // 46: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	14, // 47: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
-	17, // 48: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
-	42, // [42:49] is the sub-list for method output_type
-	35, // [35:42] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	24, // 13: affiliate.v1.Participation.partner_consent:type_name -> affiliate.v1.PartnerConsent
+	25, // 14: affiliate.v1.ListPartnerCommissionsRequest.sort_order:type_name -> affiliate.v1.SortOrder
+	26, // 15: affiliate.v1.ListPartnerCommissionsRequest.status:type_name -> affiliate.v1.CommissionStatus
+	9,  // 16: affiliate.v1.ListPartnerCommissionsResponse.data:type_name -> affiliate.v1.PartnerCommission
+	19, // 17: affiliate.v1.PartnerCommission.mode:type_name -> affiliate.v1.Mode
+	26, // 18: affiliate.v1.PartnerCommission.status:type_name -> affiliate.v1.CommissionStatus
+	27, // 19: affiliate.v1.PartnerCommission.commission_type:type_name -> affiliate.v1.CommissionType
+	28, // 20: affiliate.v1.PartnerCommission.event_type:type_name -> affiliate.v1.EventType
+	21, // 21: affiliate.v1.PartnerCommission.hold_until:type_name -> google.protobuf.Timestamp
+	29, // 22: affiliate.v1.PartnerCommission.rejection_code:type_name -> affiliate.v1.RejectionCode
+	21, // 23: affiliate.v1.PartnerCommission.approved_at:type_name -> google.protobuf.Timestamp
+	21, // 24: affiliate.v1.PartnerCommission.rejected_at:type_name -> google.protobuf.Timestamp
+	21, // 25: affiliate.v1.PartnerCommission.paid_at:type_name -> google.protobuf.Timestamp
+	21, // 26: affiliate.v1.PartnerCommission.refunded_at:type_name -> google.protobuf.Timestamp
+	21, // 27: affiliate.v1.PartnerCommission.created_at:type_name -> google.protobuf.Timestamp
+	12, // 28: affiliate.v1.PartnerBalances.balances:type_name -> affiliate.v1.PartnerBalance
+	17, // 29: affiliate.v1.PartnerProfile.payout_method:type_name -> affiliate.v1.PayoutMethodDetails
+	21, // 30: affiliate.v1.PartnerProfile.created_at:type_name -> google.protobuf.Timestamp
+	30, // 31: affiliate.v1.UpdatePartnerProfileRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 32: affiliate.v1.SetPayoutMethodRequest.method:type_name -> affiliate.v1.PayoutMethod
+	1,  // 33: affiliate.v1.PayoutMethodDetails.method:type_name -> affiliate.v1.PayoutMethod
+	21, // 34: affiliate.v1.PayoutMethodDetails.updated_at:type_name -> google.protobuf.Timestamp
+	21, // 35: affiliate.v1.PayoutMethodDetails.held_until:type_name -> google.protobuf.Timestamp
+	2,  // 36: affiliate.v1.PartnerService.ListPartnerPrograms:input_type -> affiliate.v1.ListPartnerProgramsRequest
+	4,  // 37: affiliate.v1.PartnerService.GetPartnerProgram:input_type -> affiliate.v1.GetPartnerProgramRequest
+	7,  // 38: affiliate.v1.PartnerService.ListPartnerCommissions:input_type -> affiliate.v1.ListPartnerCommissionsRequest
+	10, // 39: affiliate.v1.PartnerService.GetPartnerBalances:input_type -> affiliate.v1.GetPartnerBalancesRequest
+	13, // 40: affiliate.v1.PartnerService.GetPartnerProfile:input_type -> affiliate.v1.GetPartnerProfileRequest
+	15, // 41: affiliate.v1.PartnerService.UpdatePartnerProfile:input_type -> affiliate.v1.UpdatePartnerProfileRequest
+	16, // 42: affiliate.v1.PartnerService.SetPayoutMethod:input_type -> affiliate.v1.SetPayoutMethodRequest
+	3,  // 43: affiliate.v1.PartnerService.ListPartnerPrograms:output_type -> affiliate.v1.ListPartnerProgramsResponse
+	5,  // 44: affiliate.v1.PartnerService.GetPartnerProgram:output_type -> affiliate.v1.PartnerProgram
+	8,  // 45: affiliate.v1.PartnerService.ListPartnerCommissions:output_type -> affiliate.v1.ListPartnerCommissionsResponse
+	11, // 46: affiliate.v1.PartnerService.GetPartnerBalances:output_type -> affiliate.v1.PartnerBalances
+	14, // 47: affiliate.v1.PartnerService.GetPartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	14, // 48: affiliate.v1.PartnerService.UpdatePartnerProfile:output_type -> affiliate.v1.PartnerProfile
+	17, // 49: affiliate.v1.PartnerService.SetPayoutMethod:output_type -> affiliate.v1.PayoutMethodDetails
+	43, // [43:50] is the sub-list for method output_type
+	36, // [36:43] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_partner_proto_init() }

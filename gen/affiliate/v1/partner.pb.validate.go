@@ -840,6 +840,8 @@ func (m *Participation) validate(all bool) error {
 		}
 	}
 
+	// no validation rules for PartnerConsent
+
 	if m.ShortUrl != nil {
 		// no validation rules for ShortUrl
 	}

@@ -151,7 +151,7 @@ func TestExportPartnerAccount_HasAllDataOfThePartnerOnly(t *testing.T) {
 	if days := c.records(t, "click_summary"); len(days) < 3 {
 		t.Errorf("click_summary has %d days, want one for each participation at least: %v", len(days), days)
 	}
-	f.wantNone(text, "a partner must not see it", "pays late", "vip", "once suspended", "looks odd", "order-of-", "203.0.113.0/24")
+	f.wantNone(text, "a partner must not see it", "pays late", "ext-of-the-merchant", "vip", "once suspended", "looks odd", "order-of-", "203.0.113.0/24")
 	f.wantNone(text, "data of another partner", "Bob", "bob-", f.bob.ID.String(), f.bob.Partner.String(), f.bobElsewhere.ID.String())
 	f.wantNoSecrets(text)
 }
@@ -175,7 +175,7 @@ func TestExportParticipant_HasTheParticipationOnly(t *testing.T) {
 			t.Errorf("subject.%s is %v, want %v", key, subject[key], want)
 		}
 	}
-	for _, wanted := range []string{"pays late", "vip", "looks odd", "order-of-ada-code", `"sessions":[]`, `"preferences":[]`} {
+	for _, wanted := range []string{"pays late", "ext-of-the-merchant", "vip", "looks odd", "order-of-ada-code", `"sessions":[]`, `"preferences":[]`} {
 		if !strings.Contains(text, wanted) {
 			t.Errorf("the bundle does not contain %q", wanted)
 		}

@@ -51,11 +51,11 @@ func newFixture(t *testing.T) *fixture {
 	ada := f.NewPartner("Ada Lovelace", pgtest.Row{"country": "GB", "company_name": "Engines Ltd", "website_url": "https://ada.example"})
 	bob := f.NewPartner("Bob Secretive", pgtest.Row{"country": "DE"})
 	internal := pgtest.Row{
-		"note": "pays late", "tags": []string{"vip"}, "terms_accepted_at": f.Now(), "application_answers": `{"Audience?":"Engineers"}`,
+		"note": "pays late", "external_id": "ext-of-the-merchant", "tags": []string{"vip"}, "terms_accepted_at": f.Now(), "application_answers": `{"Audience?":"Engineers"}`,
 		"suspension_reason": "once suspended",
 	}
 	f.ada = f.NewParticipant(f.Scope, f.Program, ada, internal, pgtest.Row{"referral_code": "ada-code"})
-	f.bob = f.NewParticipant(f.Scope, f.Program, bob, internal, pgtest.Row{"referral_code": "bob-code", "note": "note about bob"})
+	f.bob = f.NewParticipant(f.Scope, f.Program, bob, internal, pgtest.Row{"referral_code": "bob-code", "note": "note about bob", "external_id": "ext-of-bob"})
 	f.adaLive = f.NewParticipant(f.live.Scope, f.live.Program, ada, pgtest.Row{"referral_code": "ada-live"})
 	f.adaElsewhere = f.NewParticipant(f.other.Scope, f.other.Program, ada, pgtest.Row{"referral_code": "ada-elsewhere"})
 	f.bobElsewhere = f.NewParticipant(f.other.Scope, f.other.Program, bob, pgtest.Row{"referral_code": "bob-elsewhere"})
@@ -124,7 +124,7 @@ func (f *fixture) fill(p pgtest.Participant) {
 	})
 	f.Insert("payouts", scope, pgtest.Row{
 		"id": newID(f.Now()), "batch_id": batch, "partner_id": p.Partner, "amount_cents": 700, "currency": "EUR", "commission_count": 1,
-		"adjustment_cents": 500, "status": "pending", "method": "paypal", "created_at": f.Now(), "updated_at": f.Now(),
+		"adjustment_cents": 500, "status": "pending", "method": "paypal", "payee_name": "Erased Partner", "created_at": f.Now(), "updated_at": f.Now(),
 	})
 	n := affiliate.NewNotification(affiliate.Partner, affiliate.PartnerFeed(p.Partner), "commission.created", &p.Scope.Mode, f.Now())
 	n.Workspace, n.Program, n.Participant, n.Facts = &p.Scope.Workspace, &p.Program, &p.ID, map[string]string{"amount": "EUR 2.00"}

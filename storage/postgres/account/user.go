@@ -16,7 +16,7 @@ import (
 // the workspace. Each query must add a condition that excludes erased users.
 const (
 	accountColumns = `u.id, u.kind, u.email, u.password_hash, u.name, u.country, u.created_at,
-		u.email_verified_at is not null as email_verified,
+		u.email_verified_at is not null as email_verified, u.unclaimed,
 		exists (select from second_factors f where f.user_id = u.id and f.confirmed_at is not null) as second_factor,
 		m.workspace_id, m.role, coalesce(w.require_second_factor, false) as second_factor_required`
 	accountFrom = ` from users u left join members m on m.user_id = u.id left join workspaces w on w.id = m.workspace_id `
@@ -34,6 +34,7 @@ type accountRow struct {
 	EmailVerified bool
 	// SecondFactor is true if the user has a second factor that is confirmed.
 	SecondFactor         bool
+	Unclaimed            bool
 	WorkspaceID          *affiliate.WorkspaceID
 	Role                 *affiliate.Role
 	SecondFactorRequired bool
@@ -43,7 +44,7 @@ func (r accountRow) account() affiliate.Account {
 	account := affiliate.Account{
 		User: affiliate.User{
 			ID: r.ID, Kind: r.Kind, Email: r.Email, EmailVerified: r.EmailVerified, SecondFactor: r.SecondFactor,
-			Name: r.Name, Country: r.Country, CreatedAt: r.CreatedAt.UTC(),
+			Name: r.Name, Country: r.Country, CreatedAt: r.CreatedAt.UTC(), Unclaimed: r.Unclaimed,
 		},
 		PasswordHash: r.PasswordHash,
 	}
@@ -114,11 +115,11 @@ func (tx *Tx) LockUserByID(ctx context.Context, id affiliate.UserID) error {
 // InsertUser stores a user. Errors: EMAIL_TAKEN.
 func (tx *Tx) InsertUser(ctx context.Context, user affiliate.User, passwordHash string) error {
 	const insert = `
-		insert into users (id, kind, email, password_hash, name, country, created_at)
-		values (@id, @kind, @email, @password_hash, @name, @country, @created_at)`
+		insert into users (id, kind, email, password_hash, name, country, created_at, unclaimed)
+		values (@id, @kind, @email, @password_hash, @name, @country, @created_at, @unclaimed)`
 	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
 		"id": user.ID, "kind": user.Kind, "email": user.Email, "password_hash": passwordHash,
-		"name": user.Name, "country": user.Country, "created_at": user.CreatedAt,
+		"name": user.Name, "country": user.Country, "created_at": user.CreatedAt, "unclaimed": user.Unclaimed,
 	})
 	return postgres.Refusal(err)
 }
@@ -142,9 +143,9 @@ func (tx *Tx) UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash 
 	return err
 }
 
-// SetPassword stores the hash of a new password.
+// SetPassword stores the hash of a new password, which also claims the account.
 func (tx *Tx) SetPassword(ctx context.Context, id affiliate.UserID, hash string) error {
-	const update = `update users set password_hash = $2, version = version + 1 where id = $1`
+	const update = `update users set password_hash = $2, unclaimed = false, version = version + 1 where id = $1`
 	_, err := tx.Exec(ctx, update, id, hash)
 	return err
 }
@@ -166,8 +167,9 @@ func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string
 		update = `
 			update users set previous_email = coalesce(previous_email, email), email_changed_at = $3, email = $2, email_verified_at = $3, version = version + 1
 			where id = $1`
-		// copyEmail updates the copies of the address in all workspaces and both modes.
-		copyEmail = `update participants set partner_email = $2 where partner_id = $1 and erased_at is null`
+		// copyEmail updates the copies of the address in all workspaces and both modes. A
+		// merchant whose participation the partner has not accepted does not see the address.
+		copyEmail = `update participants set partner_email = $2 where partner_id = $1 and erased_at is null and partner_consent is null`
 	)
 	if _, err := tx.Exec(ctx, update, id, email, at); err != nil {
 		return postgres.Refusal(err)

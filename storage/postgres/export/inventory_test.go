@@ -16,6 +16,7 @@ import (
 var omitted = map[string]map[string]string{
 	"users": {
 		"password_hash": secret, "erased_at": "an erased account is not exported", "version": internal,
+		"unclaimed": internal,
 	},
 	"workspaces": {
 		"version": internal, "erased_at": "an erased workspace is not exported", "billing_active": "the operator's record", "test_data_reset_at": internal,

@@ -85,15 +85,16 @@ const participantInvites = `
 	limit @limit`
 
 const participantProfile = `
-	select t.partner_id, t.partner_name, t.partner_email
+	select t.id, case when t.partner_consent is null then t.partner_id end as partner_id, t.partner_name, t.partner_email
 	from participants t
-	where t.workspace_id = @workspace and t.mode = @mode and t.id = @participant and t.partner_id > @after_id
+	where t.workspace_id = @workspace and t.mode = @mode and t.id = @participant and t.id > @after_id
 	limit @limit`
 
 const participationColumns = `
 	t.id, t.workspace_id, t.program_id, t.mode, t.partner_id, t.partner_name, t.partner_email, t.status, t.referral_code, t.application_answers,
 	t.terms_accepted_at, t.applied_at, t.approved_at, t.rejected_at, t.suspended_at, t.erased_at, t.created_at, t.updated_at,
-	t.group_id, t.override_rate_bps, t.override_flat_amount_cents, t.tags, t.note, t.rejection_reason, t.suspension_reason`
+	t.group_id, t.override_rate_bps, t.override_flat_amount_cents, t.tags, t.note, t.rejection_reason, t.suspension_reason,
+	t.external_id, t.partner_consent`
 
 const participation = `
 	select ` + participationColumns + `

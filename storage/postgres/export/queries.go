@@ -24,7 +24,7 @@ var queries = map[bundle.Level]map[bundle.Part]query{
 		bundle.PartAudit:         records(userAudit, func(r *bundle.AccountAudit) affiliate.ExportPosition { return byID(r.ID) }),
 	},
 	bundle.LevelParticipation: {
-		bundle.PartProfile:        records(participantProfile, func(r *bundle.ParticipantProfile) affiliate.ExportPosition { return byID(r.PartnerID.UUID) }),
+		bundle.PartProfile:        records(participantProfile, func(r *bundle.ParticipantProfile) affiliate.ExportPosition { return byID(r.ID.UUID) }),
 		bundle.PartParticipations: records(participation, participationPosition),
 		bundle.PartConsents:       records(participantConsents, consentPosition),
 		bundle.PartLinks:          records(participantLinks, func(r *bundle.Link) affiliate.ExportPosition { return byID(r.ID.UUID) }),

@@ -22,14 +22,14 @@ const selectRecipients = `
 		where m.workspace_id = f.feed_id and u.erased_at is null
 		union all
 		select u.id, '', u.kind, u.name, u.email from users u
-		where u.id = f.feed_id and u.kind = 'partner' and u.erased_at is null
+		where u.id = f.feed_id and u.kind = 'partner' and u.erased_at is null and not u.unclaimed
 	) r
 	left join notification_preferences p on p.user_id = r.user_id
 	order by f.feed_id, r.user_id`
 
 // Recipients returns the users who may get mails about the notifications of feeds: the
 // members of the workspaces and the partners. It returns none for accounts that were
-// erased.
+// erased, and for accounts to which nobody can log in yet.
 func (tx *Tx) Recipients(ctx context.Context, feeds []affiliate.FeedID) ([]affiliate.FeedRecipient, error) {
 	batch := newBatch()
 	var all []affiliate.FeedRecipient

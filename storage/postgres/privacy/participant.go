@@ -21,7 +21,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at 
 		erase = `
 			update participants set
 				partner_name = @pseudonym, partner_email = @pseudonym, referral_code = @pseudonym, application_answers = '{}', tags = '{}',
-				note = null, rejection_reason = null, suspension_reason = null, erased_at = @at, version = version + 1, updated_at = @at
+				note = null, external_id = null, rejection_reason = null, suspension_reason = null, erased_at = @at, version = version + 1, updated_at = @at
 			where workspace_id = @workspace and mode = @mode and id = @id`
 		endInvites = `
 			update participant_invites set email = @pseudonym, referral_code = null, ended_at = coalesce(ended_at, @at)

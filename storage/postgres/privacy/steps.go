@@ -126,7 +126,7 @@ var workspaceSteps = []step{
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after
 		order by id limit @limit`, `
 		update participants set partner_name = 'erased-' || right(id::text, 8), partner_email = 'erased-' || right(id::text, 8),
-			referral_code = 'erased-' || right(id::text, 8), application_answers = '{}', tags = '{}', note = null,
+			referral_code = 'erased-' || right(id::text, 8), application_answers = '{}', tags = '{}', note = null, external_id = null,
 			rejection_reason = null, suspension_reason = null, erased_at = @at, version = version + 1, updated_at = @at
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and erased_at is null`, `
 		update promo_codes set code = 'erased-' || replace(id::text, '-', ''), active = false, sync_to_processor = false

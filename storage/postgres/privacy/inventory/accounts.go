@@ -20,7 +20,7 @@ var accounts = Area{
 				personal(partnerOrMember, "password_hash", "salted Argon2id hash of the password", account(Emptied)),
 				personal(partner, "country company_name website_url", "country, company and website", Effects{Account: Null}),
 				personal(partnerOrMember, "previous_email", "e-mail address before a change in the last 30 days", account(Null)),
-				business("kind email_verified_at email_changed_at created_at erased_at version"),
+				business("kind email_verified_at email_changed_at created_at erased_at version unclaimed"),
 			},
 		},
 		{

@@ -1,0 +1,122 @@
+package affiliate
+
+import "time"
+
+// MaxExternalID is the maximum length of an external id in characters.
+const MaxExternalID = 120
+
+// Enrolment is a merchant's request to add a partner to a programme (DECISIONS.md
+// section 26).
+type Enrolment struct {
+	Scope   Scope
+	Program ProgramID
+	Email   string // lower case
+	Name    string
+	// ExternalID is the merchant's own id of the partner; nil if there is none.
+	ExternalID *string
+	// ReferralCode is the requested code, case-folded. If it is empty, the code is made
+	// from Name.
+	ReferralCode string
+	Group        *GroupID
+}
+
+// Join returns the partner as a new participant of the programme. A partner whose account
+// is made with the participation is approved. A partner who had an account must accept
+// first, and the participant shows nothing of the account. The merchant must have shown
+// the terms of the programme to a new partner, so they are not accepted here.
+func (e Enrolment) Join(program Program, partner UserID, hadAccount bool, at time.Time) Participant {
+	p := newParticipant(program, partner, at)
+	p.PartnerName, p.PartnerEmail, p.ExternalID, p.Group = e.Name, e.Email, e.ExternalID, e.Group
+	if hadAccount {
+		p.Consent = ConsentAwaited
+	} else {
+		p.Status, p.ApprovedAt = ParticipantApproved, &at
+	}
+	return p
+}
+
+// Account returns a new partner account that nobody can log in to until its owner has set
+// a password.
+func (e Enrolment) Account(at time.Time) User {
+	return User{ID: NewID[User](at), Kind: Partner, Email: e.Email, Name: e.Name, CreatedAt: at, Unclaimed: true}
+}
+
+// Invite returns an invitation with which the owner of an existing account accepts the
+// participation.
+func (e Enrolment) Invite(by UserID, at time.Time) ParticipantInvite {
+	return ParticipantInvite{
+		Invite:  Invite{ID: NewID[Invite](at), Email: e.Email, InvitedBy: by, CreatedAt: at, ExpiresAt: at.Add(InviteLife)},
+		Scope:   e.Scope,
+		Program: e.Program,
+	}
+}
+
+// ClaimMail returns the mail with the token that sets the first password of a partner's
+// account, without the token and the names of the workspace, the programme and the inviter.
+func (e Enrolment) ClaimMail(user UserID, expiresAt, at time.Time) Mail {
+	return Mail{
+		ID: NewID[Mail](at), Kind: MailPartnerClaim, Type: string(MailPartnerClaim), Workspace: &e.Scope.Workspace,
+		Recipient: MailRecipient{User: &user, Account: Partner, Name: e.Name, Address: e.Email},
+		Facts:     MailFacts{ExpiresAt: &expiresAt}, CreatedAt: at,
+	}
+}
+
+// OfferNotification returns the notification of a partner about a participation that a
+// merchant has made for the partner's account.
+func (p Participant) OfferNotification() Notification {
+	n := NewNotification(Partner, PartnerFeed(p.Partner), NotifyParticipationOffered, &p.Scope.Mode, p.CreatedAt)
+	n.Workspace, n.Program, n.Participant, n.Resource = &p.Scope.Workspace, &p.Program, &p.ID, &p.ID.UUID
+	return n
+}
+
+// Accept returns p after its partner has accepted it. From now on it shows the name and
+// the address of the account. Errors: PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID if the
+// consent is not missing or the merchant has withdrawn the participation,
+// VALIDATION_ERROR if the programme has terms that were not accepted.
+func (p Participant) Accept(program Program, account User, acceptTerms bool, at time.Time) (Participant, error) {
+	mayAccept := p.Consent == ConsentAwaited && p.Status == ParticipantPending || p.Consent == ConsentDeclined
+	if p.ErasedAt != nil || !mayAccept {
+		return p, p.RefuseMove()
+	}
+	if err := program.checkTerms(acceptTerms); err != nil {
+		return p, err
+	}
+	if acceptTerms {
+		p.TermsAcceptedAt = &at
+	}
+	p.Status, p.Consent, p.AppliedAt, p.ApprovedAt, p.RejectedAt = ParticipantApproved, "", at, &at, nil
+	p.PartnerName, p.PartnerEmail = account.Name, account.Email
+	p.Version, p.UpdatedAt = p.Version+1, at
+	return p, nil
+}
+
+// Decline returns p after its partner has declined it. Errors: PARTICIPANT_ERASED,
+// PARTICIPANT_STATE_INVALID if p does not wait for the partner.
+func (p Participant) Decline(at time.Time) (Participant, error) {
+	if p.ErasedAt != nil || p.Consent != ConsentAwaited || p.Status != ParticipantPending {
+		return p, p.RefuseMove()
+	}
+	p.Status, p.Consent, p.RejectedAt = ParticipantRejected, ConsentDeclined, &at
+	p.Version, p.UpdatedAt = p.Version+1, at
+	return p, nil
+}
+
+// ParticipantTokenLife is how long a participant token is valid.
+const ParticipantTokenLife = 15 * time.Minute
+
+// ParticipantRef identifies a participant with its programme and its partner.
+type ParticipantRef struct {
+	Scope       Scope
+	Program     ProgramID
+	Participant ParticipantID
+	Partner     UserID
+}
+
+// CheckApproved returns an error if the participant is not approved. Errors:
+// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+func (p Participant) CheckApproved() error {
+	if p.ErasedAt != nil || p.Status != ParticipantApproved {
+		return p.RefuseMove()
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// CreateParticipant adds a partner to a programme. If no partner has the address, it makes
+// an account, and the participant is approved. If a partner has the address, the
+// participant waits until the partner accepts it.
+func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.CreateParticipantRequest) (*affiliatev1.Participant, error) {
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	if err != nil {
+		return nil, err
+	}
+	caller := server.PrincipalFrom(ctx)
+	enrolment := affiliate.Enrolment{
+		Scope: caller.Scope(), Program: program, Email: strings.ToLower(req.GetEmail()), Name: req.GetName(),
+		ExternalID: req.ExternalId, ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
+	}
+	if group, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId()); ok {
+		enrolment.Group = &group
+	}
+	sendInvite := req.SendInvite == nil || req.GetSendInvite()
+	p, err := s.enrol(ctx, enrolment, sendInvite)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) {
+		// Another call has made the account at the same time. It has committed, so this
+		// attempt finds the account.
+		p, err = s.enrol(ctx, enrolment, sendInvite)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return toProto(p, caller.Role), nil
+}
+
+// enrol stores the participant and, if necessary, the account of the partner. Errors: as
+// CreateParticipant, and EMAIL_TAKEN if another transaction makes the account.
+func (s *Service) enrol(ctx context.Context, e affiliate.Enrolment, sendInvite bool) (p affiliate.Participant, err error) {
+	at, actor := s.currentTime(), server.ActorFrom(ctx)
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		program, err := tx.LockOpenProgram(ctx, e.Scope, e.Program)
+		if err != nil {
+			return err
+		}
+		if err := tx.LockGroup(ctx, e.Scope, e.Program, e.Group); err != nil {
+			return err
+		}
+		user, hadAccount, err := partnerOf(ctx, tx, e.Email)
+		if err != nil {
+			return err
+		}
+		if !hadAccount {
+			user = e.Account(at)
+			if err := s.insertAccount(ctx, tx, user); err != nil {
+				return err
+			}
+		}
+		p, err = tx.AddParticipant(ctx, e.Join(program, user.ID, hadAccount, at), e.ReferralCode, actor)
+		if err != nil {
+			return err
+		}
+		if hadAccount {
+			if err := tx.Notify(ctx, p.OfferNotification()); err != nil {
+				return err
+			}
+		}
+		if !sendInvite {
+			return nil
+		}
+		return s.sendInvites(ctx, tx, e, program, user, hadAccount, at)
+	})
+	return p, err
+}
+
+// partnerOf returns the partner's account with an address, and locks it, so that it is not
+// erased before the participant is stored.
+func partnerOf(ctx context.Context, tx Tx, email string) (user affiliate.User, found bool, err error) {
+	if _, found, err = tx.LockUser(ctx, affiliate.Partner, email); err != nil || !found {
+		return user, false, err
+	}
+	account, found, err := tx.AccountByEmail(ctx, affiliate.Partner, email)
+	return account.User, found, err
+}
+
+func (s *Service) insertAccount(ctx context.Context, tx Tx, user affiliate.User) error {
+	if err := tx.InsertUser(ctx, user, s.unusableHash()); err != nil {
+		return err
+	}
+	// The log of the account does not name the member or the token of the merchant.
+	return tx.AuditAccount(ctx, affiliate.AccountAuditLine{User: user.ID, Actor: affiliate.System, At: user.CreatedAt, Action: "account.create"})
+}
+
+// sendInvites mails the partner a token that accepts the participation, unless the
+// participant is approved, and a token that sets the password, unless somebody has set it.
+func (s *Service) sendInvites(
+	ctx context.Context, tx Tx, e affiliate.Enrolment, program affiliate.Program, user affiliate.User, awaited bool, at time.Time,
+) error {
+	inviter := server.PrincipalFrom(ctx).AccountableUser()
+	workspaceName, inviterName, err := tx.NamesForMail(ctx, e.Scope.Workspace, inviter)
+	if err != nil {
+		return err
+	}
+	send := func(mail affiliate.Mail, token string) error {
+		mail.Facts.ProgramName, mail.Facts.WorkspaceName, mail.Facts.InviterName = program.Name, workspaceName, inviterName
+		mail.Secret = s.seal.SealMailToken(mail.ID, token)
+		return tx.SendMail(ctx, mail)
+	}
+	if user.Unclaimed {
+		token, text, digest := affiliate.NewEmailToken(user.ID, affiliate.TokenReset, user.Email, at)
+		token.ExpiresAt = at.Add(affiliate.InviteLife)
+		if err := tx.InsertEmailToken(ctx, token, digest); err != nil {
+			return err
+		}
+		if err := send(e.ClaimMail(user.ID, token.ExpiresAt, at), text); err != nil {
+			return err
+		}
+	}
+	if !awaited {
+		return nil
+	}
+	invite := e.Invite(inviter, at)
+	token, digest := affiliate.NewInviteToken()
+	if err := tx.InsertParticipantInvite(ctx, invite, digest); err != nil {
+		return err
+	}
+	return send(invite.Mail(), token)
+}
+
+// AcceptParticipation accepts a participation that a merchant has made for the calling
+// partner.
+func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.AcceptParticipationRequest) (*affiliatev1.Participant, error) {
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	if err != nil {
+		return nil, err
+	}
+	partner, mode := server.PrincipalFrom(ctx).User, server.PrincipalFrom(ctx).Mode
+	scope, _, err := s.store.PartnerParticipation(ctx, partner, mode, program)
+	if err != nil {
+		return nil, err
+	}
+	var accepted affiliate.Participant
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		// A change of the partner's name or address waits until the participant has a copy.
+		if err := tx.LockUserByID(ctx, partner); err != nil {
+			return err
+		}
+		account, err := tx.Account(ctx, partner)
+		if err != nil {
+			return err
+		}
+		active, err := tx.LockActiveProgram(ctx, scope, program)
+		if err != nil {
+			return err
+		}
+		before, err := tx.LockParticipation(ctx, scope, program, partner)
+		if err != nil {
+			return err
+		}
+		after, err := before.Accept(active, account.User, req.GetAcceptTerms(), s.currentTime())
+		if err != nil {
+			return err
+		}
+		accepted, err = tx.SetConsent(ctx, before, after, affiliate.EventParticipantApproved, "participant.accept", server.ActorFrom(ctx))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return toPartnerProto(accepted), nil
+}
+
+// DeclineParticipation declines a participation that a merchant has made for the calling
+// partner.
+func (s *Service) DeclineParticipation(ctx context.Context, req *affiliatev1.DeclineParticipationRequest) (*affiliatev1.Participant, error) {
+	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	if err != nil {
+		return nil, err
+	}
+	partner, mode := server.PrincipalFrom(ctx).User, server.PrincipalFrom(ctx).Mode
+	scope, _, err := s.store.PartnerParticipation(ctx, partner, mode, program)
+	if err != nil {
+		return nil, err
+	}
+	var declined affiliate.Participant
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		before, err := tx.LockParticipation(ctx, scope, program, partner)
+		if err != nil {
+			return err
+		}
+		after, err := before.Decline(s.currentTime())
+		if err != nil {
+			return err
+		}
+		declined, err = tx.SetConsent(ctx, before, after, affiliate.EventParticipantRejected, "participant.decline", server.ActorFrom(ctx))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return toPartnerProto(declined), nil
+}
+
+// CreateParticipantToken returns a token for one approved participant.
+func (s *Service) CreateParticipantToken(ctx context.Context, req *affiliatev1.CreateParticipantTokenRequest) (*affiliatev1.ParticipantToken, error) {
+	program, id, err := pathIDs(req)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.store.Participant(ctx, server.PrincipalFrom(ctx).Scope(), program, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.CheckApproved(); err != nil {
+		return nil, err
+	}
+	token, expiresAt, err := s.signer.SignParticipant(p.Scope.Workspace, p.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ParticipantToken{Token: token, ExpiresAt: timestamppb.New(expiresAt)}, nil
+}

@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// EnrolmentTx has the statements that add a partner to a programme, and that store
+// whether the partner accepts. They run in a transaction of the caller.
+type EnrolmentTx struct {
+	store *Store
+	tx    *Tx
+}
+
+// Enrolment returns the statements for a transaction.
+func (s *Store) Enrolment(tx *Tx) *EnrolmentTx { return &EnrolmentTx{s, tx} }
+
+// LockOpenProgram returns a programme that is not archived, and prevents that it is
+// archived until the transaction ends. Errors: NOT_FOUND, PROGRAM_STATE_INVALID.
+func (e *EnrolmentTx) LockOpenProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+	return lockOpenProgram(ctx, e.tx, scope, id)
+}
+
+// lockActiveProgram selects an active programme. It stays active until the transaction
+// ends.
+const lockActiveProgram = `
+	select ` + programColumns + `
+	from programs p
+	where p.workspace_id = $1 and p.mode = $2 and p.id = $3 and p.status = 'active'
+	for share`
+
+// LockActiveProgram returns a programme that stays active until the transaction ends.
+// Errors: NOT_FOUND.
+func (e *EnrolmentTx) LockActiveProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+	return readProgram(ctx, e.tx, lockActiveProgram, scope, id)
+}
+
+// LockGroup prevents the deletion of a group of the programme until the transaction ends.
+// It does nothing if group is nil. Errors: NOT_FOUND.
+func (e *EnrolmentTx) LockGroup(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
+	err := lockGroup(ctx, e.tx, scope, program, group)
+	if errors.Is(err, affiliate.GroupNotInProgram()) {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return err
+}
+
+// AddParticipant stores a new participant with the requested code, or with a code derived
+// from the partner's name. It ends an open invitation of the address to the programme.
+// Errors: APPLICATION_DUPLICATE, EXTERNAL_ID_TAKEN, REFERRAL_CODE_TAKEN.
+func (e *EnrolmentTx) AddParticipant(ctx context.Context, p affiliate.Participant, requestedCode string, by affiliate.Actor) (affiliate.Participant, error) {
+	const listed = `
+		select exists (
+			select from participants t
+			where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and lower(t.partner_email) = $4
+		)`
+	// A participation whose partner has since changed the address of the account still has
+	// the given address until the partner accepts it. The address must not be used twice.
+	var found bool
+	if err := e.tx.QueryRow(ctx, listed, p.Scope.Workspace, p.Scope.Mode, p.Program, p.PartnerEmail).Scan(&found); err != nil {
+		return p, fmt.Errorf("participants of an address: %w", err)
+	}
+	if found {
+		return p, affiliate.Refuse(affiliate.ReasonApplicationDuplicate)
+	}
+	p, err := e.store.join(ctx, e.tx, p, requestedCode, "participant.create", by)
+	if err != nil {
+		return p, err
+	}
+	return p, e.endInvites(ctx, p, p.CreatedAt)
+}
+
+func (e *EnrolmentTx) endInvites(ctx context.Context, p affiliate.Participant, at time.Time) error {
+	_, err := e.tx.Exec(ctx, endInviteByEmail, p.Scope.Workspace, p.Scope.Mode, p.Program, p.PartnerEmail, at)
+	return err
+}
+
+// InsertParticipantInvite stores an invitation with the digest of its token. It ends an earlier
+// invitation to the same address.
+func (e *EnrolmentTx) InsertParticipantInvite(ctx context.Context, i affiliate.ParticipantInvite, digest [sha256.Size]byte) error {
+	_, err := insertParticipantInvite(ctx, e.tx, i, digest)
+	return err
+}
+
+// NamesForMail returns the names of a workspace and of a user. The latter is empty if the
+// account was erased.
+func (e *EnrolmentTx) NamesForMail(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (workspaceName, userName string, err error) {
+	return namesForMail(ctx, e.tx, workspace, user)
+}
+
+// LockParticipation returns the participant of a partner in a programme and locks it.
+// Errors: NOT_FOUND.
+func (e *EnrolmentTx) LockParticipation(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID) (affiliate.Participant, error) {
+	return lockParticipation(ctx, e.tx, scope, program, partner)
+}
+
+func lockParticipation(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID) (affiliate.Participant, error) {
+	const lock = `
+		select ` + participantColumns + `
+		from participants t
+		where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and t.partner_id = $4
+		for no key update`
+	row, err := OneRow[participantRow](tx.Query(ctx, lock, scope.Workspace, scope.Mode, program, partner))
+	return row.participant(), err
+}
+
+// lockOffered returns the participant that the merchant has made for a partner, and locks
+// it. found is false if the partner has no participation, or one that needs no consent.
+func lockOffered(
+	ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID,
+) (p affiliate.Participant, found bool, err error) {
+	p, err = lockParticipation(ctx, tx, scope, program, partner)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return p, false, nil
+	}
+	return p, err == nil && p.Consent != "", err
+}
+
+// SetConsent stores that a partner has accepted or declined a locked participant, with the
+// event and the audit record of the change. It ends the invitation that was mailed. It
+// returns the participant with its stats.
+func (e *EnrolmentTx) SetConsent(
+	ctx context.Context, before, after affiliate.Participant, event affiliate.EventName, action string, by affiliate.Actor,
+) (affiliate.Participant, error) {
+	const update = `
+		update participants
+		set status = @status, partner_consent = nullif(@consent, ''), partner_name = @name, partner_email = @email,
+			terms_accepted_at = @terms_accepted_at, applied_at = @applied_at, approved_at = @approved_at,
+			rejected_at = @rejected_at, version = @version, updated_at = @at
+		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id`
+	args := participantArgs(after.Scope, after.Program, after.ID)
+	for name, value := range map[string]any{
+		"status": after.Status, "consent": after.Consent, "name": after.PartnerName, "email": after.PartnerEmail,
+		"terms_accepted_at": after.TermsAcceptedAt, "applied_at": after.AppliedAt, "approved_at": after.ApprovedAt,
+		"rejected_at": after.RejectedAt, "version": after.Version, "at": after.UpdatedAt,
+	} {
+		args[name] = value
+	}
+	if _, err := e.tx.Exec(ctx, update, args); err != nil {
+		return after, fmt.Errorf("store the consent of a partner: %w", err)
+	}
+	oldValues, newValues := map[string]any{"status": before.Status}, map[string]any{"status": after.Status}
+	if err := e.store.participantChanged(ctx, e.tx, after, action, after.UpdatedAt, by, oldValues, newValues,
+		after.Event(event, after.UpdatedAt, oldValues)); err != nil {
+		return after, err
+	}
+	if err := e.endInvites(ctx, before, after.UpdatedAt); err != nil {
+		return after, err
+	}
+	if err := changeCounts(ctx, e.tx, after.Scope.Workspace, after.Program,
+		countChange{What: participantCount + string(before.Status), ID: after.ID.UUID, N: -1},
+		countChange{What: participantCount + string(after.Status), ID: after.ID.UUID, N: 1},
+	); err != nil {
+		return after, err
+	}
+	return readParticipant(ctx, e.tx, after.Scope, after.Program, after.ID)
+}
+
+// accept accepts a participation that the merchant has made for the partner, by the token
+// of its invitation. Errors: as affiliate.Participant.Accept.
+func (s *Store) accept(
+	ctx context.Context, tx *Tx, program affiliate.Program, offered affiliate.Participant, acceptTerms bool, at time.Time, by affiliate.Actor,
+) (affiliate.Participant, error) {
+	name, email, err := partnerAccount(ctx, tx, offered.Partner)
+	if err != nil {
+		return offered, err
+	}
+	accepted, err := offered.Accept(program, affiliate.User{Name: name, Email: email}, acceptTerms, at)
+	if err != nil {
+		return offered, err
+	}
+	return s.Enrolment(tx).SetConsent(ctx, offered, accepted, affiliate.EventParticipantApproved, "participant.accept_invite", by)
+}
