@@ -17,6 +17,7 @@ const (
 	partnerPasswordName  = "DEMO_PARTNER_PASSWORD"
 	programIDName        = "DEMO_PROGRAM_ID"
 	referralCodeName     = "DEMO_REFERRAL_CODE"
+	serviceTokenName     = "DEMO_SERVICE_TOKEN"
 
 	merchantEmail = "merchant@demo.example"
 	partnerEmail  = "partner@demo.example"
@@ -40,7 +41,7 @@ func secretKeyName(mode string) string { return "DEMO_SK_" + strings.ToUpper(mod
 // demoNames lists the names of the variables of the demo. .dev/env has the same order.
 var demoNames = []string{
 	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programIDName, referralCodeName, clubProgramIDName,
-	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE", stripeConnectionName, stripeSecretName,
+	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE", serviceTokenName, stripeConnectionName, stripeSecretName,
 }
 
 // demo creates the demo data through the public API: a merchant, two programmes and their
@@ -73,6 +74,7 @@ type participant struct {
 	PartnerID    string `json:"partnerId"`
 	Status       string `json:"status"`
 	ReferralCode string `json:"referralCode"`
+	ExternalID   string `json:"externalId"`
 }
 
 // seed creates the data that the walkthrough needs. It keeps existing data and creates
@@ -96,6 +98,9 @@ func (d *demo) seed(ctx context.Context) error {
 		}
 	}
 	mode := demoModes[0]
+	if err := d.ensureServiceToken(ctx, asMerchant, mode); err != nil {
+		return err
+	}
 	if err := d.ensureProgram(ctx, asMerchant.withMode(mode)); err != nil {
 		return err
 	}
@@ -180,6 +185,25 @@ func (d *demo) ensureKeys(ctx context.Context, merchant apiClient, mode string) 
 	return err
 }
 
+// ensureServiceToken creates a service token for the shop's server, unless the one in
+// d.values still works.
+func (d *demo) ensureServiceToken(ctx context.Context, merchant apiClient, mode string) error {
+	if saved := d.values[serviceTokenName]; saved != "" {
+		err := d.api.withCredential(saved).call(ctx, http.MethodGet, "/api/v1/programs", nil, nil)
+		if !hasCode(err, "UNAUTHORIZED") {
+			return err
+		}
+	}
+	var created struct {
+		Token string `json:"token"`
+	}
+	err := merchant.call(ctx, http.MethodPost, "/api/v1/service-tokens", map[string]string{
+		"name": "Demo shop", "role": "manager", "mode": mode,
+	}, &created)
+	d.values[serviceTokenName] = created.Token
+	return err
+}
+
 // ensureProgram finds or creates a programme. The programme has no hold period, and its
 // commissions are not approved automatically.
 func (d *demo) ensureProgram(ctx context.Context, merchant apiClient) error {
@@ -241,6 +265,11 @@ func (d *demo) ensureParticipant(ctx context.Context, merchant, partner apiClien
 			d.printLine("The demo partner was %s: approved again.", p.Status)
 		}
 		if err := merchant.call(ctx, http.MethodPatch, base+"/"+p.ID+"/"+action, map[string]any{}, nil); err != nil {
+			return err
+		}
+	}
+	if p.ExternalID != partnerExternalID {
+		if err := merchant.call(ctx, http.MethodPatch, base+"/"+p.ID, map[string]string{"externalId": partnerExternalID}, nil); err != nil {
 			return err
 		}
 	}

@@ -78,7 +78,8 @@ type recordedConversion struct {
 }
 
 // ServeHTTP serves the page at /, the purchase at /buy, at /pay the page that replaces
-// buy.stripe.com, and at /landing the demo's landing page.
+// buy.stripe.com, at /partner the page of a partner, and at /landing the demo's landing
+// page.
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == landingPath && isRead(r):
@@ -95,6 +96,10 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.pay(w, r)
 	case r.URL.Path == "/buy" && r.Method == http.MethodPost:
 		s.buy(w, r)
+	case r.URL.Path == "/partner" && isRead(r):
+		s.writePartnerPage(w)
+	case r.URL.Path == "/partner/token" && r.Method == http.MethodPost:
+		s.writePartnerToken(w, r)
 	default:
 		http.NotFound(w, r)
 	}

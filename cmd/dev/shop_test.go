@@ -23,7 +23,7 @@ const shopTimeout = 30 * time.Second
 
 // buyInTheShop opens the partner's link in a browser and buys the product twice: with the
 // shop's own button and through the Payment Link. It checks that the page shows the
-// commissions.
+// commissions, and that the partner's page shows them too.
 func buyInTheShop(t *testing.T, values map[string]string) {
 	t.Helper()
 	ctx, stop, err := browser.Start(t.Context())
@@ -85,4 +85,15 @@ func buyInTheShop(t *testing.T, values map[string]string) {
 	step(chromedp.Click(chromedp.CSS("#complete")))
 	waitForText("#commission", "9.80 USD")
 	waitForText("#click", click)
+
+	// The partner's page of the merchant's app shows both commissions and creates a link.
+	step(chromedp.Navigate(values["TRIBUTARY_SHOP_URL"] + "/partner"))
+	waitForText("#link", "via="+values[referralCodeName])
+	waitForText("#earned", "$")
+	if earned := waitForText("#detail", "sales after"); strings.HasPrefix(earned, "0 sales") {
+		t.Errorf("the partner's page shows %q, want the sales of the shop", earned)
+	}
+	waitForText("#links", "You have 1 links.")
+	step(chromedp.Click(chromedp.CSS("#create")))
+	waitForText("#links", "You have 2 links.")
 }
