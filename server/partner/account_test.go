@@ -273,6 +273,12 @@ func TestSetPayoutMethod_WarnsTheFormerAddress(t *testing.T) {
 	forget(f.Now().Add(affiliate.PreviousEmailKept), 0)
 	forget(f.Now().Add(affiliate.PreviousEmailKept+time.Millisecond), 1)
 	setMethod("jane@mail.example", 1)
+
+	// An address to which the partner returns is not a former one.
+	changeAddress("jane@example.com")
+	changeAddress("trudy@example.com")
+	setMethod("trudy@mail.example", 1)
+	f.WantCount(1, "mails of the kind", `select count(*) from mails where kind = 'payout_method_changed'`)
 }
 
 // The encryption binds a payout account to the id of its owner. If the current keys can

@@ -161,11 +161,12 @@ func (tx *Tx) VerifyEmail(ctx context.Context, id affiliate.UserID, at time.Time
 // ChangeEmail replaces the address of a user by a verified address, which must be in
 // lower case. The copies of the address in the participants of a partner change too. The
 // former address is kept until DeletePreviousEmails deletes it. If there are several, the
-// oldest is kept, so that a second change does not hide it. Errors: EMAIL_TAKEN.
+// oldest is kept, so that a second change does not hide it. It is not kept if the user
+// returns to it. Errors: EMAIL_TAKEN.
 func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string, at time.Time) error {
 	const (
 		update = `
-			update users set previous_email = coalesce(previous_email, email), email_changed_at = $3, email = $2, email_verified_at = $3, version = version + 1
+			update users set previous_email = nullif(coalesce(previous_email, email), $2), email_changed_at = $3, email = $2, email_verified_at = $3, version = version + 1
 			where id = $1`
 		// copyEmail updates the copies of the address in all workspaces and both modes. A
 		// merchant whose participation the partner has not accepted does not see the address.
