@@ -58,15 +58,21 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 }
 
 // payInOpenPeriod returns the move of a payout that is marked as paid, dated into the open
-// period, and its change. Errors: PERIOD_CLOSED.
+// period, and its change. It locks the commissions of the payout before it holds the books,
+// as all transactions that add entries do. Errors: PERIOD_CLOSED.
 func payInOpenPeriod(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (affiliate.PayoutTransition, affiliate.PayoutChange, error) {
-	closed, err := tx.HoldBooks(ctx, change.Before.Scope.Workspace)
+	const lock = `select from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id for update`
+	p := change.Before
+	if _, err := tx.Exec(ctx, lock, p.Scope.Workspace, p.Scope.Mode, p.ID); err != nil {
+		return change.Transition, change, fmt.Errorf("lock the commissions of a payout: %w", err)
+	}
+	closed, err := tx.HoldBooks(ctx, p.Scope.Workspace)
 	if err != nil {
 		return change.Transition, change, err
 	}
 	t, refusal := change.Transition.InOpenPeriod(closed)
 	if refusal == nil {
-		change, refusal = t.Apply(change.Before)
+		change, refusal = t.Apply(p)
 	}
 	if refusal != nil {
 		return t, change, refusal
