@@ -27,6 +27,9 @@ type Workspace struct {
 	// BooksClosedUntil is the end of the closed periods, for both modes. No entry of the
 	// ledger gets an earlier date. If it is nil, no period is closed.
 	BooksClosedUntil *time.Time
+	// RetainPayeeYears is for how many years after the payment the name of an erased partner
+	// stays on paid payouts of live mode, 0 to 30. If it is 0, the name does not stay.
+	RetainPayeeYears int
 	Version          int // increases by one with every change of the settings
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
@@ -80,6 +83,8 @@ type WorkspacePatch struct {
 	SecondPersonAboveCents Change[int64]
 	// RequireSecondFactor is false if it is cleared.
 	RequireSecondFactor Change[bool]
+	// RetainPayeeYears is 0 if it is cleared.
+	RetainPayeeYears Change[int]
 }
 
 // Patch returns w with the changes of patch. The caller sets Version and UpdatedAt.
@@ -104,6 +109,7 @@ func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 	w.TestMailRedirect = patch.TestMailRedirect.applyOptional(w.TestMailRedirect)
 	w.SecondPersonAboveCents = patch.SecondPersonAboveCents.applyOptional(w.SecondPersonAboveCents)
 	w.RequireSecondFactor = patch.RequireSecondFactor.apply(w.RequireSecondFactor, false)
+	w.RetainPayeeYears = patch.RetainPayeeYears.apply(w.RetainPayeeYears, 0)
 	if w.OriginPolicy == EnforceOrigins && len(w.AllowedOrigins) == 0 {
 		found.Add("origin_policy", "must not be enforce while {allowed_origins} is empty")
 	}
@@ -123,6 +129,7 @@ type WorkspaceObject struct {
 	SecondPersonAboveCents *int64  `json:"second_person_above_cents"`
 	RequireSecondFactor    bool    `json:"require_second_factor"`
 	BooksClosedUntil       *string `json:"books_closed_until"`
+	RetainPayeeYears       int     `json:"retain_payee_years"`
 }
 
 // Object returns the settings of w that are compared after an update.
@@ -137,6 +144,7 @@ func (w Workspace) Object() WorkspaceObject {
 		SecondPersonAboveCents: w.SecondPersonAboveCents,
 		BooksClosedUntil:       optionalTime(w.BooksClosedUntil),
 		RequireSecondFactor:    w.RequireSecondFactor,
+		RetainPayeeYears:       w.RetainPayeeYears,
 	}
 }
 

@@ -84,7 +84,7 @@ func TestEncode_WritesDialect(t *testing.T) {
 		},
 		{
 			"a timestamp truncated to milliseconds",
-			&affiliatev1.Workspace{CreatedAt: at}, `{"id":"","name":"","currency":"","timezone":"","createdAt":"2026-01-02T03:04:05.006Z","allowedOrigins":[],"originPolicy":null,"testMailRedirect":null,"updatedAt":null,"requireSecondFactor":false,"payoutApproval":null,"booksClosedUntil":null}`,
+			&affiliatev1.Workspace{CreatedAt: at}, `{"id":"","name":"","currency":"","timezone":"","createdAt":"2026-01-02T03:04:05.006Z","allowedOrigins":[],"originPolicy":null,"testMailRedirect":null,"updatedAt":null,"requireSecondFactor":false,"payoutApproval":null,"booksClosedUntil":null,"retainPayeeYears":0}`,
 		},
 		{
 			"snake_case from json_name, and an exact 64-bit number",

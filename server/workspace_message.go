@@ -23,5 +23,6 @@ func WorkspaceForRole(w affiliate.Workspace, role affiliate.Role) *affiliatev1.W
 		UpdatedAt:        Timestamp(w.UpdatedAt),
 
 		RequireSecondFactor: w.RequireSecondFactor,
+		RetainPayeeYears:    int32(w.RetainPayeeYears), //nolint:gosec // at most 30
 	}
 }

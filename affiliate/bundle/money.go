@@ -88,6 +88,7 @@ type Payout struct {
 	AdjustmentCents int64                   `json:"adjustment_cents"`
 	Status          string                  `json:"status"`
 	Method          string                  `json:"method"`
+	PayeeName       *string                 `json:"payee_name"` // of an erased partner
 	AccountHint     *string                 `json:"account_hint"`
 	Reference       *string                 `json:"reference"`
 	FailureReason   *string                 `json:"failure_reason"`

@@ -21,6 +21,7 @@ type Workspace struct {
 	SecondPersonAboveCents *int64 `json:"second_person_above_cents"`
 	RequireSecondFactor    bool   `json:"require_second_factor"`
 	BooksClosedUntil       *Time  `json:"books_closed_until"`
+	RetainPayeeYears       int    `json:"retain_payee_years"`
 	CreatedAt              Time   `json:"created_at"`
 	UpdatedAt              Time   `json:"updated_at"`
 }

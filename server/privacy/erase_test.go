@@ -106,11 +106,11 @@ func (f *fixture) eraseParticipant(p pgtest.Participant) error {
 	return err
 }
 
-// erasure returns the id of the only erasure.
+// erasure returns the id of the only erasure that has not finished.
 func (f *fixture) erasure() affiliate.ErasureID {
 	f.Helper()
 	var id affiliate.ErasureID
-	if err := f.SQL.QueryRow(f.Context(), `select id from erasures`).Scan(&id); err != nil {
+	if err := f.SQL.QueryRow(f.Context(), `select id from erasures where finished_at is null`).Scan(&id); err != nil {
 		f.Fatal(err)
 	}
 	return id

@@ -155,9 +155,11 @@ type Store interface {
 	DeleteExpiredExports(ctx context.Context, now time.Time, limit int) (int64, error)
 	DeleteAbandonedExports(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DeletePayoutAccounts deletes the accounts of payouts that were paid before the given
-	// time. DeletePreviousEmails deletes former addresses of users whose address was changed
+	// time. DeletePayeeNames deletes the names of erased partners from payouts whose
+	// retention has ended. DeletePreviousEmails deletes former addresses of users whose address was changed
 	// before the given time.
 	DeletePayoutAccounts(ctx context.Context, paidBefore time.Time, limit int) (int64, error)
+	DeletePayeeNames(ctx context.Context, now time.Time, limit int) (int64, error)
 	DeletePreviousEmails(ctx context.Context, changedBefore time.Time, limit int) (int64, error)
 	// PurgeClicks removes the data that identifies visitors from clicks that arrived
 	// before the given time. It works in batches. Before each batch it calls the function
@@ -327,6 +329,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"exports that were not completed", now.Add(-affiliate.AbandonedExportLife), w.store.DeleteAbandonedExports},
 		{"messages of the mail provider", now.Add(-affiliate.ProviderMessageRetention), w.store.DeleteProviderMessages},
 		{"accounts of paid payouts", now.Add(-affiliate.PayoutAccountKept), w.store.DeletePayoutAccounts},
+		{"names of erased partners", now, w.store.DeletePayeeNames},
 		{"former addresses of users", now.Add(-affiliate.PreviousEmailKept), w.store.DeletePreviousEmails},
 		{"keys of erasures of buyers", now, w.store.DeleteErasureKeys},
 		{"erasures of buyers", now.Add(-affiliate.BuyerErasureKeyLifetime), w.store.DeleteErasures},

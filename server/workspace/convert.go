@@ -36,6 +36,8 @@ func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 			}
 		case "require_second_factor":
 			patch.RequireSecondFactor = affiliate.Set(req.GetRequireSecondFactor())
+		case "retain_payee_years":
+			patch.RetainPayeeYears = affiliate.Set(int(req.GetRetainPayeeYears()))
 		case "test_mail_redirect":
 			patch.TestMailRedirect = affiliate.Clear[string]()
 			if req.TestMailRedirect != nil {

@@ -45,6 +45,17 @@ const (
 			where p.status = 'paid' and p.account is not null and p.paid_at < $1
 			order by p.paid_at
 			limit $2)`
+	// deletePayeeNames reads all payouts with a name. They are few: the paid payouts of
+	// erased partners in workspaces with a retention.
+	deletePayeeNames = `
+		update payouts set payee_name = null
+		where (workspace_id, id) in (
+			select p.workspace_id, p.id
+			from payouts p
+			join workspaces w on w.id = p.workspace_id
+			where p.payee_name is not null and p.paid_at <= $1::timestamptz - make_interval(years => w.retain_payee_years)
+			order by p.paid_at
+			limit $2)`
 )
 
 // PayoutExportTotals counts the confirmed payouts of a batch with a method, or with any
@@ -107,5 +118,13 @@ func (s *Store) ExportPayouts(
 // changed payouts.
 func (s *Store) DeletePayoutAccounts(ctx context.Context, paidBefore time.Time, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, deletePayoutAccounts, paidBefore, limit)
+	return tag.RowsAffected(), err
+}
+
+// DeletePayeeNames deletes the names of erased partners from at most limit payouts, of all
+// workspaces, whose retention has ended (Workspace.RetainPayeeYears). It returns the number
+// of changed payouts.
+func (s *Store) DeletePayeeNames(ctx context.Context, now time.Time, limit int) (int64, error) {
+	tag, err := s.pool.Exec(ctx, deletePayeeNames, now, limit)
 	return tag.RowsAffected(), err
 }

@@ -21,6 +21,7 @@ const (
 	CountExportSQL           = countExport
 	SelectExportSQL          = selectExport
 	DeletePayoutAccountsSQL  = deletePayoutAccounts
+	DeletePayeeNamesSQL      = deletePayeeNames
 )
 
 // PayoutStatuses returns all payout statuses.

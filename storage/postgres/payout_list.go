@@ -53,7 +53,7 @@ func payoutConditions(where *conditions, filter affiliate.PayoutFilter) {
 func payoutListSQL(where conditions) (page, count string) {
 	const newest = ` order by p.created_at desc, p.id desc`
 	page = `
-		select ` + payoutColumns + `, g.name as program_name, t.partner_name
+		select ` + payoutColumns + `, g.name as program_name, coalesce(p.payee_name, t.partner_name) as partner_name
 		from (select p.* from payouts p where ` + where.sql() + newest +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) p` + payoutNames + newest
 	return page, CountUpTo(affiliate.MaxTotal, `from payouts p where `+where.sql())
@@ -119,7 +119,7 @@ func (s *Store) PartnerPayouts(
 // readPayout returns one payout. Errors: NOT_FOUND.
 func readPayout(ctx context.Context, db Queryer, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutItem, error) {
 	const read = `
-		select ` + payoutColumns + `, g.name as program_name, t.partner_name
+		select ` + payoutColumns + `, g.name as program_name, coalesce(p.payee_name, t.partner_name) as partner_name
 		from payouts p` + payoutNames + `
 		where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 	rows, err := db.Query(ctx, read, scope.Workspace, scope.Mode, id)

@@ -111,6 +111,7 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	check("totals of an export", f.Plan(postgres.CountExportSQL, f.Scope.Workspace, f.Scope.Mode, b.ID, "paypal"), "payouts_by_batch")
 	check("part of an export", f.Plan(postgres.SelectExportSQL, f.Scope.Workspace, f.Scope.Mode, b.ID, "paypal", "EUR", 0, 5000), "payouts_by_batch")
 	check("accounts to delete", f.Plan(postgres.DeletePayoutAccountsSQL, f.Now(), 1000), "Limit -> Index Scan using payouts_account_kept")
+	check("names to delete", f.Plan(postgres.DeletePayeeNamesSQL, f.Now(), 1000), "Index Scan using payouts_payee_name")
 	check("number of batches", f.Plan(postgres.CountBatchesSQL, f.Scope.Workspace, f.Scope.Mode, ""), "Limit -> Index Only Scan using payout_batches_by_age")
 
 	day := f.Now().AddDate(0, 0, -1)

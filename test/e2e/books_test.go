@@ -69,7 +69,10 @@ func testBooks(t *testing.T, sys *system) {
 	t.Run("closing the books", func(t *testing.T) {
 		yesterday := now.AddDate(0, 0, -1).Format(time.DateOnly)
 		today := now.Format(time.DateOnly) + "T00:00:00.000Z"
-		f.merchant.get(t, workspacePath).wantStatus(http.StatusOK).wantFields(object{"booksClosedUntil": nil})
+		f.merchant.get(t, workspacePath).wantStatus(http.StatusOK).wantFields(object{"booksClosedUntil": nil, "retainPayeeYears": 0})
+		f.merchant.patch(t, workspacePath, object{"retainPayeeYears": 31}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "retainPayeeYears")
+		f.merchant.patch(t, workspacePath, object{"retainPayeeYears": 10}).wantStatus(http.StatusOK).wantFields(object{"retainPayeeYears": 10})
+		f.merchant.patch(t, workspacePath, object{"retainPayeeYears": nil}).wantStatus(http.StatusOK).wantFields(object{"retainPayeeYears": 0})
 		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": yesterday}).wantStatus(http.StatusOK).wantFields(object{"booksClosedUntil": today})
 		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": "2026-01-31"}).wantError(http.StatusConflict, "PERIOD_CLOSED")
 		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "booksClosedUntil")

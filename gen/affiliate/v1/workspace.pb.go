@@ -172,6 +172,9 @@ type Workspace struct {
 	// the ledger and no `paidAt` of a payout gets an earlier date. Null if no period is
 	// closed.
 	BooksClosedUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=books_closed_until,json=booksClosedUntil,proto3" json:"books_closed_until,omitempty"`
+	// For how many years after the payment the name of an erased partner stays on paid
+	// payouts of live mode, 0 to 30. 0: the name does not stay.
+	RetainPayeeYears int32 `protobuf:"varint,13,opt,name=retain_payee_years,json=retainPayeeYears,proto3" json:"retain_payee_years,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -288,6 +291,13 @@ func (x *Workspace) GetBooksClosedUntil() *timestamppb.Timestamp {
 		return x.BooksClosedUntil
 	}
 	return nil
+}
+
+func (x *Workspace) GetRetainPayeeYears() int32 {
+	if x != nil {
+		return x.RetainPayeeYears
+	}
+	return 0
 }
 
 // PayoutApproval says which payout batches need the confirmation of two members.
@@ -408,6 +418,11 @@ type UpdateWorkspaceRequest struct {
 	// day must have ended. It only moves forward: an earlier time than the current one is
 	// PERIOD_CLOSED. It cannot be cleared.
 	BooksClosedUntil *string `protobuf:"bytes,11,opt,name=books_closed_until,json=booksClosedUntil,proto3,oneof" json:"books_closed_until,omitempty"`
+	// For how many years after the payment the name of an erased partner stays on paid
+	// payouts of live mode, because a law demands it: 0 to 30 years. It concerns partners who
+	// are erased after the change. If the number is lowered, the names that are older than the
+	// new number are deleted within an hour or two. Null sets 0.
+	RetainPayeeYears int32 `protobuf:"varint,12,opt,name=retain_payee_years,json=retainPayeeYears,proto3" json:"retain_payee_years,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -510,6 +525,13 @@ func (x *UpdateWorkspaceRequest) GetBooksClosedUntil() string {
 		return *x.BooksClosedUntil
 	}
 	return ""
+}
+
+func (x *UpdateWorkspaceRequest) GetRetainPayeeYears() int32 {
+	if x != nil {
+		return x.RetainPayeeYears
+	}
+	return 0
 }
 
 // Member is a user with access to the workspace.
@@ -2305,7 +2327,7 @@ var File_affiliate_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\n" +
-	"\x1caffiliate/v1/workspace.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xd6\x04\n" +
+	"\x1caffiliate/v1/workspace.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\x84\x05\n" +
 	"\tWorkspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -2321,12 +2343,13 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\x15require_second_factor\x18\n" +
 	" \x01(\bR\x13requireSecondFactor\x12E\n" +
 	"\x0fpayout_approval\x18\v \x01(\v2\x1c.affiliate.v1.PayoutApprovalR\x0epayoutApproval\x12H\n" +
-	"\x12books_closed_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x10booksClosedUntilB\x15\n" +
+	"\x12books_closed_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x10booksClosedUntil\x12,\n" +
+	"\x12retain_payee_years\x18\r \x01(\x05R\x10retainPayeeYearsB\x15\n" +
 	"\x13_test_mail_redirect\"w\n" +
 	"\x0ePayoutApproval\x12G\n" +
 	"\x19second_person_above_cents\x18\x01 \x01(\x03B\a\xfaB\x04\"\x02(\x00H\x00R\x16secondPersonAboveCents\x88\x01\x01B\x1c\n" +
 	"\x1a_second_person_above_cents\"\x15\n" +
-	"\x13GetWorkspaceRequest\"\xe5\x04\n" +
+	"\x13GetWorkspaceRequest\"\x9e\x05\n" +
 	"\x16UpdateWorkspaceRequest\x12;\n" +
 	"\vupdate_mask\x18\x01 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x1f\n" +
@@ -2339,7 +2362,8 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\x15require_second_factor\x18\t \x01(\bR\x13requireSecondFactor\x12E\n" +
 	"\x0fpayout_approval\x18\n" +
 	" \x01(\v2\x1c.affiliate.v1.PayoutApprovalR\x0epayoutApproval\x12:\n" +
-	"\x12books_closed_until\x18\v \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x10booksClosedUntil\x88\x01\x01B\x15\n" +
+	"\x12books_closed_until\x18\v \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x10booksClosedUntil\x88\x01\x01\x127\n" +
+	"\x12retain_payee_years\x18\f \x01(\x05B\t\xfaB\x06\x1a\x04\x18\x1e(\x00R\x10retainPayeeYearsB\x15\n" +
 	"\x13_test_mail_redirectB\x15\n" +
 	"\x13_books_closed_until\"\xca\x01\n" +
 	"\x06Member\x12\x0e\n" +

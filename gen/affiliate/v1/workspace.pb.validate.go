@@ -188,6 +188,8 @@ func (m *Workspace) validate(all bool) error {
 		}
 	}
 
+	// no validation rules for RetainPayeeYears
+
 	if m.TestMailRedirect != nil {
 		// no validation rules for TestMailRedirect
 	}
@@ -628,6 +630,17 @@ func (m *UpdateWorkspaceRequest) validate(all bool) error {
 				cause:  err,
 			}
 		}
+	}
+
+	if val := m.GetRetainPayeeYears(); val < 0 || val > 30 {
+		err := UpdateWorkspaceRequestValidationError{
+			field:  "RetainPayeeYears",
+			reason: "value must be inside range [0, 30]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
 	}
 
 	if m.TestMailRedirect != nil {

@@ -12,7 +12,7 @@ import (
 
 const selectWorkspace = `
 	select w.id, w.name, w.currency, w.timezone, w.allowed_origins, w.origin_policy, w.test_mail_redirect,
-		w.second_person_above_cents, w.require_second_factor, w.books_closed_until, w.version, w.created_at, w.updated_at
+		w.second_person_above_cents, w.require_second_factor, w.books_closed_until, w.retain_payee_years, w.version, w.created_at, w.updated_at
 	from workspaces w
 	where w.id = $1`
 
@@ -27,6 +27,7 @@ type workspaceRow struct {
 	SecondPersonAboveCents *int64
 	RequireSecondFactor    bool
 	BooksClosedUntil       *time.Time
+	RetainPayeeYears       int
 	Version                int
 	CreatedAt              time.Time
 	UpdatedAt              time.Time
@@ -40,6 +41,7 @@ func (r workspaceRow) workspace() affiliate.Workspace {
 		ID: r.ID, Name: r.Name, Currency: r.Currency, Timezone: r.Timezone,
 		AllowedOrigins: r.AllowedOrigins, OriginPolicy: r.OriginPolicy, TestMailRedirect: r.TestMailRedirect,
 		SecondPersonAboveCents: r.SecondPersonAboveCents, RequireSecondFactor: r.RequireSecondFactor, BooksClosedUntil: r.BooksClosedUntil,
+		RetainPayeeYears: r.RetainPayeeYears,
 		Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }
@@ -49,6 +51,7 @@ func workspaceArgs(w affiliate.Workspace) pgx.NamedArgs {
 		"id": w.ID, "name": w.Name, "currency": w.Currency, "timezone": w.Timezone,
 		"allowed_origins": w.AllowedOrigins, "origin_policy": w.OriginPolicy, "test_mail_redirect": w.TestMailRedirect,
 		"second_person_above_cents": w.SecondPersonAboveCents, "require_second_factor": w.RequireSecondFactor, "books_closed_until": w.BooksClosedUntil,
+		"retain_payee_years": w.RetainPayeeYears,
 		"version": w.Version, "created_at": w.CreatedAt, "updated_at": w.UpdatedAt,
 	}
 }
@@ -90,7 +93,7 @@ func (tx *Tx) UpdateWorkspace(ctx context.Context, w affiliate.Workspace) error 
 		set name = @name, currency = @currency, timezone = @timezone, allowed_origins = @allowed_origins,
 			origin_policy = @origin_policy, test_mail_redirect = @test_mail_redirect, require_second_factor = @require_second_factor,
 			second_person_above_cents = @second_person_above_cents, books_closed_until = @books_closed_until,
-			version = @version, updated_at = @updated_at
+			retain_payee_years = @retain_payee_years, version = @version, updated_at = @updated_at
 		where id = @id`
 	_, err := tx.Exec(ctx, update, workspaceArgs(w))
 	return err

@@ -148,7 +148,7 @@ const commissionHistory = `
 
 const payoutColumns = `
 	p.id, p.workspace_id, p.batch_id, p.program_id, p.participant_id, p.mode, p.amount_cents, p.currency, p.commission_count, p.adjustment_cents,
-	p.status, p.method, p.account_hint, p.reference, p.failure_reason, p.period_start, p.period_end, p.initiated_at, p.paid_at, p.created_at, p.updated_at`
+	p.status, p.method, p.payee_name, p.account_hint, p.reference, p.failure_reason, p.period_start, p.period_end, p.initiated_at, p.paid_at, p.created_at, p.updated_at`
 
 const participantPayouts = `
 	select ` + payoutColumns + `

@@ -4,7 +4,7 @@ package export
 
 const workspace = `
 	select w.id, w.name, w.currency, w.timezone, w.allowed_origins, w.origin_policy, w.test_mail_redirect, w.second_person_above_cents,
-		w.require_second_factor, w.books_closed_until, w.created_at, w.updated_at
+		w.require_second_factor, w.books_closed_until, w.retain_payee_years, w.created_at, w.updated_at
 	from workspaces w
 	where w.id = @workspace and w.id > @after_id
 	limit @limit`

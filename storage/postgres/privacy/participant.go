@@ -12,11 +12,17 @@ import (
 )
 
 // EraseParticipant replaces a locked participant's personal data that members, partners and
-// receivers of webhooks can see. The codes of its links no longer lead anywhere; a step
+// receivers of webhooks can see. The partner's name stays on paid payouts if the workspace
+// demands it (Workspace.RetainPayeeYears). The codes of its links no longer lead anywhere; a step
 // replaces their texts after the edge directory has deleted them. It returns the texts that
 // the steps search for.
 func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at time.Time) (texts []string, err error) {
 	const (
+		keepName = `
+			update payouts p set payee_name = @name
+			from workspaces w
+			where w.id = @workspace and p.workspace_id = w.id and p.mode = @mode and p.mode = 'live' and p.participant_id = @id
+				and p.status = 'paid' and p.paid_at > @at::timestamptz - make_interval(years => w.retain_payee_years)`
 		codes = `select code from referral_codes where workspace_id = @workspace and mode = @mode and participant_id = @id`
 		erase = `
 			update participants set
@@ -36,7 +42,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at 
 		logErased = `insert into analytics_log (workspace_id, mode, erased) values (@workspace, @mode, @id)`
 	)
 	args := pgx.NamedArgs{
-		"workspace": p.Scope.Workspace, "mode": p.Scope.Mode, "program": p.Program, "id": p.ID, "email": p.PartnerEmail,
+		"workspace": p.Scope.Workspace, "mode": p.Scope.Mode, "program": p.Program, "id": p.ID, "name": p.PartnerName, "email": p.PartnerEmail,
 		"pseudonym": affiliate.Pseudonym(p.ID.UUID), "at": at,
 	}
 	if _, err := tx.RedactEvents(ctx, p.Scope, p.ID, affiliate.Pseudonym(p.ID.UUID)); err != nil {
@@ -54,7 +60,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at 
 	if err := tx.keepDigests(ctx, p, affiliate.ErasedReferralCode, texts); err != nil {
 		return nil, err
 	}
-	for _, statement := range []string{erase, endInvites, eraseLinks, logErased} {
+	for _, statement := range []string{keepName, erase, endInvites, eraseLinks, logErased} {
 		if _, err := tx.Exec(ctx, statement, args); err != nil {
 			return nil, fmt.Errorf("erase a participant: %w", err)
 		}

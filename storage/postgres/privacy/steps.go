@@ -172,7 +172,9 @@ var workspaceSteps = []step{
 				or num_nonnulls(customer_ref, override_reason, rejection_reason) > 0)`,
 		eraseHistory),
 	walk("ledger", pageOf("ledger_entries"), eraseLedger),
-	walk("payouts", pageOf("payouts"), erasePayouts),
+	walk("payouts", pageOf("payouts"), erasePayouts, `
+		update payouts set payee_name = null
+		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and payee_name is not null`),
 	walk("fraud events", pageOf("fraud_events"), eraseFraudNotes),
 	walk("refunds", `
 		select id from refunds where workspace_id = @workspace and mode in ('test', 'live') and id > @after order by id limit @limit`,

@@ -85,6 +85,8 @@ var payouts = Area{
 				personal(partner, "reference failure_reason", "reference of the payment, reason of its failure", participation(Null)),
 				personal(partner, "account", "encrypted account that the payout is paid to, until 30 days after the payment", participation(Null)),
 				personal(partner, "account_hint", "masked end of the account", participation(Null)),
+				personal(partner, "payee_name", "name of an erased partner, on a paid payout", Effects{Participant: Kept, Account: Kept, Workspace: Null}).
+					because("The erasure of the partner writes the name, if the setting `retainPayeeYears` of the workspace demands it. It is deleted so many years after the payment."),
 				business("workspace_id id batch_id mode program_id amount_cents currency commission_count adjustment_cents status method"),
 				business("period_start period_end initiated_at paid_at version created_at updated_at"),
 			},

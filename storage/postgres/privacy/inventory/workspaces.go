@@ -14,7 +14,7 @@ var workspaces = Area{
 				personal(member, "name", "name of the merchant, which may be the name of a person", workspace(Pseudonym)),
 				personal(member, "test_mail_redirect", "e-mail address that gets the mail of test mode", workspace(Null)),
 				merchantText("allowed_origins", "web sites from which clicks are accepted", Emptied),
-				business("id currency timezone created_at origin_policy second_person_above_cents require_second_factor books_closed_until version updated_at"),
+				business("id currency timezone created_at origin_policy second_person_above_cents require_second_factor books_closed_until retain_payee_years version updated_at"),
 				business("erased_at billing_active test_data_reset_at"),
 			},
 		},
