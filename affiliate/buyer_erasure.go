@@ -105,14 +105,15 @@ type BuyerErasureWork struct {
 	Recovering bool
 }
 
-// Join returns the erasure after a request has joined it. More events can have arrived, so the
-// last two steps start again if they have begun. Errors: ACTIVE_OPERATION_CONFLICT if a worker is
-// recovering the erasure at this time.
-func (e BuyerErasure) Join(now time.Time) (BuyerErasure, error) {
+// Join returns the erasure after a request with the identity has joined it. More events can have
+// arrived, so the last two steps start again if they have begun. The identity can have hashes
+// under a hash key that did not exist when the erasure was requested. Errors:
+// ACTIVE_OPERATION_CONFLICT if a worker is recovering the erasure at this time.
+func (e BuyerErasure) Join(identity BuyerIdentity, now time.Time) (BuyerErasure, error) {
 	if e.Lease.Recovering && now.Before(e.Lease.Until) {
 		return e, Refuse(ReasonActiveOperationConflict)
 	}
-	e.RequestedAt = now
+	e.RequestedAt, e.Identity.Digests = now, identity.Digests.Union(e.Identity.Digests)
 	if e.Progress.Step == EraseAgain || e.Progress.Step == EraseProcessorEvents {
 		e.Progress = BuyerErasureProgress{Step: EraseProcessorEvents}
 	}
@@ -152,9 +153,16 @@ func (EraseBuyer) Kind() string { return "erase_buyer" }
 // the identity follows.
 const buyerEntry = "buyer."
 
-// Entry returns the entry of the erasure log. Its subject is the digest of the identity.
-func (e BuyerErasure) Entry() ErasureLogEntry {
-	return ErasureLogEntry{At: e.RequestedAt, Workspace: &e.Workspace, Kind: buyerEntry + string(e.Identity.Kind), Subject: hex.EncodeToString(e.Identity.Digest)}
+// Entries returns the entries of the erasure log, one for each digest of the identity. The subject
+// of an entry is the digest. A backup can contain hashes under each of the hash keys.
+func (e BuyerErasure) Entries() []ErasureLogEntry {
+	var entries []ErasureLogEntry
+	for _, digest := range e.Identity.Digests {
+		entries = append(entries, ErasureLogEntry{
+			At: e.RequestedAt, Workspace: &e.Workspace, Kind: buyerEntry + string(e.Identity.Kind), Subject: hex.EncodeToString(digest),
+		})
+	}
+	return entries
 }
 
 // BuyerOfEntry returns the identity of the buyer in an entry of the erasure log. ok is false if
@@ -162,7 +170,7 @@ func (e BuyerErasure) Entry() ErasureLogEntry {
 func BuyerOfEntry(entry ErasureLogEntry) (identity BuyerIdentity, ok bool) {
 	kind, ok := strings.CutPrefix(entry.Kind, buyerEntry)
 	digest, err := hex.DecodeString(entry.Subject)
-	return BuyerIdentity{Kind: BuyerIdentityKind(kind), Digest: digest}, ok && err == nil
+	return BuyerIdentity{Kind: BuyerIdentityKind(kind), Digests: Digests{digest}}, ok && err == nil
 }
 
 // BuyerSale is a conversion with everything that must be changed when its buyer is erased.
@@ -238,10 +246,14 @@ func (k ErasureKey) Erase(sale BuyerSale, pseudonym string) (ErasedSale, error) 
 	return erased, nil
 }
 
-// Fingerprint returns a hash of the identity of a buyer. It stays after the erasure, so it is
-// not a hash that conversions have.
-func (k ErasureKey) Fingerprint(workspace WorkspaceID, identity BuyerIdentity) []byte {
-	return k.Digest(Scope{Workspace: workspace}, ErasedKind("buyer "+identity.Kind), string(identity.Digest))
+// Fingerprints returns hashes of the identity of a buyer: of each of its digests under each key.
+// The first is stored. It stays after the erasure, so it is not a hash that conversions have.
+func (k ErasureKeys) Fingerprints(workspace WorkspaceID, identity BuyerIdentity) Digests {
+	var fingerprints Digests
+	for _, digest := range identity.Digests {
+		fingerprints = append(fingerprints, k.Digests(Scope{Workspace: workspace}, ErasedKind("buyer "+identity.Kind), string(digest))...)
+	}
+	return fingerprints
 }
 
 // SalePseudonym returns the n-th candidate for the text that replaces the external

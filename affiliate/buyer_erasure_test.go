@@ -3,6 +3,7 @@ package affiliate_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func TestRedactBuyer_ReplacesOnlyTextsOfTheBuyer(t *testing.T) {
 }
 
 func TestIdentity_IsTheHashOfConversions(t *testing.T) {
-	key, workspace := affiliate.BuyerKey("key"), exampleScope.Workspace
+	key, workspace := affiliate.BuyerKeys{[]byte("key")}, exampleScope.Workspace
 	identity := func(kind affiliate.BuyerIdentityKind, value string) affiliate.BuyerIdentity {
 		t.Helper()
 		i, ok := key.Identity(workspace, kind, value)
@@ -57,17 +58,17 @@ func TestIdentity_IsTheHashOfConversions(t *testing.T) {
 		return i
 	}
 	hash, _, _ := key.Email(workspace, "ada@shop.example")
-	if got := identity(affiliate.BuyerEmail, "ADA+news@shop.example"); !bytes.Equal(got.Digest, hash) {
+	if got := identity(affiliate.BuyerEmail, "ADA+news@shop.example"); !slices.EqualFunc(got.Digests, hash, bytes.Equal) {
 		t.Error("the identity of an address is not the hash that conversions store")
 	}
 	for _, kind := range []affiliate.BuyerIdentityKind{affiliate.BuyerCustomerID, affiliate.BuyerProcessorCustomer} {
-		if ref, ok := identity(kind, "cus_1").CustomerRef(); !ok || ref != key.CustomerRef(workspace, "cus_1") {
-			t.Errorf("%s: reference %s, %t", kind, ref, ok)
+		if refs := identity(kind, "cus_1").CustomerRefs(); len(refs) != 1 || !slices.Equal(refs, key.CustomerRefs(workspace, "cus_1")) {
+			t.Errorf("%s: references %q", kind, refs)
 		}
 	}
 	transaction := identity(affiliate.BuyerTransactionID, "order-1")
-	if ref, ok := transaction.CustomerRef(); ok {
-		t.Errorf("a transaction has the customer reference %s", ref)
+	if refs := transaction.CustomerRefs(); refs != nil {
+		t.Errorf("a transaction has the customer references %q", refs)
 	}
 	if !transaction.Is(key, workspace, affiliate.BuyerTransactionID, "order-1") || transaction.Is(key, workspace, affiliate.BuyerTransactionID, "order-2") ||
 		transaction.Is(key, workspace, affiliate.BuyerCustomerID, "order-1") || transaction.Is(key, exampleID[affiliate.Workspace](77), affiliate.BuyerTransactionID, "order-1") {
@@ -94,7 +95,7 @@ func TestJoin_RefusesWhileAWorkerRecovers(t *testing.T) {
 		{"a worker recovers", affiliate.BuyerErasureWork{Until: noon.Add(time.Millisecond), Recovering: true}, affiliate.ReasonActiveOperationConflict},
 		{"the lease of the recovering worker has expired", affiliate.BuyerErasureWork{Until: noon, Recovering: true}, ""},
 	} {
-		_, err := affiliate.BuyerErasure{Lease: tc.lease}.Join(noon)
+		_, err := affiliate.BuyerErasure{Lease: tc.lease}.Join(affiliate.BuyerIdentity{}, noon)
 		if tc.want == "" && err != nil || tc.want != "" && reasonOf(err) != tc.want {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}

@@ -32,7 +32,7 @@ type SaleIDs struct {
 }
 
 // Matches reports whether the conversion has the id that the identity stands for.
-func (s SaleIDs) Matches(k BuyerKey, workspace WorkspaceID, identity BuyerIdentity) bool {
+func (s SaleIDs) Matches(k BuyerKeys, workspace WorkspaceID, identity BuyerIdentity) bool {
 	if s.ProcessorCustomer != nil && identity.Is(k, workspace, BuyerProcessorCustomer, *s.ProcessorCustomer) {
 		return true
 	}

@@ -16,12 +16,15 @@ const deviceSize = 16
 
 var versionNumber = regexp.MustCompile(`[0-9]+(?:[._][0-9]+)*`)
 
-// DeviceHash returns a keyed hash of the device with which a user signs in: the browser,
+// DeviceHash returns the keyed hashes of the device with which a user signs in: the browser,
 // without its version, in a network. The hashes of two users are always different.
-func DeviceHash(key []byte, user UserID, network, agent string) []byte {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("device\x00"))
-	mac.Write(user.UUID[:])
-	mac.Write([]byte(network + "\x00" + versionNumber.ReplaceAllString(agent, "")))
-	return mac.Sum(nil)[:deviceSize]
+func DeviceHash(keys HashKeys, user UserID, network, agent string) Digests {
+	browser := versionNumber.ReplaceAllString(agent, "")
+	return keys.Digests(func(key []byte) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte("device\x00"))
+		mac.Write(user.UUID[:])
+		mac.Write([]byte(network + "\x00" + browser))
+		return mac.Sum(nil)[:deviceSize]
+	})
 }

@@ -27,17 +27,52 @@ const (
 	ErasedRefundID      ErasedKind = "external_refund_id"
 )
 
-// ErasureKey is the key of the digests that stay after an erasure. It is used for nothing
+// ErasureKey is a key of the digests that stay after an erasure. It is used for nothing
 // else (DECISIONS.md section 23).
 type ErasureKey []byte
 
-// NewErasureKey derives an ErasureKey from the hash key of the deployment.
-func NewErasureKey(hashKey []byte) ErasureKey {
-	key, err := hkdf.Key(sha256.New, hashKey, nil, "tributary erased values", sha256.Size)
-	if err != nil {
-		panic("derive the key of erased values: " + err.Error()) // only if the length is too large
+// ErasureKeys are derived from the hash keys, in the same order: the first key makes the digests
+// of new erasures, and stored digests are searched under all keys.
+type ErasureKeys []ErasureKey
+
+// NewErasureKeys derives the ErasureKeys from the hash keys of the deployment.
+func NewErasureKeys(hashKeys HashKeys) ErasureKeys {
+	keys := make(ErasureKeys, len(hashKeys))
+	for i, hashKey := range hashKeys {
+		key, err := hkdf.Key(sha256.New, hashKey, nil, "tributary erased values", sha256.Size)
+		if err != nil {
+			panic("derive the key of erased values: " + err.Error()) // only if the length is too large
+		}
+		keys[i] = key
 	}
-	return key
+	return keys
+}
+
+// First returns the key of new erasures. It is nil in commands that erase nothing and have no
+// key.
+func (k ErasureKeys) First() ErasureKey {
+	if len(k) == 0 {
+		return nil
+	}
+	return k[0]
+}
+
+// Digests returns the digests of a value under all keys; see ErasureKey.Digest.
+func (k ErasureKeys) Digests(scope Scope, kind ErasedKind, value string) Digests {
+	digests := make(Digests, len(k))
+	for i, key := range k {
+		digests[i] = key.Digest(scope, kind, value)
+	}
+	return digests
+}
+
+// ProcessorIDs returns the texts that can replace ids of a payment processor, under all keys.
+func (k ErasureKeys) ProcessorIDs(scope Scope, ids ...string) []string {
+	texts := make([]string, 0, len(k)*len(ids))
+	for _, key := range k {
+		texts = append(texts, key.ProcessorIDs(scope, ids)...)
+	}
+	return texts
 }
 
 // Digest returns the digest of a value of a workspace and mode. The caller passes codes in
@@ -58,9 +93,19 @@ func (k ErasureKey) Digest(scope Scope, kind ErasedKind, value string) []byte {
 const erasedProcessorID = "erased:"
 
 // ProcessorID returns the text that replaces an id of a payment processor. The same id always
-// has the same text, so that rows with the id can still be joined and found.
+// has the same text, so that rows with the id can still be joined and found. Therefore all ids of
+// a sale are replaced under the same key, also those that become known after its erasure.
 func (k ErasureKey) ProcessorID(scope Scope, id string) string {
 	return erasedProcessorID + hex.EncodeToString(k.Digest(scope, ErasedProcessorID, id))
+}
+
+// ProcessorIDs returns the texts that replace ids of a payment processor.
+func (k ErasureKey) ProcessorIDs(scope Scope, ids []string) []string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = k.ProcessorID(scope, id)
+	}
+	return texts
 }
 
 // IsErasedProcessorID reports whether a text replaces an id of a payment processor.
@@ -197,8 +242,8 @@ func (w ErasableWorkspace) CheckErasure() error {
 // AddressDigests are the keyed digests of an account's e-mail address that are stored without
 // the account.
 type AddressDigests struct {
-	Login []byte // see LoginSubject
-	Mail  []byte // see MailDigest
+	Login Digests // see LoginSubject
+	Mail  Digests // see MailDigest
 }
 
 // DirectoryCodes is a list of codes and short links in the edge directory.

@@ -58,6 +58,9 @@ type Buyer struct {
 	OwnsEmail func(email string) bool
 	// IPPrefix is the /24 or /48 of the buyer's IP address; empty if unknown.
 	IPPrefix string
+	// EarlierEmailHashes holds hashes of the buyer's e-mail address under the hash keys
+	// other than the first. Earlier conversions can have one of them.
+	EarlierEmailHashes [][]byte
 	// AgentHashes holds hashes of the buyer's user agent (see AgentHash), one for each
 	// of the last months, because the key changes every month.
 	AgentHashes [][]byte
@@ -102,15 +105,17 @@ const OriginRetention = fraud.DeviceWindow
 // agentHashSize is in bytes.
 const agentHashSize = 16
 
-// AgentHash returns a hash of a user agent. The key changes every calendar month (UTC)
-// and is derived from the deployment's key. The collector computes the same hashes, so
-// partners, buyers and clicks can be compared.
-func AgentHash(key []byte, agent string, at time.Time) []byte {
-	derive := hmac.New(sha256.New, key)
-	derive.Write([]byte("clicks " + at.UTC().Format("2006-01")))
-	mac := hmac.New(sha256.New, derive.Sum(nil))
-	mac.Write([]byte("ua\x00" + agent))
-	return mac.Sum(nil)[:agentHashSize]
+// AgentHash returns the keyed hashes of a user agent. Their keys change every calendar month
+// (UTC) and are derived from the hash keys. The collector computes the same hash under the
+// first key, so partners, buyers and clicks can be compared.
+func AgentHash(keys HashKeys, agent string, at time.Time) Digests {
+	return keys.Digests(func(key []byte) []byte {
+		derive := hmac.New(sha256.New, key)
+		derive.Write([]byte("clicks " + at.UTC().Format("2006-01")))
+		mac := hmac.New(sha256.New, derive.Sum(nil))
+		mac.Write([]byte("ua\x00" + agent))
+		return mac.Sum(nil)[:agentHashSize]
+	})
 }
 
 // FraudCandidates returns the participants to which the signals lead and for which the

@@ -227,14 +227,15 @@ func TestFraudCandidates(t *testing.T) {
 // The expected hash was computed by the collector for the same user agent
 // (collector/record.go).
 func TestAgentHash_MatchesCollector(t *testing.T) {
-	key := []byte(strings.Repeat("k", 32))
+	keys := HashKeys{[]byte(strings.Repeat("k", 32))}
+	hash := func(agent string, at time.Time) []byte { return AgentHash(keys, agent, at).First() }
 	at := time.Date(2026, 3, 31, 23, 59, 59, 0, time.UTC)
 	const want = "8475d3024b860507095e9df0dfbdb2bb"
-	if got := hex.EncodeToString(AgentHash(key, "agent/1", at)); got != want {
+	if got := hex.EncodeToString(hash("agent/1", at)); got != want {
 		t.Errorf("AgentHash = %s, want %s", got, want)
 	}
-	next := AgentHash(key, "agent/1", at.Add(time.Second))
-	if slices.Equal(next, AgentHash(key, "agent/1", at)) || slices.Equal(next, AgentHash(key, "agent/2", at.Add(time.Second))) {
+	next := hash("agent/1", at.Add(time.Second))
+	if slices.Equal(next, hash("agent/1", at)) || slices.Equal(next, hash("agent/2", at.Add(time.Second))) {
 		t.Error("hashes of different months or different user agents are equal")
 	}
 }

@@ -1,6 +1,7 @@
 package affiliate
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 )
@@ -14,7 +15,15 @@ type IdempotencyKey struct {
 	Method      string // full name of the RPC
 	Key         string // ^[A-Za-z0-9_-]{1,80}$
 	Fingerprint []byte // keyed hash of the request
-	At          time.Time
+	// Earlier are hashes of the request under the other hash keys. The same request may have
+	// been stored with one of them.
+	Earlier Digests
+	At      time.Time
+}
+
+// IsOf reports whether a stored fingerprint is one of the same request.
+func (k IdempotencyKey) IsOf(stored []byte) bool {
+	return bytes.Equal(k.Fingerprint, stored) || k.Earlier.Has(stored)
 }
 
 // Item returns the key of item n of a request with several items. Clients cannot send

@@ -18,12 +18,14 @@ const (
 	SuppressionRefused    SuppressionReason = "refused"    // the mail server refused the address
 )
 
-// MailDigest returns the keyed digest under which the suppression of an address is
-// stored. Upper and lower case of the address make no difference.
-func MailDigest(hashKey []byte, address string) []byte {
-	mac := hmac.New(sha256.New, hashKey)
-	mac.Write([]byte("mail:" + strings.ToLower(address)))
-	return mac.Sum(nil)
+// MailDigest returns the keyed digests of an address. The suppression of the address is
+// stored under the first of them. Upper and lower case of the address make no difference.
+func MailDigest(keys HashKeys, address string) Digests {
+	return keys.Digests(func(key []byte) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte("mail:" + strings.ToLower(address)))
+		return mac.Sum(nil)
+	})
 }
 
 // ProviderMessageRetention is how long the ids of the messages of the mail provider are

@@ -57,17 +57,19 @@ type RefreshToken struct {
 // LoginAttempt is an attempt to log in. It counts as failed until a session is created.
 type LoginAttempt struct {
 	ID LoginAttemptID
-	// Subject is a digest of the account's kind and e-mail address.
-	Subject []byte
+	// Subject are the digests of the account's kind and e-mail address. The first is stored.
+	Subject Digests
 	At      time.Time
 }
 
-// LoginSubject returns the keyed digest of an account's kind and e-mail address. Stored login
-// attempts contain it instead of the address. email must be in lower case.
-func LoginSubject(hashKey []byte, kind AccountKind, email string) []byte {
-	mac := hmac.New(sha256.New, hashKey)
-	mac.Write([]byte("login:" + string(kind) + ":" + email))
-	return mac.Sum(nil)
+// LoginSubject returns the keyed digests of an account's kind and e-mail address. Stored login
+// attempts contain the first of them instead of the address. email must be in lower case.
+func LoginSubject(keys HashKeys, kind AccountKind, email string) Digests {
+	return keys.Digests(func(key []byte) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte("login:" + string(kind) + ":" + email))
+		return mac.Sum(nil)
+	})
 }
 
 // Limits on failed logins to one account (DECISIONS.md section 11). After

@@ -10,7 +10,7 @@ import (
 )
 
 func TestUnsubscribeTokens_AcceptOnlyTheirOwnTokens(t *testing.T) {
-	tokens := affiliate.NewUnsubscribeTokens([]byte("key"))
+	tokens := affiliate.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("key")})
 	user := affiliate.NewID[affiliate.User](time.Now())
 	token := tokens.Token(user, affiliate.CategoryConversions)
 	if gotUser, category, ok := tokens.Parse(token); !ok || gotUser != user || category != affiliate.CategoryConversions {
@@ -29,7 +29,7 @@ func TestUnsubscribeTokens_AcceptOnlyTheirOwnTokens(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"empty": "", "not base64": "€", "too short": "AAAA", "padded": token + "=", "truncated": token[:len(token)-4],
-		"of another key": affiliate.NewUnsubscribeTokens([]byte("other")).Token(user, affiliate.CategoryConversions),
+		"of another key": affiliate.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("other")}).Token(user, affiliate.CategoryConversions),
 	} {
 		if _, _, ok := tokens.Parse(text); ok {
 			t.Errorf("Parse accepts a token that is %s", name)

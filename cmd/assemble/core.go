@@ -157,7 +157,7 @@ func (c *Core) connect(ctx context.Context) error {
 			slog.Int64("schema", schema.Database), slog.Int64("known", schema.Known))
 	}
 	if c.store, err = postgres.Open(ctx, postgres.Config{
-		URL: c.cfg.DatabaseURL, MaxConns: connections, ErasureKey: affiliate.NewErasureKey(c.cfg.HashKey),
+		URL: c.cfg.DatabaseURL, MaxConns: connections, ErasureKeys: affiliate.NewErasureKeys(c.cfg.HashKeys.Keys()),
 	}); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
@@ -187,12 +187,13 @@ func (c *Core) build() error {
 		return fmt.Errorf("TRIBUTARY_GRPC_TLS_CERT: %w", err)
 	}
 
+	hashKeys := c.cfg.HashKeys.Keys()
 	conversions := conversion.New(conversion.Config{
-		Store:   stores.Conversion(c.store),
-		Tail:    tail{clickstream.NewTail(c.stream, c.cfg.StreamShards)},
-		HashKey: c.cfg.HashKey,
-		Now:     c.now,
-		Log:     c.log,
+		Store:    stores.Conversion(c.store),
+		Tail:     tail{clickstream.NewTail(c.stream, c.cfg.StreamShards)},
+		HashKeys: hashKeys,
+		Now:      c.now,
+		Log:      c.log,
 	})
 	sealer, err := seal.New(c.cfg.EncryptionKeys)
 	if err != nil {
@@ -223,19 +224,19 @@ func (c *Core) build() error {
 	}
 	reports := analytics.New(stores.Analytics(c.store.DB), c.log, c.now)
 	c.registry.MustRegister(analytics.NewCollector(stores.Analytics(c.store.DB), c.now))
-	erasureKey := affiliate.NewErasureKey(c.cfg.HashKey)
+	erasureKeys := affiliate.NewErasureKeys(hashKeys)
 	deadLetters := clickstream.NewDeadLetters(c.stream)
 	erasures := privacy.New(privacy.Config{
-		Store: stores.Privacy(c.store.DB, erasureKey), Directory: c.keeper, DeadLetters: deadLetters, Analytics: reports, Log: erasureLog,
-		HashKey: c.cfg.HashKey, Now: c.now,
+		Store: stores.Privacy(c.store.DB, erasureKeys.First()), Directory: c.keeper, DeadLetters: deadLetters, Analytics: reports, Log: erasureLog,
+		HashKeys: hashKeys, Now: c.now,
 	})
 	exports := export.New(export.Config{Store: stores.Export(c.store.DB), Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now})
 	buyers := buyer.New(buyer.Config{
-		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, Analytics: reports, BuyerKey: affiliate.BuyerKey(c.cfg.HashKey),
-		ErasureKey: erasureKey, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
+		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, Analytics: reports, BuyerKeys: affiliate.BuyerKeys(hashKeys),
+		ErasureKeys: erasureKeys, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
 	})
 	accounts := account.New(account.Config{
-		Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKey: c.cfg.HashKey, Now: c.now,
+		Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKeys: hashKeys, Now: c.now,
 		MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
 	})
 	testData := testmode.New(testmode.Config{
@@ -248,7 +249,7 @@ func (c *Core) build() error {
 	c.grpc, err = server.New(server.Config{
 		Credentials:    stores.Credentials(c.store.DB),
 		Tokens:         tokens,
-		Limiter:        newLimiter(c.limits, c.cfg.Limits, c.cfg.LimitTimeout, c.cfg.HashKey, c.log, c.now, c.registry),
+		Limiter:        newLimiter(c.limits, c.cfg.Limits, c.cfg.LimitTimeout, hashKeys.First(), c.log, c.now, c.registry),
 		Log:            c.log,
 		Now:            c.now,
 		TrustedProxies: c.cfg.TrustedProxies,
@@ -281,7 +282,7 @@ func (c *Core) build() error {
 			Store: stores.Webhook(c.webhooks), Seal: sealer, Client: c.webhookClient, Now: c.now,
 		})},
 		server.Service{Desc: &affiliatev1.NotificationService_ServiceDesc, Impl: notification.New(notification.Config{
-			Store: stores.Notification(c.store.DB), Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKey: c.cfg.HashKey, Now: c.now,
+			Store: stores.Notification(c.store.DB), Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKeys: hashKeys, Now: c.now,
 			Metrics: notification.NewMetrics(c.registry, c.distributor.Undistributed),
 		})},
 		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},

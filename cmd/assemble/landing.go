@@ -68,7 +68,7 @@ func (l *Landing) build(ctx context.Context, registry prometheus.Registerer, now
 	})
 	l.handler, err = l.service.Handler(landing.HTTPConfig{
 		Limits: ratelimit.NewLimiter(l.cache, ratelimit.Options{
-			HashKey: l.cfg.HashKey, Now: now, Log: l.log, Timeout: l.cfg.LimitTimeout, Fallback: l.service.LimitFallback,
+			HashKey: l.cfg.HashKeys.Keys().First(), Now: now, Log: l.log, Timeout: l.cfg.LimitTimeout, Fallback: l.service.LimitFallback,
 		}),
 		Limit:          l.cfg.Limit,
 		Origins:        l.cfg.Origins,

@@ -21,13 +21,13 @@ func (c *Core) newMailWorker(sealer *seal.Keys) (*servermail.Worker, error) {
 		From:  c.cfg.MailFrom,
 		Seal:  sealer,
 		Composer: servermail.NewComposer(servermail.ComposerConfig{
-			PublicURL: c.cfg.PublicURL, AppURL: c.cfg.AppURL, Unsubscribe: affiliate.NewUnsubscribeTokens(c.cfg.HashKey),
+			PublicURL: c.cfg.PublicURL, AppURL: c.cfg.AppURL, Unsubscribe: affiliate.NewUnsubscribeTokens(c.cfg.HashKeys.Keys()),
 			Notifications: notificationTexts{notificationpg.NewStore(c.store.DB), c.cfg.AppURL},
 		}),
-		HashKey: c.cfg.HashKey,
-		Log:     c.log,
-		Now:     c.now,
-		Metrics: servermail.NewMetrics(c.registry),
+		HashKeys: c.cfg.HashKeys.Keys(),
+		Log:      c.log,
+		Now:      c.now,
+		Metrics:  servermail.NewMetrics(c.registry),
 	}
 	if c.cfg.SMTPURL == "" {
 		c.log.LogAttrs(context.Background(), slog.LevelWarn, "no mail is sent", slog.String("setting", "TRIBUTARY_SMTP_URL"))
@@ -49,7 +49,7 @@ func (c *Core) newProviderService() (*servermail.ProviderService, error) {
 	}
 	return servermail.NewProviderService(servermail.ProviderConfig{
 		Store: stores.Mail(c.store.DB), Provider: c.cfg.Mail.MailProvider, Secrets: secrets,
-		HashKey: c.cfg.HashKey, Log: c.log, Now: c.now,
+		HashKeys: c.cfg.HashKeys.Keys(), Log: c.log, Now: c.now,
 	}), nil
 }
 

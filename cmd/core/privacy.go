@@ -28,15 +28,16 @@ func replayErasures(ctx context.Context, out io.Writer, paths []string) error {
 	if _, err := postgres.CheckSchema(ctx, cfg.DatabaseURL); err != nil {
 		return err
 	}
-	key := affiliate.NewErasureKey(cfg.HashKey)
-	store, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: 2, ErasureKey: key})
+	hashKeys := cfg.HashKeys.Keys()
+	keys := affiliate.NewErasureKeys(hashKeys)
+	store, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: 2, ErasureKeys: keys})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	r := replayer{buyer.New(buyer.Config{
-		Store: stores.Buyer(store.DB), ErasureLog: privacy.NoLog{}, BuyerKey: affiliate.BuyerKey(cfg.HashKey), ErasureKey: key, Now: time.Now,
-	}), privacy.New(privacy.Config{Store: stores.Privacy(store.DB, key), Log: privacy.NoLog{}, HashKey: cfg.HashKey, Now: time.Now})}
+		Store: stores.Buyer(store.DB), ErasureLog: privacy.NoLog{}, BuyerKeys: affiliate.BuyerKeys(hashKeys), ErasureKeys: keys, Now: time.Now,
+	}), privacy.New(privacy.Config{Store: stores.Privacy(store.DB, keys.First()), Log: privacy.NoLog{}, HashKeys: hashKeys, Now: time.Now})}
 	for _, path := range paths {
 		if err := r.replayFile(ctx, out, path); err != nil {
 			return fmt.Errorf("%s: %w", path, err)

@@ -14,7 +14,7 @@ func Config(s settings.Collector) collector.Config {
 		TrustedProxies: s.TrustedProxies,
 		Stream:         s.Stream(),
 		Cache:          s.Cache(),
-		HashKey:        s.HashKey,
+		HashKey:        s.HashKeys.Keys().First(),
 		LimitTracking:  s.Tracking,
 		LimitTimeout:   s.LimitTimeout,
 		Shards:         s.StreamShards,

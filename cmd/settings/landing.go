@@ -25,8 +25,9 @@ type Landing struct {
 	Origins []string `env:"TRIBUTARY_LANDING_ORIGINS"`
 	// Limit is the maximum number of forms in any 60 seconds per client address.
 	Limit int64 `env:"TRIBUTARY_LIMIT_LANDING" envDefault:"5"`
-	// HashKey is the key for the hashes of client addresses in Redis.
-	HashKey Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
+	// HashKeys are Core.HashKeys. The first is the key for the hashes of client addresses in
+	// Redis.
+	HashKeys HashKeys `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
 }
 
 // LandingDatabase holds the address of the landing service's Postgres.

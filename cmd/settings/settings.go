@@ -7,6 +7,7 @@
 package settings
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -15,6 +16,7 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,25 +77,39 @@ func (p *Prefixes) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Secret is a secret value that is set in base64. Its String method does not return the
-// value.
-type Secret []byte
+// HashKeys are the keys of keyed hashes. Its String method does not return the keys.
+type HashKeys affiliate.HashKeys
 
-// secretBytes is the minimum length of the key of a keyed hash.
-const secretBytes = 32
+// hashKeyBytes is the minimum length of the key of a keyed hash.
+const hashKeyBytes = 32
 
-// UnmarshalText reads base64.
-func (s *Secret) UnmarshalText(text []byte) error {
-	raw, err := base64.StdEncoding.DecodeString(string(text))
-	if err != nil || len(raw) < secretBytes {
-		return fmt.Errorf("must be base64 of at least %d bytes", secretBytes)
+// UnmarshalText reads a list of different keys in base64, separated by commas.
+func (k *HashKeys) UnmarshalText(text []byte) error {
+	entries := strings.Split(string(text), ",")
+	if len(entries) > affiliate.MaxHashKeys {
+		return fmt.Errorf("must have at most %d keys", affiliate.MaxHashKeys)
 	}
-	*s = raw
+	var keys HashKeys
+	for i, entry := range entries {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(entry))
+		if err != nil || len(key) < hashKeyBytes {
+			return fmt.Errorf("key %d of %d must be base64 of at least %d bytes", i+1, len(entries), hashKeyBytes)
+		}
+		isKey := func(other []byte) bool { return bytes.Equal(other, key) }
+		if first := slices.IndexFunc(keys, isKey); first >= 0 {
+			return fmt.Errorf("keys %d and %d must not be the same", first+1, i+1)
+		}
+		keys = append(keys, key)
+	}
+	*k = keys
 	return nil
 }
 
-// String returns a text without the secret.
-func (s Secret) String() string { return "(secret)" }
+// Keys returns the keys.
+func (k HashKeys) Keys() affiliate.HashKeys { return affiliate.HashKeys(k) }
+
+// String returns a text without the keys.
+func (k HashKeys) String() string { return k.Keys().String() }
 
 // Database holds the address of Postgres.
 type Database struct {
@@ -137,8 +153,8 @@ func (r Registration) faults() []error {
 // Erasures holds the settings of `core erasures`.
 type Erasures struct {
 	Database
-	// HashKey is Core.HashKey.
-	HashKey Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
+	// HashKeys are Core.HashKeys.
+	HashKeys HashKeys `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
 }
 
 // Core holds the settings of `core serve`.
@@ -164,9 +180,10 @@ type Core struct {
 	// JWTKeys is a list `kid:base64,…`. The first key signs access tokens. All keys
 	// verify them.
 	JWTKeys string `env:"TRIBUTARY_JWT_KEYS,required,notEmpty"`
-	// HashKey is the key for the stored hashes of IP addresses, e-mail addresses and
-	// customers.
-	HashKey Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
+	// HashKeys are the keys for the stored hashes of IP addresses, e-mail addresses and
+	// customers. The first makes the hashes of new data. Stored hashes are searched under all
+	// of them.
+	HashKeys HashKeys `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
 	// ErasureLog is the path of a file in which each erasure of personal data is recorded. If
 	// it is empty, erasures cannot be repeated after a restore of an older backup.
 	ErasureLog string `env:"TRIBUTARY_ERASURE_LOG"`
@@ -271,8 +288,9 @@ type Collector struct {
 	Listen        string `env:"TRIBUTARY_COLLECTOR_LISTEN" envDefault:"127.0.0.1:8081"`
 	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9100"`
 	// Tracking is the maximum number of clicks in any 60 seconds per public key.
-	Tracking int64  `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
-	HashKey  Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
+	Tracking int64 `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
+	// HashKeys are Core.HashKeys. A collector only uses the first.
+	HashKeys HashKeys `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
 	// JournalDir is the folder for clicks that cannot be appended to the stream. No other
 	// collector may use it. If it is empty, such clicks are rejected.
 	JournalDir string `env:"TRIBUTARY_JOURNAL_DIR"`

@@ -1,11 +1,13 @@
 package settings_test
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/netip"
 	"os"
@@ -43,8 +45,8 @@ func TestParse_SetsDefaults(t *testing.T) {
 	if err != nil || collector.Listen != "127.0.0.1:8081" || collector.Tracking != 1000 {
 		t.Errorf("the collector listens on %s with the limit %d, error %v; want 127.0.0.1:8081 and 1000", collector.Listen, collector.Tracking, err)
 	}
-	if collector.Cache() != collector.Stream() || collector.StreamShards != 1 || len(collector.HashKey) != 32 {
-		t.Errorf("the collector has %d shards and a hash key of %d bytes, want 1 and 32; its cache is %v and its stream %v, want the same", collector.StreamShards, len(collector.HashKey), collector.Cache(), collector.Stream())
+	if collector.Cache() != collector.Stream() || collector.StreamShards != 1 || len(collector.HashKeys.Keys().First()) != 32 {
+		t.Errorf("the collector has %d shards and a hash key of %d bytes, want 1 and 32; its cache is %v and its stream %v, want the same", collector.StreamShards, len(collector.HashKeys.Keys().First()), collector.Cache(), collector.Stream())
 	}
 }
 
@@ -101,11 +103,47 @@ func TestParse_ReadsSecretsFromFiles(t *testing.T) {
 	}
 	environ := []string{"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY_FILE=" + path}
 	cfg, err := settings.Parse[settings.Collector](environ)
-	if err != nil || len(cfg.HashKey) != 32 {
-		t.Errorf("Parse read a key of %d bytes from the file, error %v; want 32 bytes", len(cfg.HashKey), err)
+	if err != nil || len(cfg.HashKeys.Keys().First()) != 32 {
+		t.Errorf("Parse read a key of %d bytes from the file, error %v; want 32 bytes", len(cfg.HashKeys.Keys().First()), err)
 	}
 	if _, err = settings.Parse[settings.Collector](append(environ, "TRIBUTARY_HASH_KEY="+hashKey)); err == nil {
 		t.Error("a setting with both a value and a file was accepted")
+	}
+}
+
+func TestParse_ReadsHashKeys(t *testing.T) {
+	key := func(fill byte, size int) string {
+		return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, size))
+	}
+	a, b, c, d := key(1, 32), key(2, 33), key(3, 64), key(4, 32)
+	for name, tc := range map[string]struct {
+		value string
+		want  []byte // the first bytes of the keys
+		fault string
+	}{
+		"one key":            {a, []byte{1}, ""},
+		"three keys":         {b + ", " + a + "," + c, []byte{2, 1, 3}, ""},
+		"four keys":          {a + "," + b + "," + c + "," + d, nil, "TRIBUTARY_HASH_KEY: must have at most 3 keys"},
+		"a key twice":        {a + "," + b + "," + a, nil, "TRIBUTARY_HASH_KEY: keys 1 and 3 must not be the same"},
+		"a short key":        {a + "," + key(2, 31), nil, "TRIBUTARY_HASH_KEY: key 2 of 2 must be base64 of at least 32 bytes"},
+		"a comma at the end": {a + ",", nil, "TRIBUTARY_HASH_KEY: key 2 of 2 must be base64 of at least 32 bytes"},
+		"no base64":          {"k1:" + a, nil, "TRIBUTARY_HASH_KEY: key 1 of 1 must be base64 of at least 32 bytes"},
+	} {
+		environ := []string{"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY=" + tc.value}
+		cfg, err := settings.Parse[settings.Collector](environ)
+		if tc.fault != "" {
+			if err == nil || err.Error() != tc.fault {
+				t.Errorf("%s: the error is %v, want %s", name, err, tc.fault)
+			}
+			continue
+		}
+		var got []byte
+		for _, key := range cfg.HashKeys.Keys() {
+			got = append(got, key[0])
+		}
+		if err != nil || !bytes.Equal(got, tc.want) || strings.Contains(fmt.Sprint(cfg.HashKeys, cfg.HashKeys.Keys()), "1") {
+			t.Errorf("%s: the keys begin with %v, error %v, want %v; they are printed as %v", name, got, err, tc.want, cfg.HashKeys)
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // seeDevice stores the device of a call that opens or refreshes a session. known reports
 // whether the user has used the device in the last affiliate.DeviceMemory.
 func (s *Service) seeDevice(ctx context.Context, tx Tx, user affiliate.UserID, at time.Time) (known bool, err error) {
-	device := affiliate.DeviceHash(s.hashKey, user, server.ActorFrom(ctx).AddressPrefix, agentFrom(ctx))
+	device := affiliate.DeviceHash(s.hashKeys, user, server.ActorFrom(ctx).AddressPrefix, agentFrom(ctx))
 	return tx.SeeDevice(ctx, user, device, at, at.Add(-affiliate.DeviceMemory))
 }
 

@@ -30,14 +30,16 @@ type fixture struct {
 	// sealer encrypts the tokens of mails.
 	sealer *seal.Keys
 	clock  *pgtest.Clock
+	// hashKeys are the hash keys of newService.
+	hashKeys affiliate.HashKeys
 }
 
-var hashKey = []byte("hash key")
+var hashKeys = affiliate.HashKeys{[]byte("hash key")}
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
-	f := &fixture{Fixture: pgtest.Open(t, clock.Now), clock: clock}
+	f := &fixture{Fixture: pgtest.Open(t, clock.Now), clock: clock, hashKeys: hashKeys}
 	f.store = accountpg.NewStore(f.Store.DB)
 	var err error
 	f.keys, err = server.ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", ed25519.SeedSize))), f.Now)
@@ -51,7 +53,7 @@ func newFixture(t *testing.T) *fixture {
 
 // newService returns an account service that uses a store.
 func (f *fixture) newService(store account.Store) *account.Service {
-	return account.New(account.Config{Store: store, Signer: f.keys, Seal: f.sealer, HashKey: hashKey, Now: f.Now})
+	return account.New(account.Config{Store: store, Signer: f.keys, Seal: f.sealer, HashKeys: f.hashKeys, Now: f.Now})
 }
 
 // merchant registers a merchant with a workspace.

@@ -22,7 +22,7 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
 	email, at := strings.ToLower(req.GetEmail()), s.currentTime()
-	attempt := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKey, kind, email), At: at}
+	attempt := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKeys, kind, email), At: at}
 	// throttle stores the attempt as failed. If the login succeeds, the transaction below
 	// deletes all failed attempts for this e-mail address.
 	if err := s.throttle(ctx, attempt); err != nil {

@@ -20,7 +20,7 @@ func (s *Service) storeOrigin(ctx context.Context, user affiliate.User, at time.
 	}
 	origin := affiliate.Origin{User: user.ID, IPPrefix: network, SeenAt: at}
 	if agent := agentFrom(ctx); agent != "" {
-		origin.AgentHash = affiliate.AgentHash(s.hashKey, agent, at)
+		origin.AgentHash = affiliate.AgentHash(s.hashKeys, agent, at).First()
 	}
 	if err := s.store.StoreOrigin(ctx, origin); err != nil {
 		slog.WarnContext(ctx, "the origin of a partner's session was not stored", "error", err)

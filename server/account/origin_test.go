@@ -59,7 +59,7 @@ func TestPartnerSessions_StoreOrigins(t *testing.T) {
 	f := newFixture(t)
 	client := f.inServer(t, stores.Account(f.Store.DB))
 	agent := func(name string) string {
-		return hex.EncodeToString(affiliate.AgentHash([]byte("hash key"), name, f.Now()))
+		return hex.EncodeToString(affiliate.AgentHash(hashKeys, name, f.Now()).First())
 	}
 	credentials := &affiliatev1.LoginRequest{Email: "pat@example.com", Password: password}
 

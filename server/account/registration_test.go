@@ -14,7 +14,7 @@ import (
 // withRegistration returns an account service with the given settings.
 func (f *fixture) withRegistration(merchant, partner affiliate.Registration) *account.Service {
 	return account.New(account.Config{
-		Store: stores.Account(f.Store.DB), Signer: f.keys, Seal: f.sealer, HashKey: hashKey, Now: f.Now,
+		Store: stores.Account(f.Store.DB), Signer: f.keys, Seal: f.sealer, HashKeys: hashKeys, Now: f.Now,
 		MerchantRegistration: merchant, PartnerRegistration: partner,
 	})
 }

@@ -115,7 +115,7 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 		if err := tx.RevokeSessions(ctx, account.User.ID, at); err != nil {
 			return err
 		}
-		if err := tx.DeleteLoginFailures(ctx, affiliate.LoginSubject(s.hashKey, kind, account.User.Email)); err != nil {
+		if err := tx.DeleteLoginFailures(ctx, affiliate.LoginSubject(s.hashKeys, kind, account.User.Email)); err != nil {
 			return err
 		}
 		return recordChange(ctx, tx, account, change{action: "account.reset_password", notification: affiliate.NotifyPasswordChanged}, at)

@@ -185,7 +185,7 @@ func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest
 // like an attempt to log in.
 func (s *Service) attemptOf(account affiliate.Account, at time.Time) affiliate.LoginAttempt {
 	return affiliate.LoginAttempt{
-		ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKey, account.User.Kind, account.User.Email), At: at,
+		ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKeys, account.User.Kind, account.User.Email), At: at,
 	}
 }
 

@@ -59,8 +59,8 @@ type Config struct {
 	Signer Signer
 	// Seal encrypts the tokens of mails and the secrets of second factors.
 	Seal Sealer
-	// HashKey is the secret key with which e-mail addresses and user agents are hashed.
-	HashKey []byte
+	// HashKeys are the secret keys with which e-mail addresses and user agents are hashed.
+	HashKeys affiliate.HashKeys
 	// MerchantRegistration and PartnerRegistration say who can create an account.
 	MerchantRegistration, PartnerRegistration affiliate.Registration
 	// Now is the clock.
@@ -70,11 +70,11 @@ type Config struct {
 // Service implements affiliate.v1.AccountService.
 type Service struct {
 	affiliatev1.UnimplementedAccountServiceServer
-	store   Store
-	signer  Signer
-	seal    Sealer
-	hashKey []byte
-	hashes  *passwordHasher
+	store    Store
+	signer   Signer
+	seal     Sealer
+	hashKeys affiliate.HashKeys
+	hashes   *passwordHasher
 	// merchantRegistration and partnerRegistration say who can create an account.
 	merchantRegistration, partnerRegistration affiliate.Registration
 	now                                       func() time.Time
@@ -83,7 +83,7 @@ type Service struct {
 // New returns the service.
 func New(c Config) *Service {
 	return &Service{
-		store: c.Store, signer: c.Signer, seal: c.Seal, hashKey: c.HashKey, hashes: newPasswordHasher(), now: c.Now,
+		store: c.Store, signer: c.Signer, seal: c.Seal, hashKeys: c.HashKeys, hashes: newPasswordHasher(), now: c.Now,
 		merchantRegistration: c.MerchantRegistration, partnerRegistration: c.PartnerRegistration,
 	}
 }

@@ -91,12 +91,12 @@ type Tx interface {
 	// after the given time. It locks the address, so that two transactions do not count at
 	// the same time.
 	CountEmailTokens(ctx context.Context, purpose affiliate.EmailTokenPurpose, address string, since time.Time) (int, error)
-	// Suppressed reports whether mails to an address are held back. digest is the result of
+	// Suppressed reports whether mails to an address are held back. address is the result of
 	// affiliate.MailDigest.
-	Suppressed(ctx context.Context, digest []byte) (bool, error)
-	// LiftSuppression makes an address receive all mail again. digest is the result of
+	Suppressed(ctx context.Context, address affiliate.Digests) (bool, error)
+	// LiftSuppression makes an address receive all mail again. address is the result of
 	// affiliate.MailDigest.
-	LiftSuppression(ctx context.Context, digest []byte) error
+	LiftSuppression(ctx context.Context, address affiliate.Digests) error
 	InsertEmailRequest(ctx context.Context, r affiliate.EmailRequest) error
 	// EmailRequest returns a request for a mail. found is false if it was processed or
 	// deleted.
@@ -121,7 +121,7 @@ type Tx interface {
 	// RevokeOtherSessions revokes all sessions of a user except one. except may be nil.
 	RevokeOtherSessions(ctx context.Context, user affiliate.UserID, except *affiliate.SessionID, at time.Time) error
 	// DeleteLoginFailures deletes all failed attempts of a subject.
-	DeleteLoginFailures(ctx context.Context, subject []byte) error
+	DeleteLoginFailures(ctx context.Context, subject affiliate.Digests) error
 
 	// SecondFactor returns the second factor of a user, also if it was not confirmed.
 	SecondFactor(ctx context.Context, user affiliate.UserID) (factor affiliate.SecondFactor, found bool, err error)
@@ -169,7 +169,7 @@ type Tx interface {
 	AuditAccount(ctx context.Context, line affiliate.AccountAuditLine) error
 	// SeeDevice stores that a user has used a device. known reports whether the user has
 	// also used it since the given time.
-	SeeDevice(ctx context.Context, user affiliate.UserID, device []byte, at, since time.Time) (known bool, err error)
+	SeeDevice(ctx context.Context, user affiliate.UserID, device affiliate.Digests, at, since time.Time) (known bool, err error)
 	// Notify stores notifications.
 	Notify(ctx context.Context, notifications ...affiliate.Notification) error
 	// SendMail stores mails, which are sent after the commit.

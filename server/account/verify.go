@@ -62,7 +62,7 @@ func (s *Service) markVerified(ctx context.Context, tx Tx, account affiliate.Acc
 	if err := tx.VerifyEmail(ctx, account.User.ID, at); err != nil {
 		return err
 	}
-	return tx.LiftSuppression(ctx, affiliate.MailDigest(s.hashKey, account.User.Email))
+	return tx.LiftSuppression(ctx, affiliate.MailDigest(s.hashKeys, account.User.Email))
 }
 
 // changeAddress replaces the address of an account by the address to which the token was
@@ -71,7 +71,7 @@ func (s *Service) changeAddress(ctx context.Context, tx Tx, account affiliate.Ac
 	if err := tx.ChangeEmail(ctx, account.User.ID, token.Address, at); err != nil {
 		return err
 	}
-	if err := tx.LiftSuppression(ctx, affiliate.MailDigest(s.hashKey, token.Address)); err != nil {
+	if err := tx.LiftSuppression(ctx, affiliate.MailDigest(s.hashKeys, token.Address)); err != nil {
 		return err
 	}
 	if err := tx.RevokeEmailTokens(ctx, account.User.ID, at); err != nil {
@@ -109,7 +109,7 @@ func (s *Service) resend(ctx context.Context) (*affiliatev1.ResendVerificationRe
 		if err != nil {
 			return err
 		}
-		suppressed, err := tx.Suppressed(ctx, affiliate.MailDigest(s.hashKey, account.User.Email))
+		suppressed, err := tx.Suppressed(ctx, affiliate.MailDigest(s.hashKeys, account.User.Email))
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func newFixture(t *testing.T, now time.Time) *fixture {
 	f.service = analytics.New(stores.Analytics(f.Store.DB), quiet, clock.Now)
 	f.worker = analytics.NewWorker(stores.Analytics(f.Store.DB), quiet, clock.Now)
 	f.conversions = conversion.New(conversion.Config{
-		Store: stores.Conversion(f.Store), Tail: emptyTail{}, HashKey: []byte("key of the tests"), Now: clock.Now, Log: quiet,
+		Store: stores.Conversion(f.Store), Tail: emptyTail{}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: clock.Now, Log: quiet,
 	})
 	return f
 }
@@ -201,8 +201,8 @@ func (f *fixture) reattribute() {
 func (f *fixture) eraseQuinn() {
 	f.Helper()
 	service := privacy.New(privacy.Config{
-		Store: stores.Privacy(f.Store.DB, pgtest.ErasureKey), Directory: noDirectory{}, DeadLetters: noLetters{}, Analytics: f.service,
-		Log: privacy.NoLog{}, HashKey: []byte("key of the tests"), Now: f.clock.Now,
+		Store: stores.Privacy(f.Store.DB, pgtest.ErasureKeys.First()), Directory: noDirectory{}, DeadLetters: noLetters{}, Analytics: f.service,
+		Log: privacy.NoLog{}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now,
 	})
 	_, err := service.EraseParticipant(f.asOwner(), &affiliatev1.EraseParticipantRequest{
 		ProgramId: f.Program.String(), ParticipantId: f.quinn.ID.String(), Confirmation: new("DELETE"),

@@ -54,7 +54,7 @@ func TestFold_ConversionBeforeItsClick(t *testing.T) {
 	f := newFixture(t, time.Now())
 	click := f.UnstoredClick(f.pat, func(c *affiliate.Click) { c.Country = "NP" })
 	service := conversion.New(conversion.Config{
-		Store: stores.Conversion(f.Store), Tail: tail{click}, HashKey: []byte("key of the tests"), Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
+		Store: stores.Conversion(f.Store), Tail: tail{click}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	_, err := service.ReportConversion(f.asKey(), &affiliatev1.ReportConversionRequest{
 		ExternalTransactionId: "sale", AmountCents: new(int64(1000)), Currency: new("EUR"), ClickId: new(click.ID.String()),

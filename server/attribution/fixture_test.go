@@ -40,7 +40,7 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest, program...), clock: clock}
 	f.clicks = &observedClicks{Store: stores.Conversion(f.Store)}
 	f.conversions = conversion.New(conversion.Config{
-		Store: f.clicks, Tail: f.clicks, HashKey: []byte("key of the tests"), Now: clock.Now, Log: slog.New(slog.DiscardHandler),
+		Store: f.clicks, Tail: f.clicks, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: clock.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	f.service = attribution.New(f.Store, f.conversions)
 	f.pat = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Pat", pgtest.Row{"email": partnerEmail}))

@@ -47,7 +47,7 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 		return nil, err
 	}
 	if key != nil {
-		if err := s.store.ClaimKey(ctx, scope, *key); err != nil {
+		if *key, err = s.store.ClaimKey(ctx, scope, *key); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package conversion
 
 import (
+	"context"
 	"net/netip"
 	"time"
 
@@ -19,7 +20,9 @@ func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
 // clear text. Two parts of the data stay in clear text for the fraud rules: the domain of
 // the buyer's e-mail address, and the network prefix of the buyer's IP address. The
 // network prefix is not stored.
-func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time) affiliate.Conversion {
+func (s *Service) conversionOf(
+	ctx context.Context, scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time,
+) (affiliate.Conversion, error) {
 	c := affiliate.Conversion{
 		ID:                    affiliate.NewID[affiliate.Conversion](now),
 		Scope:                 scope,
@@ -62,25 +65,23 @@ func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConve
 		// checkMetadata has already encoded the metadata, so there is no error.
 		c.Metadata, _ = encodeMetadata(r.GetMetadata())
 	}
-	if id := r.GetCustomerId(); id != "" {
-		ref := s.hasher.key.CustomerRef(scope.Workspace, id)
-		c.CustomerRef = &ref
+	var err error
+	if c.CustomerRef, err = s.customerRef(ctx, scope, r.GetCustomerId()); err != nil {
+		return c, err
 	}
-	if hash, domain, ok := s.hasher.key.Email(scope.Workspace, r.GetCustomerEmail()); ok {
-		c.CustomerEmailHash, c.CustomerEmailDomain = hash, &domain
-	}
+	earlierEmails := s.hasher.setEmail(&c, r.GetCustomerEmail())
 	var agents [][]byte
 	if agent := r.GetCustomerUserAgent(); agent != "" {
 		agents = s.hasher.agents(agent, now)
 		c.CustomerUAHash = agents[0]
 	}
 	c.Buyer = s.hasher.buyer(c)
-	c.Buyer.AgentHashes = agents
+	c.Buyer.AgentHashes, c.Buyer.EarlierEmailHashes = agents, earlierEmails
 	if addr, err := netip.ParseAddr(r.GetCustomerIp()); err == nil {
 		c.CustomerIPHash = s.hasher.ipAddress(scope.Workspace, addr, now)
 		c.Buyer.IPPrefix = httpedge.AddressPrefix(addr.Unmap())
 	}
-	return c
+	return c, nil
 }
 
 // responseOf converts the outcome of a report to the response. It uses no other data,

@@ -58,7 +58,7 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest, program...), stream: &clickStream{}, clock: clock}
 	f.observed = &observedStore{Store: stores.Conversion(f.Store)}
 	f.service = conversion.New(conversion.Config{
-		Store: f.observed, Tail: f.stream, HashKey: []byte(hashKey), Now: clock.Now, Log: slog.New(slog.DiscardHandler),
+		Store: f.observed, Tail: f.stream, HashKeys: affiliate.HashKeys{[]byte(hashKey)}, Now: clock.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	f.pat = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Pat", pgtest.Row{"email": partnerEmail}))
 	return f

@@ -50,7 +50,7 @@ func (f *fixture) useAccount(network, agent string, ago time.Duration) {
 	at := f.clock.Now().Add(-ago)
 	origin := affiliate.Origin{User: f.pat.Partner, IPPrefix: network, SeenAt: at}
 	if agent != "" {
-		origin.AgentHash = affiliate.AgentHash([]byte(hashKey), agent, at)
+		origin.AgentHash = affiliate.AgentHash(affiliate.HashKeys{[]byte(hashKey)}, agent, at).First()
 	}
 	if err := account.NewStore(f.Store.DB).StoreOrigin(f.Context(), origin); err != nil {
 		f.Fatal(err)
@@ -124,7 +124,7 @@ func TestFraud_ComparesClickWithPartner(t *testing.T) {
 	f := newFixture(t, withPolicy(affiliate.FraudFlag))
 	f.useAccount(partnerNetwork, browser, time.Hour)
 	click := f.olderClick(f.pat, func(c *affiliate.Click) {
-		c.IPPrefix, c.UAHash = partnerNetwork, affiliate.AgentHash([]byte(hashKey), browser, c.ReceivedAt)
+		c.IPPrefix, c.UAHash = partnerNetwork, affiliate.AgentHash(affiliate.HashKeys{[]byte(hashKey)}, browser, c.ReceivedAt).First()
 	})
 	f.wantSignals(f.mustReport(purchase("order-1", click.ID)), "same_device_as_partner", "same_ip_prefix_as_partner")
 }

@@ -22,7 +22,8 @@ func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message,
 	case !ok:
 		return nil, affiliate.Invalid("Idempotency-Key", "must be 1 to 80 letters, digits, hyphens and underscores")
 	}
-	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: server.Fingerprint(s.hasher.key, req), At: now}, nil
+	fingerprints := affiliate.HashKeys(s.hasher.keys).Digests(func(key []byte) []byte { return server.Fingerprint(key, req) })
+	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: fingerprints.First(), Earlier: fingerprints[1:], At: now}, nil
 }
 
 // replayedResponse returns the response to a request whose Idempotency-Key was used

@@ -105,14 +105,13 @@ func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, s
 		Source: affiliate.ConversionSource(ids.Name), Status: affiliate.ConversionRecorded,
 		SubscriptionID: server.OptionalString(ids.Subscription), IsRecurring: sale.IsRecurring, Version: 1, Processor: &ids,
 	}
-	if ids.Customer != "" {
-		ref := s.hasher.key.CustomerRef(scope.Workspace, ids.Customer)
-		c.CustomerRef = &ref
+	var err error
+	if c.CustomerRef, err = s.customerRef(ctx, scope, ids.Customer); err != nil {
+		return c, affiliate.AttributionInputs{}, err
 	}
-	if hash, domain, ok := s.hasher.key.Email(scope.Workspace, sale.CustomerEmail); ok {
-		c.CustomerEmailHash, c.CustomerEmailDomain = hash, &domain
-	}
+	earlierEmails := s.hasher.setEmail(&c, sale.CustomerEmail)
 	c.Buyer = s.hasher.buyer(c)
+	c.Buyer.EarlierEmailHashes = earlierEmails
 	click, found, err := s.clickOfSale(ctx, scope, sale)
 	if err != nil {
 		return c, affiliate.AttributionInputs{}, err

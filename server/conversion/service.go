@@ -86,10 +86,10 @@ type Config struct {
 	// Tail finds clicks that collectors have acknowledged but that are not in Postgres
 	// yet. nil means that clicks are looked up only in Postgres.
 	Tail Tail
-	// HashKey is the secret key with which buyers' data is hashed.
-	HashKey []byte
-	Now     func() time.Time
-	Log     *slog.Logger
+	// HashKeys are the secret keys with which buyers' data is hashed.
+	HashKeys affiliate.HashKeys
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // Service implements affiliate.v1.ConversionService.
@@ -106,7 +106,7 @@ type Service struct {
 func New(cfg Config) *Service {
 	s := &Service{
 		store:  cfg.Store,
-		hasher: hasher{key: cfg.HashKey},
+		hasher: hasher{keys: affiliate.BuyerKeys(cfg.HashKeys)},
 		log:    cfg.Log,
 		// Times are truncated to milliseconds here, so that responses contain the same
 		// times as the database.
@@ -143,7 +143,10 @@ func (s *Service) report(
 	find func(context.Context, affiliate.WorkspaceID, affiliate.ClickID) (*affiliate.FoundClick, error),
 ) (response *affiliatev1.ReportConversionResponse, replayed bool, err error) {
 	now := s.now()
-	c := s.conversionOf(server.PrincipalFrom(ctx).Scope(), req, now)
+	c, err := s.conversionOf(ctx, server.PrincipalFrom(ctx).Scope(), req, now)
+	if err != nil {
+		return nil, false, err
+	}
 	if c.Click == nil && c.PromoCode == nil {
 		return nil, false, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
 	}

@@ -13,7 +13,10 @@ import (
 func (s *Service) Prepare(
 	ctx context.Context, scope affiliate.Scope, req *affiliatev1.ReportConversionRequest,
 ) (affiliate.Conversion, affiliate.AttributionInputs, error) {
-	c := s.conversionOf(scope, req, s.now())
+	c, err := s.conversionOf(ctx, scope, req, s.now())
+	if err != nil {
+		return c, affiliate.AttributionInputs{}, err
+	}
 	in := inputsOf(c)
 	if c.Click == nil && c.PromoCode == nil {
 		return c, in, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
@@ -21,7 +24,6 @@ func (s *Service) Prepare(
 	if c.Click == nil {
 		return c, in, nil
 	}
-	var err error
 	in.FoundClick, err = s.lookup.findNow(ctx, scope.Workspace, *c.Click)
 	return c, in, err
 }

@@ -22,6 +22,9 @@ type Store interface {
 	// the conversion and all its effects. If it returns an error, it has stored nothing.
 	// Errors: the errors of Decide, CONVERSION_DUPLICATE, IDEMPOTENCY_KEY_REUSED.
 	RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.ReportResult, error)
+	// KnownCustomer returns which of several references of one customer is stored, or an empty
+	// text if the customer is new.
+	KnownCustomer(ctx context.Context, scope affiliate.Scope, refs []string) (string, error)
 	// PromoCodes returns the texts of the promo codes that were created at a payment
 	// processor with the given ids. An unknown id is missing in the result.
 	PromoCodes(ctx context.Context, scope affiliate.Scope, promotionCodes []string) (map[string]string, error)
@@ -31,9 +34,10 @@ type Store interface {
 	Replay(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error)
 	// ClaimKey stores the Idempotency-Key of a batch request. If the same request was
 	// sent before, ClaimKey succeeds again, because each item has its own key, which
-	// prevents duplicates. Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a
+	// prevents duplicates. The result has the fingerprint of the first request, because the
+	// keys of the items contain it. Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a
 	// different request.
-	ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error
+	ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (affiliate.IdempotencyKey, error)
 	// ReleaseKey deletes a key that ClaimKey stored. It is called if no item of the batch
 	// was recorded.
 	ReleaseKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error

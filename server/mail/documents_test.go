@@ -31,7 +31,7 @@ func sampleMail(kind affiliate.MailKind, hostile bool) affiliate.Mail {
 }
 
 var testComposer = NewComposer(ComposerConfig{
-	PublicURL: "https://api.example.com", AppURL: "https://app.example.com", Unsubscribe: affiliate.NewUnsubscribeTokens([]byte("key")),
+	PublicURL: "https://api.example.com", AppURL: "https://app.example.com", Unsubscribe: affiliate.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("key")}),
 })
 
 func TestAccountMail_MatchesGoldenFiles(t *testing.T) {

@@ -32,7 +32,7 @@ const (
 	sender    = "Tributary <no-reply@example.com>"
 )
 
-var hashKey = bytes.Repeat([]byte{9}, 32)
+var hashKeys = affiliate.HashKeys{bytes.Repeat([]byte{9}, 32)}
 
 // fixture is a shop in test mode with a worker that sends to a mail server.
 type fixture struct {
@@ -62,10 +62,10 @@ func newFixture(t *testing.T, options mailtest.Options) *fixture {
 		t.Fatal(err)
 	}
 	f.config = servermail.WorkerConfig{
-		Store: f.store, From: sender, Seal: f.seal, HashKey: hashKey, Now: clock.Now,
+		Store: f.store, From: sender, Seal: f.seal, HashKeys: hashKeys, Now: clock.Now,
 		Sender: f.newSender(mail.Config{URL: f.server.URL(), From: sender, Roots: f.server.Roots}),
 		Composer: servermail.NewComposer(servermail.ComposerConfig{
-			PublicURL: publicURL + "/", Unsubscribe: affiliate.NewUnsubscribeTokens(hashKey), Notifications: f.texts,
+			PublicURL: publicURL + "/", Unsubscribe: affiliate.NewUnsubscribeTokens(hashKeys), Notifications: f.texts,
 		}),
 		Log: slog.New(slog.NewTextHandler(f.log, nil)), Metrics: servermail.NewMetrics(f.registry),
 	}
@@ -153,7 +153,7 @@ func (f *fixture) requireStatus(m affiliate.Mail, status affiliate.MailStatus, r
 func (f *fixture) suppress(address string) {
 	f.Helper()
 	err := f.store.InTx(f.Context(), func(tx servermail.Tx) error {
-		return tx.Suppress(f.Context(), affiliate.SuppressionBounced, f.Now(), affiliate.MailDigest(hashKey, address))
+		return tx.Suppress(f.Context(), affiliate.SuppressionBounced, f.Now(), affiliate.MailDigest(hashKeys, address).First())
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -162,7 +162,7 @@ func (f *fixture) suppress(address string) {
 
 func (f *fixture) suppressed(address string) bool {
 	f.Helper()
-	found, err := f.store.Suppressed(f.Context(), affiliate.MailDigest(hashKey, address))
+	found, err := f.store.Suppressed(f.Context(), affiliate.MailDigest(hashKeys, address))
 	if err != nil {
 		f.Fatal(err)
 	}

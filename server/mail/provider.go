@@ -23,10 +23,10 @@ type ProviderConfig struct {
 	// Secrets are the secrets that sign messages. If there is none, the webhook does not
 	// exist.
 	Secrets []webhook.Secret
-	// HashKey is the secret key of the digests of addresses.
-	HashKey []byte
-	Log     *slog.Logger
-	Now     func() time.Time
+	// HashKeys are the secret keys of the digests of addresses.
+	HashKeys affiliate.HashKeys
+	Log      *slog.Logger
+	Now      func() time.Time
 }
 
 // ProviderService implements affiliate.v1.MailService.
@@ -59,7 +59,7 @@ func (s *ProviderService) ReceiveProviderEvent(ctx context.Context, req *affilia
 	}
 	var digests [][]byte
 	for _, address := range event.Data.To {
-		digests = append(digests, affiliate.MailDigest(s.config.HashKey, bareAddress(address)))
+		digests = append(digests, affiliate.MailDigest(s.config.HashKeys, bareAddress(address)).First())
 	}
 	var isNew bool
 	err := s.config.Store.InTx(ctx, func(tx Tx) error {

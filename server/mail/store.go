@@ -8,12 +8,13 @@ import (
 )
 
 // Store reads and changes mails, suppressed addresses and messages of the mail provider in
-// the database. A digest of an address is the result of affiliate.MailDigest.
+// the database. The digests of an address are the result of affiliate.MailDigest.
 type Store interface {
 	// Mail returns a mail. Errors: NOT_FOUND.
 	Mail(ctx context.Context, id affiliate.MailID) (affiliate.StoredMail, error)
-	// Suppressed reports whether an address is suppressed.
-	Suppressed(ctx context.Context, digest []byte) (bool, error)
+	// Suppressed reports whether an address is suppressed. It stores a suppression under the
+	// first digest if it was stored under another one.
+	Suppressed(ctx context.Context, address affiliate.Digests) (bool, error)
 	// Log returns one page of the notification log of a workspace, newest first, and the
 	// number of all matching entries. The number stops at affiliate.MaxTotal. The entries
 	// have no HTML and no text.
@@ -31,7 +32,7 @@ type Tx interface {
 	// if the mail is not pending.
 	CompleteMail(ctx context.Context, outcome affiliate.MailOutcome) error
 	// Suppress suppresses addresses. An address that is already suppressed keeps its
-	// earlier reason.
+	// earlier reason. digests are the first digests of the addresses.
 	Suppress(ctx context.Context, reason affiliate.SuppressionReason, at time.Time, digests ...[]byte) error
 	// RecordProviderMessage stores the id of a message of the mail provider. isNew is
 	// false if the id is already stored.

@@ -49,11 +49,11 @@ type WorkerConfig struct {
 	From     string
 	Seal     Opener
 	Composer *Composer
-	// HashKey is the secret key of the digests of addresses.
-	HashKey []byte
-	Log     *slog.Logger
-	Now     func() time.Time
-	Metrics *Metrics
+	// HashKeys are the secret keys of the digests of addresses.
+	HashKeys affiliate.HashKeys
+	Log      *slog.Logger
+	Now      func() time.Time
+	Metrics  *Metrics
 }
 
 // Worker runs the job affiliate.SendMail.
@@ -155,7 +155,7 @@ func (w *Worker) decide(ctx context.Context, m affiliate.StoredMail) (affiliate.
 	if delivery.Status == affiliate.MailSuppressed || !delivery.ChecksSuppression {
 		return delivery, nil
 	}
-	suppressed, err := w.Store.Suppressed(ctx, affiliate.MailDigest(w.HashKey, delivery.Address))
+	suppressed, err := w.Store.Suppressed(ctx, affiliate.MailDigest(w.HashKeys, delivery.Address))
 	if suppressed {
 		delivery = affiliate.SuppressMail(affiliate.MailAddressSuppressed)
 	}
@@ -204,7 +204,7 @@ func (w *Worker) complete(ctx context.Context, m affiliate.StoredMail, result at
 	}
 	err := w.Store.InTx(ctx, func(tx Tx) error {
 		if result.refused != "" {
-			digest := affiliate.MailDigest(w.HashKey, result.refused)
+			digest := affiliate.MailDigest(w.HashKeys, result.refused).First()
 			if err := tx.Suppress(ctx, affiliate.SuppressionRefused, outcome.At, digest); err != nil {
 				return err
 			}

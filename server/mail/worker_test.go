@@ -102,7 +102,7 @@ func TestWork_SuppressesOrRedirectsMailOfTestMode(t *testing.T) {
 	if err != nil || entry.Subject != "A payout was paid" || !strings.Contains(entry.HTML, "EUR 10.00") {
 		t.Errorf("the log entry is %+v, %v; want the content of the mail", entry, err)
 	}
-	if unsubscribe := affiliate.NewUnsubscribeTokens(hashKey).Token(f.Owner, affiliate.CategoryPayouts); strings.Contains(entry.HTML+entry.Text, unsubscribe) {
+	if unsubscribe := affiliate.NewUnsubscribeTokens(hashKeys).Token(f.Owner, affiliate.CategoryPayouts); strings.Contains(entry.HTML+entry.Text, unsubscribe) {
 		t.Error("the log contains the token of the unsubscribe link")
 	}
 
@@ -146,7 +146,7 @@ func TestWork_StoresNoContentOfLiveNotifications(t *testing.T) {
 	f.requireStatus(m, affiliate.MailDelivered, "")
 	f.WantCount(0, "mails with content", `select count(*) from mails where html is not null or text is not null or subject is not null`)
 	sent := f.server.Messages()
-	unsubscribe := publicURL + "/api/v1/notifications/unsubscribe?token=" + affiliate.NewUnsubscribeTokens(hashKey).Token(f.Owner, affiliate.CategoryPayouts)
+	unsubscribe := publicURL + "/api/v1/notifications/unsubscribe?token=" + affiliate.NewUnsubscribeTokens(hashKeys).Token(f.Owner, affiliate.CategoryPayouts)
 	if got := sent[0].Header.Get("List-Unsubscribe"); got != "<"+unsubscribe+">" {
 		t.Errorf("List-Unsubscribe is %q, want <%s>", got, unsubscribe)
 	}

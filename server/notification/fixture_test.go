@@ -21,7 +21,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-var hashKey = []byte("the key of the tests, 32 bytes..")
+var hashKeys = affiliate.HashKeys{[]byte("the key of the tests, 32 bytes..")}
 
 // fixture is a shop in test mode, with the service under test.
 type fixture struct {
@@ -37,7 +37,7 @@ func newFixture(t *testing.T) *fixture {
 	log := slog.New(slog.DiscardHandler)
 	return &fixture{shop, notification.New(notification.Config{
 		Store: stores.Notification(shop.Store.DB), Hub: notification.NewHub(stores.NotificationHub(shop.Store.DB), nil, log, clock.Now),
-		Log: log, AppURL: "https://app.example", HashKey: hashKey, Now: clock.Now,
+		Log: log, AppURL: "https://app.example", HashKeys: hashKeys, Now: clock.Now,
 	}), clock}
 }
 
@@ -267,5 +267,5 @@ func ptr[T any](value T) *T { return &value }
 // suppress holds back mails to an address.
 func (f *fixture) suppress(email string) {
 	f.Helper()
-	f.Insert("mail_suppressions", pgtest.Row{"digest": affiliate.MailDigest(hashKey, email), "reason": "bounced", "created_at": f.Now()})
+	f.Insert("mail_suppressions", pgtest.Row{"digest": affiliate.MailDigest(hashKeys, email).First(), "reason": "bounced", "created_at": f.Now()})
 }

@@ -38,7 +38,7 @@ func (s *Service) preferences(ctx context.Context) (*affiliatev1.NotificationPre
 	if err != nil {
 		return nil, err
 	}
-	suppressed, err := s.store.Suppressed(ctx, affiliate.MailDigest(s.hashKey, address))
+	suppressed, err := s.store.Suppressed(ctx, affiliate.MailDigest(s.hashKeys, address))
 	if err != nil {
 		return nil, err
 	}

@@ -26,10 +26,10 @@ type Config struct {
 	// AppURL is the base URL of the dashboard. If it is empty, notifications have no
 	// action URL.
 	AppURL string
-	// HashKey is the secret key with which e-mail addresses are hashed and unsubscribe
+	// HashKeys are the secret keys with which e-mail addresses are hashed and unsubscribe
 	// links are signed.
-	HashKey []byte
-	Now     func() time.Time
+	HashKeys affiliate.HashKeys
+	Now      func() time.Time
 	// Metrics measures streams. nil means that they are not measured.
 	Metrics *Metrics
 }
@@ -41,7 +41,7 @@ type Service struct {
 	hub         *Hub
 	log         *slog.Logger
 	appURL      string
-	hashKey     []byte
+	hashKeys    affiliate.HashKeys
 	now         func() time.Time
 	unsubscribe affiliate.UnsubscribeTokens
 	metrics     *Metrics
@@ -55,8 +55,8 @@ func New(config Config) *Service {
 		config.Metrics = NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 })
 	}
 	return &Service{
-		store: config.Store, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKey: config.HashKey, now: config.Now,
-		unsubscribe: affiliate.NewUnsubscribeTokens(config.HashKey),
+		store: config.Store, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKeys: config.HashKeys, now: config.Now,
+		unsubscribe: affiliate.NewUnsubscribeTokens(config.HashKeys),
 		metrics:     config.Metrics, pingInterval: pingInterval,
 	}
 }

@@ -25,9 +25,9 @@ type Store interface {
 	ReadTimes(ctx context.Context, reader affiliate.NotificationReader, ranges []affiliate.FeedRange, positions []affiliate.FeedPosition, now time.Time) (map[affiliate.NotificationID]*time.Time, error)
 	// Address returns the e-mail address of a user. Errors: NOT_FOUND.
 	Address(ctx context.Context, user affiliate.UserID) (string, error)
-	// Suppressed reports whether mails to an address are held back. digest is the result
+	// Suppressed reports whether mails to an address are held back. address is the result
 	// of affiliate.MailDigest.
-	Suppressed(ctx context.Context, digest []byte) (bool, error)
+	Suppressed(ctx context.Context, address affiliate.Digests) (bool, error)
 	// InsertTicket stores a ticket. CloseStream deletes a stream.
 	InsertTicket(ctx context.Context, ticket affiliate.StreamTicket) error
 	CloseStream(ctx context.Context, id affiliate.StreamID) error

@@ -64,7 +64,7 @@ func (f *fixture) newNode(redisURL string) *node {
 	shop, base := *f.Shop, *f.Fixture
 	base.Store, shop.Fixture = store, &base
 	n := &node{fixture: &fixture{&shop, notification.New(notification.Config{
-		Store: stores.Notification(store.DB), Hub: hub, Log: log, AppURL: "https://app.example", HashKey: hashKey, Now: f.Now,
+		Store: stores.Notification(store.DB), Hub: hub, Log: log, AppURL: "https://app.example", HashKeys: hashKeys, Now: f.Now,
 		Metrics: notification.NewMetrics(registry, distributor.Undistributed),
 	}), f.clock}, hub: hub, metrics: registry}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))

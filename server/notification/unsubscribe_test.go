@@ -1,12 +1,15 @@
 package notification_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"google.golang.org/genproto/googleapis/api/httpbody"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -31,7 +34,7 @@ func TestUnsubscribe_DisablesTheMailsOfACategory(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	partner := f.NewPartner("Jane")
-	tokens := affiliate.NewUnsubscribeTokens(hashKey)
+	tokens := affiliate.NewUnsubscribeTokens(hashKeys)
 	other := f.preferences(f.newReader(affiliate.RoleAdmin))
 
 	payouts := tokens.Token(f.Owner, affiliate.CategoryPayouts)
@@ -59,7 +62,7 @@ func TestUnsubscribe_DisablesTheMailsOfACategory(t *testing.T) {
 func TestUnsubscribe_RefusesOtherTokensAndForms(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	tokens := affiliate.NewUnsubscribeTokens(hashKey)
+	tokens := affiliate.NewUnsubscribeTokens(hashKeys)
 	token := tokens.Token(f.Owner, affiliate.CategoryPayouts)
 	erased := f.NewPartner("Jane")
 	f.Exec(`update users set erased_at = $2 where id = $1`, erased, f.Now())
@@ -68,7 +71,7 @@ func TestUnsubscribe_RefusesOtherTokensAndForms(t *testing.T) {
 		want                           affiliate.Reason
 	}{
 		{"no token", "x", urlEncoded, oneClick, affiliate.ReasonUnsubscribeToken},
-		{"a token with another key", affiliate.NewUnsubscribeTokens([]byte("other")).Token(f.Owner, affiliate.CategoryPayouts), urlEncoded, oneClick, affiliate.ReasonUnsubscribeToken},
+		{"a token with another key", affiliate.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("other")}).Token(f.Owner, affiliate.CategoryPayouts), urlEncoded, oneClick, affiliate.ReasonUnsubscribeToken},
 		{"a user who was erased", tokens.Token(erased, affiliate.CategoryPayouts), urlEncoded, oneClick, affiliate.ReasonUnsubscribeToken},
 		{"JSON", token, "application/json", `{"List-Unsubscribe":"One-Click"}`, affiliate.ReasonUnsupportedMediaType},
 		{"no content type", token, "", oneClick, affiliate.ReasonUnsupportedMediaType},
@@ -83,5 +86,36 @@ func TestUnsubscribe_RefusesOtherTokensAndForms(t *testing.T) {
 	}
 	if got := f.preferences(f.asOwner()); got != "EEEEEEFEEEEEF" {
 		t.Errorf("the preferences have changed to %s", got)
+	}
+}
+
+// The links of mails that were sent before a rotation of the hash key work, and so does the
+// suppression of an address.
+func TestUnsubscribe_AcceptsTokensOfEarlierHashKeys(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	keyA, keyB := hashKeys.First(), []byte("the next key of the tests")
+	token := affiliate.NewUnsubscribeTokens(hashKeys).Token(f.Owner, affiliate.CategoryPayouts)
+	var email string
+	if err := f.SQL.QueryRow(t.Context(), `select email from users where id = $1`, f.Owner).Scan(&email); err != nil {
+		t.Fatal(err)
+	}
+	f.suppress(email)
+	use := func(keys ...[]byte) {
+		f.service = notification.New(notification.Config{Store: stores.Notification(f.Store.DB), Log: slog.New(slog.DiscardHandler), HashKeys: keys, Now: f.Now})
+	}
+	for _, keys := range []affiliate.HashKeys{{keyB, keyA}, {keyB}} {
+		use(keys...)
+		known := len(keys) == 2
+		if _, err := f.unsubscribe(token, urlEncoded, oneClick); (err == nil) != known {
+			t.Errorf("with %d keys, the token of the key A returns %v", len(keys), err)
+		}
+		got, err := f.service.GetNotificationPreferences(f.asOwner(), &affiliatev1.GetNotificationPreferencesRequest{})
+		if err != nil || got.EmailSuppressed != known {
+			t.Errorf("with %d keys, emailSuppressed is %t, %v", len(keys), got.GetEmailSuppressed(), err)
+		}
+	}
+	if _, err := f.unsubscribe(affiliate.NewUnsubscribeTokens(affiliate.HashKeys{keyB, keyA}).Token(f.Owner, affiliate.CategoryPayouts), urlEncoded, oneClick); err != nil {
+		t.Errorf("a new token is not signed with the key B: %v", err)
 	}
 }

@@ -18,14 +18,15 @@ import (
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 var (
-	hashKey    = []byte("a key of 32 bytes for the tests.")
-	erasureKey = affiliate.NewErasureKey(hashKey)
-	errCrash   = errors.New("the process crashed")
+	hashKeys    = affiliate.HashKeys{[]byte("a key of 32 bytes for the tests.")}
+	erasureKeys = affiliate.NewErasureKeys(hashKeys)
+	errCrash    = errors.New("the process crashed")
 )
 
 const confirmation = "DELETE"
@@ -57,12 +58,12 @@ func newFixture(t *testing.T) *fixture {
 		f.NewPromoCode(p, p.Code+"-promo")
 		f.NewLedgerEntry(p, 500, func(e *affiliate.ManualEntry) { e.Reason = p.Code + "-reason" })
 	}
-	f.service = f.serviceWith(stores.Privacy(f.Store.DB, erasureKey))
+	f.service = f.serviceWith(stores.Privacy(f.Store.DB, erasureKeys.First()))
 	return f
 }
 
 func (f *fixture) serviceWith(store privacy.Store) *privacy.Service {
-	return privacy.New(privacy.Config{Store: store, Directory: f.directory, DeadLetters: f.dead, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now), Log: f.log, HashKey: hashKey, Now: f.clock.Now})
+	return privacy.New(privacy.Config{Store: store, Directory: f.directory, DeadLetters: f.dead, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now), Log: f.log, HashKeys: hashKeys, Now: f.clock.Now})
 }
 
 // directory records the codes that it has to delete.
@@ -178,7 +179,7 @@ func TestErase_FinishesAfterCrashesAtEveryPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.dead.fails = 2
-	store := &crashingStore{Store: stores.Privacy(f.Store.DB, erasureKey)}
+	store := &crashingStore{Store: stores.Privacy(f.Store.DB, erasureKeys.First())}
 	f.service, f.directory.fails = f.serviceWith(store), 1
 	crashes := 0
 	for {
@@ -347,6 +348,54 @@ func TestErase_CodesStayTaken(t *testing.T) {
 	}
 }
 
+// After a rotation of the hash key, the codes that were erased before stay taken, and the erasure
+// of an account deletes the digests of the earlier key.
+func TestErase_KnowsDigestsOfEarlierHashKeys(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	keyB := []byte("the next key of the tests")
+	if err := f.eraseParticipant(f.ada); err != nil {
+		t.Fatal(err)
+	}
+	f.finish(f.erasure())
+	create := func(keys affiliate.HashKeys) (link, code error) {
+		t.Helper()
+		store, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: affiliate.NewErasureKeys(keys)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		_, link = store.CreateLink(t.Context(), affiliate.Link{
+			ID: affiliate.NewID[affiliate.Link](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
+			Destination: ptr("https://shop.example/"), CreatedAt: f.Now(),
+		}, affiliate.System)
+		_, code = store.CreatePromoCode(t.Context(), affiliate.PromoCode{
+			ID: affiliate.NewID[affiliate.PromoCode](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
+			DiscountType: affiliate.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
+		}, affiliate.System)
+		return link, code
+	}
+	both := affiliate.HashKeys{keyB, hashKeys.First()}
+	if link, code := create(both); pgtest.ReasonOf(t, link) != affiliate.ReasonReferralCodeTaken || pgtest.ReasonOf(t, code) != affiliate.ReasonPromoCodeTaken {
+		t.Errorf("the erased codes are not taken: %v, %v", link, code)
+	}
+	if link, code := create(affiliate.HashKeys{keyB}); link != nil || code != nil {
+		t.Errorf("without their key, the erased codes are taken: %v, %v", link, code)
+	}
+
+	var email string
+	if err := f.SQL.QueryRow(t.Context(), `select email from users where id = $1`, f.ben.Partner).Scan(&email); err != nil {
+		t.Fatal(err)
+	}
+	f.Insert("mail_suppressions", pgtest.Row{"digest": affiliate.MailDigest(hashKeys, email).First(), "reason": "bounced", "created_at": f.Now()})
+	f.Insert("login_failures", pgtest.Row{
+		"id": affiliate.NewID[affiliate.LoginAttempt](f.Now()), "subject": affiliate.LoginSubject(hashKeys, affiliate.Partner, email).First(), "failed_at": f.Now(),
+	})
+	f.service.HashKeys = both
+	f.eraseAccount(f.ben)
+	f.WantCount(0, "digests of the address", `select (select count(*) from mail_suppressions) + (select count(*) from login_failures)`)
+}
+
 func ptr[T any](value T) *T { return &value }
 
 func TestErase_LogsWhatTheCallCouldNotLog(t *testing.T) {
@@ -418,7 +467,7 @@ func TestReplay_ErasesAgainAfterRestore(t *testing.T) {
 			}
 			restored := restore(t, backup, f.clock.Now)
 			after := &fixture{Shop: &pgtest.Shop{Fixture: restored, Scope: f.Scope, Program: f.Program, Owner: f.Owner}, clock: f.clock, directory: &directory{}, dead: f.dead, log: &log{}}
-			after.service = after.serviceWith(stores.Privacy(restored.Store.DB, erasureKey))
+			after.service = after.serviceWith(stores.Privacy(restored.Store.DB, erasureKeys.First()))
 			after.WantCount(1, "participants in the backup", `select count(*) from participants where note = 'quokka-note'`)
 			for _, want := range []bool{true, false} { // the second time, nothing is left to do
 				_, replayed, err := after.service.Replay(t.Context(), f.log.entries[0])

@@ -13,7 +13,7 @@ import (
 // reopen returns a store that knows the key of erased codes.
 func reopen(t *testing.T, f *fixture) (*postgres.Store, error) {
 	t.Helper()
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKey: erasureKey})
+	store, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: erasureKeys})
 	if err == nil {
 		t.Cleanup(store.Close)
 	}

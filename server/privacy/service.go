@@ -40,9 +40,9 @@ type Config struct {
 	Analytics Analytics
 	// Log is the erasure log.
 	Log Log
-	// HashKey is the key of the digests of e-mail addresses.
-	HashKey []byte
-	Now     func() time.Time
+	// HashKeys are the keys of the digests of e-mail addresses.
+	HashKeys affiliate.HashKeys
+	Now      func() time.Time
 }
 
 // Service implements affiliate.v1.ErasureService.
@@ -270,8 +270,8 @@ func (s *Service) eraseWorkspace(ctx context.Context, tx Tx, e affiliate.Erasure
 
 func (s *Service) digests(account affiliate.ErasableAccount) affiliate.AddressDigests {
 	return affiliate.AddressDigests{
-		Login: affiliate.LoginSubject(s.HashKey, account.Kind, account.Email),
-		Mail:  affiliate.MailDigest(s.HashKey, account.Email),
+		Login: affiliate.LoginSubject(s.HashKeys, account.Kind, account.Email),
+		Mail:  affiliate.MailDigest(s.HashKeys, account.Email),
 	}
 }
 

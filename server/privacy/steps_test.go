@@ -130,7 +130,7 @@ func TestErase_OfAnAccountContinuesIfAParticipantIsDeleted(t *testing.T) {
 	live := f.NewParticipant(f.Scope, f.Program, cleo, pgtest.Row{"referral_code": "numbat-live"})
 	f.NewClick(live)
 	f.eraseAccount(live)
-	id, store := f.erasure(), stores.Privacy(f.Store.DB, erasureKey)
+	id, store := f.erasure(), stores.Privacy(f.Store.DB, erasureKeys.First())
 	for f.Count(`select step from erasures`) < 25 { // the steps of the participant in test mode have run
 		page, err := store.Advance(t.Context(), id, affiliate.ErasurePage{}, f.clock.Now())
 		if err != nil {

@@ -64,7 +64,7 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 
 func (f *fixture) newService(stripeURL string) *processor.Service {
 	log := slog.New(slog.DiscardHandler)
-	sales := conversion.New(conversion.Config{Store: stores.Conversion(f.Store), HashKey: []byte("key of the tests"), Now: f.clock.Now, Log: log})
+	sales := conversion.New(conversion.Config{Store: stores.Conversion(f.Store), HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: log})
 	return processor.New(processor.Config{
 		Store: stores.Processor(f.Store.DB), Sales: sales, Seal: servertest.Seal(f.TB), PublicURL: publicURL + "/", Log: log, Now: f.clock.Now,
 		Processors: map[affiliate.ProcessorName]processor.Processor{

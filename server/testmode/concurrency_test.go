@@ -60,7 +60,7 @@ func TestDeleteTestData_LeavesNoOrphansOfConcurrentRequests(t *testing.T) {
 		f.Exec(`update programs set rules = $2, rules_version = 4 where id = $1`, s.Program, rules["rules"])
 	}
 	conversions := conversion.New(conversion.Config{
-		Store: stores.Conversion(f.Store), HashKey: []byte("k"), Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
+		Store: stores.Conversion(f.Store), HashKeys: affiliate.HashKeys{[]byte("k")}, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	report := func(p pgtest.Participant, click affiliate.ClickID, external string) error {
 		_, err := conversions.ReportConversion(servertest.AsSecretKey(t, p.Scope), &affiliatev1.ReportConversionRequest{

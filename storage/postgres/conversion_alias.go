@@ -140,10 +140,14 @@ func (tx *Tx) AddAliases(ctx context.Context, scope affiliate.Scope, conversion 
 	if err != nil {
 		return fmt.Errorf("encode the processor's ids: %w", err)
 	}
+	key, err := tx.erasureKeyOf(ctx, scope, aliases, "")
+	if err != nil {
+		return err
+	}
 	batch := &pgx.Batch{}
 	// An erasure changes the external id, which is a key, so it waits for the lock.
 	batch.Queue(lock, scope.Workspace, scope.Mode, conversion)
-	batch.Queue(insert, scope.Workspace, scope.Mode, conversion, aliases, tx.db.erasedForms(scope, aliases))
+	batch.Queue(insert, scope.Workspace, scope.Mode, conversion, aliases, key.ProcessorIDs(scope, aliases))
 	batch.Queue(update, scope.Workspace, scope.Mode, conversion, encoded)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("add aliases of a conversion: %w", err)

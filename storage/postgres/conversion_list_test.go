@@ -204,7 +204,7 @@ func TestDropExpiredIdempotencyKeys(t *testing.T) {
 	f := newFixture(t)
 	for i := range 5 {
 		key := affiliate.IdempotencyKey{Method: "m", Key: strconv.Itoa(i), Fingerprint: []byte{1}, At: noon.Add(time.Duration(i) * time.Hour)}
-		if err := f.Store.ClaimKey(t.Context(), f.Scope, key); err != nil {
+		if _, err := f.Store.ClaimKey(t.Context(), f.Scope, key); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -49,6 +51,22 @@ func queueCustomerLocks(batch *pgx.Batch, all []*signals) {
 		})
 	}
 }
+
+// KnownCustomer returns which of several references of one customer is stored. If two are, it
+// returns the older one. It returns an empty text if the customer is new.
+func (s *Store) KnownCustomer(ctx context.Context, scope affiliate.Scope, refs []string) (ref string, err error) {
+	err = s.pool.QueryRow(ctx, selectKnownCustomer, scope.Workspace, scope.Mode, refs).Scan(&ref)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return ref, err
+}
+
+const selectKnownCustomer = `
+	select ref from customers
+	where workspace_id = $1 and mode = $2 and ref = any($3)
+	order by created_at, ref
+	limit 1`
 
 // deleteCustomer deletes a customer that the same transaction has inserted and does not
 // need.

@@ -57,9 +57,9 @@ type Config struct {
 	// MaxConns is the maximum number of connections that calls and jobs share; 0 means
 	// 20. Grouped calls, the job queue and the webhook sender use sixteen more.
 	MaxConns int32
-	// ErasureKey is the key of the digests of erased codes, which stay taken, and of erased
+	// ErasureKeys are the keys of the digests of erased codes, which stay taken, and of erased
 	// sales, which duplicates and refunds still find.
-	ErasureKey affiliate.ErasureKey
+	ErasureKeys affiliate.ErasureKeys
 }
 
 // DB is a set of connection pools to one database. Its methods are safe for
@@ -79,7 +79,7 @@ type DB struct {
 	// jobs is the client that inserts jobs.
 	jobs *river.Client[pgx.Tx]
 
-	erasureKey        affiliate.ErasureKey
+	erasureKeys       affiliate.ErasureKeys
 	exports           exports
 	onDeliveries      func([]affiliate.EndpointKey)
 	onDirectoryChange func(affiliate.SyncDirectory)
@@ -109,7 +109,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	maps.Copy(senderSettings, queueSettings)
 
 	db := &DB{
-		erasureKey:   cfg.ErasureKey,
+		erasureKeys:  cfg.ErasureKeys,
 		onDeliveries: func([]affiliate.EndpointKey) {}, onDirectoryChange: func(affiliate.SyncDirectory) {}, onNotifications: func() {},
 	}
 	for _, open := range []struct {

@@ -16,22 +16,15 @@ import (
 //   - Table erased_values maps the digest of an external transaction id to the conversion,
 //     and contains the digests of the ids of refunds.
 //   - An id of a payment processor is replaced by affiliate.ErasureKey.ProcessorID in all
-//     tables. A look-up by such an id searches both forms of the id.
+//     tables. A look-up by such an id searches all forms of the id.
+//
+// A digest is made with the first of the erasure keys, and searched under all of them.
 
-// processorIDForms returns ids of a processor, followed by the texts that replace them after
+// processorIDForms returns ids of a processor, followed by the texts that can replace them after
 // an erasure.
 func (db *DB) processorIDForms(scope affiliate.Scope, ids []string) []string {
 	forms := make([]string, 0, 2*len(ids))
-	return append(append(forms, ids...), db.erasedForms(scope, ids)...)
-}
-
-// erasedForms returns the texts that replace ids of a processor after an erasure.
-func (db *DB) erasedForms(scope affiliate.Scope, ids []string) []string {
-	forms := make([]string, len(ids))
-	for i, id := range ids {
-		forms[i] = db.erasureKey.ProcessorID(scope, id)
-	}
-	return forms
+	return append(append(forms, ids...), db.erasureKeys.ProcessorIDs(scope, ids...)...)
 }
 
 // selectErasedSales returns the ids of the given reports whose external id belongs to an
@@ -56,9 +49,10 @@ func (db *DB) queueErasedSales(batch *pgx.Batch, all []*pendingReport) {
 	var ids []affiliate.ConversionID
 	for _, r := range all {
 		c := r.Conversion
-		workspaces, modes = append(workspaces, c.Scope.Workspace), append(modes, c.Scope.Mode)
-		digests = append(digests, db.erasureKey.Digest(c.Scope, affiliate.ErasedTransactionID, c.ExternalTransactionID))
-		ids = append(ids, c.ID)
+		for _, digest := range db.erasureKeys.Digests(c.Scope, affiliate.ErasedTransactionID, c.ExternalTransactionID) {
+			workspaces, modes = append(workspaces, c.Scope.Workspace), append(modes, c.Scope.Mode)
+			digests, ids = append(digests, digest), append(ids, c.ID)
+		}
 	}
 	batch.Queue(selectErasedSales, workspaces, modes, digests, ids).Query(func(rows pgx.Rows) error {
 		erased, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
@@ -87,9 +81,10 @@ func (db *DB) queueErasedAliases(batch *pgx.Batch, rows []aliasRow, onFound func
 	var ids []string
 	var conversions []affiliate.ConversionID
 	for _, row := range rows {
-		workspaces, modes = append(workspaces, row.WorkspaceID), append(modes, row.Mode)
-		ids = append(ids, db.erasureKey.ProcessorID(affiliate.Scope{Workspace: row.WorkspaceID, Mode: row.Mode}, row.ID))
-		conversions = append(conversions, row.ConversionID)
+		for _, form := range db.erasureKeys.ProcessorIDs(affiliate.Scope{Workspace: row.WorkspaceID, Mode: row.Mode}, row.ID) {
+			workspaces, modes = append(workspaces, row.WorkspaceID), append(modes, row.Mode)
+			ids, conversions = append(ids, form), append(conversions, row.ConversionID)
+		}
 	}
 	batch.Queue(selectErasedAliases, workspaces, modes, ids, conversions).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
@@ -107,9 +102,9 @@ func (tx *Tx) findErasedSale(ctx context.Context, scope affiliate.Scope, externa
 		select c.external_transaction_id
 		from erased_values v
 		join conversions c on c.workspace_id = v.workspace_id and c.mode = v.mode and c.id = v.subject_id
-		where v.workspace_id = $1 and v.mode = $2 and v.kind = $3 and v.digest = $4`
-	digest := tx.db.erasureKey.Digest(scope, affiliate.ErasedTransactionID, external)
-	err = tx.QueryRow(ctx, find, scope.Workspace, scope.Mode, affiliate.ErasedTransactionID, digest).Scan(&pseudonym)
+		where v.workspace_id = $1 and v.mode = $2 and v.kind = $3 and v.digest = any($4)`
+	digests := tx.db.erasureKeys.Digests(scope, affiliate.ErasedTransactionID, external)
+	err = tx.QueryRow(ctx, find, scope.Workspace, scope.Mode, affiliate.ErasedTransactionID, digests).Scan(&pseudonym)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}
@@ -121,8 +116,8 @@ func (tx *Tx) findErasedSale(ctx context.Context, scope affiliate.Scope, externa
 func (db *DB) queueErasedRefund(batch *pgx.Batch, scope affiliate.Scope, external string) {
 	const find = `
 		select from erased_values
-		where workspace_id = $1 and mode = $2 and kind = $3 and digest = $4`
-	batch.Queue(find, scope.Workspace, scope.Mode, affiliate.ErasedRefundID, db.erasureKey.Digest(scope, affiliate.ErasedRefundID, external)).
+		where workspace_id = $1 and mode = $2 and kind = $3 and digest = any($4)`
+	batch.Queue(find, scope.Workspace, scope.Mode, affiliate.ErasedRefundID, db.erasureKeys.Digests(scope, affiliate.ErasedRefundID, external)).
 		Query(func(rows pgx.Rows) error {
 			found := rows.Next()
 			rows.Close()
@@ -152,7 +147,7 @@ func (tx *Tx) eraseNewRefund(ctx context.Context, refund affiliate.Refund, conve
 		where workspace_id = $1 and mode = $2 and id = $3`
 	scope := refund.Scope
 	batch := &pgx.Batch{}
-	digest := tx.db.erasureKey.Digest(scope, affiliate.ErasedRefundID, refund.ExternalRefundID)
+	digest := tx.db.erasureKeys.First().Digest(scope, affiliate.ErasedRefundID, refund.ExternalRefundID)
 	QueueErasedValue(batch, scope, affiliate.ErasedValue{Kind: affiliate.ErasedRefundID, Digest: digest}, conversion)
 	batch.Queue(update, scope.Workspace, scope.Mode, refund.ID, affiliate.ErasedRefundPseudonym(pseudonym, refund.ID), pseudonym)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

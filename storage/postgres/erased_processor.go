@@ -116,6 +116,20 @@ func (tx *Tx) ChargeIDs(ctx context.Context, scope affiliate.Scope, ids []string
 // ErasedCharge returns the charge as it is stored. If the buyer of its sale was erased, the
 // texts that replace the ids are stored.
 func (tx *Tx) ErasedCharge(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge) (affiliate.ProcessorCharge, error) {
+	key, erased, err := tx.erasedUnder(ctx, scope, charge.Aliases, charge.ID)
+	if err != nil || !erased {
+		return charge, err
+	}
+	charge.ID, charge.Aliases, charge.Disputes = key.ProcessorID(scope, charge.ID), key.ProcessorIDs(scope, charge.Aliases), slices.Clone(charge.Disputes)
+	for i, dispute := range charge.Disputes {
+		charge.Disputes[i].ID = key.ProcessorID(scope, dispute.ID)
+	}
+	return charge, nil
+}
+
+// erasedUnder returns the key under which the ids of a sale were replaced: its aliases or the id
+// of its charge. found is false if none of them was replaced.
+func (tx *Tx) erasedUnder(ctx context.Context, scope affiliate.Scope, aliases []string, charge string) (key affiliate.ErasureKey, found bool, err error) {
 	const isErased = `
 		select exists (
 			select from conversion_aliases a
@@ -124,22 +138,34 @@ func (tx *Tx) ErasedCharge(ctx context.Context, scope affiliate.Scope, charge af
 			select from processor_charges g
 			where g.workspace_id = $1 and g.mode = $2 and g.id = $4
 		)`
-	aliases, id := tx.db.erasedForms(scope, charge.Aliases), tx.db.erasureKey.ProcessorID(scope, charge.ID)
-	var erased bool
-	if err := tx.QueryRow(ctx, isErased, scope.Workspace, scope.Mode, aliases, id).Scan(&erased); err != nil {
-		return charge, fmt.Errorf("search an erased charge: %w", err)
+	for _, key := range tx.db.erasureKeys {
+		forms, id := key.ProcessorIDs(scope, aliases), key.ProcessorID(scope, charge)
+		if err := tx.QueryRow(ctx, isErased, scope.Workspace, scope.Mode, forms, id).Scan(&found); err != nil {
+			return nil, false, fmt.Errorf("search an erased charge: %w", err)
+		}
+		if found {
+			return key, true, nil
+		}
 	}
-	if !erased {
-		return charge, nil
-	}
-	charge.ID, charge.Aliases, charge.Disputes = id, aliases, slices.Clone(charge.Disputes)
-	for i, dispute := range charge.Disputes {
-		charge.Disputes[i].ID = tx.db.erasureKey.ProcessorID(scope, dispute.ID)
-	}
-	return charge, nil
+	return nil, false, nil
 }
 
-// ChargeForms returns the id of a charge and the text that replaces it after an erasure.
+// erasureKeyOf returns the key under which ids of an erased sale are replaced: the key under
+// which some of them were replaced before, otherwise the first. It reads nothing if there is one
+// key.
+func (tx *Tx) erasureKeyOf(ctx context.Context, scope affiliate.Scope, aliases []string, charge string) (affiliate.ErasureKey, error) {
+	keys := tx.db.erasureKeys
+	if len(keys) < 2 {
+		return keys.First(), nil
+	}
+	key, found, err := tx.erasedUnder(ctx, scope, aliases, charge)
+	if !found {
+		key = keys.First()
+	}
+	return key, err
+}
+
+// ChargeForms returns the id of a charge and the texts that can replace it after an erasure.
 func (tx *Tx) ChargeForms(scope affiliate.Scope, charge string) []string {
 	return tx.db.processorIDForms(scope, []string{charge})
 }
@@ -151,10 +177,14 @@ func (tx *Tx) EraseCharge(ctx context.Context, scope affiliate.Scope, charge str
 	if err != nil {
 		return err
 	}
+	key, err := tx.erasureKeyOf(ctx, scope, ids, charge)
+	if err != nil {
+		return err
+	}
 	erased := map[string]string{}
 	for _, id := range ids {
 		if !affiliate.IsErasedProcessorID(id) {
-			erased[id] = tx.db.erasureKey.ProcessorID(scope, id)
+			erased[id] = key.ProcessorID(scope, id)
 		}
 	}
 	batch := &pgx.Batch{}

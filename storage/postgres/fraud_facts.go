@@ -119,7 +119,7 @@ func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 }
 
 // fraudQuery has the arguments of findFraudFacts. The slices from n to emailHashes have
-// one element per candidate. An element of n is the index of the candidate's conversion.
+// one element per candidate and hash of the buyer's e-mail address. An element of n is the index of the candidate's conversion.
 type fraudQuery struct {
 	n                      []int
 	workspaces             []affiliate.WorkspaceID
@@ -152,13 +152,22 @@ func (q *fraudQuery) add(n int, s *signals) {
 	s.inputs.FraudFacts = map[affiliate.ParticipantID]fraud.Facts{}
 	for _, earner := range candidates {
 		s.inputs.FraudFacts[earner.Participant] = emailFacts(c, earner)
-		q.n, q.workspaces, q.modes = append(q.n, n), append(q.workspaces, c.Scope.Workspace), append(q.modes, c.Scope.Mode)
-		q.participants, q.programs = append(q.participants, earner.Participant), append(q.programs, earner.Program)
-		q.partners = append(q.partners, earner.Partner)
-		q.reportedAt, q.occurredAt = append(q.reportedAt, c.CreatedAt), append(q.occurredAt, c.OccurredAt)
-		q.customerRefs, q.emailHashes = append(q.customerRefs, c.CustomerRef), append(q.emailHashes, c.CustomerEmailHash)
+		q.addCandidate(n, c, earner, c.CustomerEmailHash)
+		// Other conversions of the buyer can have a hash under another hash key.
+		for _, hash := range c.Buyer.EarlierEmailHashes {
+			q.addCandidate(n, c, earner, hash)
+		}
 	}
 	q.addBuyer(n, c, s.inputs.FoundClick)
+}
+
+// addCandidate adds a candidate with one hash of the buyer's e-mail address.
+func (q *fraudQuery) addCandidate(n int, c affiliate.Conversion, earner affiliate.Earner, emailHash []byte) {
+	q.n, q.workspaces, q.modes = append(q.n, n), append(q.workspaces, c.Scope.Workspace), append(q.modes, c.Scope.Mode)
+	q.participants, q.programs = append(q.participants, earner.Participant), append(q.programs, earner.Program)
+	q.partners = append(q.partners, earner.Partner)
+	q.reportedAt, q.occurredAt = append(q.reportedAt, c.CreatedAt), append(q.occurredAt, c.OccurredAt)
+	q.customerRefs, q.emailHashes = append(q.customerRefs, c.CustomerRef), append(q.emailHashes, emailHash)
 }
 
 // addBuyer adds the networks and devices of the buyer. The statement compares them with
@@ -255,7 +264,7 @@ func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 		facts.ConversionsInHour = row.Conversions + 1
 		facts.ExaminedConversions, facts.RefundedConversions = row.Recent, row.Refunded
 		facts.SameNetwork, facts.SameDevice = row.SameNetwork, row.SameDevice
-		facts.DuplicateCustomer = row.DuplicateCustomer
+		facts.DuplicateCustomer = facts.DuplicateCustomer || row.DuplicateCustomer
 		factsOf[row.ParticipantID] = facts
 	}
 	return err

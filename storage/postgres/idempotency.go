@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -41,17 +40,23 @@ func queueClaim(batch *pgx.Batch, scope affiliate.Scope, key affiliate.Idempoten
 // expired key counts as new. Errors: IDEMPOTENCY_KEY_REUSED if the key was used with
 // another request.
 func (tx *Tx) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (replay []byte, err error) {
+	stored, err := tx.claimKey(ctx, scope, key)
+	return stored.Response, err
+}
+
+// claimKey is ClaimKey. The result is empty if this transaction is the first with the key.
+func (tx *Tx) claimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (storedResponse, error) {
 	batch, claimed := &pgx.Batch{}, false
 	queueClaim(batch, scope, key, &claimed)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("claim idempotency key: %w", err)
+		return storedResponse{}, fmt.Errorf("claim idempotency key: %w", err)
 	}
 	if claimed {
-		return nil, nil
+		return storedResponse{}, nil
 	}
 	// The statement has locked the existing row although it has not changed it. The row
 	// therefore cannot be deleted as expired before it is read here.
-	return readResponse(ctx, tx, scope, key)
+	return readStored(ctx, tx, scope, key)
 }
 
 // StoreResponse stores the response under a key that the transaction has claimed.
@@ -86,8 +91,8 @@ func claimKeys(ctx context.Context, tx *Tx, all []*pendingReport) error {
 		if r.keyClaimed {
 			continue
 		}
-		var err error
-		r.result.Replay, err = readResponse(ctx, tx, r.Conversion.Scope, *r.Key)
+		stored, err := readStored(ctx, tx, r.Conversion.Scope, *r.Key)
+		r.result.Replay = stored.Response
 		var refusal *affiliate.Error
 		switch {
 		case errors.As(err, &refusal):
@@ -99,48 +104,56 @@ func claimKeys(ctx context.Context, tx *Tx, all []*pendingReport) error {
 	return nil
 }
 
-// readResponse returns the response that is stored under a key. It returns nil if there
-// is no response, or if the key has expired.
-func readResponse(ctx context.Context, q Queryer, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
+type storedResponse struct {
+	Fingerprint []byte
+	Response    []byte
+}
+
+// readStored returns the response that is stored under a key, with the fingerprint of its
+// request. The response is nil if there is none, or if the key has expired. The fingerprint is
+// then nil if the key has expired.
+func readStored(ctx context.Context, q Queryer, scope affiliate.Scope, key affiliate.IdempotencyKey) (storedResponse, error) {
 	const read = `
 		select fingerprint, response
 		from idempotency_keys
 		where workspace_id = $1 and mode = $2 and method = $3 and key = $4 and expires_at > $5`
 	rows, err := q.Query(ctx, read, scope.Workspace, scope.Mode, key.Method, key.Key, key.At)
 	if err != nil {
-		return nil, fmt.Errorf("idempotency key: %w", err)
-	}
-	type storedResponse struct {
-		Fingerprint []byte
-		Response    []byte
+		return storedResponse{}, fmt.Errorf("idempotency key: %w", err)
 	}
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[storedResponse])
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return nil, nil
+		return storedResponse{}, nil
 	case err != nil:
-		return nil, fmt.Errorf("idempotency key: %w", err)
-	case !bytes.Equal(found.Fingerprint, key.Fingerprint):
-		return nil, affiliate.Refuse(affiliate.ReasonIdempotencyKeyReused)
+		return storedResponse{}, fmt.Errorf("idempotency key: %w", err)
+	case !key.IsOf(found.Fingerprint):
+		return storedResponse{}, affiliate.Refuse(affiliate.ReasonIdempotencyKeyReused)
 	}
-	return found.Response, nil
+	return found, nil
 }
 
 // Replay returns the response that is stored under a key, or nil if there is none yet.
 // It does not wait for a transaction that is still processing the same request. Errors:
 // IDEMPOTENCY_KEY_REUSED if the key was used with another request.
 func (s *Store) Replay(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
-	return readResponse(ctx, s.pool, scope, key)
+	stored, err := readStored(ctx, s.pool, scope, key)
+	return stored.Response, err
 }
 
 // ClaimKey claims the key of a request whose items have their own keys and responses
-// (affiliate.IdempotencyKey.Item). The same request can claim the key again. Errors:
+// (affiliate.IdempotencyKey.Item). The same request can claim the key again. The result has the
+// fingerprint that is stored, which may be one under an earlier hash key. Errors:
 // IDEMPOTENCY_KEY_REUSED if the key was used with another request.
-func (s *Store) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
-	return s.InTx(ctx, func(tx *Tx) error {
-		_, err := tx.ClaimKey(ctx, scope, key)
+func (s *Store) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (affiliate.IdempotencyKey, error) {
+	err := s.InTx(ctx, func(tx *Tx) error {
+		stored, err := tx.claimKey(ctx, scope, key)
+		if stored.Fingerprint != nil {
+			key.Fingerprint = stored.Fingerprint
+		}
 		return err
 	})
+	return key, err
 }
 
 const deleteKey = `

@@ -54,10 +54,10 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...affiliate.Mail) error {
 	return tx.Enqueue(ctx, jobs...)
 }
 
-// Suppressed reports whether mails to an address are held back. digest is the result of
+// Suppressed reports whether mails to an address are held back. address is the result of
 // affiliate.MailDigest.
-func Suppressed(ctx context.Context, db Queryer, digest []byte) (bool, error) {
-	rows, err := db.Query(ctx, `select exists (select from mail_suppressions where digest = $1)`, digest)
+func Suppressed(ctx context.Context, db Queryer, address affiliate.Digests) (bool, error) {
+	rows, err := db.Query(ctx, `select exists (select from mail_suppressions where digest = any($1))`, address)
 	if err != nil {
 		return false, fmt.Errorf("read the suppression of an address: %w", err)
 	}
@@ -65,15 +65,15 @@ func Suppressed(ctx context.Context, db Queryer, digest []byte) (bool, error) {
 }
 
 // Suppressed reports whether mails to an address are held back.
-func (tx *Tx) Suppressed(ctx context.Context, digest []byte) (bool, error) {
-	return Suppressed(ctx, tx, digest)
+func (tx *Tx) Suppressed(ctx context.Context, address affiliate.Digests) (bool, error) {
+	return Suppressed(ctx, tx, address)
 }
 
 // LiftSuppression deletes the suppression of an address, because the address was verified
-// again. digest is the result of affiliate.MailDigest. LiftSuppression has no effect if
+// again. address is the result of affiliate.MailDigest. LiftSuppression has no effect if
 // the address is not suppressed.
-func (tx *Tx) LiftSuppression(ctx context.Context, digest []byte) error {
-	if _, err := tx.Exec(ctx, `delete from mail_suppressions where digest = $1`, digest); err != nil {
+func (tx *Tx) LiftSuppression(ctx context.Context, address affiliate.Digests) error {
+	if _, err := tx.Exec(ctx, `delete from mail_suppressions where digest = any($1)`, address); err != nil {
 		return fmt.Errorf("lift the suppression of an address: %w", err)
 	}
 	return nil

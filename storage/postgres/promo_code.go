@@ -90,7 +90,7 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 			created.Currency = &program.Currency
 		}
 		args := promoCodeArgs(created)
-		args["kind"], args["digest"] = affiliate.ErasedPromoCode, tx.db.erasureKey.Digest(c.Scope, affiliate.ErasedPromoCode, c.Code)
+		args["kind"], args["digests"] = affiliate.ErasedPromoCode, tx.db.erasureKeys.Digests(c.Scope, affiliate.ErasedPromoCode, c.Code)
 		tag, err := tx.Exec(ctx, insert, args)
 		if err := refuseIfNone(tag, err, affiliate.ReasonPromoCodeTaken); err != nil {
 			return Refusal(err)

@@ -43,10 +43,10 @@ func reserveAndSetCode(ctx context.Context, tx *Tx, p affiliate.Participant, lin
 	return err
 }
 
-// selectErasedValue selects the row of an erased code with the digest @digest.
+// selectErasedValue selects the row of an erased code with one of the digests @digests.
 const selectErasedValue = `
 	select from erased_values v
-	where v.workspace_id = @workspace and v.mode = @mode and v.kind = @kind and v.digest = @digest`
+	where v.workspace_id = @workspace and v.mode = @mode and v.kind = @kind and v.digest = any(@digests)`
 
 // insertReferralCode reserves a code for a link. It returns false if the code is not free:
 // another link has the code, or an erased participant had it. The primary key of
@@ -60,7 +60,7 @@ func insertReferralCode(ctx context.Context, tx *Tx, l affiliate.Link, code stri
 	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
 		"workspace": l.Scope.Workspace, "mode": l.Scope.Mode, "code": code, "program": l.Program, "participant": l.Participant,
 		"link": l.ID, "created_at": l.CreatedAt,
-		"kind": affiliate.ErasedReferralCode, "digest": tx.db.erasureKey.Digest(l.Scope, affiliate.ErasedReferralCode, code),
+		"kind": affiliate.ErasedReferralCode, "digests": tx.db.erasureKeys.Digests(l.Scope, affiliate.ErasedReferralCode, code),
 	})
 	return tag.RowsAffected() != 0, err
 }

@@ -176,7 +176,7 @@ const (
 // unsubscribeToken returns the token in the mails of a category to an account.
 func unsubscribeToken(a account, category affiliate.NotificationCategory) string {
 	user, _ := affiliate.ParseID[affiliate.User](a.id)
-	return affiliate.NewUnsubscribeTokens(hashKey).Token(user, category)
+	return affiliate.NewUnsubscribeTokens(affiliate.HashKeys{hashKey}).Token(user, category)
 }
 
 // tab is a tab of the browser that shows one of the pages, on the screen of a phone.

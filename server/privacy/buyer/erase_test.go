@@ -107,9 +107,15 @@ func (f *fixture) putCharge(charge affiliate.ProcessorCharge) *affiliate.Convers
 	if err != nil {
 		f.Fatal(err)
 	}
+	return f.applyCharge(charge.ID)
+}
+
+// applyCharge applies a stored charge and returns its conversion.
+func (f *fixture) applyCharge(charge string) *affiliate.ConversionID {
+	f.Helper()
 	var conversion *affiliate.ConversionID
-	err = store.InTx(f.Context(), func(tx processor.Tx) (err error) {
-		conversion, err = tx.FindChargeSale(f.Context(), f.Scope, charge.ID)
+	err := stores.Processor(f.Store.DB).InTx(f.Context(), func(tx processor.Tx) (err error) {
+		conversion, err = tx.FindChargeSale(f.Context(), f.Scope, charge)
 		return err
 	})
 	if err == nil && conversion != nil {

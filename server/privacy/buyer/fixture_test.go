@@ -23,7 +23,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-var hashKey = affiliate.BuyerKey("key of the tests")
+var hashKeys = affiliate.BuyerKeys{[]byte("key of the tests")}
 
 const (
 	processing = affiliatev1.BuyerErasureStatus_BUYER_ERASURE_STATUS_PROCESSING
@@ -41,6 +41,7 @@ type fixture struct {
 	store       *observedStore
 	log         *recordedLog
 	conversions *conversion.Service
+	keys        affiliate.HashKeys
 	processors  *processor.Service
 	clock       *pgtest.Clock
 	// anonymousClicks makes report use clicks without data about the visitor.
@@ -59,19 +60,26 @@ func newFixtureIn(db *pgtest.Fixture, clock *pgtest.Clock) *fixture {
 	f := &fixture{Shop: db.NewShop(affiliate.ModeTest, pgtest.Rules(), pgtest.Row{"fraud_policy": "flag"}), clock: clock, log: &recordedLog{}}
 	f.live = f.InOtherMode(pgtest.Rules(), pgtest.Row{"fraud_policy": "flag"})
 	f.pat, f.livePa = f.Join("Pat"), f.live.Join("Pat")
+	f.useKeys(affiliate.HashKeys(hashKeys))
+	return f
+}
+
+// useKeys makes the services use other hash keys. The store must use the same keys.
+func (f *fixture) useKeys(keys affiliate.HashKeys) {
 	quiet := slog.New(slog.DiscardHandler)
-	f.conversions = conversion.New(conversion.Config{Store: stores.Conversion(f.Store), Tail: emptyTail{}, HashKey: hashKey, Now: clock.Now, Log: quiet})
+	f.keys = keys
+	f.conversions = conversion.New(conversion.Config{Store: stores.Conversion(f.Store), Tail: emptyTail{}, HashKeys: keys, Now: f.clock.Now, Log: quiet})
 	f.processors = processor.New(processor.Config{
-		Store: stores.Processor(f.Store.DB), Sales: f.conversions, Seal: servertest.Seal(f.TB), PublicURL: "https://api.example", Log: quiet, Now: clock.Now,
+		Store: stores.Processor(f.Store.DB), Sales: f.conversions, Seal: servertest.Seal(f.TB), PublicURL: "https://api.example", Log: quiet, Now: f.clock.Now,
 	})
 	f.store = &observedStore{Store: stores.Buyer(f.Store.DB)}
 	f.service = f.newService(f.store)
-	return f
 }
 
 func (f *fixture) newService(store buyer.Store) *buyer.Service {
 	return buyer.New(buyer.Config{
-		Store: store, Events: f.processors, ErasureLog: f.log, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now), BuyerKey: hashKey, ErasureKey: pgtest.ErasureKey,
+		Store: store, Events: f.processors, ErasureLog: f.log, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now),
+		BuyerKeys: affiliate.BuyerKeys(f.keys), ErasureKeys: affiliate.NewErasureKeys(f.keys),
 		Log: slog.New(slog.DiscardHandler), Now: f.clock.Now,
 	})
 }
@@ -330,13 +338,13 @@ func (f *fixture) money() string {
 
 // hashesOf returns the hashes of a buyer that conversions store, in hexadecimal digits.
 func (f *fixture) hashesOf(email string, customers ...string) []string {
-	hash, _, ok := hashKey.Email(f.Scope.Workspace, email)
+	hash, _, ok := hashKeys.Email(f.Scope.Workspace, email)
 	if !ok {
 		panic(fmt.Sprintf("not an address: %s", email))
 	}
-	hashes := []string{hex.EncodeToString(hash)}
+	hashes := []string{hex.EncodeToString(hash.First())}
 	for _, id := range customers {
-		hashes = append(hashes, hashKey.CustomerRef(f.Scope.Workspace, id))
+		hashes = append(hashes, hashKeys.CustomerRefs(f.Scope.Workspace, id)...)
 	}
 	return hashes
 }

@@ -29,10 +29,10 @@ func (s *Service) isAbout(ctx context.Context, tx Tx, e affiliate.BuyerErasure, 
 	scope := affiliate.Scope{Workspace: e.Workspace, Mode: event.Mode}
 	var refs, erased []string
 	for _, text := range texts {
-		about = about || e.Identity.Is(s.BuyerKey, e.Workspace, e.Identity.Kind, text)
-		refs = append(refs, s.BuyerKey.CustomerRef(e.Workspace, text))
+		about = about || e.Identity.Is(s.BuyerKeys, e.Workspace, e.Identity.Kind, text)
+		refs = append(refs, s.BuyerKeys.CustomerRefs(e.Workspace, text)...)
 		if affiliate.IsProcessorID(text) {
-			ids, erased = append(ids, text), append(erased, s.ErasureKey.ProcessorID(scope, text))
+			ids, erased = append(ids, text), append(erased, s.ErasureKeys.ProcessorIDs(scope, text)...)
 		}
 	}
 	if about {

@@ -1,7 +1,6 @@
 package buyer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -31,10 +30,10 @@ type Config struct {
 	Events     EventOpener
 	ErasureLog Log
 	Analytics  Analytics
-	// BuyerKey is the key of the hashes that conversions store. ErasureKey is the key of the
-	// digests that stay.
-	BuyerKey   affiliate.BuyerKey
-	ErasureKey affiliate.ErasureKey
+	// BuyerKeys are the keys of the hashes that conversions store. ErasureKeys are the keys of
+	// the digests that stay.
+	BuyerKeys   affiliate.BuyerKeys
+	ErasureKeys affiliate.ErasureKeys
 	// Disabled makes all methods return FEATURE_DISABLED. The job of an erasure that is already
 	// registered still runs.
 	Disabled bool
@@ -78,7 +77,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	kind, value, one := identityIn(r.GetBuyer())
 	if !one {
 		found.Add("buyer", "must have exactly one of email, customerId, externalTransactionId, processorCustomerId")
-	} else if _, ok := s.BuyerKey.Identity(affiliate.WorkspaceID{}, kind, value); !ok {
+	} else if _, ok := s.BuyerKeys.Identity(affiliate.WorkspaceID{}, kind, value); !ok {
 		found.Add("buyer.email", "must be an e-mail address")
 	}
 	return found
@@ -117,8 +116,8 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 	key, _, _ := server.IdempotencyKeyFrom(ctx)
 	workspace, now := server.PrincipalFrom(ctx).Workspace, s.now()
 	kind, value, _ := identityIn(req.GetBuyer())
-	identity, _ := s.BuyerKey.Identity(workspace, kind, value)
-	fingerprint := s.ErasureKey.Fingerprint(workspace, identity)
+	identity, _ := s.BuyerKeys.Identity(workspace, kind, value)
+	fingerprints := s.ErasureKeys.Fingerprints(workspace, identity)
 	var operation affiliate.BuyerErasureID
 	var replayed bool
 	err := s.Store.InTx(ctx, func(tx Tx) error {
@@ -132,7 +131,7 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 		switch {
 		case err != nil:
 			return err
-		case found && !bytes.Equal(registered, fingerprint):
+		case found && !fingerprints.Has(registered):
 			return affiliate.Refuse(affiliate.ReasonIdempotencyKeyReused)
 		case found:
 			operation = known
@@ -143,7 +142,7 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 			return err
 		}
 		if active != nil {
-			joined, err := active.Join(now)
+			joined, err := active.Join(identity, now)
 			if err != nil {
 				return err
 			}
@@ -151,7 +150,7 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 			if err := tx.Join(ctx, *active); err != nil {
 				return err
 			}
-			if err := tx.PutKey(ctx, *active, key, fingerprint, now.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
+			if err := tx.PutKey(ctx, *active, key, fingerprints.First(), now.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
 				return err
 			}
 			if err := s.resolve(ctx, tx, *active, value); err != nil {
@@ -193,14 +192,14 @@ const resourceErasure = "buyer_erasure"
 // register stores a new erasure with its job and its Idempotency-Key. The audit log does not
 // say who the buyer is.
 func (s *Service) register(ctx context.Context, tx Tx, e affiliate.BuyerErasure, key string, by affiliate.Actor) error {
-	fingerprint := s.ErasureKey.Fingerprint(e.Workspace, e.Identity)
+	fingerprints := s.ErasureKeys.Fingerprints(e.Workspace, e.Identity)
 	if err := tx.InsertErasure(ctx, e); err != nil {
 		return err
 	}
-	if err := tx.TakeOver(ctx, e, fingerprint); err != nil {
+	if err := tx.TakeOver(ctx, e, fingerprints); err != nil {
 		return err
 	}
-	if err := tx.PutKey(ctx, e, key, fingerprint, e.CreatedAt.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
+	if err := tx.PutKey(ctx, e, key, fingerprints.First(), e.CreatedAt.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
 		return err
 	}
 	if err := tx.Enqueue(ctx, affiliate.EraseBuyer{Workspace: e.Workspace, Operation: e.ID}); err != nil {
@@ -231,7 +230,12 @@ func (s *Service) resolve(ctx context.Context, tx Tx, e affiliate.BuyerErasure, 
 // if it fails, the erasure is not registered. An entry of a transaction that does not commit is
 // harmless, because the request has asked for the erasure.
 func (s *Service) appendToLog(e affiliate.BuyerErasure) error {
-	return s.ErasureLog.Append(e.Entry())
+	for _, entry := range e.Entries() {
+		if err := s.ErasureLog.Append(entry); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // GetBuyerErasure returns the status of an erasure. Errors: FEATURE_DISABLED,

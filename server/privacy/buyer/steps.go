@@ -88,20 +88,21 @@ func (s *Service) search(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (
 	if err != nil {
 		return part{}, err
 	}
-	refs := make([]string, len(sales)) // of the customers of the processor
+	refs := make([][]string, len(sales)) // of the customers of the processor
 	for i, sale := range sales {
 		if sale.ProcessorCustomer != nil {
-			refs[i] = s.BuyerKey.CustomerRef(e.Workspace, *sale.ProcessorCustomer)
+			refs[i] = s.BuyerKeys.CustomerRefs(e.Workspace, *sale.ProcessorCustomer)
 		}
 	}
-	listed, err := tx.Customers(ctx, e, refs)
+	listed, err := tx.Customers(ctx, e, slices.Concat(refs...))
 	if err != nil {
 		return part{}, err
 	}
 	var found []affiliate.ConversionID
 	for i, sale := range sales {
 		after = sale.ID
-		if slices.Contains(listed, refs[i]) || sale.Matches(s.BuyerKey, e.Workspace, e.Identity) {
+		isListed := func(ref string) bool { return slices.Contains(listed, ref) }
+		if slices.ContainsFunc(refs[i], isListed) || sale.Matches(s.BuyerKeys, e.Workspace, e.Identity) {
 			found = append(found, sale.ID)
 		}
 	}
@@ -115,7 +116,7 @@ func (s *Service) searchParked(ctx context.Context, tx Tx, e affiliate.BuyerEras
 		return err
 	}
 	for _, external := range parked {
-		if !e.Identity.Is(s.BuyerKey, e.Workspace, affiliate.BuyerTransactionID, external) {
+		if !e.Identity.Is(s.BuyerKeys, e.Workspace, affiliate.BuyerTransactionID, external) {
 			continue
 		}
 		if err := tx.DeleteUnknownSale(ctx, e.Workspace, external, s.now()); err != nil {
@@ -133,11 +134,16 @@ const followed = "identity"
 // conversion has: shops report one address for all their guests.
 func (s *Service) follow(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
 	if e.Progress.Position == "" {
-		if ref, ok := e.Identity.CustomerRef(); ok {
-			return part{position: followed}, tx.AddCustomers(ctx, e, []string{ref})
+		if refs := e.Identity.CustomerRefs(); refs != nil {
+			return part{position: followed}, tx.AddCustomers(ctx, e, refs)
 		}
 		if e.Identity.Kind == affiliate.BuyerEmail {
-			return part{position: followed}, tx.AddSalesOf(ctx, e, affiliate.SaleOfEmailHash, e.Identity.Digest)
+			for _, hash := range e.Identity.Digests {
+				if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfEmailHash, hash); err != nil {
+					return part{}, err
+				}
+			}
+			return part{position: followed}, nil
 		}
 	}
 	customers, err := tx.FollowCustomers(ctx, e, customerBatch)
@@ -177,7 +183,7 @@ func (s *Service) addProcessorCustomers(ctx context.Context, tx Tx, e affiliate.
 	slices.Sort(ids)
 	var refs []string
 	for _, id := range slices.Compact(ids) {
-		refs = append(refs, s.BuyerKey.CustomerRef(e.Workspace, id))
+		refs = append(refs, s.BuyerKeys.CustomerRefs(e.Workspace, id)...)
 		if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfProcessorCustomer, id); err != nil {
 			return err
 		}
@@ -215,7 +221,7 @@ func (s *Service) eraseSales(ctx context.Context, tx Tx, e affiliate.BuyerErasur
 			return part{}, err
 		}
 		given = append(given, pseudonym)
-		if erased[i], err = s.ErasureKey.Erase(sale, pseudonym); err != nil {
+		if erased[i], err = s.ErasureKeys.First().Erase(sale, pseudonym); err != nil {
 			return part{}, fmt.Errorf("conversion %s: %w", sale.Conversion, err)
 		}
 	}

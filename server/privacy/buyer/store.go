@@ -36,9 +36,9 @@ type Tx interface {
 	LockActiveErasure(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity) (*affiliate.BuyerErasure, error)
 	InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error
 	// TakeOver moves the lists of failed erasures of the same buyer to the erasure e. These
-	// erasures may have erased a part of the data by which the rest can be found. fingerprint
-	// is affiliate.ErasureKey.Fingerprint of the buyer.
-	TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprint []byte) error
+	// erasures may have erased a part of the data by which the rest can be found. fingerprints
+	// are affiliate.ErasureKeys.Fingerprints of the buyer.
+	TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprints affiliate.Digests) error
 	// PutKey stores the Idempotency-Key of a request for an erasure.
 	PutKey(ctx context.Context, e affiliate.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error
 	// Join stores the result of affiliate.BuyerErasure.Join for a locked erasure.

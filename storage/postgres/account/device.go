@@ -8,8 +8,8 @@ import (
 )
 
 // SeeDevice stores that a user has used a device. known reports whether the user has also
-// used it since the given time.
-func (tx *Tx) SeeDevice(ctx context.Context, user affiliate.UserID, device []byte, at, since time.Time) (known bool, err error) {
+// used it since the given time. device is the result of affiliate.DeviceHash.
+func (tx *Tx) SeeDevice(ctx context.Context, user affiliate.UserID, device affiliate.Digests, at, since time.Time) (known bool, err error) {
 	// The query reads the state before the statement.
 	const see = `
 		with stored as (
@@ -17,8 +17,8 @@ func (tx *Tx) SeeDevice(ctx context.Context, user affiliate.UserID, device []byt
 			values ($1, $2, $3)
 			on conflict (user_id, device) do update set seen_at = greatest(d.seen_at, excluded.seen_at)
 		)
-		select exists (select from user_devices where user_id = $1 and device = $2 and seen_at >= $4)`
-	err = tx.QueryRow(ctx, see, user, device, at, since).Scan(&known)
+		select exists (select from user_devices where user_id = $1 and device = any($5) and seen_at >= $4)`
+	err = tx.QueryRow(ctx, see, user, device.First(), at, since, device).Scan(&known)
 	return known, err
 }
 

@@ -12,7 +12,7 @@ import (
 // them therefore counts the other.
 func (s *Store) AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAttempt) error {
 	const insert = `insert into login_failures (id, subject, failed_at) values ($1, $2, $3)`
-	_, err := s.db.Pool().Exec(ctx, insert, attempt.ID, attempt.Subject, attempt.At)
+	_, err := s.db.Pool().Exec(ctx, insert, attempt.ID, attempt.Subject.First(), attempt.At)
 	return err
 }
 
@@ -22,7 +22,7 @@ func (s *Store) AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAtte
 func (s *Store) OtherLoginFailures(ctx context.Context, attempt affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error) {
 	const query = `
 		select count(*), coalesce(max(failed_at), to_timestamp(0))
-		from login_failures where subject = $1 and failed_at > $2 and id <> $3`
+		from login_failures where subject = any($1) and failed_at > $2 and id <> $3`
 	err = s.db.Pool().QueryRow(ctx, query, attempt.Subject, since, attempt.ID).Scan(&count, &last)
 	return count, last, err
 }
@@ -36,8 +36,8 @@ func (s *Store) DeleteLoginAttempt(ctx context.Context, id affiliate.LoginAttemp
 }
 
 // DeleteLoginFailures deletes all failed login attempts for a subject.
-func (tx *Tx) DeleteLoginFailures(ctx context.Context, subject []byte) error {
-	const remove = `delete from login_failures where subject = $1`
+func (tx *Tx) DeleteLoginFailures(ctx context.Context, subject affiliate.Digests) error {
+	const remove = `delete from login_failures where subject = any($1)`
 	_, err := tx.Exec(ctx, remove, subject)
 	return err
 }

@@ -1,9 +1,12 @@
 package buyer
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -34,7 +37,7 @@ type operationRow struct {
 
 func (r operationRow) operation() affiliate.BuyerErasure {
 	e := affiliate.BuyerErasure{
-		ID: r.ID, Workspace: r.WorkspaceID, Identity: affiliate.BuyerIdentity{Kind: r.Kind, Digest: r.Identity}, Status: r.Status,
+		ID: r.ID, Workspace: r.WorkspaceID, Identity: affiliate.BuyerIdentity{Kind: r.Kind, Digests: splitIdentity(r.Identity)}, Status: r.Status,
 		Progress: affiliate.BuyerErasureProgress{Step: r.Step, Position: r.Position}, Failures: r.Failures, CreatedAt: r.CreatedAt.UTC(),
 		RequestedAt: r.RequestedAt.UTC(),
 	}
@@ -43,6 +46,16 @@ func (r operationRow) operation() affiliate.BuyerErasure {
 	}
 	return e
 }
+
+// digestSize is the size of a digest in the column identity, in bytes. The column has the digests
+// of the identity under all hash keys, one after another.
+const digestSize = sha256.Size
+
+func splitIdentity(stored []byte) affiliate.Digests {
+	return slices.Collect(slices.Chunk(stored, digestSize))
+}
+
+func joinIdentity(digests affiliate.Digests) []byte { return bytes.Join(digests, nil) }
 
 // Erasure returns an erasure of a workspace. Errors: NOT_FOUND.
 func (s *Store) Erasure(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.BuyerErasureID) (affiliate.BuyerErasure, error) {
@@ -70,15 +83,21 @@ func (tx *Tx) ErasureOfKey(
 	return id, fingerprint, err == nil, err
 }
 
-// LockActiveErasure locks and returns the erasure of a buyer that has the status processing. It
-// returns nil if the buyer has no such erasure.
+// lockActiveErasure searches the erasures of a workspace that are being processed, which are few,
+// by each of the digests (affiliate.MaxHashKeys) in their identity.
+const lockActiveErasure = `
+	select ` + operationColumns + `
+	from buyer_erasures o
+	where o.workspace_id = $1 and o.kind = $2 and o.status = 'processing' and (
+		substring(o.identity from 1 for $4) = any($3) or substring(o.identity from 1 + $4 for $4) = any($3)
+		or substring(o.identity from 1 + 2 * $4 for $4) = any($3))
+	order by o.created_at, o.id
+	for no key update`
+
+// LockActiveErasure locks and returns the oldest erasure of a buyer that has the status
+// processing. It returns nil if the buyer has no such erasure.
 func (tx *Tx) LockActiveErasure(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity) (*affiliate.BuyerErasure, error) {
-	const read = `
-		select ` + operationColumns + `
-		from buyer_erasures o
-		where o.workspace_id = $1 and o.kind = $2 and o.identity = $3 and o.status = 'processing'
-		for no key update`
-	rows, err := tx.Query(ctx, read, workspace, identity.Kind, identity.Digest)
+	rows, err := tx.Query(ctx, lockActiveErasure, workspace, identity.Kind, identity.Digests, digestSize)
 	found, err := postgres.AllRows(rows, err, operationRow.operation)
 	if err != nil || len(found) == 0 {
 		return nil, err
@@ -91,20 +110,20 @@ func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error
 	const insert = `
 		insert into buyer_erasures (workspace_id, id, kind, identity, status, step, created_at, requested_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8)`
-	_, err := tx.Exec(ctx, insert, e.Workspace, e.ID, e.Identity.Kind, e.Identity.Digest, e.Status, e.Progress.Step, e.CreatedAt, e.RequestedAt)
+	_, err := tx.Exec(ctx, insert, e.Workspace, e.ID, e.Identity.Kind, joinIdentity(e.Identity.Digests), e.Status, e.Progress.Step, e.CreatedAt, e.RequestedAt)
 	if err != nil {
 		return fmt.Errorf("store the erasure of a buyer: %w", err)
 	}
 	return nil
 }
 
-// takeOver moves the lists of the failed erasures with a fingerprint to a new erasure, whose
+// takeOver moves the lists of the failed erasures with one of the fingerprints to a new erasure, whose
 // lists are empty. Conversions that are not erased are followed again.
 const takeOver = `
 	with failed as (
 		select o.id from buyer_erasure_keys k
 		join buyer_erasures o on o.workspace_id = k.workspace_id and o.id = k.operation_id
-		where k.workspace_id = $1 and k.fingerprint = $3 and o.status = 'failed'
+		where k.workspace_id = $1 and k.fingerprint = any($3) and o.status = 'failed'
 	), sales as (
 		delete from buyer_erasure_sales s
 		where s.workspace_id = $1 and s.operation_id in (select f.id from failed f) and s.mode in ('test', 'live')
@@ -121,18 +140,19 @@ const takeOver = `
 	select distinct $1::uuid, $2::uuid, u.ref from customers u`
 
 // TakeOver moves the lists of failed erasures of the same buyer to a new erasure.
-func (tx *Tx) TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprint []byte) error {
-	_, err := tx.Exec(ctx, takeOver, e.Workspace, e.ID, fingerprint)
+func (tx *Tx) TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprints affiliate.Digests) error {
+	_, err := tx.Exec(ctx, takeOver, e.Workspace, e.ID, fingerprints)
 	if err != nil {
 		return fmt.Errorf("take over the lists of failed erasures: %w", err)
 	}
 	return nil
 }
 
-// Join stores that a request has joined a locked erasure: its time, and the step that follows.
+// Join stores that a request has joined a locked erasure: its time and identity, and the step that
+// follows.
 func (tx *Tx) Join(ctx context.Context, e affiliate.BuyerErasure) error {
-	const join = `update buyer_erasures set requested_at = $3, step = $4, position = $5 where workspace_id = $1 and id = $2`
-	_, err := tx.Exec(ctx, join, e.Workspace, e.ID, e.RequestedAt, e.Progress.Step, e.Progress.Position)
+	const join = `update buyer_erasures set requested_at = $3, step = $4, position = $5, identity = $6 where workspace_id = $1 and id = $2`
+	_, err := tx.Exec(ctx, join, e.Workspace, e.ID, e.RequestedAt, e.Progress.Step, e.Progress.Position, joinIdentity(e.Identity.Digests))
 	return err
 }
 

@@ -125,7 +125,8 @@ func TestStatements_UseIndexes(t *testing.T) {
 		{"customers", deleteCustomers, []any{workspace, operation, f.Now()}, nil, []string{"customers_pkey"}},
 		{"payments", deletePayments, []any{workspace, operation, f.Now()}, nil, []string{"customer_payments_pkey"}},
 		{"responses", deleteResponses, nil, pgx.NamedArgs{"workspace": workspace, "operation": operation, "mode": "test", "method": "/m", "key": "key-1", "most": 100}, []string{"idempotency_keys_pkey"}},
-		{"take over", takeOver, []any{workspace, operation, hash}, nil, []string{"buyer_erasures_pkey", "buyer_erasure_sales_", "buyer_erasure_customers_pkey"}},
+		{"take over", takeOver, []any{workspace, operation, affiliate.Digests{hash, hash}}, nil, []string{"buyer_erasures_pkey", "buyer_erasure_sales_", "buyer_erasure_customers_pkey"}},
+		{"active erasure", lockActiveErasure, []any{workspace, affiliate.BuyerEmail, affiliate.Digests{hash, hash}, digestSize}, nil, []string{"buyer_erasures_active"}},
 		{"events of the processor", waitingEvents, []any{workspace, connection, "evt_1", 50, f.Now()}, nil, []string{"processor_events_with_body"}},
 	} {
 		sql, values := tc.sql, tc.args

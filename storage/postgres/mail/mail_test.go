@@ -138,11 +138,11 @@ func TestMaintenance_EndsLostMailsAndDeletesOldRows(t *testing.T) {
 
 func TestSuppression_IsKeptOnceAndCanBeLifted(t *testing.T) {
 	f := newFixture(t)
-	key := []byte("key")
-	first, second := affiliate.MailDigest(key, "first@example.com"), affiliate.MailDigest(key, "second@example.com")
-	suppressed := func(digest []byte) bool {
+	keys := affiliate.HashKeys{[]byte("key")}
+	first, second := affiliate.MailDigest(keys, "first@example.com"), affiliate.MailDigest(keys, "second@example.com")
+	suppressed := func(address affiliate.Digests) bool {
 		t.Helper()
-		found, err := f.mails.Suppressed(t.Context(), digest)
+		found, err := f.mails.Suppressed(t.Context(), address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,8 +152,8 @@ func TestSuppression_IsKeptOnceAndCanBeLifted(t *testing.T) {
 		t.Helper()
 		f.inTx(func(tx *mail.Tx) error { return tx.Suppress(t.Context(), reason, f.Now(), digests...) })
 	}
-	suppress(affiliate.SuppressionBounced, first, bytes.Clone(first))
-	suppress(affiliate.SuppressionComplained, first)
+	suppress(affiliate.SuppressionBounced, first.First(), bytes.Clone(first.First()))
+	suppress(affiliate.SuppressionComplained, first.First())
 	suppress(affiliate.SuppressionComplained)
 	if !suppressed(first) || suppressed(second) {
 		t.Errorf("suppressed: first %t, second %t; want only the first", suppressed(first), suppressed(second))

@@ -9,14 +9,34 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Suppressed reports whether an address is suppressed. digest is the result of
-// affiliate.MailDigest.
-func (s *Store) Suppressed(ctx context.Context, digest []byte) (bool, error) {
-	return postgres.Suppressed(ctx, s.db.Pool(), digest)
+// moveSuppression stores the suppression of an address under its first digest, and reports
+// whether the address is suppressed.
+const moveSuppression = `
+	with found as (
+		select from mail_suppressions where digest = any($1)
+	), removed as (
+		delete from mail_suppressions where digest = any($1) and digest <> $2
+		returning reason, created_at
+	), added as (
+		insert into mail_suppressions (digest, reason, created_at)
+		select $2, r.reason, r.created_at from removed r order by r.created_at limit 1
+		on conflict (digest) do nothing
+	)
+	select exists (select from found)`
+
+// Suppressed reports whether an address is suppressed. address is the result of
+// affiliate.MailDigest. If there are several hash keys, the suppression is stored under the
+// first of them, so that it stays when the others are removed.
+func (s *Store) Suppressed(ctx context.Context, address affiliate.Digests) (suppressed bool, err error) {
+	if len(address) == 1 {
+		return postgres.Suppressed(ctx, s.db.Pool(), address)
+	}
+	err = s.db.Pool().QueryRow(ctx, moveSuppression, address, address.First()).Scan(&suppressed)
+	return suppressed, err
 }
 
 // Suppress suppresses addresses. An address that is already suppressed keeps its earlier
-// reason. digests are results of affiliate.MailDigest.
+// reason. digests are the first results of affiliate.MailDigest.
 func (tx *Tx) Suppress(ctx context.Context, reason affiliate.SuppressionReason, at time.Time, digests ...[]byte) error {
 	// The order prevents deadlocks between two transactions with the same addresses.
 	const insert = `

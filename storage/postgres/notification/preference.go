@@ -60,6 +60,6 @@ func (s *Store) Address(ctx context.Context, user affiliate.UserID) (string, err
 }
 
 // Suppressed reports whether mails to an address are held back.
-func (s *Store) Suppressed(ctx context.Context, digest []byte) (bool, error) {
-	return postgres.Suppressed(ctx, s.db.Pool(), digest)
+func (s *Store) Suppressed(ctx context.Context, address affiliate.Digests) (bool, error) {
+	return postgres.Suppressed(ctx, s.db.Pool(), address)
 }

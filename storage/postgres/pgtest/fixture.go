@@ -33,8 +33,8 @@ type Fixture struct {
 	Now func() time.Time
 }
 
-// ErasureKey is the key of the digests that stay after an erasure.
-var ErasureKey = affiliate.NewErasureKey([]byte("key of the tests"))
+// ErasureKeys has the key of the digests that stay after an erasure.
+var ErasureKeys = affiliate.NewErasureKeys(affiliate.HashKeys{[]byte("key of the tests")})
 
 // Row holds the values of a row by column name.
 type Row = map[string]any
@@ -45,7 +45,7 @@ func Open(t testing.TB, now func() time.Time) *Fixture {
 	t.Helper()
 	f := &Fixture{TB: t, URL: New(t), Now: now}
 	var err error
-	if f.Store, err = postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKey: ErasureKey}); err != nil {
+	if f.Store, err = postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: ErasureKeys}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.Store.Close)

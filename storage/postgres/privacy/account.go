@@ -40,11 +40,11 @@ var endAccess = []string{
 	`delete from notification_streams where user_id = @user`,
 	`delete from email_tokens where user_id = @user or address = @email`,
 	`delete from email_requests where user_id = @user or account_kind = @kind and address = @email`,
-	`delete from login_failures where subject = @login`,
+	`delete from login_failures where subject = any(@login)`,
 	`delete from login_challenges where user_id = @user`,
 	`delete from recovery_codes where user_id = @user`,
 	`delete from second_factors where user_id = @user`,
-	`delete from mail_suppressions where digest = @mail
+	`delete from mail_suppressions where digest = any(@mail)
 		and not exists (select from users u where u.email = @email and u.id <> @user and u.erased_at is null)`,
 	`delete from payout_methods where user_id = @user`,
 	`delete from user_origins where user_id = @user`,

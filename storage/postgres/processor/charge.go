@@ -37,7 +37,7 @@ const addChargeAliases = `
 	on conflict do nothing`
 
 // readChargeSale returns the conversion to which a charge is assigned, and the aliases of the
-// charge. $3 has the id of the charge and the text that replaces it after an erasure. The row
+// charge. $3 has the id of the charge and the texts that can replace it after an erasure. The row
 // with the id itself comes first: it was stored later.
 const readChargeSale = `
 	select g.id, g.conversion_id, array(

@@ -67,7 +67,7 @@ func serve(ctx context.Context) error {
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	reader := directory.NewReader(lookups, time.Now)
-	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log})
+	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKeys.Keys().First(), Log: log})
 	writer := clickstream.NewWriter(stream, 1)
 	config := edge.Config(cfg)
 	config.Shards = shards

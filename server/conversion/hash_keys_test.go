@@ -1,0 +1,165 @@
+package conversion_test
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server/conversion"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// keyA is the hash key of a new fixture. keyB is the next key.
+var keyA, keyB = []byte(hashKey), []byte("the next key of the tests")
+
+// rotate continues with other hash keys, as after a restart of the core.
+func (f *fixture) rotate(keys ...[]byte) {
+	f.service = conversion.New(conversion.Config{
+		Store: f.observed, Tail: f.stream, HashKeys: keys, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func TestCustomer_StaysKnownAfterRotationOfTheHashKey(t *testing.T) {
+	f := newFixture(t)
+	renewal := func(customer, external string) *reportRequest {
+		r := purchaseWithCode(external, "unknown")
+		r.CustomerId = &customer
+		return r
+	}
+	f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID))
+	f.record(f.sale("1", func(s *affiliate.ProcessorSale) { s.IDs.Customer, s.Click = "cus_ann", f.NewClick(f.pat).ID.String() }))
+
+	f.rotate(keyB, keyA)
+	f.wantReason(f.mustReport(renewal("ann", "order-2")), "CUSTOMER_BOUND")
+	f.record(f.sale("2", func(s *affiliate.ProcessorSale) { s.IDs.Customer = "cus_ann" }))
+	f.wantRows(2, `customers`)
+	f.wantRows(2, `customer_payments where payments = 2`)
+	f.mustReport(purchaseBy("ben", "order-3", f.NewClick(f.pat).ID))
+	ben := affiliate.BuyerKeys{keyB}.CustomerRefs(f.Scope.Workspace, "ben")[0]
+	f.wantRows(1, `customers where ref = $1`, ben)
+	ann := affiliate.BuyerKeys{keyA}.CustomerRefs(f.Scope.Workspace, "ann")[0]
+	f.wantRows(2, `conversions where customer_ref = $1`, ann)
+
+	// A dry run of a report finds the customer too.
+	simulated, _, err := f.service.Prepare(f.asKey(), f.Scope, renewal("ann", "order-4"))
+	if err != nil || *simulated.CustomerRef != ann {
+		t.Errorf("a dry run uses the reference %v, %v, want that of the key A", simulated.CustomerRef, err)
+	}
+
+	f.rotate(keyB)
+	f.wantReason(f.mustReport(renewal("ben", "order-5")), "CUSTOMER_BOUND")
+	if r := f.reportUnattributed(renewal("ann", "order-6")); r.GetAttribution().GetReasonCode() == "CUSTOMER_BOUND" {
+		t.Error("the customer of the removed key A is bound")
+	}
+}
+
+// If a customer has a reference under each key, the older one is used.
+func TestCustomer_UsesTheOlderOfTwoReferences(t *testing.T) {
+	f := newFixture(t)
+	f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID))
+	f.rotate(keyB)
+	f.clock.Advance(time.Minute)
+	f.mustReport(purchaseBy("ann", "order-2", f.NewClick(f.pat).ID))
+	f.wantRows(2, `customers`)
+	f.rotate(keyB, keyA)
+	f.mustReport(purchaseBy("ann", "order-3", f.NewClick(f.pat).ID))
+	ann := affiliate.BuyerKeys{keyA}.CustomerRefs(f.Scope.Workspace, "ann")[0]
+	f.wantRows(2, `conversions where customer_ref = $1`, ann)
+}
+
+func TestFraud_ComparesHashesOfEarlierKeys(t *testing.T) {
+	f := newFixture(t, withPolicy(affiliate.FraudObserve))
+	f.mustReport(withBuyer(purchase("order-1", f.olderClick(f.pat).ID), "ann@elsewhere.example", "", ""))
+	f.useAccount(partnerNetwork, browser, 2*day)
+	other := f.Join("Olga")
+	order := func(external string, p pgtest.Participant, email, address, agent string, want ...string) {
+		t.Helper()
+		f.wantSignals(f.mustReport(withBuyer(purchase(external, f.olderClick(p).ID), email, address, agent)), want...)
+	}
+
+	f.rotate(keyB, keyA)
+	order("order-2", other, "Ann+2@elsewhere.example", "", "", "duplicate_customer")
+	order("order-3", f.pat, "", buyerAddress, browser, "same_device_as_partner")
+	order("order-4", f.pat, "bob@elsewhere.example", "", "")
+	f.wantRows(1, `conversions where external_transaction_id = 'order-3' and customer_ua_hash = $1`, affiliate.AgentHash(affiliate.HashKeys{keyB}, browser, f.clock.Now()).First())
+
+	f.rotate(keyB)
+	order("order-5", f.pat, "", buyerAddress, browser)
+	order("order-6", other, "bob@elsewhere.example", "", "", "duplicate_customer")
+	third := f.Join("Pia")
+	// The address of order-1 was stored again with order-2, under the key B.
+	order("order-7", third, "ann@elsewhere.example", "", "", "duplicate_customer")
+}
+
+// The address in a stored conversion is compared with that of the partner under all keys.
+func TestFraud_ComparesStoredAddressOfAnEarlierKey(t *testing.T) {
+	for name, tc := range map[string]struct {
+		keys [][]byte
+		want []string
+	}{
+		"with the key A":    {[][]byte{keyB, keyA}, []string{"self_referral_email", "self_referral_domain"}},
+		"without the key A": {[][]byte{keyB}, []string{"self_referral_domain"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, withPolicy(affiliate.FraudObserve))
+			click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+			f.reportUnattributed(withBuyer(purchase("order-1", click.ID), partnerEmail, "", ""))
+			f.rotate(tc.keys...)
+			f.attribute(f.storeLate(click))
+			got := f.Texts(`select s ->> 'rule' from conversions, jsonb_array_elements(fraud_signals) s`)
+			if len(got) != len(tc.want) || got[0] != tc.want[0] {
+				t.Errorf("the fraud signals are %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestIdempotencyKey_IsKnownAfterRotationOfTheHashKey(t *testing.T) {
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	first := f.recordWithKey("k-1", purchase("order-1", click.ID))
+	batch, _, err := f.reportBatchWithKey("k-2", purchase("order-2", click.ID), purchase("order-3", click.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	f.rotate(keyB, keyA)
+	f.wantReplay("k-1", purchase("order-1", click.ID), first)
+	again, replayed, err := f.reportBatchWithKey("k-2", purchase("order-2", click.ID), purchase("order-3", click.ID))
+	if err != nil || !replayed || !proto.Equal(again, batch) {
+		t.Errorf("the repeated batch returns %v, %v, replayed %t, want %v", again, err, replayed, batch)
+	}
+	_, _, err = f.reportWithKey("k-1", purchase("order-4", click.ID))
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
+	f.recordWithKey("k-5", purchase("order-5", click.ID))
+
+	f.rotate(keyB)
+	if _, replayed, err := f.reportWithKey("k-5", purchase("order-5", click.ID)); err != nil || !replayed {
+		t.Errorf("a key of the hash key B returns %v, replayed %t", err, replayed)
+	}
+	_, _, err = f.reportWithKey("k-1", purchase("order-1", click.ID))
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
+}
+
+// A batch of which no item is recorded releases its key, also if it was claimed under an earlier
+// hash key.
+func TestBatch_ReleasesAKeyOfAnEarlierHashKey(t *testing.T) {
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	f.mustReport(purchase("order-1", click.ID))
+	f.observed.breakAfter(0)
+	if _, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID)); err == nil {
+		t.Fatal("the batch succeeded without a database")
+	}
+	f.observed.repair()
+	f.wantRows(1, `idempotency_keys`)
+	f.rotate(keyB, keyA)
+	if _, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID)); err == nil || errors.Is(err, errDatabase) {
+		t.Errorf("the repeated batch returns %v, want the error of its item", err)
+	}
+	f.wantRows(0, `idempotency_keys`)
+}
