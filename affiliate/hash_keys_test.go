@@ -15,7 +15,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Data of the key A is found with the keys B and A, and new data is that of B.
+// With the keys B and A, the digests of A are found, and new data gets the digests of B.
 func TestHashKeys_MatchDigestsOfEarlierKeys(t *testing.T) {
 	t.Parallel()
 	keyA, keyB := []byte("key A"), []byte("key B")

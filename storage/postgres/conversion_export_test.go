@@ -16,6 +16,7 @@ const (
 	FindPromoCodeSQL        = findPromoCode
 	FindBindingSQL          = findBinding
 	FindPaymentsSQL         = findPayments
+	SelectKnownCustomerSQL  = selectKnownCustomer
 	RecountPaymentsSQL      = recountPayments
 	FindActiveCommissionSQL = findActiveCommission
 	FindParticipantSQL      = findParticipant

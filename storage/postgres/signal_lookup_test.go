@@ -73,6 +73,7 @@ func TestSignalLookups_UseIndexes(t *testing.T) {
 		"lock of a promo code": {postgres.LockPromoCodeSQL, fmt.Sprintf("'%s', 'live', 'code-%s'", s.Scope.Workspace, participant), []string{"promo_codes_code"}},
 		"promo code":           {postgres.FindPromoCodeSQL, fmt.Sprintf("'%s', 'live', 'code-%s'", s.Scope.Workspace, participant), append([]string{"promo_codes_code"}, earner...)},
 		"customer binding":     {postgres.FindBindingSQL, fmt.Sprintf("'%s', 'live', 'ref-%s'", s.Scope.Workspace, participant), append([]string{"customers_pkey"}, earner...)},
+		"known customer":       {postgres.SelectKnownCustomerSQL, fmt.Sprintf("'%s', 'live', '{ref-%s,other}'", s.Scope.Workspace, participant), []string{"customers_pkey"}},
 		"number of payments":   {postgres.FindPaymentsSQL, fmt.Sprintf("'%s', 'live', 'ref-%s'", s.Scope.Workspace, participant), []string{"customer_payments_pkey"}},
 		"recount of payments":  {postgres.RecountPaymentsSQL, fmt.Sprintf("'%s', 'test', 'ref-%s', '{%s}'", s.Scope.Workspace, participant, s.Program), []string{"conversions_by_customer"}},
 		"active commission":    {postgres.FindActiveCommissionSQL, fmt.Sprintf("'%s', 'live', '%s'", s.Scope.Workspace, conversion), []string{"conversions_pkey", "commissions_decision"}},

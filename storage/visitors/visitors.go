@@ -37,8 +37,8 @@
 //     hours, for a click that is already in the database.
 //   - The 24 hours start at the call of MarkUnique, not at the click. The call can be
 //     much later than the click if a collector has kept the click in its journal.
-//   - The edge hashes IP addresses with a key that changes every month. After a change,
-//     all visitors are new.
+//   - The edge hashes IP addresses with a key that changes every month, and when the hash
+//     key is rotated. After a change, all visitors are new.
 //
 // A visitor takes about 80 bytes (Redis 7.0 on a 64-bit machine) until the second
 // midnight (UTC) after the call. Shortly after midnight, Redis therefore stores the
