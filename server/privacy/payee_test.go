@@ -115,7 +115,7 @@ func TestErase_KeepsNoNameInTestMode(t *testing.T) {
 	t.Parallel()
 	live := newFixture(t)
 	f := &fixture{Shop: live.NewShop(affiliate.ModeTest), clock: live.clock, directory: &directory{}, dead: live.dead, log: &log{}}
-	f.service = f.serviceWith(stores.Privacy(f.Store.DB, erasureKey))
+	f.service = f.serviceWith(stores.Privacy(f.Store.DB, erasureKeys.First()))
 	f.retainPayees(10)
 	ada, at := f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ada")), f.Now()
 	paid := f.addPayout(ada, affiliate.PayoutPaid, &at)

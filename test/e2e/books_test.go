@@ -70,15 +70,17 @@ func testBooks(t *testing.T, sys *system) {
 		yesterday := now.AddDate(0, 0, -1).Format(time.DateOnly)
 		today := now.Format(time.DateOnly) + "T00:00:00.000Z"
 		f.merchant.get(t, workspacePath).wantStatus(http.StatusOK).wantFields(object{"booksClosedUntil": nil, "retainPayeeYears": 0})
-		f.merchant.patch(t, workspacePath, object{"retainPayeeYears": 31}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "retainPayeeYears")
-		f.merchant.patch(t, workspacePath, object{"retainPayeeYears": 10}).wantStatus(http.StatusOK).wantFields(object{"retainPayeeYears": 10})
-		f.merchant.patch(t, workspacePath, object{"retainPayeeYears": nil}).wantStatus(http.StatusOK).wantFields(object{"retainPayeeYears": 0})
 		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": yesterday}).wantStatus(http.StatusOK).wantFields(object{"booksClosedUntil": today})
 		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": "2026-01-31"}).wantError(http.StatusConflict, "PERIOD_CLOSED")
 		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "booksClosedUntil")
 		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": now.AddDate(0, 0, 1).Format(time.RFC3339)}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "booksClosedUntil")
 		f.merchant.get(t, "/api/v1/workspace/audit-log?action=workspace.update").wantStatus(http.StatusOK).
 			wantFields(object{"total": 1, "data.0.before.books_closed_until": nil, "data.0.after.books_closed_until": today})
+	})
+	t.Run("the retention of names", func(t *testing.T) {
+		f.merchant.patch(t, workspacePath, object{"retainPayeeYears": 31}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "retainPayeeYears")
+		f.merchant.patch(t, workspacePath, object{"retainPayeeYears": 10}).wantStatus(http.StatusOK).wantFields(object{"retainPayeeYears": 10})
+		f.merchant.patch(t, workspacePath, object{"retainPayeeYears": nil}).wantStatus(http.StatusOK).wantFields(object{"retainPayeeYears": 0})
 	})
 	t.Run("the date of a payment", func(t *testing.T) {
 		f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
