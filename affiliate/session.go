@@ -34,6 +34,16 @@ func NewSession(user UserID, now time.Time) Session {
 	}
 }
 
+// recentLogin is how long after a login a call that would need the password does not need it.
+const recentLogin = 15 * time.Minute
+
+// IsRecentLogin reports whether a session began at most 15 minutes ago. Calls that refresh the
+// session do not change its id, which contains the time of the login.
+func IsRecentLogin(session SessionID, now time.Time) bool {
+	began, ok := session.Time()
+	return ok && now.Sub(began) <= recentLogin
+}
+
 // Refresh returns the session of an account with its idle expiry extended. If kind is
 // not nil, the account must be of this kind. Errors: REFRESH_TOKEN_INVALID.
 func (s Session) Refresh(account Account, kind *AccountKind, now time.Time) (Session, error) {

@@ -28,12 +28,16 @@ func (s *Service) EnrollPartnerTotp(ctx context.Context, req *affiliatev1.Enroll
 	return s.enroll(ctx, req)
 }
 
-// enroll checks the password and stores a secret, encrypted with the id of the user as
-// additional data. It replaces a secret that was not confirmed. Without the password, a
-// stolen session could add a factor, authorise payout changes with its codes, and lock the
-// owner out.
+// enroll stores a secret, encrypted with the id of the user as additional data. It replaces a
+// secret that was not confirmed. If the user has not logged in recently, it checks the
+// password. Otherwise a person who has stolen an older session could add a factor, authorise
+// payout changes with its codes, and lock the owner out.
 func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
-	user, at := server.PrincipalFrom(ctx).User, s.currentTime()
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	user, password := caller.User, req.GetPassword()
+	if password == "" && !affiliate.IsRecentLogin(caller.Session, at) {
+		return nil, affiliate.Invalid("password", "is required, because the last login was more than 15 minutes ago")
+	}
 	account, err := s.store.Account(ctx, user)
 	if err != nil {
 		return nil, err
@@ -42,15 +46,17 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 		return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
 	}
 	attempt := s.attemptOf(account, at)
-	if err := s.throttle(ctx, attempt); err != nil {
-		return nil, err
-	}
-	if err := s.requirePassword(ctx, account, req.GetPassword()); err != nil {
-		return nil, err
+	if password != "" {
+		if err := s.throttle(ctx, attempt); err != nil {
+			return nil, err
+		}
+		if err := s.requirePassword(ctx, account, password); err != nil {
+			return nil, err
+		}
 	}
 	var key *otp.Key
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := s.checkUnchanged(ctx, tx, account, req.GetPassword()); err != nil {
+		if err := s.checkUnchanged(ctx, tx, account, password); err != nil {
 			return err
 		}
 		current, err := tx.Account(ctx, user)
@@ -60,8 +66,10 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 		if current.User.SecondFactor {
 			return affiliate.Refuse(affiliate.ReasonSecondFactorState)
 		}
-		if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
-			return err
+		if password != "" {
+			if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
+				return err
+			}
 		}
 		key, err = totp.Generate(totp.GenerateOpts{Issuer: totpIssuer, AccountName: current.User.Email})
 		if err != nil {

@@ -174,10 +174,31 @@ func TestEnroll_WrongPasswordChangesNothingAndCountsAsFailedLogin(t *testing.T) 
 	}
 }
 
+// A session that was stolen later cannot add a factor, also if it was refreshed.
+func TestEnroll_NeedsNoPasswordAfterALogin(t *testing.T) {
+	f := newFixture(t)
+	session := f.partner(factorEmail)
+	f.clock.Advance(15 * time.Minute)
+	if _, err := f.refresh(session.RefreshToken); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.enroll(session, ""); err != nil {
+		t.Errorf("15 minutes after the login, the enrolment without a password fails: %v", err)
+	}
+	f.clock.Advance(time.Millisecond)
+	stored := f.Texts(`select encode(secret, 'hex') from second_factors`)
+	_, err := f.enroll(session, "")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "password")
+	if got := f.Texts(`select encode(secret, 'hex') from second_factors`); !slices.Equal(got, stored) {
+		t.Error("the refused call has replaced the secret")
+	}
+	f.WantCount(0, "failed logins", `select count(*) from login_failures`)
+}
+
 func TestEnroll_RightPasswordEndsCountOfFailedLogins(t *testing.T) {
 	f := newFixture(t)
 	session := f.merchant("mara@shop.example")
-	for _, wrong := range []string{"", "a wrong password"} {
+	for _, wrong := range []string{"x", "a wrong password"} {
 		_, err := f.EnrollMerchantTotp(f.as(session), &affiliatev1.EnrollTotpRequest{Password: wrong})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
 	}

@@ -994,7 +994,7 @@ func (x *LoginSecondFactorRequest) GetCode() string {
 
 type EnrollTotpRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The current password.
+	// The current password. It can be omitted in the first 15 minutes of a session.
 	Password      string `protobuf:"bytes,1,opt,name=password,proto3" json:"password,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1543,10 +1543,9 @@ const file_affiliate_v1_account_proto_rawDesc = "" +
 	"\x13ChangeEmailResponse\"f\n" +
 	"\x18LoginSecondFactorRequest\x12'\n" +
 	"\tchallenge\x18\x01 \x01(\tB\t\xfaB\x06r\x04\x10\x01\x18dR\tchallenge\x12!\n" +
-	"\x04code\x18\x02 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01R\x04code\";\n" +
-	"\x11EnrollTotpRequest\x12&\n" +
-	"\bpassword\x18\x01 \x01(\tB\n" +
-	"\xfaB\ar\x05\x10\x01\x18\x80\x01R\bpassword\"M\n" +
+	"\x04code\x18\x02 \x01(\tB\r\xfaB\x06r\x04\x10\x01\x18 \xa8\xbb\x18\x01R\x04code\"9\n" +
+	"\x11EnrollTotpRequest\x12$\n" +
+	"\bpassword\x18\x01 \x01(\tB\b\xfaB\x05r\x03\x18\x80\x01R\bpassword\"M\n" +
 	"\x12EnrollTotpResponse\x12\x16\n" +
 	"\x06secret\x18\x01 \x01(\tR\x06secret\x12\x1f\n" +
 	"\votpauth_url\x18\x02 \x01(\tR\n" +

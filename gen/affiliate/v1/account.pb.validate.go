@@ -2444,10 +2444,10 @@ func (m *EnrollTotpRequest) validate(all bool) error {
 
 	var errors []error
 
-	if l := utf8.RuneCountInString(m.GetPassword()); l < 1 || l > 128 {
+	if utf8.RuneCountInString(m.GetPassword()) > 128 {
 		err := EnrollTotpRequestValidationError{
 			field:  "Password",
-			reason: "value length must be between 1 and 128 runes, inclusive",
+			reason: "value length must be at most 128 runes",
 		}
 		if !all {
 			return err

@@ -205,6 +205,7 @@ type AccountServiceClient interface {
 	// ConfirmMerchantTotp is called. A new call replaces a secret that was not confirmed.
 	//
 	// Errors:
+	//   - VALIDATION_ERROR: the password is missing, and the session is older than 15 minutes.
 	//   - INVALID_CREDENTIALS: the password is wrong.
 	//   - SECOND_FACTOR_STATE_INVALID: the account has a second factor.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
@@ -246,6 +247,7 @@ type AccountServiceClient interface {
 	// ConfirmPartnerTotp is called. A new call replaces a secret that was not confirmed.
 	//
 	// Errors:
+	//   - VALIDATION_ERROR: the password is missing, and the session is older than 15 minutes.
 	//   - INVALID_CREDENTIALS: the password is wrong.
 	//   - SECOND_FACTOR_STATE_INVALID: the account has a second factor.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
@@ -701,6 +703,7 @@ type AccountServiceServer interface {
 	// ConfirmMerchantTotp is called. A new call replaces a secret that was not confirmed.
 	//
 	// Errors:
+	//   - VALIDATION_ERROR: the password is missing, and the session is older than 15 minutes.
 	//   - INVALID_CREDENTIALS: the password is wrong.
 	//   - SECOND_FACTOR_STATE_INVALID: the account has a second factor.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
@@ -742,6 +745,7 @@ type AccountServiceServer interface {
 	// ConfirmPartnerTotp is called. A new call replaces a secret that was not confirmed.
 	//
 	// Errors:
+	//   - VALIDATION_ERROR: the password is missing, and the session is older than 15 minutes.
 	//   - INVALID_CREDENTIALS: the password is wrong.
 	//   - SECOND_FACTOR_STATE_INVALID: the account has a second factor.
 	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
