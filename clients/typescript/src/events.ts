@@ -1619,9 +1619,11 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner; a partner can take part in several programmes.
+                     * @description The partner, who can take part in several programmes; null until the partner has accepted.
                      */
-                    partner_id: string;
+                    partner_id: string | null;
+                    /** @description The merchant's own id of the partner; null if there is none. */
+                    external_id: string | null;
                     /** @description The partner's name. */
                     partner_name: string;
                     /** @description Code of the default link, in lower case. */
@@ -1641,6 +1643,7 @@ export interface components {
                     id?: components["schemas"]["participant.applied"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["participant.applied"]["data"]["object"]["program_id"];
                     partner_id?: components["schemas"]["participant.applied"]["data"]["object"]["partner_id"];
+                    external_id?: components["schemas"]["participant.applied"]["data"]["object"]["external_id"];
                     partner_name?: components["schemas"]["participant.applied"]["data"]["object"]["partner_name"];
                     referral_code?: components["schemas"]["participant.applied"]["data"]["object"]["referral_code"];
                     status?: components["schemas"]["participant.applied"]["data"]["object"]["status"];
@@ -1651,7 +1654,7 @@ export interface components {
         };
         /**
          * participant.approved
-         * @description A partner was approved in a programme.
+         * @description A partner was approved in a programme, added to it by the merchant, or accepted a participation.
          */
         "participant.approved": {
             /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
@@ -1687,9 +1690,11 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner; a partner can take part in several programmes.
+                     * @description The partner, who can take part in several programmes; null until the partner has accepted.
                      */
-                    partner_id: string;
+                    partner_id: string | null;
+                    /** @description The merchant's own id of the partner; null if there is none. */
+                    external_id: string | null;
                     /** @description The partner's name. */
                     partner_name: string;
                     /** @description Code of the default link, in lower case. */
@@ -1709,6 +1714,7 @@ export interface components {
                     id?: components["schemas"]["participant.approved"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["participant.approved"]["data"]["object"]["program_id"];
                     partner_id?: components["schemas"]["participant.approved"]["data"]["object"]["partner_id"];
+                    external_id?: components["schemas"]["participant.approved"]["data"]["object"]["external_id"];
                     partner_name?: components["schemas"]["participant.approved"]["data"]["object"]["partner_name"];
                     referral_code?: components["schemas"]["participant.approved"]["data"]["object"]["referral_code"];
                     status?: components["schemas"]["participant.approved"]["data"]["object"]["status"];
@@ -1805,9 +1811,11 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner; a partner can take part in several programmes.
+                     * @description The partner, who can take part in several programmes; null until the partner has accepted.
                      */
-                    partner_id: string;
+                    partner_id: string | null;
+                    /** @description The merchant's own id of the partner; null if there is none. */
+                    external_id: string | null;
                     /** @description The partner's name. */
                     partner_name: string;
                     /** @description Code of the default link, in lower case. */
@@ -1827,6 +1835,7 @@ export interface components {
                     id?: components["schemas"]["participant.reinstated"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["participant.reinstated"]["data"]["object"]["program_id"];
                     partner_id?: components["schemas"]["participant.reinstated"]["data"]["object"]["partner_id"];
+                    external_id?: components["schemas"]["participant.reinstated"]["data"]["object"]["external_id"];
                     partner_name?: components["schemas"]["participant.reinstated"]["data"]["object"]["partner_name"];
                     referral_code?: components["schemas"]["participant.reinstated"]["data"]["object"]["referral_code"];
                     status?: components["schemas"]["participant.reinstated"]["data"]["object"]["status"];
@@ -1837,7 +1846,7 @@ export interface components {
         };
         /**
          * participant.rejected
-         * @description A partner's application was rejected.
+         * @description A partner's application was rejected, or the partner declined a participation.
          */
         "participant.rejected": {
             /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
@@ -1873,9 +1882,11 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner; a partner can take part in several programmes.
+                     * @description The partner, who can take part in several programmes; null until the partner has accepted.
                      */
-                    partner_id: string;
+                    partner_id: string | null;
+                    /** @description The merchant's own id of the partner; null if there is none. */
+                    external_id: string | null;
                     /** @description The partner's name. */
                     partner_name: string;
                     /** @description Code of the default link, in lower case. */
@@ -1895,6 +1906,7 @@ export interface components {
                     id?: components["schemas"]["participant.rejected"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["participant.rejected"]["data"]["object"]["program_id"];
                     partner_id?: components["schemas"]["participant.rejected"]["data"]["object"]["partner_id"];
+                    external_id?: components["schemas"]["participant.rejected"]["data"]["object"]["external_id"];
                     partner_name?: components["schemas"]["participant.rejected"]["data"]["object"]["partner_name"];
                     referral_code?: components["schemas"]["participant.rejected"]["data"]["object"]["referral_code"];
                     status?: components["schemas"]["participant.rejected"]["data"]["object"]["status"];
@@ -1941,9 +1953,11 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner; a partner can take part in several programmes.
+                     * @description The partner, who can take part in several programmes; null until the partner has accepted.
                      */
-                    partner_id: string;
+                    partner_id: string | null;
+                    /** @description The merchant's own id of the partner; null if there is none. */
+                    external_id: string | null;
                     /** @description The partner's name. */
                     partner_name: string;
                     /** @description Code of the default link, in lower case. */
@@ -1963,6 +1977,7 @@ export interface components {
                     id?: components["schemas"]["participant.suspended"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["participant.suspended"]["data"]["object"]["program_id"];
                     partner_id?: components["schemas"]["participant.suspended"]["data"]["object"]["partner_id"];
+                    external_id?: components["schemas"]["participant.suspended"]["data"]["object"]["external_id"];
                     partner_name?: components["schemas"]["participant.suspended"]["data"]["object"]["partner_name"];
                     referral_code?: components["schemas"]["participant.suspended"]["data"]["object"]["referral_code"];
                     status?: components["schemas"]["participant.suspended"]["data"]["object"]["status"];

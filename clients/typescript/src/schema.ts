@@ -717,7 +717,8 @@ export interface paths {
          * Confirm a second factor of a merchant
          * @description Enables the second factor with a code for the secret of
          *     EnrollMerchantTotp. The response has ten recovery codes, which are not shown again. All
-         *     other sessions of the account end.
+         *     other sessions of the account end, and a change of the address that was requested
+         *     before can no longer be completed.
          *
          *     Errors:
          *       - INVALID_CREDENTIALS: the code is wrong.
@@ -748,7 +749,12 @@ export interface paths {
          *     authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
          *     ConfirmMerchantTotp is called. A new call replaces a secret that was not confirmed.
          *
-         *     Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+         *     Errors:
+         *       - VALIDATION_ERROR: the password is missing, and the session is older than 15 minutes.
+         *       - INVALID_CREDENTIALS: the password is wrong.
+         *       - SECOND_FACTOR_STATE_INVALID: the account has a second factor.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+         *         wrong password counts as a failed login.
          *
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
@@ -1050,7 +1056,8 @@ export interface paths {
          * Confirm a second factor of a partner
          * @description Enables the second factor with a code for the secret of
          *     EnrollPartnerTotp. The response has ten recovery codes, which are not shown again. All
-         *     other sessions of the account end.
+         *     other sessions of the account end, and a change of the address that was requested
+         *     before can no longer be completed.
          *
          *     Errors:
          *       - INVALID_CREDENTIALS: the code is wrong.
@@ -1081,7 +1088,12 @@ export interface paths {
          *     authenticator app (TOTP, RFC 6238, SHA-1, 30 seconds). The secret has no effect until
          *     ConfirmPartnerTotp is called. A new call replaces a secret that was not confirmed.
          *
-         *     Errors: SECOND_FACTOR_STATE_INVALID if the account has a second factor.
+         *     Errors:
+         *       - VALIDATION_ERROR: the password is missing, and the session is older than 15 minutes.
+         *       - INVALID_CREDENTIALS: the password is wrong.
+         *       - SECOND_FACTOR_STATE_INVALID: the account has a second factor.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15 minutes. A
+         *         wrong password counts as a failed login.
          *
          *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
@@ -2338,7 +2350,7 @@ export interface paths {
          * Accept an invitation to a programme
          * @description Makes the calling partner an approved participant of the
          *     programme that the invitation belongs to. The token works once, for any partner who
-         *     has it.
+         *     has it. If the merchant has made a participation for the partner, the call accepts it.
          *
          *     Errors:
          *       - NOT_FOUND: the token is unknown, used, revoked or expired, belongs to the other
@@ -2818,6 +2830,36 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/partner/programs/{programId}/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept a participation
+         * @description Accepts a participation that the merchant has made for the calling
+         *     partner, in the mode of the header `X-Mode`. It is then `approved`. A partner who has
+         *     declined it can still accept it. The programme must be active.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the partner does not take part in the programme, or it is not active.
+         *       - PARTICIPANT_STATE_INVALID: the participation does not wait for the partner.
+         *       - VALIDATION_ERROR: the programme has terms and they were not accepted.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["acceptParticipation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/partner/programs/{programId}/apply": {
         parameters: {
             query?: never;
@@ -2845,6 +2887,35 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["apply"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/partner/programs/{programId}/decline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Decline a participation
+         * @description Declines a participation that the merchant has made for the
+         *     calling partner, in the mode of the header `X-Mode`. It is then `rejected` with
+         *     `partnerConsent` `declined`.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the partner does not take part in the programme.
+         *       - PARTICIPANT_STATE_INVALID: the participation does not wait for the partner.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["declineParticipation"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3974,7 +4045,33 @@ export interface paths {
          */
         get: operations["listParticipants"];
         put?: never;
-        post?: never;
+        /**
+         * Create a partner
+         * @description Adds a partner to a programme, for example from the merchant's own
+         *     server.
+         *
+         *     If no partner has the e-mail address, the service makes an account, and the
+         *     participant is `approved`. A login to the account is not possible until its owner sets a
+         *     password, with the link in the mail (valid for 7 days) or with a reset of the password.
+         *     Until then the account gets no mails about notifications.
+         *
+         *     If a partner account has the address, its owner decides. The participant is `pending`
+         *     with `partnerConsent` `awaited`, until the partner accepts or declines it. The response
+         *     then shows the name and the address of the request, not those of the account, and no
+         *     `partnerId`.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the programme has no group with this id.
+         *       - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+         *         mode.
+         *       - APPLICATION_DUPLICATE: a partner with this address is or was a participant, or is
+         *         invited to accept a participation. It is reported before EXTERNAL_ID_TAKEN.
+         *       - EXTERNAL_ID_TAKEN: another participant of the programme has this external id.
+         *       - PROGRAM_STATE_INVALID: the programme is archived.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["createParticipant"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4145,6 +4242,7 @@ export interface paths {
          *       - VALIDATION_ERROR: the group does not belong to the programme.
          *       - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
          *         mode.
+         *       - EXTERNAL_ID_TAKEN: another participant of the programme has this external id.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
@@ -4171,7 +4269,8 @@ export interface paths {
          *     participant's conversions earn commissions.
          *
          *     Errors:
-         *       - PARTICIPANT_STATE_INVALID: the participant is approved or suspended.
+         *       - PARTICIPANT_STATE_INVALID: the participant is approved or suspended, or the partner
+         *         has not accepted it.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
@@ -4361,6 +4460,37 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["suspendParticipant"];
+        trace?: never;
+    };
+    "/api/v1/programs/{programId}/partners/{participantId}/token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a partner token
+         * @description Returns a token for the partner's page in the merchant's own
+         *     app. It is a bearer token for this participation only. With it, a page can read the
+         *     programme, the partner's links, promo codes, commissions, balances and payouts, and
+         *     create links. Every other call is FORBIDDEN. The token is valid for 15 minutes, and
+         *     fails at once when the participant is suspended or erased. Scripts of every origin can
+         *     call these routes.
+         *
+         *     Errors:
+         *       - PARTICIPANT_STATE_INVALID: the participant is not approved.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["createParticipantToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/programs/{programId}/pause": {
@@ -5249,6 +5379,13 @@ export interface components {
         AcceptParticipantInviteRequest: {
             /** @description The token of the invitation. */
             token: string;
+            /**
+             * @description Whether the partner accepts the programme's terms. It must be true if the programme
+             *     has terms.
+             */
+            acceptTerms?: boolean | null;
+        };
+        AcceptParticipationRequest: {
             /**
              * @description Whether the partner accepts the programme's terms. It must be true if the programme
              *     has terms.
@@ -7022,6 +7159,36 @@ export interface components {
             /** @description The campaign parameters to add to the URL. */
             utm?: components["schemas"]["UtmInput"] | null;
         };
+        CreateParticipantRequest: {
+            /**
+             * Format: email
+             * @description The partner's e-mail address.
+             */
+            email: string;
+            /** @description The partner's name, at most 100 characters. */
+            name: string;
+            /**
+             * @description The merchant's own id of the partner, 1 to 120 characters, unique in the programme.
+             *     Upper and lower case are different.
+             */
+            externalId?: string | null;
+            /**
+             * @description The referral code: 3 to 50 letters, digits, dashes or underscores, stored in lower
+             *     case. Default: made from the partner's name.
+             */
+            referralCode?: string | null;
+            /**
+             * Format: uuid
+             * @description The group of the participant, which must belong to the programme.
+             */
+            groupId?: string | null;
+            /**
+             * @description Whether the partner gets a mail: to set the password of a new account, or to accept
+             *     the participation. Default true. The partner can do both without the mail.
+             */
+            sendInvite?: boolean | null;
+        };
+        CreateParticipantTokenRequest: Record<string, never>;
         CreatePartnerLinkRequest: {
             /** Format: uuid */
             programId: string;
@@ -7618,6 +7785,7 @@ export interface components {
             /** @description The values that were compared. */
             detail: string;
         };
+        DeclineParticipationRequest: Record<string, never>;
         DeleteTestDataResponse: {
             /** @description The numbers of deleted records. Absent if the status of the response is 202. */
             deleted?: components["schemas"]["DeletedTestData"];
@@ -7777,7 +7945,10 @@ export interface components {
             /** @description The last 50 attempts, in the order in which they were made. */
             attempts: components["schemas"]["DeliveryAttempt"][];
         };
-        EnrollTotpRequest: Record<string, never>;
+        EnrollTotpRequest: {
+            /** @description The current password. It can be omitted in the first 15 minutes of a session. */
+            password?: string | null;
+        };
         EnrollTotpResponse: {
             /** @description The secret in Base32, for people who type it into their app. */
             secret: string;
@@ -7842,7 +8013,7 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED" | "REGISTRATION_CLOSED" | "SECOND_FACTOR_REQUIRED" | "SECOND_FACTOR_SETUP_REQUIRED" | "CHALLENGE_INVALID" | "SECOND_FACTOR_STATE_INVALID" | "PERIOD_CLOSED";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "EXTERNAL_ID_TAKEN" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED" | "REGISTRATION_CLOSED" | "SECOND_FACTOR_REQUIRED" | "SECOND_FACTOR_SETUP_REQUIRED" | "CHALLENGE_INVALID" | "SECOND_FACTOR_STATE_INVALID" | "PERIOD_CLOSED";
             /** @description The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING. */
             missingPermissions?: string[];
             /** @description The token for the request that completes the login with a code. Only with SECOND_FACTOR_REQUIRED. */
@@ -8995,11 +9166,18 @@ export interface components {
             programId: string;
             /**
              * @description The id of the partner's account. A partner who takes part in several programmes has
-             *     one account and several participants.
+             *     one account and several participants. Null while `partnerConsent` is not null.
              */
-            partnerId: string;
+            partnerId: string | null;
+            /**
+             * @description The name of the partner. While `partnerConsent` is not null, it is the name that the
+             *     merchant gave.
+             */
             partnerName: string;
-            /** @description The partner's e-mail address. It is masked for viewers. */
+            /**
+             * @description The partner's e-mail address. It is masked for viewers. While `partnerConsent` is not
+             *     null, it is the address that the merchant gave.
+             */
             partnerEmail: string;
             /** @enum {string|null} */
             status: "pending" | "approved" | "rejected" | "suspended" | null;
@@ -9020,7 +9198,8 @@ export interface components {
             termsAcceptedAt: string | null;
             /**
              * Format: date-time
-             * @description The time when the partner applied to the programme or accepted the invitation.
+             * @description The time when the partner applied to the programme, accepted an invitation or a
+             *     participation, or was added by the merchant.
              */
             appliedAt: string | null;
             /**
@@ -9090,6 +9269,17 @@ export interface components {
              *     partner owes money.
              */
             balanceCents: number;
+            /**
+             * @description The merchant's own id of the partner, unique in the programme. Null if there is none,
+             *     and in responses to partners.
+             */
+            externalId: string | null;
+            /**
+             * @description Whether the partner still has to accept the participation. Null if the participation
+             *     needs no consent or has it.
+             * @enum {string|null}
+             */
+            partnerConsent: "awaited" | "declined" | null;
         };
         /** @description ParticipantBalance is the balance of a participant in one currency. */
         ParticipantBalance: {
@@ -9122,6 +9312,16 @@ export interface components {
             /**
              * Format: date-time
              * @description The time when the token stops working, 7 days after the invitation was made.
+             */
+            expiresAt: string | null;
+        };
+        /** @description ParticipantToken is a token for one participation. */
+        ParticipantToken: {
+            /** @description The token. It is sent as `Authorization: Bearer <token>`. */
+            token: string;
+            /**
+             * Format: date-time
+             * @description The time when the token stops working, 15 minutes after it was made.
              */
             expiresAt: string | null;
         };
@@ -9180,6 +9380,12 @@ export interface components {
              * @description The time of the suspension. Null if there was none.
              */
             suspendedAt: string | null;
+            /**
+             * @description Whether the partner still has to accept the participation, which the merchant has
+             *     made. Null if it needs no consent or has it.
+             * @enum {string|null}
+             */
+            partnerConsent: "awaited" | "declined" | null;
         };
         /**
          * @description PartnerBalance holds the amounts that a partner is owed and has earned in one
@@ -10938,6 +11144,8 @@ export interface components {
              *     lower case.
              */
             referralCode?: string | null;
+            /** @description The merchant's own id of the partner, 1 to 120 characters, unique in the programme. */
+            externalId?: string | null;
         };
         UpdatePartnerLinkRequest: {
             /**
@@ -11110,6 +11318,14 @@ export interface components {
              *     PERIOD_CLOSED. It cannot be cleared.
              */
             booksClosedUntil?: string | null;
+            /**
+             * Format: int32
+             * @description For how many years after the payment the name of an erased partner stays on paid
+             *     payouts of live mode, because a law demands it: 0 to 30 years. It concerns partners who
+             *     are erased after the change. If the number is lowered, the names that are older than the
+             *     new number are deleted within an hour or two. Null sets 0.
+             */
+            retainPayeeYears?: number | null;
         };
         /** @description UpdatedNotifications is the number of notifications that a call has changed. */
         UpdatedNotifications: {
@@ -11273,6 +11489,12 @@ export interface components {
              *     closed.
              */
             booksClosedUntil: string | null;
+            /**
+             * Format: int32
+             * @description For how many years after the payment the name of an erased partner stays on paid
+             *     payouts of live mode, 0 to 30. 0: the name does not stay.
+             */
+            retainPayeeYears: number;
         };
     };
     responses: {
@@ -11387,7 +11609,31 @@ export interface components {
             };
         };
         /**
-         * @description - `APPLICATION_DUPLICATE`: You have already applied to this programme.
+         * @description - `APPLICATION_DUPLICATE`: The partner has already applied to this programme or was added to it.
+         *     - `EXTERNAL_ID_TAKEN`: Another participant of the programme has this external id.
+         *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         */
+        "APPLICATION_DUPLICATE-EXTERNAL_ID_TAKEN-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The partner has already applied to this programme or was added to it.",
+                 *       "error": "Conflict",
+                 *       "code": "APPLICATION_DUPLICATE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `APPLICATION_DUPLICATE`: The partner has already applied to this programme or was added to it.
          *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
          */
@@ -11401,7 +11647,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "You have already applied to this programme.",
+                 *       "message": "The partner has already applied to this programme or was added to it.",
                  *       "error": "Conflict",
                  *       "code": "APPLICATION_DUPLICATE"
                  *     }
@@ -11410,7 +11656,7 @@ export interface components {
             };
         };
         /**
-         * @description - `APPLICATION_DUPLICATE`: You have already applied to this programme.
+         * @description - `APPLICATION_DUPLICATE`: The partner has already applied to this programme or was added to it.
          *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
          */
         "APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN": {
@@ -11423,7 +11669,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "You have already applied to this programme.",
+                 *       "message": "The partner has already applied to this programme or was added to it.",
                  *       "error": "Conflict",
                  *       "code": "APPLICATION_DUPLICATE"
                  *     }
@@ -11729,6 +11975,29 @@ export interface components {
                  *       "message": "The export has more than 250,000 records or more than 50 MB.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "EXPORT_TOO_LARGE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `EXTERNAL_ID_TAKEN`: Another participant of the programme has this external id.
+         *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         */
+        "EXTERNAL_ID_TAKEN-PARTICIPANT_ERASED-REFERRAL_CODE_TAKEN": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "Another participant of the programme has this external id.",
+                 *       "error": "Conflict",
+                 *       "code": "EXTERNAL_ID_TAKEN"
                  *     }
                  */
                 "application/json": components["schemas"]["Error"];
@@ -12433,28 +12702,6 @@ export interface components {
          *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          */
         "PARTICIPANT_ERASED-PROGRAM_STATE_INVALID": {
-            headers: {
-                /** @description The id of the request in the logs. */
-                "X-Request-Id"?: string;
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "statusCode": 409,
-                 *       "message": "The participant's data has been erased.",
-                 *       "error": "Conflict",
-                 *       "code": "PARTICIPANT_ERASED"
-                 *     }
-                 */
-                "application/json": components["schemas"]["Error"];
-            };
-        };
-        /**
-         * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
-         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
-         */
-        "PARTICIPANT_ERASED-REFERRAL_CODE_TAKEN": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -14842,7 +15089,8 @@ export interface operations {
                      *         "payoutApproval": {
                      *           "secondPersonAboveCents": null
                      *         },
-                     *         "booksClosedUntil": null
+                     *         "booksClosedUntil": null,
+                     *         "retainPayeeYears": 0
                      *       }
                      *     }
                      */
@@ -15031,7 +15279,8 @@ export interface operations {
                      *         "payoutApproval": {
                      *           "secondPersonAboveCents": null
                      *         },
-                     *         "booksClosedUntil": null
+                     *         "booksClosedUntil": null,
+                     *         "retainPayeeYears": 0
                      *       }
                      *     }
                      */
@@ -15104,7 +15353,8 @@ export interface operations {
                      *         "payoutApproval": {
                      *           "secondPersonAboveCents": null
                      *         },
-                     *         "booksClosedUntil": null
+                     *         "booksClosedUntil": null,
+                     *         "retainPayeeYears": 0
                      *       }
                      *     }
                      */
@@ -15210,7 +15460,8 @@ export interface operations {
                      *         "payoutApproval": {
                      *           "secondPersonAboveCents": null
                      *         },
-                     *         "booksClosedUntil": null
+                     *         "booksClosedUntil": null,
+                     *         "retainPayeeYears": 0
                      *       }
                      *     }
                      */
@@ -15285,7 +15536,8 @@ export interface operations {
                      *         "payoutApproval": {
                      *           "secondPersonAboveCents": null
                      *         },
-                     *         "booksClosedUntil": null
+                     *         "booksClosedUntil": null,
+                     *         "retainPayeeYears": 0
                      *       }
                      *     }
                      */
@@ -15448,6 +15700,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "password": "a long password"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EnrollTotpRequest"];
             };
         };
@@ -15468,7 +15725,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             409: components["responses"]["SECOND_FACTOR_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -16006,6 +16263,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "password": "a long password"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EnrollTotpRequest"];
             };
         };
@@ -16026,7 +16288,7 @@ export interface operations {
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
-            401: components["responses"]["UNAUTHORIZED"];
+            401: components["responses"]["INVALID_CREDENTIALS-UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             409: components["responses"]["SECOND_FACTOR_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
@@ -16091,7 +16353,8 @@ export interface operations {
                      *         "payoutApproval": {
                      *           "secondPersonAboveCents": null
                      *         },
-                     *         "booksClosedUntil": null
+                     *         "booksClosedUntil": null,
+                     *         "retainPayeeYears": 0
                      *       }
                      *     }
                      */
@@ -17452,6 +17715,7 @@ export interface operations {
                      *           "erased_at": null,
                      *           "created_at": "2026-03-02T09:30:00.000Z",
                      *           "updated_at": "2026-03-02T09:30:00.000Z",
+                     *           "partner_consent": null,
                      *           "override_rate_bps": 2500,
                      *           "tags": [
                      *             "press"
@@ -20020,7 +20284,9 @@ export interface operations {
                      *       "conversions": 0,
                      *       "revenueCents": 0,
                      *       "commissionCents": 0,
-                     *       "balanceCents": 0
+                     *       "balanceCents": 0,
+                     *       "externalId": null,
+                     *       "partnerConsent": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -21365,7 +21631,8 @@ export interface operations {
                      *             "appliedAt": "2026-03-02T09:30:00.000Z",
                      *             "approvedAt": "2026-03-02T09:30:00.000Z",
                      *             "rejectedAt": null,
-                     *             "suspendedAt": null
+                     *             "suspendedAt": null,
+                     *             "partnerConsent": null
                      *           },
                      *           "createdAt": "2026-03-02T09:30:00.000Z"
                      *         }
@@ -21464,7 +21731,8 @@ export interface operations {
                      *         "appliedAt": "2026-03-02T09:30:00.000Z",
                      *         "approvedAt": "2026-03-02T09:30:00.000Z",
                      *         "rejectedAt": null,
-                     *         "suspendedAt": null
+                     *         "suspendedAt": null,
+                     *         "partnerConsent": null
                      *       },
                      *       "createdAt": "2026-03-02T09:30:00.000Z"
                      *     }
@@ -21476,6 +21744,79 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    acceptParticipation: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["AcceptParticipationRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "status": "approved",
+                     *       "referralCode": "ada-xxm",
+                     *       "applicationAnswers": {},
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *       "rejectedAt": null,
+                     *       "rejectionReason": null,
+                     *       "suspendedAt": null,
+                     *       "suspensionReason": null,
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": null,
+                     *       "tags": [],
+                     *       "note": null,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0,
+                     *       "externalId": null,
+                     *       "partnerConsent": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Participant"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
@@ -21543,7 +21884,9 @@ export interface operations {
                      *       "conversions": 0,
                      *       "revenueCents": 0,
                      *       "commissionCents": 0,
-                     *       "balanceCents": 0
+                     *       "balanceCents": 0,
+                     *       "externalId": null,
+                     *       "partnerConsent": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -21554,6 +21897,79 @@ export interface operations {
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    declineParticipation: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["DeclineParticipationRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
+                     *       "partnerId": null,
+                     *       "partnerName": "Ada",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "status": "rejected",
+                     *       "referralCode": "ada-xxm",
+                     *       "applicationAnswers": {},
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedAt": null,
+                     *       "rejectedAt": "2026-03-16T09:30:00.000Z",
+                     *       "rejectionReason": null,
+                     *       "suspendedAt": null,
+                     *       "suspensionReason": null,
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": null,
+                     *       "tags": [],
+                     *       "note": null,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0,
+                     *       "externalId": null,
+                     *       "partnerConsent": "declined"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Participant"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -25999,6 +26415,8 @@ export interface operations {
                 sortOrder?: "asc" | "desc";
                 /** @description Only participants of this group. */
                 groupId?: string;
+                /** @description Only the participant with this external id. The whole id is compared, and case matters. */
+                externalId?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -26047,7 +26465,9 @@ export interface operations {
                      *           "conversions": 0,
                      *           "revenueCents": 0,
                      *           "commissionCents": 0,
-                     *           "balanceCents": 0
+                     *           "balanceCents": 0,
+                     *           "externalId": null,
+                     *           "partnerConsent": null
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
@@ -26078,7 +26498,9 @@ export interface operations {
                      *           "conversions": 0,
                      *           "revenueCents": 0,
                      *           "commissionCents": 0,
-                     *           "balanceCents": 0
+                     *           "balanceCents": 0,
+                     *           "externalId": null,
+                     *           "partnerConsent": null
                      *         }
                      *       ],
                      *       "total": 3,
@@ -26093,6 +26515,85 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    createParticipant: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "email": "noor@app.example",
+                 *       "externalId": "user-4711",
+                 *       "name": "Noor Haddad"
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreateParticipantRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f607182935a",
+                     *       "partnerName": "Noor Haddad",
+                     *       "partnerEmail": "noor@app.example",
+                     *       "status": "approved",
+                     *       "referralCode": "noor-haddad",
+                     *       "applicationAnswers": {},
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *       "rejectedAt": null,
+                     *       "rejectionReason": null,
+                     *       "suspendedAt": null,
+                     *       "suspensionReason": null,
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": null,
+                     *       "tags": [],
+                     *       "note": null,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0,
+                     *       "externalId": "user-4711",
+                     *       "partnerConsent": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Participant"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["APPLICATION_DUPLICATE-EXTERNAL_ID_TAKEN-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
@@ -26504,7 +27005,9 @@ export interface operations {
                      *       "conversions": 0,
                      *       "revenueCents": 0,
                      *       "commissionCents": 0,
-                     *       "balanceCents": 0
+                     *       "balanceCents": 0,
+                     *       "externalId": null,
+                     *       "partnerConsent": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -26588,7 +27091,9 @@ export interface operations {
                      *       "conversions": 0,
                      *       "revenueCents": 0,
                      *       "commissionCents": 0,
-                     *       "balanceCents": 0
+                     *       "balanceCents": 0,
+                     *       "externalId": null,
+                     *       "partnerConsent": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -26598,7 +27103,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["PARTICIPANT_ERASED-REFERRAL_CODE_TAKEN"];
+            409: components["responses"]["EXTERNAL_ID_TAKEN-PARTICIPANT_ERASED-REFERRAL_CODE_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -26661,7 +27166,9 @@ export interface operations {
                      *       "conversions": 0,
                      *       "revenueCents": 0,
                      *       "commissionCents": 0,
-                     *       "balanceCents": 0
+                     *       "balanceCents": 0,
+                     *       "externalId": null,
+                     *       "partnerConsent": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -26990,7 +27497,9 @@ export interface operations {
                      *       "conversions": 0,
                      *       "revenueCents": 0,
                      *       "commissionCents": 0,
-                     *       "balanceCents": 0
+                     *       "balanceCents": 0,
+                     *       "externalId": null,
+                     *       "partnerConsent": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -27066,7 +27575,9 @@ export interface operations {
                      *       "conversions": 0,
                      *       "revenueCents": 0,
                      *       "commissionCents": 0,
-                     *       "balanceCents": 0
+                     *       "balanceCents": 0,
+                     *       "externalId": null,
+                     *       "partnerConsent": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
@@ -27144,10 +27655,58 @@ export interface operations {
                      *       "conversions": 0,
                      *       "revenueCents": 0,
                      *       "commissionCents": 0,
-                     *       "balanceCents": 0
+                     *       "balanceCents": 0,
+                     *       "externalId": null,
+                     *       "partnerConsent": null
                      *     }
                      */
                     "application/json": components["schemas"]["Participant"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    createParticipantToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                programId: string;
+                participantId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CreateParticipantTokenRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "token": "rt_3nPq8sVw1xYz5aBc17",
+                     *       "expiresAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ParticipantToken"];
                 };
             };
             400: components["responses"]["VALIDATION_ERROR"];
@@ -28077,11 +28636,11 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "participant.approved",
-                     *           "description": "A partner was approved in a programme."
+                     *           "description": "A partner was approved in a programme, added to it by the merchant, or accepted a participation."
                      *         },
                      *         {
                      *           "name": "participant.rejected",
-                     *           "description": "A partner's application was rejected."
+                     *           "description": "A partner's application was rejected, or the partner declined a participation."
                      *         },
                      *         {
                      *           "name": "participant.suspended",
@@ -28687,7 +29246,8 @@ export interface operations {
                      *       "payoutApproval": {
                      *         "secondPersonAboveCents": null
                      *       },
-                     *       "booksClosedUntil": null
+                     *       "booksClosedUntil": null,
+                     *       "retainPayeeYears": 0
                      *     }
                      */
                     "application/json": components["schemas"]["Workspace"];
@@ -28751,7 +29311,8 @@ export interface operations {
                      *       "payoutApproval": {
                      *         "secondPersonAboveCents": null
                      *       },
-                     *       "booksClosedUntil": null
+                     *       "booksClosedUntil": null,
+                     *       "retainPayeeYears": 0
                      *     }
                      */
                     "application/json": components["schemas"]["Workspace"];
