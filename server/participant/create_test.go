@@ -213,7 +213,7 @@ func TestDeclineParticipation(t *testing.T) {
 	f.checkCounts()
 }
 
-// The merchant withdraws the offer with reject. Nobody can accept it then.
+// The merchant withdraws the offer with reject. The partner cannot accept it any more.
 func TestCreateParticipant_OfferIsWithdrawn(t *testing.T) {
 	f := newFixture(t)
 	jane := f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})

@@ -48,7 +48,8 @@ func testPartnerClaim(t *testing.T, sys *system) {
 		t.Errorf("the audit log names the actor %q, want the service token", name)
 	}
 
-	// Nobody can log in or register before the claim. A request for a new password claims too.
+	// A login or a registration is not possible before the claim. A request for a new password
+	// claims too.
 	for _, guess := range []string{"unusable", password, "Ada Ada Ada"} {
 		sys.client().post(t, "/api/v1/auth/partner/login", object{"email": email, "password": guess}).wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
 	}

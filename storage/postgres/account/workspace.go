@@ -41,8 +41,7 @@ func (r workspaceRow) workspace() affiliate.Workspace {
 		ID: r.ID, Name: r.Name, Currency: r.Currency, Timezone: r.Timezone,
 		AllowedOrigins: r.AllowedOrigins, OriginPolicy: r.OriginPolicy, TestMailRedirect: r.TestMailRedirect,
 		SecondPersonAboveCents: r.SecondPersonAboveCents, RequireSecondFactor: r.RequireSecondFactor, BooksClosedUntil: r.BooksClosedUntil,
-		RetainPayeeYears: r.RetainPayeeYears,
-		Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+		RetainPayeeYears: r.RetainPayeeYears, Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }
 
