@@ -51,7 +51,7 @@ func workspaceArgs(w affiliate.Workspace) pgx.NamedArgs {
 		"allowed_origins": w.AllowedOrigins, "origin_policy": w.OriginPolicy, "test_mail_redirect": w.TestMailRedirect,
 		"second_person_above_cents": w.SecondPersonAboveCents, "require_second_factor": w.RequireSecondFactor, "books_closed_until": w.BooksClosedUntil,
 		"retain_payee_years": w.RetainPayeeYears,
-		"version": w.Version, "created_at": w.CreatedAt, "updated_at": w.UpdatedAt,
+		"version":            w.Version, "created_at": w.CreatedAt, "updated_at": w.UpdatedAt,
 	}
 }
 
