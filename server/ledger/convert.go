@@ -20,6 +20,7 @@ func toProto(e affiliate.LedgerEntry) *affiliatev1.LedgerEntry {
 		Reason:        e.Reason,
 		CreatedBy:     e.CreatedBy,
 		CreatedAt:     server.Timestamp(e.CreatedAt),
+		OccurredAt:    server.OptionalTimestamp(e.OccurredAt),
 	}
 }
 

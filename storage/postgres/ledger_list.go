@@ -17,7 +17,7 @@ import (
 
 const ledgerColumns = `
 	l.id, l.mode, l.program_id as program, l.participant_id as participant, l.partner_id as partner, l.type, l.amount_cents,
-	l.currency, l.commission_id as commission, l.payout_id as payout, l.reason, l.created_by, l.created_at`
+	l.currency, l.commission_id as commission, l.payout_id as payout, l.reason, l.created_by, l.created_at, l.occurred_at`
 
 // ledgerRow is a row with ledgerColumns. It has no workspace id: a merchant's list
 // belongs to a workspace that the caller knows, and partners do not receive the id.
@@ -27,7 +27,7 @@ type ledgerRow struct {
 }
 
 func (r ledgerRow) entry() affiliate.PartnerLedgerEntry {
-	r.Scope.Mode, r.CreatedAt = r.Mode, r.CreatedAt.UTC()
+	r.Scope.Mode, r.CreatedAt, r.OccurredAt = r.Mode, r.CreatedAt.UTC(), UTC(r.OccurredAt)
 	return r.PartnerLedgerEntry
 }
 

@@ -97,7 +97,7 @@ const ledgerOpening = `
 
 // ledgerExport returns the entries from the time $4 until before the time $5.
 const ledgerExport = `
-	select ` + ledgerColumns + `, l.occurred_at, p.name as program_name, t.partner_name
+	select ` + ledgerColumns + `, p.name as program_name, t.partner_name
 	from ledger_entries l
 	left join programs p on p.workspace_id = l.workspace_id and p.id = l.program_id
 	left join participants t on t.workspace_id = l.workspace_id and t.id = l.participant_id

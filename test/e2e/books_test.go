@@ -95,8 +95,10 @@ func testBooks(t *testing.T, sys *system) {
 		pay(now.Add(-time.Minute)).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "paidAt") // before it was confirmed
 		sys.exec(t, `update payouts set initiated_at = initiated_at - interval '5 days' where workspace_id = $1`, f.merchant.workspace)
 		pay(now.AddDate(0, 0, -2)).wantError(http.StatusConflict, "PERIOD_CLOSED")
-		paid := time.Now()
-		pay(paid).wantStatus(http.StatusOK).wantFields(object{"status": "paid", "paidAt": paid.UTC().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.000Z")})
+		paid := time.Now().Add(-time.Second)
+		paidAt := paid.UTC().Truncate(time.Millisecond).Format("2006-01-02T15:04:05.000Z")
+		pay(paid).wantStatus(http.StatusOK).wantFields(object{"status": "paid", "paidAt": paidAt})
+		f.merchant.get(t, f.participantPath()+"/ledger?type=payout").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.occurredAt": paidAt})
 		f.merchant.get(t, balancesPath).wantStatus(http.StatusOK).wantFields(object{"total": 2})
 	})
 	t.Run("an erased partner stays in the books without a name", func(t *testing.T) {

@@ -1010,8 +1010,12 @@ type LedgerEntry struct {
 	// The reason of a bonus or an adjustment. Null for other entries.
 	Reason *string `protobuf:"bytes,10,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// The id of the user who caused the entry, or `system`.
-	CreatedBy     string                 `protobuf:"bytes,11,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	CreatedBy string `protobuf:"bytes,11,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// The date of the entry in the books.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When the cause of the entry happened, for example a refund that was reported late. Null
+	// if it is not known or the same as `createdAt`.
+	OccurredAt    *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=occurred_at,json=occurredAt,proto3" json:"occurred_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1126,6 +1130,13 @@ func (x *LedgerEntry) GetCreatedBy() string {
 func (x *LedgerEntry) GetCreatedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *LedgerEntry) GetOccurredAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OccurredAt
 	}
 	return nil
 }
@@ -1370,7 +1381,7 @@ const file_affiliate_v1_ledger_proto_rawDesc = "" +
 	"\famount_cents\x18\x04 \x01(\x03B\x17\xfaB\x14\"\x12\x18\x80\xa0\x94\xa5\x8d\x1d(\x80\xe0\xeb\xda\xf2\xe2\xff\xff\xff\x01R\vamountCents\x12\x1f\n" +
 	"\bcurrency\x18\x05 \x01(\tH\x00R\bcurrency\x88\x01\x01\x12&\n" +
 	"\x06reason\x18\x06 \x01(\tB\x0e\xfaB\ar\x05\x10\x01\x18\xf4\x03\xa8\xbb\x18\x01R\x06reasonB\v\n" +
-	"\t_currency\"\xeb\x03\n" +
+	"\t_currency\"\xa8\x04\n" +
 	"\vLedgerEntry\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -1387,7 +1398,9 @@ const file_affiliate_v1_ledger_proto_rawDesc = "" +
 	"\n" +
 	"created_by\x18\v \x01(\tR\tcreatedBy\x129\n" +
 	"\n" +
-	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB\x10\n" +
+	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12;\n" +
+	"\voccurred_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"occurredAtB\x10\n" +
 	"\x0e_commission_idB\f\n" +
 	"\n" +
 	"_payout_idB\t\n" +
@@ -1476,24 +1489,25 @@ var file_affiliate_v1_ledger_proto_depIdxs = []int32{
 	15, // 10: affiliate.v1.LedgerEntry.mode:type_name -> affiliate.v1.Mode
 	0,  // 11: affiliate.v1.LedgerEntry.type:type_name -> affiliate.v1.LedgerEntryType
 	14, // 12: affiliate.v1.LedgerEntry.created_at:type_name -> google.protobuf.Timestamp
-	15, // 13: affiliate.v1.PartnerLedgerEntry.mode:type_name -> affiliate.v1.Mode
-	0,  // 14: affiliate.v1.PartnerLedgerEntry.type:type_name -> affiliate.v1.LedgerEntryType
-	14, // 15: affiliate.v1.PartnerLedgerEntry.created_at:type_name -> google.protobuf.Timestamp
-	1,  // 16: affiliate.v1.LedgerService.ListLedger:input_type -> affiliate.v1.ListLedgerRequest
-	11, // 17: affiliate.v1.LedgerService.CreateLedgerEntry:input_type -> affiliate.v1.CreateLedgerEntryRequest
-	5,  // 18: affiliate.v1.LedgerService.ListLedgerBalances:input_type -> affiliate.v1.ListLedgerBalancesRequest
-	9,  // 19: affiliate.v1.LedgerService.ExportLedger:input_type -> affiliate.v1.ExportLedgerRequest
-	3,  // 20: affiliate.v1.LedgerService.ListPartnerLedger:input_type -> affiliate.v1.ListPartnerLedgerRequest
-	2,  // 21: affiliate.v1.LedgerService.ListLedger:output_type -> affiliate.v1.ListLedgerResponse
-	12, // 22: affiliate.v1.LedgerService.CreateLedgerEntry:output_type -> affiliate.v1.LedgerEntry
-	6,  // 23: affiliate.v1.LedgerService.ListLedgerBalances:output_type -> affiliate.v1.ListLedgerBalancesResponse
-	16, // 24: affiliate.v1.LedgerService.ExportLedger:output_type -> google.api.HttpBody
-	4,  // 25: affiliate.v1.LedgerService.ListPartnerLedger:output_type -> affiliate.v1.ListPartnerLedgerResponse
-	21, // [21:26] is the sub-list for method output_type
-	16, // [16:21] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	14, // 13: affiliate.v1.LedgerEntry.occurred_at:type_name -> google.protobuf.Timestamp
+	15, // 14: affiliate.v1.PartnerLedgerEntry.mode:type_name -> affiliate.v1.Mode
+	0,  // 15: affiliate.v1.PartnerLedgerEntry.type:type_name -> affiliate.v1.LedgerEntryType
+	14, // 16: affiliate.v1.PartnerLedgerEntry.created_at:type_name -> google.protobuf.Timestamp
+	1,  // 17: affiliate.v1.LedgerService.ListLedger:input_type -> affiliate.v1.ListLedgerRequest
+	11, // 18: affiliate.v1.LedgerService.CreateLedgerEntry:input_type -> affiliate.v1.CreateLedgerEntryRequest
+	5,  // 19: affiliate.v1.LedgerService.ListLedgerBalances:input_type -> affiliate.v1.ListLedgerBalancesRequest
+	9,  // 20: affiliate.v1.LedgerService.ExportLedger:input_type -> affiliate.v1.ExportLedgerRequest
+	3,  // 21: affiliate.v1.LedgerService.ListPartnerLedger:input_type -> affiliate.v1.ListPartnerLedgerRequest
+	2,  // 22: affiliate.v1.LedgerService.ListLedger:output_type -> affiliate.v1.ListLedgerResponse
+	12, // 23: affiliate.v1.LedgerService.CreateLedgerEntry:output_type -> affiliate.v1.LedgerEntry
+	6,  // 24: affiliate.v1.LedgerService.ListLedgerBalances:output_type -> affiliate.v1.ListLedgerBalancesResponse
+	16, // 25: affiliate.v1.LedgerService.ExportLedger:output_type -> google.api.HttpBody
+	4,  // 26: affiliate.v1.LedgerService.ListPartnerLedger:output_type -> affiliate.v1.ListPartnerLedgerResponse
+	22, // [22:27] is the sub-list for method output_type
+	17, // [17:22] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_ledger_proto_init() }
