@@ -78,6 +78,16 @@ func PathID[T any](text string) (affiliate.ID[T], error) {
 	return id, nil
 }
 
+// ParseOptionalID returns the id in an optional field, or nil if the field is absent. A text that is
+// not a UUID becomes the zero id, which no record has.
+func ParseOptionalID[T any](text *string) *affiliate.ID[T] {
+	if text == nil {
+		return nil
+	}
+	id, _ := affiliate.ParseID[T](*text)
+	return &id
+}
+
 // OptionalID returns the text of an id, or nil if id is nil.
 func OptionalID[T any](id *affiliate.ID[T]) *string {
 	if id == nil {

@@ -53,12 +53,8 @@ func filterOf(req *affiliatev1.ListConversionsRequest) (affiliate.ConversionFilt
 		Created: created, Attributed: req.Attributed, EventType: affiliate.EventType(server.EnumName(req.GetEventType())),
 		ExternalTransactionID: req.GetExternalTransactionId(),
 	}
-	if id, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId()); ok {
-		filter.Program = &id
-	}
-	if id, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId()); ok {
-		filter.Participant = &id
-	}
+	filter.Program = server.ParseOptionalID[affiliate.Program](req.ProgramId)
+	filter.Participant = server.ParseOptionalID[affiliate.Participant](req.ParticipantId)
 	return filter, wrong.Err()
 }
 

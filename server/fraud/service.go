@@ -74,12 +74,8 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 		return nil, err
 	}
 	filter := affiliate.FraudEventFilter{Created: created, Status: affiliate.FraudEventStatus(server.EnumName(req.GetStatus()))}
-	if id, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId()); ok {
-		filter.Program = &id
-	}
-	if id, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId()); ok {
-		filter.Participant = &id
-	}
+	filter.Program = server.ParseOptionalID[affiliate.Program](req.ProgramId)
+	filter.Participant = server.ParseOptionalID[affiliate.Participant](req.ParticipantId)
 	page := server.PageOf(req)
 	events, total, err := s.store.FraudEvents(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {

@@ -110,7 +110,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPartnerLedgerRequest) (*affiliatev1.ListPartnerLedgerResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
-	filter.Program = programOf(req.ProgramId)
+	filter.Program = server.ParseOptionalID[affiliate.Program](req.ProgramId)
 	entries, total, balances, err := s.store.PartnerLedger(ctx, caller.User, caller.Mode, filter, page)
 	if err != nil {
 		return nil, err
@@ -123,16 +123,6 @@ func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPa
 		Data: data, Total: server.Total(ctx, total), Balances: balancesToProto(balances),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
-}
-
-// programOf returns the id of the programme in a filter, or nil if the filter is absent.
-func programOf(text *string) *affiliate.ProgramID {
-	if text == nil {
-		return nil
-	}
-	// A text that is not a UUID becomes the zero id, which no programme has.
-	id, _ := affiliate.ParseID[affiliate.Program](*text)
-	return &id
 }
 
 // pathIDs returns the ids of the programme and the participant in the request's path.

@@ -45,9 +45,7 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 		return nil, err
 	}
 	filter := affiliate.LinkFilter{Search: affiliate.FoldCode(req.GetSearch())}
-	if participant, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId()); ok {
-		filter.Participant = &participant
-	}
+	filter.Participant = server.ParseOptionalID[affiliate.Participant](req.ParticipantId)
 	page := server.PageOf(req)
 	links, total, err := s.store.Links(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
 	if filter != (affiliate.LinkFilter{}) { // without a filter, the store returns the exact total
@@ -97,12 +95,8 @@ func (s *Service) DeleteLink(ctx context.Context, req *affiliatev1.DeleteLinkReq
 
 // ListPartnerLinks returns one page of the partner's own links, newest first.
 func (s *Service) ListPartnerLinks(ctx context.Context, req *affiliatev1.ListPartnerLinksRequest) (*affiliatev1.ListLinksResponse, error) {
-	var filter *affiliate.ProgramID
-	if program, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId()); ok {
-		filter = &program
-	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	filter, err := caller.ProgramFilter(filter)
+	filter, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.Program](req.ProgramId))
 	if err != nil {
 		return nil, err
 	}

@@ -27,9 +27,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 		Program:      program,
 		ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
 	}
-	if group, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId()); ok {
-		invite.Group = &group
-	}
+	invite.Group = server.ParseOptionalID[affiliate.Group](req.GroupId)
 	mail := invite.Mail()
 	mail.Secret = s.seal.SealMailToken(mail.ID, token)
 	if err := s.store.InviteParticipant(ctx, invite, digest, mail, server.ActorFrom(ctx)); err != nil {

@@ -119,9 +119,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 		HideEmails: caller.Role == affiliate.RoleViewer,
 		ExternalID: req.GetExternalId(),
 	}
-	if group, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId()); ok {
-		filter.Group = &group
-	}
+	filter.Group = server.ParseOptionalID[affiliate.Group](req.GroupId)
 	order := affiliate.ParticipantOrder{
 		By:        affiliate.ParticipantSort(req.GetSortBy()),
 		Ascending: req.GetSortOrder() == affiliatev1.SortOrder_SORT_ORDER_ASC,

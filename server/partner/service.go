@@ -105,7 +105,7 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 		return nil, err
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	program, err := caller.ProgramFilter(optionalID(req.ProgramId))
+	program, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.Program](req.ProgramId))
 	if err != nil {
 		return nil, err
 	}
@@ -222,15 +222,4 @@ func (s *Service) sealAccount(account affiliate.PayoutAccount, owner affiliate.U
 		return err == nil && bytes.Equal(opened, plain)
 	}
 	return out, nil
-}
-
-// optionalID returns the programme id in an optional filter, or nil if the filter is
-// absent.
-func optionalID(text *string) *affiliate.ProgramID {
-	if text == nil {
-		return nil
-	}
-	// A text that is not a UUID becomes the zero id, which no programme has.
-	id, _ := affiliate.ParseID[affiliate.Program](*text)
-	return &id
 }

@@ -200,9 +200,9 @@ func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsR
 	page := server.PageOf(req)
 	items, total, err := s.store.Payouts(ctx, server.PrincipalFrom(ctx).Scope(), affiliate.PayoutFilter{
 		Status:      affiliate.PayoutStatus(server.EnumName(req.GetStatus())),
-		Program:     optionalID[affiliate.Program](req.ProgramId),
-		Participant: optionalID[affiliate.Participant](req.ParticipantId),
-		Batch:       optionalID[affiliate.PayoutBatch](req.BatchId),
+		Program:     server.ParseOptionalID[affiliate.Program](req.ProgramId),
+		Participant: server.ParseOptionalID[affiliate.Participant](req.ParticipantId),
+		Batch:       server.ParseOptionalID[affiliate.PayoutBatch](req.BatchId),
 		Created:     created,
 	}, page)
 	if err != nil {
@@ -275,7 +275,7 @@ func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListP
 		return nil, err
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	program, err := caller.ProgramFilter(optionalID[affiliate.Program](req.ProgramId))
+	program, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.Program](req.ProgramId))
 	if err != nil {
 		return nil, err
 	}
@@ -295,14 +295,4 @@ func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListP
 		Data: data, Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
-}
-
-// optionalID returns the id in an optional filter, or nil if the filter is absent.
-func optionalID[T any](text *string) *affiliate.ID[T] {
-	if text == nil {
-		return nil
-	}
-	// A text that is not a UUID becomes the zero id, which no record has.
-	id, _ := affiliate.ParseID[T](*text)
-	return &id
 }

@@ -44,9 +44,7 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 		return nil, err
 	}
 	filter := affiliate.PromoCodeFilter{Active: req.Active, Search: affiliate.FoldPromoCode(req.GetSearch())}
-	if participant, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId()); ok {
-		filter.Participant = &participant
-	}
+	filter.Participant = server.ParseOptionalID[affiliate.Participant](req.ParticipantId)
 	page := server.PageOf(req)
 	codes, total, err := s.store.PromoCodes(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
 	if filter != (affiliate.PromoCodeFilter{}) { // without a filter, the store returns the exact total
@@ -100,12 +98,8 @@ func (s *Service) DeletePromoCode(ctx context.Context, req *affiliatev1.DeletePr
 
 // ListPartnerPromoCodes returns one page of the partner's own promo codes, newest first.
 func (s *Service) ListPartnerPromoCodes(ctx context.Context, req *affiliatev1.ListPartnerPromoCodesRequest) (*affiliatev1.ListPromoCodesResponse, error) {
-	var filter *affiliate.ProgramID
-	if program, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId()); ok {
-		filter = &program
-	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	filter, err := caller.ProgramFilter(filter)
+	filter, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.Program](req.ProgramId))
 	if err != nil {
 		return nil, err
 	}
