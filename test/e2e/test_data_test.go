@@ -22,7 +22,8 @@ const testDataPath = "/api/v1/workspace/test-data"
 var resetInProgress = outcome{http.StatusConflict, "RESET_IN_PROGRESS"}
 
 // liveRows returns a digest of the workspace's rows of live mode, for each table with a
-// column for the mode. It leaves out counts that a job moves between two tables.
+// column for the mode. It leaves out counts that a job moves between two tables, and the lease of
+// a webhook endpoint, which its sender renews.
 func (sys *system) liveRows(t *testing.T, workspace string) map[string]string {
 	t.Helper()
 	digests := map[string]string{}
@@ -38,7 +39,8 @@ func (sys *system) liveRows(t *testing.T, workspace string) map[string]string {
 		}
 		for _, table := range tables {
 			var digest string
-			query := fmt.Sprintf(`select count(*) || ' ' || md5(coalesce(string_agg(t::text, ',' order by t::text), '')) from %s t where workspace_id = $1 and mode = 'live'`, table)
+			query := fmt.Sprintf(`select count(*) || ' ' || md5(coalesce(string_agg(r, ',' order by r), ''))
+				from (select (to_jsonb(t) - array['sender', 'sender_until'])::text as r, workspace_id, mode from %s t) t where workspace_id = $1 and mode = 'live'`, table)
 			if err := conn.QueryRow(t.Context(), query, workspace).Scan(&digest); err != nil {
 				return err
 			}
