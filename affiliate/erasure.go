@@ -202,7 +202,8 @@ type EraseData struct {
 // Kind returns the name of the job.
 func (EraseData) Kind() string { return "erase_data" }
 
-// ResumeErasures is the job that enqueues EraseData for erasures that have not finished.
+// ResumeErasures is the job that enqueues EraseData for erasures that have not finished, and that
+// erases accounts that nobody has claimed and that take part in no programme.
 type ResumeErasures struct{}
 
 // Kind returns the name of the job.
@@ -216,6 +217,8 @@ type ErasableAccount struct {
 	Email    string // lower case
 	Name     string
 	ErasedAt *time.Time
+	// Unclaimed is User.Unclaimed.
+	Unclaimed bool
 }
 
 // ErasableWorkspace is a workspace that is about to be erased. ErasedAt is set if it was

@@ -29,7 +29,8 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &resumeWorker{service: s})
 }
 
-// PeriodicJobs returns the job that continues erasures whose job has failed in all attempts.
+// PeriodicJobs returns the hourly job that continues erasures whose job has failed in all
+// attempts, and erases abandoned accounts.
 func PeriodicJobs() []*river.PeriodicJob {
 	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(resumeInterval), affiliate.ResumeErasures{}, true)}
 }
@@ -118,7 +119,10 @@ type resumeWorker struct {
 }
 
 func (w *resumeWorker) Work(ctx context.Context, _ *river.Job[affiliate.ResumeErasures]) error {
-	return w.service.Resume(ctx)
+	if err := w.service.Resume(ctx); err != nil {
+		return err
+	}
+	return w.service.EraseAbandoned(ctx)
 }
 
 // Resume enqueues the jobs of erasures that should have finished.
@@ -132,4 +136,40 @@ func (s *Service) Resume(ctx context.Context) error {
 		jobs[i] = affiliate.EraseData{Erasure: id}
 	}
 	return s.Store.Enqueue(ctx, jobs...)
+}
+
+// abandonedPerRun is the maximum number of accounts that one job erases.
+const abandonedPerRun = 1000
+
+// EraseAbandoned erases accounts that merchants have made for partners, that nobody has claimed,
+// and that take part in no programme any more: the participations were erased or, in test mode,
+// deleted. Nobody else could erase them, because nobody can log in.
+func (s *Service) EraseAbandoned(ctx context.Context) error {
+	abandoned, err := s.Store.AbandonedAccounts(ctx, abandonedPerRun)
+	if err != nil {
+		return err
+	}
+	for _, id := range abandoned {
+		erasure := affiliate.NewErasure(affiliate.ErasePartner, id.UUID, s.currentTime())
+		erased := false
+		err := s.Store.InTx(ctx, func(tx Tx) error {
+			account, found, err := tx.LockAccount(ctx, id)
+			if err != nil || !found || !account.Unclaimed {
+				return err // somebody has claimed it since then
+			}
+			participations, err := tx.LockParticipations(ctx, id)
+			if err != nil || len(participations) > 0 {
+				return err // another merchant has added it since then
+			}
+			erased = true
+			return s.erasePartner(ctx, tx, erasure, account, nil)
+		})
+		if err == nil && erased {
+			err = s.log(ctx, erasure)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -27,6 +27,9 @@ type Store interface {
 	// UnfinishedErasures returns the erasures that were inserted before the given time and have
 	// not finished.
 	UnfinishedErasures(ctx context.Context, before time.Time) ([]affiliate.ErasureID, error)
+	// AbandonedAccounts returns at most limit accounts that nobody has claimed
+	// (affiliate.User.Unclaimed) and that take part in no programme.
+	AbandonedAccounts(ctx context.Context, limit int) ([]affiliate.UserID, error)
 	// Enqueue inserts jobs. An erasure whose job has not ended gets no second one.
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 }

@@ -16,7 +16,7 @@ import (
 func (tx *Tx) EraseAccount(ctx context.Context, a affiliate.ErasableAccount, digests affiliate.AddressDigests, at time.Time) error {
 	const erase = `
 		update users set email = 'erased-' || replace(id::text, '-', ''), password_hash = '', name = @pseudonym, country = null, previous_email = null,
-			company_name = null, website_url = null, email_verified_at = null, erased_at = @at, version = version + 1
+			company_name = null, website_url = null, email_verified_at = null, unclaimed = false, erased_at = @at, version = version + 1
 		where id = @user`
 	args := pgx.NamedArgs{
 		"user": a.ID, "kind": a.Kind, "email": a.Email, "pseudonym": affiliate.Pseudonym(a.ID.UUID), "at": at,

@@ -108,6 +108,24 @@ func (s *Store) UnfinishedErasures(ctx context.Context, before time.Time) ([]aff
 	return pgx.CollectRows(rows, pgx.RowTo[affiliate.ErasureID])
 }
 
+// selectAbandoned reads all accounts that nobody has claimed, and searches the participations of
+// each of them.
+const selectAbandoned = `
+	select u.id from users u
+	where u.unclaimed and not exists (select from participants t where t.partner_id = u.id and t.erased_at is null)
+	order by u.id
+	limit $1`
+
+// AbandonedAccounts returns at most limit accounts that nobody has claimed and that take part in
+// no programme.
+func (s *Store) AbandonedAccounts(ctx context.Context, limit int) ([]affiliate.UserID, error) {
+	rows, err := s.db.Pool().Query(ctx, selectAbandoned, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[affiliate.UserID])
+}
+
 // Enqueue inserts jobs in a transaction of their own.
 func (s *Store) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 	return s.db.InTx(ctx, func(tx *postgres.Tx) error { return tx.Enqueue(ctx, jobs...) })

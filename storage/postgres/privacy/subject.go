@@ -13,7 +13,7 @@ import (
 
 // LockAccount locks an account, even if it is erased. found is false if it does not exist.
 func (tx *Tx) LockAccount(ctx context.Context, id affiliate.UserID) (a affiliate.ErasableAccount, found bool, err error) {
-	const lock = `select id, kind, email, name, erased_at from users where id = $1 for no key update`
+	const lock = `select id, kind, email, name, erased_at, unclaimed from users where id = $1 for no key update`
 	rows, err := tx.Query(ctx, lock, id)
 	if err != nil {
 		return a, false, err
@@ -47,7 +47,7 @@ func (tx *Tx) LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) 
 	// follows sees their members.
 	const endInvites = `delete from member_invites where workspace_id = $1`
 	const lock = `
-		select u.id, u.kind, u.email, u.name, u.erased_at
+		select u.id, u.kind, u.email, u.name, u.erased_at, u.unclaimed
 		from members m join users u on u.id = m.user_id
 		where m.workspace_id = $1
 		order by u.id

@@ -13,7 +13,7 @@ var accounts = Area{
 		{
 			Name: "users",
 			Row:  "The account of a partner, or of a member of a workspace.",
-			Kept: unlimited,
+			Kept: "No time limit. An account that a merchant has made and nobody has claimed is erased within two hours after its last participation.",
 			Columns: []Columns{
 				pseudonymous(partnerOrMember, "id", "id of the account", account(Kept)),
 				personal(partnerOrMember, "email name", "e-mail address and name", account(Pseudonym)),
