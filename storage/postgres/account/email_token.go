@@ -105,8 +105,12 @@ func (tx *Tx) CountEmailTokens(ctx context.Context, purpose affiliate.EmailToken
 	const (
 		// The lock needs no row of the address. Two addresses with the same hash only wait
 		// for each other.
-		lock  = `select pg_advisory_xact_lock(hashtextextended('email_tokens:' || $1, 0))`
-		query = `select count(*) from email_tokens where address = $1 and purpose = $2 and created_at > $3`
+		lock = `select pg_advisory_xact_lock(hashtextextended('email_tokens:' || $1, 0))`
+		// Tokens that an operator or a merchant has requested for a new account live for
+		// days. They do not count.
+		query = `
+			select count(*) from email_tokens
+			where address = $1 and purpose = $2 and created_at > $3 and expires_at <= created_at + interval '24 hours'`
 	)
 	if _, err := tx.Exec(ctx, lock, address); err != nil {
 		return 0, err
