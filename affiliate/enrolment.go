@@ -53,12 +53,18 @@ func (e Enrolment) Invite(by UserID, at time.Time) ParticipantInvite {
 
 // ClaimMail returns the mail with the token that sets the first password of a partner's
 // account, without the token and the names of the workspace, the programme and the inviter.
-func (e Enrolment) ClaimMail(user UserID, expiresAt, at time.Time) Mail {
-	return Mail{
-		ID: NewID[Mail](at), Kind: MailPartnerClaim, Type: string(MailPartnerClaim), Workspace: &e.Scope.Workspace,
+// hadAccount means that the account was made earlier. The mail is then not in the log of the
+// workspace, which must not learn that nobody has claimed the account.
+func (e Enrolment) ClaimMail(user UserID, hadAccount bool, expiresAt, at time.Time) Mail {
+	mail := Mail{
+		ID: NewID[Mail](at), Kind: MailPartnerClaim, Type: string(MailPartnerClaim),
 		Recipient: MailRecipient{User: &user, Account: Partner, Name: e.Name, Address: e.Email},
 		Facts:     MailFacts{ExpiresAt: &expiresAt}, CreatedAt: at,
 	}
+	if !hadAccount {
+		mail.Workspace = &e.Scope.Workspace
+	}
+	return mail
 }
 
 // OfferNotification returns the notification of a partner about a participation that a
@@ -115,7 +121,7 @@ type ParticipantRef struct {
 // CheckApproved returns an error if the participant is not approved. Errors:
 // PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
 func (p Participant) CheckApproved() error {
-	if p.ErasedAt != nil || p.Status != ParticipantApproved {
+	if p.ErasedAt != nil || p.Status != ParticipantApproved || p.Consent != "" {
 		return p.RefuseMove()
 	}
 	return nil

@@ -175,12 +175,15 @@ func ParticipantNotInProgram() *Error {
 
 // CheckNewCode returns an error if the participant is erased or rejected, and therefore
 // cannot get another link or promo code. Otherwise the code would be taken by a
-// participant who cannot earn with it, and no other participant could use it. Errors:
-// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
-func (p Participant) CheckNewCode() error {
+// participant who cannot earn with it, and no other participant could use it. A partner who
+// has not accepted the participation cannot add a code either, because the merchant must not
+// learn who the partner is. Errors: PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+func (p Participant) CheckNewCode(by Actor) error {
 	switch {
 	case p.ErasedAt != nil:
 		return Refuse(ReasonParticipantErased)
+	case p.Consent != "" && by.User != nil && *by.User == p.Partner:
+		return p.RefuseMove()
 	case p.Status == ParticipantRejected:
 		return refuseStatus(ReasonParticipantState, p.Status)
 	}

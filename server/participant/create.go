@@ -118,7 +118,7 @@ func (s *Service) sendInvites(
 		if err := tx.InsertEmailToken(ctx, token, digest); err != nil {
 			return err
 		}
-		if err := send(e.ClaimMail(user.ID, token.ExpiresAt, at), text); err != nil {
+		if err := send(e.ClaimMail(user.ID, awaited, token.ExpiresAt, at), text); err != nil {
 			return err
 		}
 	}
@@ -177,7 +177,8 @@ func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.Acce
 }
 
 // DeclineParticipation declines a participation that a merchant has made for the calling
-// partner.
+// partner. The audit log of the merchant names the service, because the merchant must not
+// learn the id, the name and the network of a partner who has not accepted.
 func (s *Service) DeclineParticipation(ctx context.Context, req *affiliatev1.DeclineParticipationRequest) (*affiliatev1.Participant, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -198,7 +199,7 @@ func (s *Service) DeclineParticipation(ctx context.Context, req *affiliatev1.Dec
 		if err != nil {
 			return err
 		}
-		declined, err = tx.SetConsent(ctx, before, after, affiliate.EventParticipantRejected, "participant.decline", server.ActorFrom(ctx))
+		declined, err = tx.SetConsent(ctx, before, after, affiliate.EventParticipantRejected, "participant.decline", affiliate.System)
 		return err
 	})
 	if err != nil {

@@ -95,6 +95,7 @@ func TestCreateParticipant_MakesAnAccount(t *testing.T) {
 	f.WantCount(1, "records in the log of the account", `select count(*) from account_audit_log where user_id = $1 and action = 'account.create'`, got.GetPartnerId())
 	f.checkCounts()
 
+	f.WantCount(1, "claim mails in the log of the workspace", `select count(*) from mails where kind = 'partner_claim' and workspace_id = $1`, f.Scope.Workspace)
 	f.wantMails(1, "jane@example.com")
 	token := f.sentToken(affiliate.MailPartnerClaim, "jane@example.com")
 	f.WantCount(1, "tokens that set the password within 7 days", `
@@ -115,6 +116,7 @@ func TestCreateParticipant_WithoutMail(t *testing.T) {
 		t.Errorf("the second participation is %v, %v; want pending and awaited", offered.Status, offered.PartnerConsent)
 	}
 	f.wantMails(2, "jane@example.com")
+	f.WantCount(0, "claim mails in the log of a workspace", `select count(*) from mails where kind = 'partner_claim' and workspace_id is not null`)
 	f.sentToken(affiliate.MailPartnerClaim, "jane@example.com")
 	f.sentToken(affiliate.MailParticipantInvite, "jane@example.com")
 }
@@ -139,6 +141,10 @@ func TestCreateParticipant_OfAnExistingAccount(t *testing.T) {
 	f.WantCount(1, "notifications of the partner", `select count(*) from notifications where feed_id = $1 and type = 'participant.offered'`, jane)
 	f.WantCount(0, "notifications of the merchant", `select count(*) from notifications where feed_id = $1`, f.Scope.Workspace)
 
+	// A core of the version before would not check the consent.
+	if _, err := f.SQL.Exec(t.Context(), `update participants set status = 'approved' where id = $1`, got.Id); err == nil {
+		t.Error("the database accepts an approval without the consent")
+	}
 	for _, verb := range []string{"approve", "suspend", "reinstate"} {
 		_, err := f.move(f.asOwner(), verb, f.Program.String(), got.Id, nil)
 		pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantState)
@@ -201,6 +207,8 @@ func TestDeclineParticipation(t *testing.T) {
 		t.Errorf("DeclineParticipation returned %v", got)
 	}
 	f.wantEvents([]string{id}, "participant.rejected")
+	f.WantCount(0, "entries of the audit log with the id of the account", `select count(*) from audit_log l where l::text like '%' || $1 || '%'`, jane.String())
+	f.WantCount(1, "entries about the refusal", `select count(*) from audit_log where action = 'participant.decline' and actor = 'system' and ip_prefix is null`)
 	f.WantCount(0, "notifications of a rejection", `select count(*) from notifications where type = 'participant.rejected'`)
 	_, err = f.move(f.asOwner(), "approve", f.Program.String(), id, nil)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantState)

@@ -62,7 +62,7 @@ func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.A
 		if err := l.CheckDestination(program.AllowedDomains); err != nil {
 			return err
 		}
-		participantCode, err := lockNewOwner(ctx, tx, l.Scope, l.Program, l.Participant)
+		participantCode, err := lockNewOwner(ctx, tx, l.Scope, l.Program, l.Participant, by)
 		if err != nil {
 			return err
 		}
@@ -104,22 +104,24 @@ func lockOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affi
 // the participant's referral code. Because of the lock, two requests at the same time
 // cannot exceed the maximum number of links. Errors: VALIDATION_ERROR,
 // PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
-func lockNewOwner(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (code string, err error) {
+func lockNewOwner(
+	ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID, by affiliate.Actor,
+) (code string, err error) {
 	// FOR UPDATE would wait for transactions that store clicks and conversions, because
 	// these take key share locks on the row.
 	const lock = `
-		select referral_code, status, erased_at from participants
+		select partner_id, coalesce(partner_consent, ''), referral_code, status, erased_at from participants
 		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4
 		for no key update`
 	var p affiliate.Participant
-	err = tx.QueryRow(ctx, lock, scope.Workspace, scope.Mode, program, id).Scan(&p.ReferralCode, &p.Status, &p.ErasedAt)
+	err = tx.QueryRow(ctx, lock, scope.Workspace, scope.Mode, program, id).Scan(&p.Partner, &p.Consent, &p.ReferralCode, &p.Status, &p.ErasedAt)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return "", affiliate.ParticipantNotInProgram()
 	case err != nil:
 		return "", err
 	}
-	return p.ReferralCode, p.CheckNewCode()
+	return p.ReferralCode, p.CheckNewCode(by)
 }
 
 // lockOwner locks the participant that owns a link or promo code before the link or

@@ -160,7 +160,8 @@ func (s *Store) Links(
 	return links, total, err
 }
 
-// Lists of a partner's own links. A partner belongs to no workspace. The partner's
+// Lists of a partner's own links, without those of participations that the partner has not
+// accepted. A partner belongs to no workspace. The partner's
 // participants, found by partner and mode, determine the workspaces. There is no
 // condition on the mode of the links. It is not needed, because links have the mode of
 // their participant. The index of a participant's links does not contain the mode.
@@ -168,7 +169,7 @@ const (
 	wherePartnerLinks = `
 		from participants t
 		join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id
-		where t.partner_id = @partner and t.mode = @mode and l.deleted_at is null`
+		where t.partner_id = @partner and t.mode = @mode and t.partner_consent is null and l.deleted_at is null`
 	inProgram       = ` and t.program_id = @program`
 	participationOf = `
 		select workspace_id, id from participants

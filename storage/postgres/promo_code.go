@@ -83,7 +83,7 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 		if err != nil {
 			return err
 		}
-		if _, err := lockNewOwner(ctx, tx, c.Scope, c.Program, c.Participant); err != nil {
+		if _, err := lockNewOwner(ctx, tx, c.Scope, c.Program, c.Participant, by); err != nil {
 			return err
 		}
 		if c.DiscountType == affiliate.DiscountFixed && c.Currency == nil {

@@ -106,7 +106,16 @@ func testPartnerConsent(t *testing.T, sys *system) {
 		"total": 1, "data.0.participation.status": "pending", "data.0.participation.partnerConsent": "awaited",
 	})
 	partner.get(t, "/api/v1/partner/notifications").wantStatus(http.StatusOK).wantFields(object{"data.0.type": "participant.offered"})
+	// Before the partner accepts, nothing that the partner does shows who the partner is.
+	link := object{"programId": f.program, "destinationUrl": "https://shop.example/beans"}
+	partner.post(t, "/api/v1/partner/links", link).wantError(http.StatusConflict, "PARTICIPANT_STATE_INVALID")
+	partner.get(t, "/api/v1/partner/links").wantStatus(http.StatusOK).wantFields(object{"total": 0})
+	own := f.merchant.get(t, f.programPath()+"/links?participantId="+offered.text("id")).wantStatus(http.StatusOK).text("data.0.id")
+	partner.patch(t, "/api/v1/partner/links/"+own, object{"destinationUrl": "https://shop.example/tea"}).wantOutcome(notFound)
 	partner.post(t, mine+"/decline", object{}).wantStatus(http.StatusOK).wantFields(object{"status": "rejected", "partnerConsent": "declined", "externalId": nil})
+	if log := f.merchant.get(t, workspacePath+"/audit-log").wantStatus(http.StatusOK); strings.Contains(log.body, partner.id) {
+		t.Errorf("the audit log of the merchant names the partner who has declined: %s", log.body)
+	}
 	server.patch(t, path+"/approve", nil).wantError(http.StatusConflict, "PARTICIPANT_STATE_INVALID")
 	partner.inMode("live").post(t, mine+"/accept", object{}).wantOutcome(notFound)
 	partner.post(t, mine+"/accept", object{}).wantStatus(http.StatusOK).wantFields(object{"status": "approved", "partnerConsent": nil, "partnerName": "Pia Partner"})

@@ -40,7 +40,7 @@ const auditColumns = `
 			select u.name from users u
 			where u.id = l.actor::uuid and u.erased_at is null and exists (
 				select from participants t
-				where t.workspace_id = l.workspace_id and t.mode = l.mode and t.partner_id = u.id and t.erased_at is null
+				where t.workspace_id = l.workspace_id and t.mode = l.mode and t.partner_id = u.id and t.erased_at is null and t.partner_consent is null
 			)
 		)
 	) end as actor_name`

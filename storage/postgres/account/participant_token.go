@@ -17,7 +17,7 @@ func (s *Store) ActiveParticipant(
 ) (ref affiliate.ParticipantRef, ok bool, err error) {
 	const query = `
 		select mode, program_id, partner_id from participants
-		where workspace_id = $1 and id = $2 and status = 'approved' and erased_at is null`
+		where workspace_id = $1 and id = $2 and status = 'approved' and partner_consent is null and erased_at is null`
 	ref.Scope.Workspace, ref.Participant = workspace, id
 	err = s.db.Pool().QueryRow(ctx, query, workspace, id).Scan(&ref.Scope.Mode, &ref.Program, &ref.Partner)
 	if errors.Is(err, pgx.ErrNoRows) {

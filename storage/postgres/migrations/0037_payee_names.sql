@@ -1,8 +1,12 @@
 -- +goose Up
 
+-- Calls must not queue for long behind these statements.
+set local lock_timeout = '5s';
+
 -- For how many years after the payment the name of an erased partner stays on paid payouts
 -- of live mode, because a law demands it. 0: it does not stay.
-alter table workspaces add column retain_payee_years integer not null default 0 check (retain_payee_years between 0 and 30);
+alter table workspaces add column retain_payee_years integer not null default 0;
+alter table workspaces add constraint workspaces_retain_payee_years check (retain_payee_years between 0 and 30) not valid; -- valid for all rows, because of the default
 
 -- The name of the partner, if the partner was erased and retain_payee_years keeps it.
 alter table payouts add column payee_name text;
