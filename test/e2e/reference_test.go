@@ -654,7 +654,7 @@ func (c *referenceCalls) merchantPartners(t *testing.T) {
 	c.merchant.post(t, "/api/v1/programs/"+id+"/activate", nil).wantStatus(http.StatusOK)
 	added := c.call(c.merchant, "POST", path, object{"email": "noor@app.example", "name": "Noor Haddad", "externalId": "user-4711"})
 	c.call(c.merchant, "POST", path+"/"+added.text("id")+"/token", nil)
-	c.merchant.post(t, path, object{"email": partnerEmail, "name": "Ada"}).wantStatus(http.StatusCreated)
+	c.merchant.post(t, path, object{"email": partnerEmail, "name": "Ada", "referralCode": "ada-tastes"}).wantStatus(http.StatusCreated)
 	c.call(c.partner, "POST", "/api/v1/partner/programs/"+id+"/decline", object{})
 	c.call(c.partner, "POST", "/api/v1/partner/programs/"+id+"/accept", object{})
 }

@@ -8304,8 +8304,17 @@ export interface components {
             reason: string | null;
             /** @description The id of the user who caused the entry, or `system`. */
             createdBy: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The date of the entry in the books.
+             */
             createdAt: string | null;
+            /**
+             * Format: date-time
+             * @description When the cause of the entry happened, for example a refund that was reported late. Null
+             *     if it is not known or the same as `createdAt`.
+             */
+            occurredAt: string | null;
         };
         /**
          * @description LedgerTotal is the sum of balances in one currency. All amounts are in minor units of
@@ -21782,7 +21791,7 @@ export interface operations {
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
                      *       "status": "approved",
-                     *       "referralCode": "ada-xxm",
+                     *       "referralCode": "ada-tastes",
                      *       "applicationAnswers": {},
                      *       "termsAcceptedAt": null,
                      *       "appliedAt": "2026-03-16T09:30:00.000Z",
@@ -21937,7 +21946,7 @@ export interface operations {
                      *       "partnerName": "Ada",
                      *       "partnerEmail": "ada@blog.example",
                      *       "status": "rejected",
-                     *       "referralCode": "ada-xxm",
+                     *       "referralCode": "ada-tastes",
                      *       "applicationAnswers": {},
                      *       "termsAcceptedAt": null,
                      *       "appliedAt": "2026-03-16T09:30:00.000Z",
@@ -27339,7 +27348,8 @@ export interface operations {
                      *           "payoutId": null,
                      *           "reason": "For the first ten customers",
                      *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "occurredAt": null
                      *         },
                      *         {
                      *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
@@ -27353,7 +27363,8 @@ export interface operations {
                      *           "payoutId": null,
                      *           "reason": null,
                      *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
-                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "occurredAt": null
                      *         }
                      *       ],
                      *       "total": 4,
@@ -27424,7 +27435,8 @@ export interface operations {
                      *       "payoutId": null,
                      *       "reason": "For the first ten customers",
                      *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
-                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "occurredAt": null
                      *     }
                      */
                     "application/json": components["schemas"]["LedgerEntry"];
