@@ -143,7 +143,7 @@ const abandonedPerRun = 1000
 
 // EraseAbandoned erases accounts that merchants have made for partners, that nobody has claimed,
 // and that take part in no programme any more: the participations were erased or, in test mode,
-// deleted. Nobody else could erase them, because nobody can log in.
+// deleted. The persons cannot erase them, because they cannot log in.
 func (s *Service) EraseAbandoned(ctx context.Context) error {
 	abandoned, err := s.Store.AbandonedAccounts(ctx, abandonedPerRun)
 	if err != nil {
