@@ -21,9 +21,10 @@ func (h hasher) ipAddress(workspace affiliate.WorkspaceID, addr netip.Addr, now 
 }
 
 // agents returns two hashes of a user agent for each hash key: the hash for the current month
-// and the hash for the previous month. The first is the hash of new data. The stored hash of a partner's or visitor's user agent depends
-// on the month in which it was stored. With the two hashes, the buyer's user agent can be
-// compared with hashes that were stored in these two months.
+// and the hash for the previous month. The first is the hash of new data. The stored hash of a
+// partner's or visitor's user agent depends on the month in which it was stored. With the two
+// hashes, the buyer's user agent can be compared with hashes that were stored in these two
+// months.
 func (h hasher) agents(agent string, now time.Time) [][]byte {
 	year, month, _ := now.UTC().Date()
 	lastMonth := time.Date(year, month, 0, 0, 0, 0, 0, time.UTC) // day 0 is the last day of the previous month

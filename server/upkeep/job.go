@@ -156,8 +156,8 @@ type Store interface {
 	DeleteAbandonedExports(ctx context.Context, before time.Time, limit int) (int64, error)
 	// DeletePayoutAccounts deletes the accounts of payouts that were paid before the given
 	// time. DeletePayeeNames deletes the names of erased partners from payouts whose
-	// retention has ended. DeletePreviousEmails deletes former addresses of users whose address was changed
-	// before the given time.
+	// retention has ended. DeletePreviousEmails deletes former addresses of users whose
+	// address was changed before the given time.
 	DeletePayoutAccounts(ctx context.Context, paidBefore time.Time, limit int) (int64, error)
 	DeletePayeeNames(ctx context.Context, now time.Time, limit int) (int64, error)
 	DeletePreviousEmails(ctx context.Context, changedBefore time.Time, limit int) (int64, error)

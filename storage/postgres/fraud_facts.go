@@ -119,7 +119,8 @@ func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 }
 
 // fraudQuery has the arguments of findFraudFacts. The slices from n to emailHashes have
-// one element per candidate and hash of the buyer's e-mail address. An element of n is the index of the candidate's conversion.
+// one element per candidate and hash of the buyer's e-mail address. An element of n is the
+// index of the candidate's conversion.
 type fraudQuery struct {
 	n                      []int
 	workspaces             []affiliate.WorkspaceID

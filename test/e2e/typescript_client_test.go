@@ -58,9 +58,9 @@ func TestTypeScriptClient(t *testing.T) {
 	shop := installTypeScriptClient(t, dir)
 	example := codeBlock(t, "ts")
 	runTypeScriptExample(t, shop, example, []string{"TRIBUTARY_API_URL=" + sys.api, "TRIBUTARY_SECRET_KEY=" + f.secretKey, "ORDER=order-1001"})
-	// The compiler also checks the types of the example and of the excerpt. In the package's own folder, the
-	// name of the package in the example means the compiled package. The compiler also checks
-	// the declarations of the package, but not those of the language's libraries.
+	// The compiler also checks the types of the example and of the excerpt. In the package's own
+	// folder, the name of the package in the example means the compiled package. The compiler
+	// also checks the declarations of the package, but not those of the language's libraries.
 	excerpt := "import { Session, TributaryError } from \"@tributary-hq/client\";\ndeclare const baseUrl: string, email: string, password: string;\n" +
 		codeBlock(t, "ts excerpt") + "void logIn;\n"
 	for name, text := range map[string]string{"example.mts": example, "excerpt.mts": excerpt} {

@@ -117,8 +117,8 @@ func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error
 	return nil
 }
 
-// takeOver moves the lists of the failed erasures with one of the fingerprints to a new erasure, whose
-// lists are empty. Conversions that are not erased are followed again.
+// takeOver moves the lists of the failed erasures with one of the fingerprints to a new
+// erasure, whose lists are empty. Conversions that are not erased are followed again.
 const takeOver = `
 	with failed as (
 		select o.id from buyer_erasure_keys k
