@@ -417,6 +417,7 @@ var unscoped = map[string]string{
 	"privacy/finish.remove":                       "the erasure determines the participants",
 	"privacy/package.mailPage":                    "the pages of an erasure contain the mails of all workspaces; only mails of the subject change",
 	"privacy/package.argument":                    "a partner's account gets mails from several workspaces",
+	"privacy/package.selectAbandoned":             "the job searches the accounts of all workspaces",
 	"package.deletePayeeNames":                    "the job deletes the names of all workspaces",
 	"package.deletePayoutAccounts":                "the job deletes the accounts of all workspaces",
 	"setBatchNames.read":                          "a member has one account for both modes, and the id of a service token has one mode",
