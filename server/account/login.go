@@ -22,7 +22,7 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
 	email, at := strings.ToLower(req.GetEmail()), s.currentTime()
-	attempt := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKeys, kind, email), At: at}
+	attempt := s.newAttempt(kind, email, at)
 	// throttle stores the attempt as failed. If the login succeeds, the transaction below
 	// deletes all failed attempts for this e-mail address.
 	if err := s.throttle(ctx, attempt); err != nil {
@@ -84,6 +84,11 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	}
 	s.storeOrigin(ctx, account.User, at)
 	return s.sessionResponse(account, workspace, session.ID, token)
+}
+
+// newAttempt returns an attempt to log in with an address, which must be in lower case.
+func (s *Service) newAttempt(kind affiliate.AccountKind, email string, at time.Time) affiliate.LoginAttempt {
+	return affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKeys, kind, email), At: at}
 }
 
 // checkUnchanged locks the user of an account whose password was checked. If the password

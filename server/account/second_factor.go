@@ -192,9 +192,7 @@ func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest
 // attemptOf returns an attempt to prove that the caller is the owner of an account. It counts
 // like an attempt to log in.
 func (s *Service) attemptOf(account affiliate.Account, at time.Time) affiliate.LoginAttempt {
-	return affiliate.LoginAttempt{
-		ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKeys, account.User.Kind, account.User.Email), At: at,
-	}
+	return s.newAttempt(account.User.Kind, account.User.Email, at)
 }
 
 // requirePassword returns INVALID_CREDENTIALS if the password is wrong.

@@ -52,9 +52,9 @@ func filterOf(req *affiliatev1.ListConversionsRequest) (affiliate.ConversionFilt
 	filter := affiliate.ConversionFilter{
 		Created: created, Attributed: req.Attributed, EventType: affiliate.EventType(server.EnumName(req.GetEventType())),
 		ExternalTransactionID: req.GetExternalTransactionId(),
+		Program:               server.ParseOptionalID[affiliate.Program](req.ProgramId),
+		Participant:           server.ParseOptionalID[affiliate.Participant](req.ParticipantId),
 	}
-	filter.Program = server.ParseOptionalID[affiliate.Program](req.ProgramId)
-	filter.Participant = server.ParseOptionalID[affiliate.Participant](req.ParticipantId)
 	return filter, wrong.Err()
 }
 

@@ -73,9 +73,12 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	filter := affiliate.FraudEventFilter{Created: created, Status: affiliate.FraudEventStatus(server.EnumName(req.GetStatus()))}
-	filter.Program = server.ParseOptionalID[affiliate.Program](req.ProgramId)
-	filter.Participant = server.ParseOptionalID[affiliate.Participant](req.ParticipantId)
+	filter := affiliate.FraudEventFilter{
+		Program:     server.ParseOptionalID[affiliate.Program](req.ProgramId),
+		Participant: server.ParseOptionalID[affiliate.Participant](req.ParticipantId),
+		Status:      affiliate.FraudEventStatus(server.EnumName(req.GetStatus())),
+		Created:     created,
+	}
 	page := server.PageOf(req)
 	events, total, err := s.store.FraudEvents(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {

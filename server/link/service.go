@@ -44,8 +44,9 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 	if err != nil {
 		return nil, err
 	}
-	filter := affiliate.LinkFilter{Search: affiliate.FoldCode(req.GetSearch())}
-	filter.Participant = server.ParseOptionalID[affiliate.Participant](req.ParticipantId)
+	filter := affiliate.LinkFilter{
+		Participant: server.ParseOptionalID[affiliate.Participant](req.ParticipantId), Search: affiliate.FoldCode(req.GetSearch()),
+	}
 	page := server.PageOf(req)
 	links, total, err := s.store.Links(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
 	if filter != (affiliate.LinkFilter{}) { // without a filter, the store returns the exact total

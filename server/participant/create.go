@@ -25,8 +25,8 @@ func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.Create
 	enrolment := affiliate.Enrolment{
 		Scope: caller.Scope(), Program: program, Email: strings.ToLower(req.GetEmail()), Name: req.GetName(),
 		ExternalID: req.ExternalId, ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
+		Group: server.ParseOptionalID[affiliate.Group](req.GroupId),
 	}
-	enrolment.Group = server.ParseOptionalID[affiliate.Group](req.GroupId)
 	sendInvite := req.SendInvite == nil || req.GetSendInvite()
 	p, err := s.enrol(ctx, enrolment, sendInvite)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) {

@@ -25,9 +25,9 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 		},
 		Scope:        caller.Scope(),
 		Program:      program,
+		Group:        server.ParseOptionalID[affiliate.Group](req.GroupId),
 		ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
 	}
-	invite.Group = server.ParseOptionalID[affiliate.Group](req.GroupId)
 	mail := invite.Mail()
 	mail.Secret = s.seal.SealMailToken(mail.ID, token)
 	if err := s.store.InviteParticipant(ctx, invite, digest, mail, server.ActorFrom(ctx)); err != nil {

@@ -118,8 +118,8 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 		Search:     req.GetSearch(),
 		HideEmails: caller.Role == affiliate.RoleViewer,
 		ExternalID: req.GetExternalId(),
+		Group:      server.ParseOptionalID[affiliate.Group](req.GroupId),
 	}
-	filter.Group = server.ParseOptionalID[affiliate.Group](req.GroupId)
 	order := affiliate.ParticipantOrder{
 		By:        affiliate.ParticipantSort(req.GetSortBy()),
 		Ascending: req.GetSortOrder() == affiliatev1.SortOrder_SORT_ORDER_ASC,

@@ -43,8 +43,10 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 	if err != nil {
 		return nil, err
 	}
-	filter := affiliate.PromoCodeFilter{Active: req.Active, Search: affiliate.FoldPromoCode(req.GetSearch())}
-	filter.Participant = server.ParseOptionalID[affiliate.Participant](req.ParticipantId)
+	filter := affiliate.PromoCodeFilter{
+		Participant: server.ParseOptionalID[affiliate.Participant](req.ParticipantId), Active: req.Active,
+		Search: affiliate.FoldPromoCode(req.GetSearch()),
+	}
 	page := server.PageOf(req)
 	codes, total, err := s.store.PromoCodes(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
 	if filter != (affiliate.PromoCodeFilter{}) { // without a filter, the store returns the exact total
