@@ -66,6 +66,14 @@ func NewEmailToken(user UserID, purpose EmailTokenPurpose, address string, at ti
 	return token, text, DigestEmailToken(text)
 }
 
+// NewClaimToken returns a token with which the owner of an account that somebody else has made
+// sets the first password. It is valid as long as an invitation.
+func NewClaimToken(user User, at time.Time) (token EmailToken, text string, digest [sha256.Size]byte) {
+	token, text, digest = NewEmailToken(user.ID, TokenReset, user.Email, at)
+	token.ExpiresAt = at.Add(InviteLife)
+	return token, text, digest
+}
+
 // DigestEmailToken returns the digest by which a token is looked up.
 func DigestEmailToken(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
 

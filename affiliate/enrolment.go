@@ -45,7 +45,7 @@ func (e Enrolment) Account(at time.Time) User {
 // participation.
 func (e Enrolment) Invite(by UserID, at time.Time) ParticipantInvite {
 	return ParticipantInvite{
-		Invite:  Invite{ID: NewID[Invite](at), Email: e.Email, InvitedBy: by, CreatedAt: at, ExpiresAt: at.Add(InviteLife)},
+		Invite:  NewInvite(e.Email, by, at),
 		Scope:   e.Scope,
 		Program: e.Program,
 	}

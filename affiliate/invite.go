@@ -21,6 +21,11 @@ type Invite struct {
 	EndedAt   *time.Time // when it was accepted, revoked or replaced
 }
 
+// NewInvite returns an invitation of an address, which must be in lower case.
+func NewInvite(email string, by UserID, at time.Time) Invite {
+	return Invite{ID: NewID[Invite](at), Email: email, InvitedBy: by, CreatedAt: at, ExpiresAt: at.Add(InviteLife)}
+}
+
 // Open reports whether the invitation can be accepted at the given time.
 func (i Invite) Open(now time.Time) bool { return i.EndedAt == nil && now.Before(i.ExpiresAt) }
 

@@ -22,8 +22,7 @@ func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceNam
 		Member:       &affiliate.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner},
 		PasswordHash: UnusableHash(),
 	}
-	token, text, digest := affiliate.NewEmailToken(owner.User.ID, affiliate.TokenReset, owner.User.Email, at)
-	token.ExpiresAt = at.Add(affiliate.InviteLife)
+	token, text, digest := affiliate.NewClaimToken(owner.User, at)
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := insertOwner(ctx, tx, owner, workspace, affiliate.System, at); err != nil {
 			return err

@@ -113,8 +113,7 @@ func (s *Service) sendInvites(
 		return tx.SendMail(ctx, mail)
 	}
 	if user.Unclaimed {
-		token, text, digest := affiliate.NewEmailToken(user.ID, affiliate.TokenReset, user.Email, at)
-		token.ExpiresAt = at.Add(affiliate.InviteLife)
+		token, text, digest := affiliate.NewClaimToken(user, at)
 		if err := tx.InsertEmailToken(ctx, token, digest); err != nil {
 			return err
 		}

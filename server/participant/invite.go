@@ -19,10 +19,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	token, digest := affiliate.NewInviteToken()
 	invite := affiliate.ParticipantInvite{
-		Invite: affiliate.Invite{
-			ID: affiliate.NewID[affiliate.Invite](at), Email: strings.ToLower(req.GetEmail()), InvitedBy: caller.AccountableUser(),
-			CreatedAt: at, ExpiresAt: at.Add(affiliate.InviteLife),
-		},
+		Invite:       affiliate.NewInvite(strings.ToLower(req.GetEmail()), caller.AccountableUser(), at),
 		Scope:        caller.Scope(),
 		Program:      program,
 		Group:        server.ParseOptionalID[affiliate.Group](req.GroupId),

@@ -47,13 +47,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	token, digest := affiliate.NewInviteToken()
 	invite := affiliate.MemberInvite{
-		Invite: affiliate.Invite{
-			ID:        affiliate.NewID[affiliate.Invite](at),
-			Email:     strings.ToLower(req.GetEmail()),
-			InvitedBy: caller.User,
-			CreatedAt: at,
-			ExpiresAt: at.Add(affiliate.InviteLife),
-		},
+		Invite:    affiliate.NewInvite(strings.ToLower(req.GetEmail()), caller.User, at),
 		Workspace: caller.Workspace,
 		Role:      affiliate.Role(server.EnumName(req.GetRole())),
 	}
