@@ -77,6 +77,13 @@ endif
 schema: ## check that the binaries from before the newest migration work on the new schema; BASE=commit selects other binaries
 	@go build -o bin/ ./test/upgrade && BASE=$(BASE) $(WITHSERVERS) -- bin/upgrade
 
+# The tests with the build tag operations run whole processes and tools of operators, such
+# as image builders and backup programs. They are separate from `make test` because they
+# install these tools and mostly wait.
+.PHONY: operations
+operations: ## test what operators do: renew certificates, build images, upgrade, back up and restore
+	@$(WITHSERVERS) -- go test -tags operations -count=1 -timeout 30m ./test/operations/...
+
 .PHONY: fault
 fault: ## check that random faults lose no click, conversion, webhook or notification; SEED=n repeats a run, FOR=10m sets its length
 	@$(WITHSERVERS) -- $(TEST_ENV) LONG_STORMS=yes go test $(TEST_BUILD) -count=1 -timeout 20m -run "^(TestStream_StormOfReconnections|TestApply_OrderAndRepetitionDoNotMatter)$$" \

@@ -22,12 +22,14 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/gateway"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/server/analytics"
@@ -107,6 +109,7 @@ const (
 // Core is the gRPC core with all other parts of its process.
 type Core struct {
 	cfg    settings.Core
+	files  *certificates.Files
 	log    *slog.Logger
 	now    func() time.Time
 	health *health.Service
@@ -134,8 +137,10 @@ type Core struct {
 // NewCore connects to the database and to Redis and creates all parts. Run starts them.
 // NewCore returns an error if a migration is missing in the database (postgres.Migrate).
 // The caller must call Close.
-func NewCore(ctx context.Context, cfg settings.Core, log *slog.Logger, now func() time.Time) (*Core, error) {
-	c := &Core{cfg: cfg, log: log, now: now, registry: private.NewRegistry()}
+// NewCore adds the TLS files of the settings to files.
+func NewCore(ctx context.Context, cfg settings.Core, files *certificates.Files, log *slog.Logger, now func() time.Time) (*Core, error) {
+	c := &Core{cfg: cfg, files: files, log: log, now: now, registry: private.NewRegistry()}
+	c.registry.MustRegister(files)
 	if err := c.connect(ctx); err != nil {
 		c.Close()
 		return nil, err
@@ -182,9 +187,9 @@ func (c *Core) build() error {
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_JWT_KEYS: %w", err)
 	}
-	grpcTLS, err := c.cfg.GRPCTLS()
+	grpcTLS, err := c.cfg.GRPCTLS(c.files)
 	if err != nil {
-		return fmt.Errorf("TRIBUTARY_GRPC_TLS_CERT: %w", err)
+		return err
 	}
 
 	hashKeys := c.cfg.HashKeys.Keys()
@@ -311,9 +316,9 @@ func (c *Core) build() error {
 // newWebhookClient returns the client that sends webhooks. It logs a warning if the
 // settings allow private addresses.
 func (c *Core) newWebhookClient() (*webhook.Client, error) {
-	roots, err := c.cfg.WebhookRoots()
+	roots, err := c.cfg.WebhookRoots(c.files)
 	if err != nil {
-		return nil, fmt.Errorf("TRIBUTARY_WEBHOOK_CA_FILE: %w", err)
+		return nil, err
 	}
 	if allowed := c.cfg.WebhookAllowCIDRs; len(allowed) > 0 {
 		c.log.LogAttrs(context.Background(), slog.LevelWarn, "webhooks can be sent to private addresses",
@@ -412,7 +417,8 @@ func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 		return err
 	}
 	parts := map[string]func(context.Context) error{
-		"gRPC": func(ctx context.Context) error { return c.grpc.Serve(ctx, listeners.GRPC) },
+		"TLS files": c.files.Run,
+		"gRPC":      func(ctx context.Context) error { return c.grpc.Serve(ctx, listeners.GRPC) },
 		"metrics": func(ctx context.Context) error {
 			return serveMetrics(ctx, listeners.Metrics, c.registry, c.health.Ready, c.log)
 		},
@@ -432,11 +438,13 @@ func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 		if err != nil {
 			return err
 		}
-		tlsConfig, err := c.cfg.ServerTLS()
+		tlsConfig, err := c.cfg.ServerTLS(c.files)
 		if err != nil {
-			return fmt.Errorf("TRIBUTARY_TLS_CERT: %w", err)
+			return err
 		}
-		parts["API"] = func(ctx context.Context) error { return serveHTTP(ctx, listeners.API, handler, tlsConfig, c.log) }
+		parts["API"] = func(ctx context.Context) error {
+			return serveHTTP(ctx, listeners.API, httpedge.NewServer(handler, c.log), tlsConfig)
+		}
 	}
 	// The jobs do not use ctx, because they must stop after the requests that insert
 	// jobs.

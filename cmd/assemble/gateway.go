@@ -2,6 +2,7 @@ package assemble
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,22 +13,25 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/gateway"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/server"
 )
 
-// RunGateway serves REST over a network connection to the core until ctx ends.
-func RunGateway(ctx context.Context, cfg settings.Gateway, api, metrics net.Listener, log *slog.Logger) error {
-	coreTLS, err := cfg.CoreTLS()
+// RunGateway serves REST over a network connection to the core until ctx ends. It adds the
+// TLS files of the settings to files.
+func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.Files, api, metrics net.Listener, log *slog.Logger) error {
+	coreTLS, err := cfg.CoreTLS(files)
 	if err != nil {
-		return fmt.Errorf("TRIBUTARY_GRPC_TLS_CA: %w", err)
+		return err
 	}
 	transport := insecure.NewCredentials()
 	if coreTLS != nil {
-		transport = credentials.NewTLS(coreTLS)
+		transport = renewedTLS{credentials.NewTLS(coreTLS()), coreTLS}
 	}
 	conn, err := grpc.NewClient(cfg.CoreAddr, grpc.WithTransportCredentials(transport),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: server.PingInterval, Timeout: 10 * time.Second}))
@@ -47,16 +51,36 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, api, metrics net.List
 	if err != nil {
 		return err
 	}
-	apiTLS, err := cfg.ServerTLS()
+	apiTLS, err := cfg.ServerTLS(files)
 	if err != nil {
-		return fmt.Errorf("TRIBUTARY_TLS_CERT: %w", err)
+		return err
 	}
+	registry := private.NewRegistry()
+	registry.MustRegister(files)
 	ready := func(ctx context.Context) error {
 		_, err := affiliatev1.NewHealthServiceClient(conn).CheckReadiness(ctx, &affiliatev1.CheckReadinessRequest{})
 		return err
 	}
 	return runAll(ctx, map[string]func(context.Context) error{
-		"API":     func(ctx context.Context) error { return serveHTTP(ctx, api, handler, apiTLS, log) },
-		"metrics": func(ctx context.Context) error { return serveMetrics(ctx, metrics, private.NewRegistry(), ready, log) },
+		"API":       func(ctx context.Context) error { return serveHTTP(ctx, api, httpedge.NewServer(handler, log), apiTLS) },
+		"metrics":   func(ctx context.Context) error { return serveMetrics(ctx, metrics, registry, ready, log) },
+		"TLS files": files.Run,
 	})
+}
+
+// renewedTLS uses a new TLS configuration for each connection, because the authority of
+// the server can change.
+type renewedTLS struct {
+	credentials.TransportCredentials
+	config func() *tls.Config
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (r renewedTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(r.config()).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (r renewedTLS) Clone() credentials.TransportCredentials {
+	return renewedTLS{r.TransportCredentials.Clone(), r.config}
 }

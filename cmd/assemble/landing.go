@@ -14,8 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
 
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/landing"
 	"github.com/tributary-hq/tributary/landing/store"
 	"github.com/tributary-hq/tributary/mail"
@@ -36,8 +38,13 @@ type Landing struct {
 }
 
 // NewLanding connects to the database and creates all parts. It does not wait for Redis.
-func NewLanding(ctx context.Context, cfg settings.Landing, log *slog.Logger, registry prometheus.Registerer, now func() time.Time) (*Landing, error) {
+// NewLanding adds the TLS files of the settings to files.
+func NewLanding(ctx context.Context, cfg settings.Landing, files *certificates.Files, log *slog.Logger, registry prometheus.Registerer, now func() time.Time) (*Landing, error) {
 	l := &Landing{cfg: cfg, log: log}
+	var err error
+	if l.tls, err = cfg.ServerTLS(files); err != nil {
+		return nil, err
+	}
 	if err := l.build(ctx, registry, now); err != nil {
 		l.Close()
 		return nil, err
@@ -45,10 +52,7 @@ func NewLanding(ctx context.Context, cfg settings.Landing, log *slog.Logger, reg
 	return l, nil
 }
 
-func (l *Landing) build(ctx context.Context, registry prometheus.Registerer, now func() time.Time) (err error) {
-	if l.tls, err = l.cfg.ServerTLS(); err != nil {
-		return fmt.Errorf("TRIBUTARY_TLS_CERT: %w", err)
-	}
+func (l *Landing) build(ctx context.Context, registry prometheus.Registerer, now func() time.Time) error {
 	mailer, err := l.newMailer()
 	if err != nil {
 		return err
@@ -109,7 +113,7 @@ func (l *Landing) Run(ctx context.Context, listener net.Listener) error {
 	if err := l.jobs.Start(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("job queue: %w", err)
 	}
-	err := serveHTTP(ctx, listener, l.handler, l.tls, l.log)
+	err := serveHTTP(ctx, listener, httpedge.NewServer(l.handler, l.log), l.tls)
 	l.service.StopJobs(ctx, l.jobs, jobStopTimeout)
 	return err
 }
@@ -127,9 +131,10 @@ func (l *Landing) Close() {
 
 // RunLanding serves the landing service, and its metrics on a port of their own, until ctx
 // ends.
-func RunLanding(ctx context.Context, cfg settings.Landing, public, metrics net.Listener, log *slog.Logger) error {
+func RunLanding(ctx context.Context, cfg settings.Landing, files *certificates.Files, public, metrics net.Listener, log *slog.Logger) error {
 	registry := private.NewRegistry()
-	l, err := NewLanding(ctx, cfg, log, registry, time.Now)
+	registry.MustRegister(files)
+	l, err := NewLanding(ctx, cfg, files, log, registry, time.Now)
 	if err != nil {
 		return err
 	}
@@ -137,7 +142,8 @@ func RunLanding(ctx context.Context, cfg settings.Landing, public, metrics net.L
 	log.LogAttrs(ctx, slog.LevelInfo, "landing is listening",
 		slog.String("address", public.Addr().String()), slog.Bool("tls", l.tls != nil), slog.String("metrics", metrics.Addr().String()))
 	return runAll(ctx, map[string]func(context.Context) error{
-		"landing": func(ctx context.Context) error { return l.Run(ctx, public) },
-		"metrics": func(ctx context.Context) error { return serveMetrics(ctx, metrics, registry, l.service.Ready, log) },
+		"TLS files": files.Run,
+		"landing":   func(ctx context.Context) error { return l.Run(ctx, public) },
+		"metrics":   func(ctx context.Context) error { return serveMetrics(ctx, metrics, registry, l.service.Ready, log) },
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -47,7 +48,7 @@ func TestNewCore_ChecksSchemaVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			core, err := assemble.NewCore(t.Context(), cfg, slog.New(slog.NewJSONHandler(&log, nil)), time.Now)
+			core, err := assemble.NewCore(t.Context(), cfg, certificates.New(slog.New(slog.DiscardHandler)), slog.New(slog.NewJSONHandler(&log, nil)), time.Now)
 			if core != nil {
 				core.Close()
 			}

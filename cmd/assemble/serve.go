@@ -40,10 +40,9 @@ func runAll(ctx context.Context, parts map[string]func(context.Context) error) e
 	return group.Wait()
 }
 
-// serveHTTP serves HTTP on a listener until ctx ends. Then it waits for the running
+// serveHTTP runs a server on a listener until ctx ends. Then it waits for the running
 // requests to end.
-func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, config *tls.Config, log *slog.Logger) error {
-	s := httpedge.NewServer(handler, log)
+func serveHTTP(ctx context.Context, listener net.Listener, s *http.Server, config *tls.Config) error {
 	failed := make(chan error, 1)
 	go func() { failed <- httpedge.Serve(s, listener, config) }()
 	select {
@@ -59,8 +58,7 @@ func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	return <-failed
 }
 
-// serveMetrics serves the metrics and the health and readiness probes on the private
-// port.
+// serveMetrics serves the private port.
 func serveMetrics(ctx context.Context, listener net.Listener, gatherer prometheus.Gatherer, ready func(context.Context) error, log *slog.Logger) error {
-	return serveHTTP(ctx, listener, private.Handler(gatherer, ready), nil, log)
+	return serveHTTP(ctx, listener, private.NewServer(gatherer, ready, log), nil)
 }

@@ -23,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
@@ -82,13 +83,15 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	files := certificates.New(log)
+	files.ReloadOnHangup()
 	settings.WarnUnknown(log, os.Environ())
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit + 2*fileSize(cfg.CountryDB))
 	}
-	config, err := cfg.ServerTLS()
+	config, err := cfg.ServerTLS(files)
 	if err != nil {
-		return fmt.Errorf("TRIBUTARY_TLS_CERT: %w", err)
+		return err
 	}
 	// Open the public port and the metrics port before anything else, so that a port in
 	// use is reported at once.
@@ -102,6 +105,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 		return errors.Join(fmt.Errorf("TRIBUTARY_METRICS_LISTEN: %w", err), listener.Close())
 	}
 	registry := private.NewRegistry()
+	registry.MustRegister(files)
 	clicks, err := collector.Open(edge.Config(cfg), log, registry)
 	if err != nil {
 		return errors.Join(err, listener.Close(), metricsListener.Close())
@@ -112,7 +116,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 		}
 		return nil
 	}
-	metrics := httpedge.NewServer(private.Handler(registry, ready), log)
+	metrics := private.NewServer(registry, ready, log)
 	// The collector also stops if the metrics server fails.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -121,13 +125,16 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 		defer end()
 		metricsServed <- httpedge.Serve(metrics, metricsListener, nil)
 	}()
+	filesEnded := make(chan error, 1)
+	go func() { filesEnded <- files.Run(ctx) }()
 
 	log.Info("collector is listening", "address", listener.Addr().String(), "tls", config != nil, "metrics", metricsListener.Addr().String())
 	err = clicks.Run(ctx, listener, config)
 
 	shutdown, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	return errors.Join(err, metrics.Shutdown(shutdown), <-metricsServed)
+	end()
+	return errors.Join(err, metrics.Shutdown(shutdown), <-metricsServed, <-filesEnded)
 }
 
 // fileSize returns the size of a file, or 0 if the file does not exist.

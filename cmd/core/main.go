@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -129,12 +130,14 @@ func serve(ctx context.Context, withGateway bool) error {
 		debug.SetGCPercent(gcPercent)
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	files := certificates.New(log)
+	files.ReloadOnHangup()
 	settings.WarnUnknown(log, os.Environ())
 	// If a webhook receiver sends more bytes than its Content-Length announces, net/http
 	// logs these bytes with the standard logger. Responses of receivers must not be
 	// logged. Therefore the output of the standard logger is discarded.
 	stdlog.SetOutput(io.Discard)
-	core, err := assemble.NewCore(ctx, cfg, log, time.Now)
+	core, err := assemble.NewCore(ctx, cfg, files, log, time.Now)
 	if err != nil {
 		return err
 	}

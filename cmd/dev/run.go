@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -126,7 +127,7 @@ func serve(
 		return fmt.Errorf("migrate: %w", err)
 	}
 	fmt.Fprintln(out, "  core, gateway, collector and landing service …")
-	c, err := assemble.NewCore(ctx, core, log, time.Now)
+	c, err := assemble.NewCore(ctx, core, certificates.New(log), log, time.Now)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"syscall"
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/version"
 )
@@ -52,6 +53,8 @@ func serve(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	files := certificates.New(log)
+	files.ReloadOnHangup()
 	settings.WarnUnknown(log, os.Environ())
 	var listen net.ListenConfig
 	api, err := listen.Listen(ctx, "tcp", cfg.APIListen)
@@ -62,5 +65,5 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return assemble.RunGateway(ctx, cfg, api, metrics, log)
+	return assemble.RunGateway(ctx, cfg, files, api, metrics, log)
 }

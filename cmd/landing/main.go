@@ -23,6 +23,7 @@ import (
 	"syscall"
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/landing/store"
@@ -67,6 +68,8 @@ func serve(ctx context.Context) error {
 		return err
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	files := certificates.New(log)
+	files.ReloadOnHangup()
 	settings.WarnUnknown(log, os.Environ())
 	var listen net.ListenConfig
 	public, err := listen.Listen(ctx, "tcp", cfg.Listen)
@@ -77,5 +80,5 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("TRIBUTARY_LANDING_METRICS_LISTEN: %w", err), public.Close())
 	}
-	return assemble.RunLanding(ctx, cfg, public, metrics, log)
+	return assemble.RunLanding(ctx, cfg, files, public, metrics, log)
 }

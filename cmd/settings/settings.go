@@ -8,8 +8,6 @@ package settings
 
 import (
 	"bytes"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -268,7 +266,7 @@ type Gateway struct {
 	HTTP
 	CORS
 	APIListen     string `env:"TRIBUTARY_API_LISTEN" envDefault:"127.0.0.1:8080"`
-	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9100"`
+	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9101"`
 	// CoreAddr is the core's gRPC address. The core must trust the gateway's host as a
 	// proxy. Otherwise it would use the address of the gateway as the address of every
 	// client.
@@ -286,7 +284,7 @@ type Collector struct {
 	Redis
 	HTTP
 	Listen        string `env:"TRIBUTARY_COLLECTOR_LISTEN" envDefault:"127.0.0.1:8081"`
-	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9100"`
+	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9103"`
 	// Tracking is the maximum number of clicks in any 60 seconds per public key.
 	Tracking int64 `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
 	// HashKeys are Core.HashKeys. A collector only uses the first.
@@ -495,87 +493,4 @@ func (c *Collector) check() []error {
 		faults = append(faults, fmt.Errorf("TRIBUTARY_SHUTDOWN_DELAY: must be between 0s and %s", maxShutdownDelay))
 	}
 	return faults
-}
-
-// ServerTLS returns the TLS configuration of the public port, or nil if no certificate is
-// set.
-func (h HTTP) ServerTLS() (*tls.Config, error) {
-	if h.TLSCert == "" {
-		return nil, nil
-	}
-	return serverTLS(h.TLSCert, h.TLSKey, "")
-}
-
-// GRPCTLS returns the TLS configuration of the gRPC port, or nil if no certificate is
-// set.
-func (c *Core) GRPCTLS() (*tls.Config, error) {
-	if c.GRPCTLSCert == "" {
-		return nil, nil
-	}
-	return serverTLS(c.GRPCTLSCert, c.GRPCTLSKey, c.GRPCTLSCA)
-}
-
-// WebhookRoots returns the certificate authorities that webhooks trust. It returns nil if
-// webhooks trust only the authorities of the system.
-func (c *Core) WebhookRoots() (*x509.CertPool, error) {
-	if c.WebhookCAFile == "" {
-		return nil, nil
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("read the system's certificate authorities: %w", err)
-	}
-	return pool, addCertificates(pool, c.WebhookCAFile)
-}
-
-func serverTLS(cert, key, clientCA string) (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
-	}
-	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	if clientCA != "" {
-		if config.ClientCAs, err = readPool(clientCA); err != nil {
-			return nil, err
-		}
-		config.ClientAuth = tls.RequireAndVerifyClientCert
-	}
-	return config, nil
-}
-
-// CoreTLS returns the TLS configuration for the connection from the gateway to the core.
-// It returns nil if the connection is not encrypted.
-func (g *Gateway) CoreTLS() (*tls.Config, error) {
-	if g.CoreCA == "" {
-		return nil, nil
-	}
-	pool, err := readPool(g.CoreCA)
-	if err != nil {
-		return nil, err
-	}
-	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	if g.ClientCert != "" {
-		pair, err := tls.LoadX509KeyPair(g.ClientCert, g.ClientKey)
-		if err != nil {
-			return nil, fmt.Errorf("client certificate: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
-}
-
-func readPool(path string) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	return pool, addCertificates(pool, path)
-}
-
-func addCertificates(pool *x509.CertPool, path string) error {
-	body, err := os.ReadFile(path) // #nosec G304 -- the operator names the file
-	if err != nil {
-		return fmt.Errorf("certificate authority: %w", err)
-	}
-	if !pool.AppendCertsFromPEM(body) {
-		return fmt.Errorf("certificate authority: %s contains no certificate", path)
-	}
-	return nil
 }

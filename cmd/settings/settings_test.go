@@ -2,22 +2,19 @@ package settings_test
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
-	"math/big"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/test/authority"
 )
 
 var hashKey = base64.StdEncoding.EncodeToString(make([]byte, 32))
@@ -163,34 +160,18 @@ func TestWebhookSettings(t *testing.T) {
 	if want := (settings.Prefixes{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("::1/128")}); !slices.Equal(cfg.WebhookAllowCIDRs, want) {
 		t.Errorf("got %v, want %v", cfg.WebhookAllowCIDRs, want)
 	}
-	if _, err := cfg.WebhookRoots(); err == nil {
+	files := certificates.New(slog.New(slog.DiscardHandler))
+	if _, err := cfg.WebhookRoots(files); err == nil {
 		t.Error("a missing file was accepted")
 	}
-	for content, valid := range map[string]bool{"": false, "no certificate": false, authority(t): true} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if pool, err := cfg.WebhookRoots(); (err == nil) != valid || valid && pool == nil {
-			t.Errorf("%.20q: got the error %v, want a valid file: %t", content, err, valid)
-		}
+	if err := os.WriteFile(path, authority.New(t).Certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if roots, err := cfg.WebhookRoots(files); err != nil || roots == nil || roots() == nil {
+		t.Errorf("WebhookRoots returned the error %v, want the authorities of the file", err)
 	}
 	cfg.WebhookCAFile = ""
-	if pool, err := cfg.WebhookRoots(); pool != nil || err != nil {
-		t.Errorf("WebhookRoots without a file = %v, %v, want nil", pool, err)
+	if roots, err := cfg.WebhookRoots(files); roots != nil || err != nil {
+		t.Errorf("WebhookRoots without a file returned authorities, error %v, want nil", err)
 	}
-}
-
-// authority returns the certificate of a certificate authority in PEM format.
-func authority(t *testing.T) string {
-	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }

@@ -40,9 +40,9 @@ type ClientConfig struct {
 	// Allowed lists networks to which requests are always allowed, even if the networks
 	// are private (TRIBUTARY_WEBHOOK_ALLOW_CIDRS).
 	Allowed []netip.Prefix
-	// Roots are the trusted root certificates. Default: the root certificates of the
-	// system.
-	Roots *x509.CertPool
+	// Roots returns the trusted root certificates for a new connection. Default: the root
+	// certificates of the system.
+	Roots func() *x509.CertPool
 	// Resolver resolves host names. Default: a resolver with the system's configuration.
 	Resolver *net.Resolver
 	// Version is the version of this build for the User-Agent header.

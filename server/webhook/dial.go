@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -80,7 +81,7 @@ func (c *Client) Check(ctx context.Context, u webhook.URL) error {
 type dialer struct {
 	resolver *net.Resolver
 	allowed  []netip.Prefix
-	tls      *tls.Config
+	roots    func() *x509.CertPool // nil: the root certificates of the system
 
 	dialTimeout, handshakeTimeout time.Duration
 }
@@ -94,7 +95,7 @@ func newDialer(cfg ClientConfig) *dialer {
 	return &dialer{
 		resolver:    resolver,
 		allowed:     slices.Clone(cfg.Allowed),
-		tls:         &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots},
+		roots:       cfg.Roots,
 		dialTimeout: dialTimeout, handshakeTimeout: handshakeTimeout,
 	}
 }
@@ -123,8 +124,10 @@ func (d *dialer) dialTLS(ctx context.Context, _, hostPort string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	cfg := d.tls.Clone()
-	cfg.ServerName = host
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
+	if d.roots != nil {
+		cfg.RootCAs = d.roots()
+	}
 	tlsConn := tls.Client(conn, cfg)
 	ctx, cancel := context.WithTimeout(ctx, d.handshakeTimeout)
 	defer cancel()

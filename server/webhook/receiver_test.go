@@ -50,7 +50,7 @@ func allowLoopback(cfg *webhook.ClientConfig) {
 // server that resolves host. It allows no private addresses, unless change allows them.
 func newClient(t *testing.T, change ...func(*webhook.ClientConfig)) *webhook.Client {
 	t.Helper()
-	cfg := webhook.ClientConfig{Roots: testAuthority().pool, Version: "1.2.3"}
+	cfg := webhook.ClientConfig{Roots: func() *x509.CertPool { return testAuthority().pool }, Version: "1.2.3"}
 	for _, c := range change {
 		c(&cfg)
 	}

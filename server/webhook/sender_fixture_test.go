@@ -379,7 +379,7 @@ func (f *senderFixture) startSender() *runningSender {
 // flight.
 func (f *senderFixture) startSenderWith(queue webhook.Queue, maxInFlight int) *runningSender {
 	f.Helper()
-	client := webhook.NewClient(webhook.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: f.roots, Version: "test"})
+	client := webhook.NewClient(webhook.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: func() *x509.CertPool { return f.roots }, Version: "test"})
 	client.SetTimeouts(time.Minute, time.Minute, time.Second) // long, so that a busy machine causes no failures
 	sender := webhook.NewSender(webhook.SenderConfig{
 		Queue: queue, Client: client, Seal: f.keys, Now: f.clock.Now,

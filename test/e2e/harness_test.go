@@ -22,6 +22,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
@@ -179,7 +180,7 @@ func start(t *testing.T, s setup) *system {
 		}
 	})
 
-	core, err := assemble.NewCore(t.Context(), parse[settings.Core](t, env), log, sys.clock.now)
+	core, err := assemble.NewCore(t.Context(), parse[settings.Core](t, env), certificates.New(log), log, sys.clock.now)
 	if err != nil {
 		t.Fatalf("create the core: %v", err)
 	}
@@ -198,7 +199,7 @@ func start(t *testing.T, s setup) *system {
 		env["TRIBUTARY_GRPC_ADDR"] = sys.grpc
 		cfg, metrics := parse[settings.Gateway](t, env), listen(t)
 		parts.run("gateway", func(ctx context.Context) error {
-			return assemble.RunGateway(ctx, cfg, api, metrics, log)
+			return assemble.RunGateway(ctx, cfg, certificates.New(log), api, metrics, log)
 		})
 	}
 	clicks := listen(t)

@@ -34,6 +34,8 @@ func testOperations(t *testing.T, sys *system) {
 		getPrivate := func(path string) response { return anonymous.send(t, http.MethodGet, sys.metrics+path, nil) }
 		getPrivate("/healthz").wantStatus(http.StatusOK)
 		getPrivate("/readyz").wantStatus(http.StatusOK)
+		getPrivate("/debug/pprof/heap").wantStatus(http.StatusOK)
+		getPrivate("/debug/pprof/profile?seconds=1").wantStatus(http.StatusOK)
 		text := getPrivate("/metrics").wantStatus(http.StatusOK).body
 		for _, name := range []string{"go_goroutines", "process_open_fds", "tributary_"} {
 			if !strings.Contains(text, name) {

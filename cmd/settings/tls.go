@@ -1,0 +1,87 @@
+package settings
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+
+	"github.com/tributary-hq/tributary/cmd/certificates"
+)
+
+// ServerTLS returns the TLS configuration of the public port, or nil if no certificate is
+// set. It adds the certificate to files.
+func (h HTTP) ServerTLS(files *certificates.Files) (*tls.Config, error) {
+	if h.TLSCert == "" {
+		return nil, nil
+	}
+	pair, err := files.Pair("TRIBUTARY_TLS_CERT", h.TLSCert, h.TLSKey)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{GetCertificate: pair.ForServer, MinVersion: tls.VersionTLS12}, nil
+}
+
+// GRPCTLS returns the TLS configuration of the gRPC port, or nil if no certificate is
+// set. It adds the certificate and the authority of the clients to files.
+func (c *Core) GRPCTLS(files *certificates.Files) (*tls.Config, error) {
+	if c.GRPCTLSCert == "" {
+		return nil, nil
+	}
+	pair, err := files.Pair("TRIBUTARY_GRPC_TLS_CERT", c.GRPCTLSCert, c.GRPCTLSKey)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{GetCertificate: pair.ForServer, MinVersion: tls.VersionTLS12}
+	if c.GRPCTLSCA == "" {
+		return config, nil
+	}
+	clients, err := files.Authorities("TRIBUTARY_GRPC_TLS_CA", c.GRPCTLSCA, false)
+	if err != nil {
+		return nil, err
+	}
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{
+			GetCertificate: pair.ForServer, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool(), MinVersion: tls.VersionTLS12,
+		}, nil
+	}
+	return config, nil
+}
+
+// WebhookRoots returns a function that returns the certificate authorities that webhooks
+// trust. It returns nil if webhooks trust only the authorities of the system. It adds the
+// file of the authorities to files.
+func (c *Core) WebhookRoots(files *certificates.Files) (func() *x509.CertPool, error) {
+	if c.WebhookCAFile == "" {
+		return nil, nil
+	}
+	roots, err := files.Authorities("TRIBUTARY_WEBHOOK_CA_FILE", c.WebhookCAFile, true)
+	if err != nil {
+		return nil, err
+	}
+	return roots.Pool, nil
+}
+
+// CoreTLS returns a function that returns the TLS configuration for a new connection from
+// the gateway to the core. It returns nil if the connection is not encrypted. It adds the
+// certificate and the authority of the core to files.
+func (g *Gateway) CoreTLS(files *certificates.Files) (func() *tls.Config, error) {
+	if g.CoreCA == "" {
+		return nil, nil
+	}
+	core, err := files.Authorities("TRIBUTARY_GRPC_TLS_CA", g.CoreCA, false)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if g.ClientCert != "" {
+		pair, err := files.Pair("TRIBUTARY_GRPC_TLS_CERT", g.ClientCert, g.ClientKey)
+		if err != nil {
+			return nil, err
+		}
+		config.GetClientCertificate = pair.ForClient
+	}
+	return func() *tls.Config {
+		current := config.Clone()
+		current.RootCAs = core.Pool()
+		return current
+	}, nil
+}

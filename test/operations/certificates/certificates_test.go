@@ -1,0 +1,100 @@
+//go:build operations
+
+// Package certificates tests that the processes of the service use renewed certificates
+// without a restart, and that SIGHUP does not stop them.
+package certificates
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/test/authority"
+	"github.com/tributary-hq/tributary/test/operations/process"
+	"github.com/tributary-hq/tributary/test/operations/stack"
+)
+
+func TestMain(m *testing.M) { process.Main(m) }
+
+// files are the TLS files of all processes: the certificate of the public ports, and the
+// certificates with which core and gateway identify each other.
+type files struct{ dir string }
+
+func (f files) path(name string) string { return filepath.Join(f.dir, name) }
+
+func (f files) settings() []string {
+	return []string{
+		"TRIBUTARY_TLS_CERT=" + f.path("public.pem"), "TRIBUTARY_TLS_KEY=" + f.path("public.key"),
+		"TRIBUTARY_GRPC_TLS_CERT=" + f.path("private.pem"), "TRIBUTARY_GRPC_TLS_KEY=" + f.path("private.key"), "TRIBUTARY_GRPC_TLS_CA=" + f.path("ca.pem"),
+	}
+}
+
+// renew writes new certificates, which a new authority signs. It returns the authority.
+func (f files) renew(t *testing.T) *authority.Authority {
+	t.Helper()
+	ca := authority.New(t)
+	contents := map[string][]byte{"ca.pem": ca.Certificate}
+	for _, name := range []string{"public", "private"} {
+		pair := ca.Issue(t, "127.0.0.1", time.Now().Add(time.Hour))
+		contents[name+".pem"], contents[name+".key"] = pair.Certificate, pair.Key
+	}
+	for name, content := range contents {
+		if err := os.WriteFile(f.path(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ca
+}
+
+// accepts reports whether a client that trusts only these authorities accepts the
+// certificate of a server.
+func accepts(t *testing.T, address string, roots *x509.CertPool) bool {
+	t.Helper()
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second}, Config: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", address)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}
+
+func TestRenewal(t *testing.T) {
+	f := files{t.TempDir()}
+	first := f.renew(t)
+	s := stack.New(t, f.settings()...)
+	core, gateway := s.StartCore(t), s.StartGateway(t)
+	collector, landing := s.StartCollector(t), s.StartLanding(t)
+	processes := []*process.Process{core, gateway, collector, landing}
+	ports := []string{s.Gateway, s.Collector, s.Landing}
+	for _, port := range ports {
+		if !accepts(t, port, first.Pool()) {
+			t.Fatalf("the port %s does not use the first certificate", port)
+		}
+	}
+
+	second := f.renew(t)
+	for _, p := range processes {
+		p.Signal(t, syscall.SIGHUP)
+	}
+	for _, port := range ports {
+		process.Eventually(t, 10*time.Second, "the port "+port+" uses the renewed certificate", func() bool { return accepts(t, port, second.Pool()) })
+	}
+	// A core that starts later only has the new certificates. The gateway must trust it and
+	// show it a certificate of the new authority.
+	core.Stop(t)
+	core = s.StartCore(t)
+	process.Eventually(t, 20*time.Second, "the gateway is connected to the new core", func() bool {
+		return process.Status(t.Context(), "http://"+s.GatewayMetrics+"/readyz") == http.StatusOK
+	})
+	for _, p := range []*process.Process{core, gateway, collector, landing} {
+		if p.Ended() {
+			t.Errorf("a process has ended:\n%s", p.Log(t))
+		}
+	}
+}

@@ -1,0 +1,217 @@
+// Package process builds the binaries of the service and runs them in tests, as an operator
+// would. Each process writes its log to a file of the test.
+package process
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/test/service"
+	"github.com/tributary-hq/tributary/tools/commits"
+)
+
+const (
+	// readyTimeout is the longest time from the start of a process until it is ready.
+	readyTimeout = 30 * time.Second
+	// stopTimeout is longer than any process of the service needs to stop.
+	stopTimeout = 40 * time.Second
+	pollEvery   = 20 * time.Millisecond
+)
+
+// built is the folder with the binaries of this test program. All tests share it.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "tributary-operations-")
+	if err != nil {
+		return "", err
+	}
+	root, err := commits.Git(context.Background(), "rev-parse", "--show-toplevel")
+	if err != nil {
+		return "", err
+	}
+	return dir, commits.Build(context.Background(), root, dir, "./cmd/core", "./cmd/gateway", "./cmd/collector", "./cmd/landing")
+})
+
+// Main runs the tests of a package and removes the binaries.
+func Main(m *testing.M) {
+	code := m.Run()
+	if dir, err := built(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// Binary returns the path of a binary that is built from the working tree: core, gateway,
+// collector or landing.
+func Binary(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+// Process is a process that a test started. It ends with the test.
+type Process struct {
+	name string
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// Start starts a program with the given settings. Other settings of the service are removed
+// from its environment.
+func Start(t *testing.T, settings []string, argv ...string) *Process {
+	t.Helper()
+	name := filepath.Base(argv[0])
+	log, err := os.CreateTemp(t.TempDir(), name+"-*.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{name: name, log: log.Name(), done: make(chan struct{})}
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), argv[0], argv[1:]...)
+	p.cmd.Env = service.Environ(settings...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = service.ChildAttributes()
+	started := make(chan error, 1)
+	go func() {
+		// The kernel kills the child when the thread that started the child ends, so this
+		// goroutine locks its thread.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = p.cmd.Wait()
+			_ = log.Close()
+			close(p.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatalf("start the %s: %v", name, err)
+	}
+	t.Cleanup(func() {
+		p.Stop(t)
+		if t.Failed() {
+			t.Logf("the log of the %s:\n%s", name, p.Log(t))
+		}
+	})
+	return p
+}
+
+// Run runs a program with the given settings until it ends, and returns its output. If the
+// program fails, the test fails.
+func Run(t *testing.T, settings []string, argv ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Env = service.Environ(settings...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", argv, err, out)
+	}
+	return string(out)
+}
+
+// Pid returns the id of the process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal to the process.
+func (p *Process) Signal(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatalf("signal %s to the %s: %v", signal, p.name, err)
+	}
+}
+
+// Ended reports whether the process has ended.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Stop stops the process with SIGTERM and waits until it has ended. It does nothing if the
+// process has already ended.
+func (p *Process) Stop(t *testing.T) {
+	t.Helper()
+	if p.Ended() {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only if the process has just ended
+	select {
+	case <-p.done:
+		if p.err != nil {
+			t.Errorf("the %s: %v", p.name, p.err)
+		}
+	case <-time.After(stopTimeout):
+		t.Errorf("the %s did not stop within %s", p.name, stopTimeout)
+		p.Kill(t)
+	}
+}
+
+// Kill ends the process with SIGKILL and waits until it has ended.
+func (p *Process) Kill(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("kill the %s: %v", p.name, err)
+	}
+	<-p.done
+}
+
+// Log returns what the process has written to its standard output and standard error.
+func (p *Process) Log(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// AwaitReady waits until a GET request to the URL returns status 200. The test fails if the
+// process ends before.
+func (p *Process) AwaitReady(t *testing.T, url string) {
+	t.Helper()
+	Eventually(t, readyTimeout, "the "+p.name+" is ready", func() bool {
+		if p.Ended() {
+			t.Fatalf("the %s has ended: %v\n%s", p.name, p.err, p.Log(t))
+		}
+		return Status(t.Context(), url) == http.StatusOK
+	})
+}
+
+// Status returns the status of the response to a GET request, or 0 if there is no response.
+func Status(ctx context.Context, url string) int {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// Eventually waits until a condition holds. The test fails if this takes longer than limit.
+func Eventually(t *testing.T, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !condition(); time.Sleep(pollEvery) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
