@@ -101,6 +101,41 @@ VERSION_FLAGS = -X github.com/tributary-hq/tributary/cmd/version.release=$(VERSI
 build: ## build the binaries into bin/, without cgo
 	CGO_ENABLED=0 go build -trimpath -ldflags='$(VERSION_FLAGS)' -o bin/ ./cmd/...
 
+# The folder of the release.
+DIST          ?= dist
+PROGRAMS      := core gateway collector landing
+ARCHITECTURES := amd64 arm64
+SBOM          := go tool -modfile=tools/sbom.mod cyclonedx-gomod bin -json -noserial -notimestamp
+# The time of all files in archives and images, so that two builds of one commit are equal.
+SOURCE_TIME   = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
+.PHONY: dist
+dist: ## build the release into dist/: static Linux binaries, lists of their modules (SBOM), archives, checksums
+	@rm -rf $(DIST) && mkdir -p $(DIST)
+	for arch in $(ARCHITECTURES); do \
+		folder=$(DIST)/tributary_$(VERSION)_linux_$$arch; mkdir -p $$folder; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -ldflags='-s -w $(VERSION_FLAGS)' -o $$folder/ $(PROGRAMS:%=./cmd/%); \
+		for program in $(PROGRAMS); do $(SBOM) -output $$folder/$$program.cdx.json $$folder/$$program; done; \
+		cp -r LICENSE deploy $$folder/; \
+		tar -C $(DIST) --sort=name --mtime=@$(SOURCE_TIME) --owner=0 --group=0 --numeric-owner -c $$(basename $$folder) | gzip -n > $$folder.tar.gz; \
+	done
+	cd $(DIST) && sha256sum *.tar.gz > SHA256SUMS
+
+# Each image is stored as an archive for `docker load` and `podman load`.
+.PHONY: images
+images: buildah dist ## build the container images of the release into dist/, with buildah
+	@rm -rf $(DIST)/container && mkdir -p $(DIST)/container/data && cp /etc/ssl/certs/ca-certificates.crt $(DIST)/container/
+	for arch in $(ARCHITECTURES); do \
+		mkdir $(DIST)/container/$$arch && ln $(PROGRAMS:%=$(DIST)/tributary_$(VERSION)_linux_$$arch/%) $(DIST)/container/$$arch/; \
+		for program in $(PROGRAMS); do \
+			image=tributary-$$program:$(VERSION)-$$arch; \
+			buildah build --quiet --format docker --platform linux/$$arch --target $$program --timestamp $(SOURCE_TIME) \
+				-f deploy/container/Containerfile -t $$image $(DIST)/container; \
+			buildah push --quiet localhost/$$image docker-archive:$(DIST)/tributary-$${program}_$(VERSION)_linux_$$arch.image.tar:tributary-$$program:$(VERSION); \
+		done; \
+	done
+	cd $(DIST) && sha256sum *.tar.gz *.image.tar > SHA256SUMS
+
 .PHONY: lint
 lint: prose ## check the code against .golangci.yaml, and the language
 	$(LINT) run ./...
@@ -186,35 +221,34 @@ third-party-protos:
 browser:
 	@go run ./tools/browser/install
 
-# The race detector needs cgo and therefore a C compiler.
-.PHONY: compiler
-compiler:
-	@command -v "$${CC:-gcc}" >/dev/null || { \
+# If a command is missing, root on a machine with apt installs Debian's packages:
+# $(call install,command,packages,what needs the command).
+define install
+	@command -v $(1) >/dev/null || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-			apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends gcc libc6-dev; \
+			apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $(2); \
 		else \
-			echo 'make: the race detector needs a C compiler: install gcc (Debian: apt-get install gcc libc6-dev)' >&2; exit 1; \
+			echo 'make: $(3) needs $(firstword $(1)): install it (Debian: apt-get install $(2))' >&2; exit 1; \
 		fi; \
 	}
+endef
+
+.PHONY: compiler
+compiler:
+	$(call install,"$${CC:-gcc}",gcc libc6-dev,the race detector)
 
 # Node.js runs the example webhook receiver in docs/receivers/js in a test.
 .PHONY: node
 node:
-	@command -v node >/dev/null && command -v npm >/dev/null || { \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-			apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nodejs npm; \
-		else \
-			echo 'make: the JavaScript example receiver needs Node.js with npm (Debian: apt-get install nodejs npm)' >&2; exit 1; \
-		fi; \
-	}
+	$(call install,node,nodejs npm,the JavaScript example receiver)
+	$(call install,npm,nodejs npm,the JavaScript example receiver)
 
-# The examples of the documentation use these commands.
 .PHONY: commands
 commands:
-	@missing=; for command in curl jq python3; do command -v $$command >/dev/null || missing="$$missing $$command"; done; \
-	if [ -z "$$missing" ]; then exit 0; fi; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$missing; \
-	else \
-		echo "make: the examples of the documentation need$$missing: install them" >&2; exit 1; \
-	fi
+	$(call install,curl,curl,the documentation)
+	$(call install,jq,jq,the documentation)
+	$(call install,python3,python3,the documentation)
+
+.PHONY: buildah
+buildah:
+	$(call install,buildah,buildah,make images)

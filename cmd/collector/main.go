@@ -5,6 +5,8 @@
 //	collector journal inspect [dir]   print the size and the damaged records of a journal;
 //	                                  the exit code is 1 if the journal is damaged
 //	collector journal export [dir]    print each click in a journal as a line of JSON
+//	collector healthcheck [--ready]   check that the collector on this machine runs, or that
+//	                                  it is ready; the exit code is 0 if it is
 //	collector version                 print version and commit
 //
 // The settings are read from the environment; docs/operations/settings.md lists them.
@@ -32,7 +34,7 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-var errUsage = errors.New("usage: collector | collector journal inspect [dir] | collector journal export [dir] | collector version")
+var errUsage = errors.New("usage: collector | collector journal inspect [dir] | collector journal export [dir] | collector healthcheck [--ready] | collector version")
 
 func main() {
 	if err := execute(os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -50,6 +52,12 @@ func execute(args []string, out, errs io.Writer) error {
 		return serve()
 	case args[0] == "journal":
 		return runJournal(args[1:], out, errs)
+	case args[0] == "healthcheck":
+		cfg, err := settings.Read[settings.CollectorMetrics]()
+		if err != nil {
+			return err
+		}
+		return private.Check(context.Background(), cfg.MetricsListen, args[1:])
 	case len(args) == 1 && args[0] == "version":
 		_, err := fmt.Fprintln(out, version.String())
 		return err

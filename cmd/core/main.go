@@ -18,6 +18,11 @@
 //	core workspace billing --id ID --active=true|false
 //	                         mark the subscription of a workspace as active; an active
 //	                         subscription blocks the erasure of the workspace
+//	core secrets DIR         create the files with the secrets of an installation that do not
+//	                         exist yet
+//	core healthcheck [--ready]
+//	                         check that the core on this machine runs, or that it is
+//	                         ready; the exit code is 0 if it is
 //	core version             print version and commit
 //
 // The settings are read from the environment; docs/operations/settings.md lists them.
@@ -40,12 +45,13 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | version`
+const usage = `usage: core serve [--gateway] | migrate | secrets DIR | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | healthcheck [--ready] | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -109,6 +115,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return errors.New(usage)
 		}
 		return recountAnalytics(ctx, out, args[2:], time.Now())
+	case "secrets":
+		if len(args) != 2 {
+			return errors.New(usage)
+		}
+		return createSecrets(out, args[1])
+	case "healthcheck":
+		cfg, err := settings.Read[settings.CoreMetrics]()
+		if err != nil {
+			return err
+		}
+		return private.Check(ctx, cfg.MetricsListen, args[1:])
 	case "version":
 		_, err := fmt.Fprintln(out, version.String())
 		return err

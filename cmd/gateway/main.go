@@ -1,8 +1,10 @@
 // Command gateway serves the REST API in a separate process. It forwards the requests to
 // the core over gRPC.
 //
-//	gateway            serve the REST API
-//	gateway version    print version and commit
+//	gateway                          serve the REST API
+//	gateway healthcheck [--ready]    check that the gateway on this machine runs, or that it
+//	                                 is ready; the exit code is 0 if it is
+//	gateway version                  print version and commit
 //
 // The core must trust the gateway's host as a proxy (TRIBUTARY_TRUSTED_PROXIES of the
 // core). Otherwise the core would use the address of the gateway as the address of every
@@ -23,6 +25,7 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/version"
 )
@@ -40,11 +43,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	switch {
 	case len(args) == 0:
 		return serve(ctx)
+	case args[0] == "healthcheck":
+		cfg, err := settings.Read[settings.GatewayMetrics]()
+		if err != nil {
+			return err
+		}
+		return private.Check(ctx, cfg.MetricsListen, args[1:])
 	case len(args) == 1 && args[0] == "version":
 		_, err := fmt.Fprintln(out, version.String())
 		return err
 	}
-	return errors.New("usage: gateway | gateway version")
+	return errors.New("usage: gateway | gateway healthcheck [--ready] | gateway version")
 }
 
 func serve(ctx context.Context) error {

@@ -6,6 +6,9 @@
 //	landing contacts    print the contact messages, newest first, one line of JSON each
 //	    --limit N       at most this many (100)
 //	    --before ID     only messages older than the message with this id
+//	landing healthcheck [--ready]
+//	                    check that the service on this machine runs, or that it is ready; the
+//	                    exit code is 0 if it is
 //	landing version     print version and commit
 //
 // The settings are read from the environment; docs/operations/settings.md lists them.
@@ -24,12 +27,13 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/landing/store"
 )
 
-var errUsage = errors.New("usage: landing | landing migrate | landing contacts [--limit N] [--before ID] | landing version")
+var errUsage = errors.New("usage: landing | landing migrate | landing contacts [--limit N] [--before ID] | landing healthcheck [--ready] | landing version")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -55,6 +59,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 		return store.Migrate(ctx, cfg.DatabaseURL())
+	case args[0] == "healthcheck":
+		cfg, err := settings.Read[settings.LandingMetrics]()
+		if err != nil {
+			return err
+		}
+		return private.Check(ctx, cfg.LandingMetricsListen, args[1:])
 	case len(args) == 1 && args[0] == "version":
 		_, err := fmt.Fprintln(out, version.String())
 		return err

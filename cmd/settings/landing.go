@@ -18,9 +18,7 @@ type Landing struct {
 	Waitlist
 	HTTP
 	Listen string `env:"TRIBUTARY_LANDING_LISTEN" envDefault:"127.0.0.1:8083"`
-	// LandingMetricsListen is the address of /metrics, /healthz and /readyz. It must be in a
-	// private network.
-	LandingMetricsListen string `env:"TRIBUTARY_LANDING_METRICS_LISTEN" envDefault:"127.0.0.1:9102"`
+	LandingMetrics
 	// Origins is a comma-separated list of the exact origins of the pages with the forms.
 	Origins []string `env:"TRIBUTARY_LANDING_ORIGINS"`
 	// Limit is the maximum number of forms in any 60 seconds per client address.

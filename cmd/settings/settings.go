@@ -166,9 +166,7 @@ type Core struct {
 	// GRPCListen is the address of the gRPC server, which also serves health checks and
 	// reflection. It must be in a private network.
 	GRPCListen string `env:"TRIBUTARY_GRPC_LISTEN" envDefault:"127.0.0.1:9090"`
-	// MetricsListen is the address of /metrics, /healthz and /readyz. It must be in a
-	// private network.
-	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9100"`
+	CoreMetrics
 	// GRPCTLSCert and GRPCTLSKey are PEM files. If they are empty, gRPC is not encrypted,
 	// which is only safe in a private network. If GRPCTLSCA is set, clients must present
 	// a certificate that this authority has signed.
@@ -265,8 +263,8 @@ type CORS struct {
 type Gateway struct {
 	HTTP
 	CORS
-	APIListen     string `env:"TRIBUTARY_API_LISTEN" envDefault:"127.0.0.1:8080"`
-	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9101"`
+	GatewayMetrics
+	APIListen string `env:"TRIBUTARY_API_LISTEN" envDefault:"127.0.0.1:8080"`
 	// CoreAddr is the core's gRPC address. The core must trust the gateway's host as a
 	// proxy. Otherwise it would use the address of the gateway as the address of every
 	// client.
@@ -283,8 +281,8 @@ type Gateway struct {
 type Collector struct {
 	Redis
 	HTTP
-	Listen        string `env:"TRIBUTARY_COLLECTOR_LISTEN" envDefault:"127.0.0.1:8081"`
-	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9103"`
+	CollectorMetrics
+	Listen string `env:"TRIBUTARY_COLLECTOR_LISTEN" envDefault:"127.0.0.1:8081"`
 	// Tracking is the maximum number of clicks in any 60 seconds per public key.
 	Tracking int64 `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
 	// HashKeys are Core.HashKeys. A collector only uses the first.

@@ -51,9 +51,9 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Issue returns a certificate for a host name or an IP address. Servers and clients can use
+// Issue returns a certificate for host names or IP addresses. Servers and clients can use
 // it.
-func (a *Authority) Issue(t testing.TB, host string, expires time.Time) Pair {
+func (a *Authority) Issue(t testing.TB, host string, expires time.Time, others ...string) Pair {
 	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{
@@ -61,10 +61,12 @@ func (a *Authority) Issue(t testing.TB, host string, expires time.Time) Pair {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: expires,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	if ip := net.ParseIP(host); ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	} else {
-		template.DNSNames = []string{host}
+	for _, name := range append(others, host) {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.parsed, key.Public(), a.key)
 	if err != nil {

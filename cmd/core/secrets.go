@@ -1,0 +1,90 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// secretBytes is the size of each key.
+const secretBytes = 32
+
+// createSecrets creates the files with the secrets of an installation in a folder. It does
+// not change a file that exists, so it can run at each start. The names of the files are
+// those of the settings, without TRIBUTARY_.
+func createSecrets(out io.Writer, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, secret := range []struct {
+		name   string
+		create func() (string, error)
+	}{
+		{"jwt-keys", func() (string, error) { return "k1:" + newSecret(base64.StdEncoding), nil }},
+		{"encryption-keys", func() (string, error) { return "k1:" + newSecret(base64.StdEncoding), nil }},
+		{"hash-key", func() (string, error) { return newSecret(base64.StdEncoding), nil }},
+		{"database-password", func() (string, error) { return newSecret(base64.RawURLEncoding), nil }},
+		// The password file of libpq, for PGPASSFILE.
+		{"pgpass", func() (string, error) {
+			password, err := os.ReadFile(filepath.Join(dir, "database-password")) // #nosec G304 -- the operator names the folder
+			return "*:*:*:*:" + strings.TrimSpace(string(password)), err
+		}},
+	} {
+		created, err := createFile(filepath.Join(dir, secret.name), secret.create)
+		if err != nil {
+			return err
+		}
+		if created {
+			if _, err := fmt.Fprintln(out, "created", filepath.Join(dir, secret.name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func newSecret(encoding *base64.Encoding) string {
+	b := make([]byte, secretBytes)
+	_, _ = rand.Read(b) // never fails
+	return encoding.EncodeToString(b)
+}
+
+// createFile creates a file that only its owner can read. It returns false if the file
+// exists. The file appears with its whole content: a process that crashes in between leaves
+// no empty file behind.
+func createFile(path string, create func() (string, error)) (created bool, err error) {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	content, err := create()
+	if err != nil {
+		return false, err
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".secret-*") // mode 0600
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		if removeErr := os.Remove(temporary.Name()); !errors.Is(removeErr, fs.ErrNotExist) {
+			err = errors.Join(err, removeErr)
+		}
+	}()
+	_, err = temporary.WriteString(content + "\n")
+	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return false, err
+	}
+	// Unlike a rename, a link fails if another process has created the file meanwhile.
+	switch err := os.Link(temporary.Name(), path); {
+	case errors.Is(err, fs.ErrExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, nil
+}

@@ -1,0 +1,63 @@
+// Package systemd tests the units of this folder.
+package systemd
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/tools/servers"
+)
+
+// maxExposure is the highest permitted exposure of a unit, from 0 to 100. A unit without
+// sandboxing has 96.
+const maxExposure = "15"
+
+// installed is the folder of the programs in the units.
+const installed = "/opt/tributary/"
+
+func TestUnits(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		if err := servers.Install(t.Context(), "systemd"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	units, err := filepath.Glob("*.service")
+	if err != nil || len(units) != 5 {
+		t.Fatalf("the folder has the units %v, error %v, want five units", units, err)
+	}
+	programs := t.TempDir() + "/"
+	for _, name := range []string{"core", "gateway", "collector", "landing"} {
+		if err := os.WriteFile(programs+name, []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, unit := range units {
+		t.Run(unit, func(t *testing.T) {
+			text, err := os.ReadFile(unit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), "\nExecStart="+installed) {
+				t.Fatalf("the unit starts no program of %s", installed)
+			}
+			// verify checks that the programs exist.
+			changed := filepath.Join(t.TempDir(), unit)
+			if err := os.WriteFile(changed, []byte(strings.ReplaceAll(string(text), installed, programs)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, check := range [][]string{
+				{"verify", "--man=no", "--recursive-errors=no", changed},
+				{"security", "--offline=yes", "--threshold=" + maxExposure, unit},
+			} {
+				out, err := exec.CommandContext(t.Context(), "systemd-analyze", check...).CombinedOutput()
+				// verify only prints warnings about unknown settings.
+				if err != nil || check[0] == "verify" && len(out) > 0 {
+					t.Errorf("systemd-analyze %s: %v\n%s", strings.Join(check, " "), err, out)
+				}
+			}
+		})
+	}
+}
