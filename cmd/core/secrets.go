@@ -79,7 +79,7 @@ func createFile(path string, create func() (string, error)) (created bool, err e
 	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
 		return false, err
 	}
-	// Unlike a rename, a link fails if another process has created the file meanwhile.
+	// Unlike a rename, a link fails if another process has created the file since then.
 	switch err := os.Link(temporary.Name(), path); {
 	case errors.Is(err, fs.ErrExist):
 		return false, nil

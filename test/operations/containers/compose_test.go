@@ -33,7 +33,7 @@ const insideVariable = "TRIBUTARY_TEST_INSIDE"
 
 // TestCompose runs the services of the compose file in a network namespace without any
 // connection to other machines, so that the ports and host names of the file can be used as
-// they are. The images of the service are those of the release. There is no registry with
+// they are. The programs run from the images of the release. There is no registry with
 // images of Postgres, Redis and Caddy, so Debian's packages run with the settings of the
 // file.
 func TestCompose(t *testing.T) {
