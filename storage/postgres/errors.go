@@ -15,6 +15,7 @@ const (
 	codeCheckViolation       = "23514"
 	codeSerializationFailure = "40001"
 	codeDeadlock             = "40P01"
+	codeLockTimeout          = "55P03"
 )
 
 // uniqueRefusals contains the unique indexes that the values of a request can violate. It

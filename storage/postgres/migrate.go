@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -24,15 +27,35 @@ var migrations embed.FS
 // tables, because River rebuilds their indexes, and only an owner can do this.
 const queueSchema = "river"
 
+const (
+	// lockTimeout is the longest time that a statement of a migration waits for a lock. In
+	// this time, calls that use the same table wait for the migration. It is shorter than
+	// Postgres's deadlock_timeout (1 s), so that of a migration and a call that wait for
+	// each other, the migration fails.
+	lockTimeout = "500ms"
+	// lockAttempts is the number of times that Migrate tries a migration that does not get
+	// its locks. lockPause is the time between two attempts, in which waiting calls run.
+	lockAttempts = 60
+	lockPause    = 2 * time.Second
+)
+
 // Migrate brings the database at url to this binary's schema version. The user in url
 // must own the schema. A second call changes nothing. Several processes can call
 // Migrate at the same time.
+//
+// Migrate works while the service runs. Each migration is one transaction. If it does not
+// get a lock at once, because a call uses the table, it is rolled back and tried again, for
+// about two minutes.
 func Migrate(ctx context.Context, url string) error {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("database url: %w", err)
 	}
 	config.MaxConns = 2
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "set lock_timeout = '"+lockTimeout+"'")
+		return err
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -75,10 +98,21 @@ func migrateTables(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrate tables: %w", err)
+	for attempt := 1; ; attempt++ {
+		_, err := provider.Up(ctx)
+		if err == nil {
+			return nil
+		}
+		var pgErr *pgconn.PgError
+		if attempt == lockAttempts || !errors.As(err, &pgErr) || pgErr.Code != codeLockTimeout && pgErr.Code != codeDeadlock {
+			return fmt.Errorf("migrate tables: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("migrate tables: %w", errors.Join(ctx.Err(), err))
+		case <-time.After(lockPause):
+		}
 	}
-	return nil
 }
 
 func migrateQueue(ctx context.Context, config *pgxpool.Config) error {

@@ -3,11 +3,14 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -20,6 +23,70 @@ func TestMigrate_CanRunAgain(t *testing.T) {
 		if err := postgres.Migrate(t.Context(), url); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A migration that does not get a lock must not wait for it for a long time, because calls
+// would wait for the migration.
+func TestMigrate_WaitsForLocksInShortTurns(t *testing.T) {
+	url := pgtest.New(t)
+	revertNewestMigration(t, url)
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each migration inserts a row into this table.
+	if _, err := tx.Exec(ctx, "lock table goose_db_version in share mode"); err != nil {
+		t.Fatal(err)
+	}
+	migrated := make(chan error, 1)
+	go func() { migrated <- postgres.Migrate(ctx, url) }()
+	for range 2 {
+		for _, want := range []int{1, 0} {
+			pgtest.Eventually(t, "the number of migrations that wait changes", func() bool {
+				var waiting int
+				err := tx.QueryRow(ctx, "select count(*) from pg_locks where relation = 'goose_db_version'::regclass and not granted").Scan(&waiting)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return waiting == want
+			})
+		}
+	}
+	select {
+	case err := <-migrated:
+		t.Fatalf("Migrate returned %v without the lock", err)
+	default:
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Error(err)
+	}
+}
+
+// revertNewestMigration reverts the newest migration of a database.
+func revertNewestMigration(t *testing.T, url string) {
+	t.Helper()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDB(*config)
+	defer func() { _ = db.Close() }()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("migrations"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.Down(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -2,7 +2,6 @@
 
 -- The clicks and the fraud events of a participant are exported. Without these indexes, the
 -- export would have to read those of the whole workspace.
-set local lock_timeout = '5s';
 create index clicks_by_participant on clicks (workspace_id, participant_id, clicked_at);
 create index fraud_events_by_participant on fraud_events (workspace_id, mode, participant_id, created_at, id);
 

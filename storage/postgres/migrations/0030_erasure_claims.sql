@@ -9,7 +9,6 @@ alter table processor_events add column attempt_until timestamptz;
 alter table buyer_erasures add column requested_at timestamptz;
 
 -- The erasure of a partner's account finds invitations by the address.
-set local lock_timeout = '5s';
 create index participant_invites_by_email on participant_invites (email);
 
 -- +goose StatementBegin

@@ -1,8 +1,5 @@
 -- +goose Up
 
--- Calls must not queue for long behind these statements.
-set local lock_timeout = '5s';
-
 -- Partners that a merchant's server has made. All new columns have defaults, so that the
 -- binaries of the version before can still write rows.
 

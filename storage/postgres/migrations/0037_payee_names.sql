@@ -1,8 +1,5 @@
 -- +goose Up
 
--- Calls must not queue for long behind these statements.
-set local lock_timeout = '5s';
-
 -- For how many years after the payment the name of an erased partner stays on paid payouts
 -- of live mode, because a law demands it. 0: it does not stay.
 alter table workspaces add column retain_payee_years integer not null default 0;
