@@ -74,7 +74,7 @@ else
 endif
 
 .PHONY: schema
-schema: ## check that the binaries from before the newest migration work on the new schema; BASE=commit selects other binaries
+schema: ## upgrade from the commit before the newest migration and go back, under load; BASE=commit selects another one
 	@go build -o bin/ ./test/upgrade && BASE=$(BASE) $(WITHSERVERS) -- bin/upgrade
 
 # The tests with the build tag operations run whole processes and tools of operators, such

@@ -420,7 +420,7 @@ func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 		"TLS files": c.files.Run,
 		"gRPC":      func(ctx context.Context) error { return c.grpc.Serve(ctx, listeners.GRPC) },
 		"metrics": func(ctx context.Context) error {
-			return serveMetrics(ctx, listeners.Metrics, c.registry, c.health.Ready, c.log)
+			return serveMetrics(ctx, listeners.Metrics, c.registry, c.health.Ready, c.cfg.ShutdownDelay, c.log)
 		},
 		"ingestion": func(ctx context.Context) error { c.ingester.Run(ctx); return nil },
 		"durability": func(ctx context.Context) error {
@@ -443,7 +443,7 @@ func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 			return err
 		}
 		parts["API"] = func(ctx context.Context) error {
-			return serveHTTP(ctx, listeners.API, httpedge.NewServer(handler, c.log), tlsConfig)
+			return serveHTTP(ctx, listeners.API, httpedge.NewServer(handler, c.log), tlsConfig, c.cfg.ShutdownDelay)
 		}
 	}
 	// The jobs do not use ctx, because they must stop after the requests that insert

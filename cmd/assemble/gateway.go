@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/health" // checks the health of the cores
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/tributary-hq/tributary/cmd/certificates"
@@ -21,6 +22,10 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/server"
 )
+
+// balancing distributes the calls to all addresses of the core's name. A core that reports
+// that it is not healthy, for example because it stops, gets no new calls.
+const balancing = `{"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}`
 
 // RunGateway serves REST over a network connection to the core until ctx ends. It adds the
 // TLS files of the settings to files.
@@ -33,7 +38,7 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 	if coreTLS != nil {
 		transport = renewedTLS{credentials.NewTLS(coreTLS()), coreTLS}
 	}
-	conn, err := grpc.NewClient(cfg.CoreAddr, grpc.WithTransportCredentials(transport),
+	conn, err := grpc.NewClient(cfg.CoreAddr, grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(balancing),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: server.PingInterval, Timeout: 10 * time.Second}))
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_GRPC_ADDR: %w", err)
@@ -62,8 +67,12 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 		return err
 	}
 	return runAll(ctx, map[string]func(context.Context) error{
-		"API":       func(ctx context.Context) error { return serveHTTP(ctx, api, httpedge.NewServer(handler, log), apiTLS) },
-		"metrics":   func(ctx context.Context) error { return serveMetrics(ctx, metrics, registry, ready, log) },
+		"API": func(ctx context.Context) error {
+			return serveHTTP(ctx, api, httpedge.NewServer(handler, log), apiTLS, cfg.ShutdownDelay)
+		},
+		"metrics": func(ctx context.Context) error {
+			return serveMetrics(ctx, metrics, registry, ready, cfg.ShutdownDelay, log)
+		},
 		"TLS files": files.Run,
 	})
 }

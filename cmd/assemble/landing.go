@@ -113,7 +113,7 @@ func (l *Landing) Run(ctx context.Context, listener net.Listener) error {
 	if err := l.jobs.Start(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("job queue: %w", err)
 	}
-	err := serveHTTP(ctx, listener, httpedge.NewServer(l.handler, l.log), l.tls)
+	err := serveHTTP(ctx, listener, httpedge.NewServer(l.handler, l.log), l.tls, l.cfg.ShutdownDelay)
 	l.service.StopJobs(ctx, l.jobs, jobStopTimeout)
 	return err
 }
@@ -144,6 +144,8 @@ func RunLanding(ctx context.Context, cfg settings.Landing, files *certificates.F
 	return runAll(ctx, map[string]func(context.Context) error{
 		"TLS files": files.Run,
 		"landing":   func(ctx context.Context) error { return l.Run(ctx, public) },
-		"metrics":   func(ctx context.Context) error { return serveMetrics(ctx, metrics, registry, l.service.Ready, log) },
+		"metrics": func(ctx context.Context) error {
+			return serveMetrics(ctx, metrics, registry, l.service.Ready, cfg.ShutdownDelay, log)
+		},
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/httpedge"
 )
@@ -40,15 +41,27 @@ func runAll(ctx context.Context, parts map[string]func(context.Context) error) e
 	return group.Wait()
 }
 
-// serveHTTP runs a server on a listener until ctx ends. Then it waits for the running
-// requests to end.
-func serveHTTP(ctx context.Context, listener net.Listener, s *http.Server, config *tls.Config) error {
+// readyPath is the path of the public readiness check of the gateway and of the landing
+// service.
+const readyPath = "/api/v1/health/ready"
+
+// serveHTTP runs a server on a listener until ctx ends. Then it serves requests for another
+// delay, so that load balancers can notice that the process is not ready. In this time,
+// each response closes its connection. After the delay, serveHTTP closes the port and waits
+// for the running requests to end.
+func serveHTTP(ctx context.Context, listener net.Listener, s *http.Server, config *tls.Config, delay time.Duration) error {
+	s.Handler = closeConnections(ctx, s.Handler)
 	failed := make(chan error, 1)
 	go func() { failed <- httpedge.Serve(s, listener, config) }()
 	select {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(delay):
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
@@ -58,7 +71,30 @@ func serveHTTP(ctx context.Context, listener net.Listener, s *http.Server, confi
 	return <-failed
 }
 
-// serveMetrics serves the private port.
-func serveMetrics(ctx context.Context, listener net.Listener, gatherer prometheus.Gatherer, ready func(context.Context) error, log *slog.Logger) error {
-	return serveHTTP(ctx, listener, private.NewServer(gatherer, ready, log), nil)
+// closeConnections returns a handler that reports that the process is not ready, and closes
+// each connection after its response, as soon as ctx has ended.
+func closeConnections(ctx context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close")
+			if r.URL.Path == readyPath {
+				httpedge.WriteError(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, "The process is stopping.")
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+var errStopping = errors.New("the process is stopping")
+
+// serveMetrics serves the private port until ctx ends and the delay is over.
+func serveMetrics(ctx context.Context, listener net.Listener, gatherer prometheus.Gatherer, ready func(context.Context) error, delay time.Duration, log *slog.Logger) error {
+	readyUntilStop := func(request context.Context) error {
+		if ctx.Err() != nil {
+			return errStopping
+		}
+		return ready(request)
+	}
+	return serveHTTP(ctx, listener, private.NewServer(gatherer, readyUntilStop, log), nil, delay)
 }

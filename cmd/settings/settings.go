@@ -63,6 +63,10 @@ type HTTP struct {
 	// TrustedProxies is a comma-separated list of CIDRs. The headers that these proxies
 	// send determine the address of the client and whether the client used HTTPS.
 	TrustedProxies Prefixes `env:"TRIBUTARY_TRUSTED_PROXIES"`
+	// ShutdownDelay is the time for which a stopping process still serves requests after it
+	// has reported that it is not ready. It gives load balancers time to notice this before
+	// the port closes.
+	ShutdownDelay time.Duration `env:"TRIBUTARY_SHUTDOWN_DELAY" envDefault:"3s"`
 }
 
 // Prefixes is a list of networks.
@@ -293,10 +297,6 @@ type Collector struct {
 	// CountryDB is a MaxMind file with countries or cities. If it is empty, clicks have
 	// no country.
 	CountryDB string `env:"TRIBUTARY_COUNTRY_DB"`
-	// ShutdownDelay is the time for which a collector still serves requests after it has
-	// reported that it is not ready. It gives load balancers time to notice this before
-	// the port closes.
-	ShutdownDelay time.Duration `env:"TRIBUTARY_SHUTDOWN_DELAY" envDefault:"3s"`
 }
 
 // Read returns the settings of type T from the environment of the process.
@@ -434,11 +434,19 @@ func checkEndpoint(urlName, url, kindName string, kind clickstream.Kind) []error
 	return nil
 }
 
+// maxShutdownDelay is the maximum of ShutdownDelay. The whole shutdown of a collector
+// takes at most 20 s, so the other steps of the shutdown have at least 10 s.
+const maxShutdownDelay = 10 * time.Second
+
 func (h HTTP) faults() []error {
+	var faults []error
 	if (h.TLSCert == "") != (h.TLSKey == "") {
-		return []error{errors.New("TRIBUTARY_TLS_CERT and TRIBUTARY_TLS_KEY must be set together")}
+		faults = append(faults, errors.New("TRIBUTARY_TLS_CERT and TRIBUTARY_TLS_KEY must be set together"))
 	}
-	return nil
+	if h.ShutdownDelay < 0 || h.ShutdownDelay > maxShutdownDelay {
+		faults = append(faults, fmt.Errorf("TRIBUTARY_SHUTDOWN_DELAY: must be between 0s and %s", maxShutdownDelay))
+	}
+	return faults
 }
 
 func checkPositive[N int | int64](name string, n N) []error {
@@ -481,14 +489,6 @@ func (g *Gateway) check() []error {
 	return faults
 }
 
-// maxShutdownDelay is the maximum of ShutdownDelay. The whole shutdown of a collector
-// takes at most 20 s, so the other steps of the shutdown have at least 10 s.
-const maxShutdownDelay = 10 * time.Second
-
 func (c *Collector) check() []error {
-	faults := append(append(c.Redis.faults(), c.HTTP.faults()...), checkPositive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
-	if c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay {
-		faults = append(faults, fmt.Errorf("TRIBUTARY_SHUTDOWN_DELAY: must be between 0s and %s", maxShutdownDelay))
-	}
-	return faults
+	return append(append(c.Redis.faults(), c.HTTP.faults()...), checkPositive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
 }

@@ -55,6 +55,7 @@ type load struct {
 	writes map[string]writeCount
 	// ids maps the name of a path parameter to the newest id that a response contained.
 	ids      map[string]string
+	orders   []string // the external ids of acknowledged sales
 	statuses map[int]int
 	failures []string
 	failed   int
@@ -163,6 +164,11 @@ func (l *load) round(ctx context.Context) {
 	}
 	sale := l.call(ctx, http.MethodPost, "/conversions", l.secretKey, report)
 	l.storeID("conversionId", sale)
+	if id, _ := sale["id"].(string); id != "" {
+		l.mu.Lock()
+		l.orders = append(l.orders, order)
+		l.mu.Unlock()
+	}
 	commission, _ := sale["commission"].(object)
 	if id, _ := commission["id"].(string); id != "" {
 		l.set("commissionId", id)
@@ -299,6 +305,13 @@ func (l *load) fillParameters(path string) string {
 		}
 		return uuid.NewString()
 	})
+}
+
+// acknowledgedSales returns the external ids of all sales whose report was successful.
+func (l *load) acknowledgedSales() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.orders)
 }
 
 func (l *load) id(name string) string {

@@ -9,13 +9,16 @@
 // addresses are in TRIBUTARY_TEST_DATABASE_URL and TRIBUTARY_TEST_REDIS_URL.
 // tools/withservers starts such servers.
 //
-// The command migrates a database with the earlier commit's core. It starts that commit's
-// core, gateway and collector, and sends them requests. While they run, it migrates the
-// database with the current core. Then it restarts the earlier binaries and repeats the
-// requests. The requests call every GET route, and the routes that write to most tables.
+// The command migrates a database with the earlier commit's core. It starts two cores, two
+// gateways and two collectors of that commit behind a proxy, and sends them requests. While
+// the requests continue, it migrates the database with the current core, replaces each
+// process in turn by the current version, and then each process in turn by the earlier
+// version again, which is how an operator goes back. The requests call every GET route, and
+// the routes that write to most tables.
+//
 // The run fails in these cases: a status is 500 or more; a request gets no response; a
-// kind of write request never succeeds; an acknowledged click is not stored; the log of
-// the core contains an error.
+// kind of write request never succeeds; an acknowledged click or sale is not stored; the log
+// of a core contains an error; a process does not stop cleanly.
 //
 // The command does not test the current binaries on an earlier schema, because a core
 // does not start on an earlier schema.
@@ -36,7 +39,7 @@ import (
 )
 
 // phase is the time for which requests are sent before the migration, after the
-// migration, and after the restart.
+// migration, and after each replacement.
 const phase = 4 * time.Second
 
 func main() {
@@ -73,57 +76,59 @@ func run(ctx context.Context) (err error) {
 	if err := commits.Extract(ctx, p.commit, source); err != nil {
 		return err
 	}
-	if err := commits.Build(ctx, source, before, "./cmd/core", "./cmd/gateway", "./cmd/collector"); err != nil {
-		return err
-	}
-	if err := commits.Build(ctx, ".", after, "./cmd/core"); err != nil {
-		return err
+	for from, to := range map[string]string{source: before, ".": after} {
+		if err := commits.Build(ctx, from, to, "./cmd/core", "./cmd/gateway", "./cmd/collector"); err != nil {
+			return err
+		}
 	}
 	say("built in %s", time.Since(began).Round(time.Second))
 	return upgrade(ctx, dir, before, after)
 }
 
-// upgrade migrates the database while the earlier binaries run, and then restarts them.
-// The folders before and after contain the earlier and the current binaries.
+// upgrade migrates the database while the earlier binaries run, replaces all processes by
+// the current version, and then goes back. The folders before and after contain the earlier
+// and the current binaries.
 func upgrade(ctx context.Context, dir, before, after string) (err error) {
-	s, err := newSystem(ctx, dir, before)
+	s, err := newSystem(ctx, dir)
 	if err != nil {
 		return err
 	}
 	if err := s.migrate(ctx, before); err != nil {
 		return err
 	}
-	if err := s.start(ctx); err != nil {
+	defer s.stop()
+	if err := s.start(ctx, before); err != nil {
 		return err
 	}
-	defer s.stop()
 	l, err := newLoad(ctx, s.gateway, s.collector)
 	if err != nil {
 		return errors.Join(fmt.Errorf("prepare the load: %w", err), s.logs())
 	}
 	defer func() { err = errors.Join(l.verdict(), err, s.logs()) }()
-	say("running the earlier binaries on their own schema, then during and after the migration")
 	err = l.sendDuring(ctx, func(ctx context.Context) error {
-		if err := sleep(ctx, phase); err != nil {
-			return err
+		for _, step := range []struct {
+			what string
+			do   func() error
+		}{
+			{"the earlier binaries run on their own schema", func() error { return nil }},
+			{"the schema is migrated", func() error { return s.migrate(ctx, after) }},
+			{"each process is replaced by the current version", func() error { return s.replace(ctx, after) }},
+			{"each process is replaced by the earlier version again", func() error { return s.replace(ctx, before) }},
+		} {
+			say("%s", step.what)
+			if err := step.do(); err != nil {
+				return fmt.Errorf("%s: %w", step.what, err)
+			}
+			if err := sleep(ctx, phase); err != nil {
+				return err
+			}
 		}
-		if err := s.migrate(ctx, after); err != nil {
-			return err
-		}
-		return sleep(ctx, phase)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	say("running the earlier binaries after a restart on the current schema")
-	s.stop()
-	if err := s.start(ctx); err != nil {
-		return fmt.Errorf("the earlier binaries do not start on the current schema: %w", err)
-	}
-	if err := l.sendDuring(ctx, func(ctx context.Context) error { return sleep(ctx, phase) }); err != nil {
-		return err
-	}
-	return s.awaitClicks(ctx, l.clicks.Load())
+	return s.awaitStored(ctx, l.clicks.Load(), l.acknowledgedSales())
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
