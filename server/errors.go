@@ -102,11 +102,11 @@ func dependencyLost(err error) bool {
 	case errors.As(err, &sql):
 		// The codes are explained in appendix A of the PostgreSQL documentation:
 		// 08… connection exception, 57P… the server shuts down or crashed, 53300 too
-		// many connections, 57014 statement cancelled, 55P03 lock not available, 40001
-		// serialization failure, 40P01 deadlock.
+		// many connections, 25006 the server has become a standby, 57014 statement
+		// cancelled, 55P03 lock not available, 40001 serialization failure, 40P01 deadlock.
 		code := sql.SQLState()
 		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") ||
-			slices.Contains([]string{"53300", "57014", "55P03", "40001", "40P01"}, code)
+			slices.Contains([]string{"53300", "25006", "57014", "55P03", "40001", "40P01"}, code)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
 		return true
 	}

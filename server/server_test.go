@@ -87,7 +87,7 @@ func (e sqlError) SQLState() string { return string(e) }
 func TestToStatus_OfLostDependencyIsServiceUnavailable(t *testing.T) {
 	for _, lost := range []error{
 		context.DeadlineExceeded, context.Canceled, status.Error(codes.Canceled, "context canceled"), io.EOF, io.ErrUnexpectedEOF, &net.OpError{Op: "dial", Err: errors.New("refused")},
-		sqlError("08006"), sqlError("57P01"), sqlError("53300"), sqlError("57014"), sqlError("55P03"), sqlError("40001"), sqlError("40P01"),
+		sqlError("08006"), sqlError("57P01"), sqlError("53300"), sqlError("25006"), sqlError("57014"), sqlError("55P03"), sqlError("40001"), sqlError("40P01"),
 	} {
 		st := toStatus(fmt.Errorf("query: %w", lost))
 		if info := errorInfo(st); info.GetReason() != "SERVICE_UNAVAILABLE" || info.GetMetadata()["retry_after"] != "1" {

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
@@ -150,6 +151,19 @@ func connect(ctx context.Context, url string, conns int32, settings map[string]s
 	}
 	config.MaxConns = conns
 	config.ConnConfig.ConnectTimeout = 5 * time.Second
+	config.ConnConfig.OnPgError = func(_ *pgconn.PgConn, err *pgconn.PgError) bool {
+		// A server that has become a standby may keep its connections open. The pool must
+		// connect to the new primary instead.
+		return err.Severity != "FATAL" && err.Code != codeReadOnly
+	}
+	if validate := config.ConnConfig.ValidateConnect; validate != nil { // target_session_attrs
+		config.ConnConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+			if err := validate(ctx, conn); err != nil {
+				return standbyError{err}
+			}
+			return nil
+		}
+	}
 	config.PingTimeout = 2 * time.Second
 	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{
 		"statement_timeout": strconv.FormatInt(statementTimeout.Milliseconds(), 10),
@@ -168,6 +182,14 @@ func connect(ctx context.Context, url string, conns int32, settings map[string]s
 	}
 	return pool, nil
 }
+
+// standbyError means that a server of the connection string is not the one that the client
+// needs now, because another server is the primary, or none is. It has the same code as the
+// refusal of a write by a standby.
+type standbyError struct{ error }
+
+func (e standbyError) Unwrap() error  { return e.error }
+func (standbyError) SQLState() string { return codeReadOnly }
 
 // prepareConn registers the id types on a new connection and switches from the login
 // role to the service's restricted role.

@@ -13,6 +13,7 @@ const (
 	codeForeignKeyViolation  = "23503"
 	codeUniqueViolation      = "23505"
 	codeCheckViolation       = "23514"
+	codeReadOnly             = "25006"
 	codeSerializationFailure = "40001"
 	codeDeadlock             = "40P01"
 	codeLockTimeout          = "55P03"

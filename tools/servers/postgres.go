@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,6 +40,10 @@ type PostgresConfig struct {
 	// nothing is synced to disk, so a crash of the machine may destroy the whole
 	// cluster; autovacuum and JIT compilation are disabled.
 	Durable bool
+	// Primary is the port of a primary on 127.0.0.1. At its first start, the server copies
+	// the primary. It then is its standby with the application name standby, until it is
+	// promoted. Default 0: the server is a primary.
+	Primary int
 	// Log receives the output of Postgres. Default: the output is discarded.
 	Log io.Writer
 }
@@ -134,6 +139,9 @@ func preparePostgres(ctx context.Context, bin, cluster, pidFile string, cfg Post
 	if err != nil {
 		return 0, err
 	}
+	if cfg.Primary != 0 {
+		return port, copyCluster(ctx, bin, cluster, cfg)
+	}
 	return port, initCluster(ctx, bin, cluster, cfg)
 }
 
@@ -209,6 +217,32 @@ func durability(durable bool) []string {
 	return []string{"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "autovacuum=off", "-c", "jit=off", "-c", "shared_buffers=32MB"}
 }
 
+// copyCluster creates the cluster of a standby as a copy of its primary.
+func copyCluster(ctx context.Context, bin, cluster string, cfg PostgresConfig) error {
+	if _, err := os.Stat(cluster); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Mkdir(cluster, 0o700); err != nil {
+		return err
+	}
+	if err := chownToPostgres(cluster); err != nil {
+		return err
+	}
+	primary := fmt.Sprintf("host=127.0.0.1 port=%d user=tributary application_name=standby", cfg.Primary)
+	argv, err := asPostgres([]string{
+		filepath.Join(bin, "pg_basebackup"), "--dbname=" + primary, "--pgdata=" + cluster, "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast",
+	}, "TERM")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = cluster
+	if err := run(cmd, cfg.Log); err != nil {
+		return fmt.Errorf("copy the primary to %s: %w", cluster, err)
+	}
+	return nil
+}
+
 // postgresReady reports whether the server is ready. Like pg_ctl, it reads the pid file:
 // the first line is the process id, the eighth is the state.
 func postgresReady(pidFile string, pid int) bool {
@@ -217,7 +251,7 @@ func postgresReady(pidFile string, pid int) bool {
 		return false
 	}
 	lines := strings.Split(string(text), "\n")
-	return len(lines) >= 8 && lines[0] == strconv.Itoa(pid) && strings.TrimSpace(lines[7]) == "ready"
+	return len(lines) >= 8 && lines[0] == strconv.Itoa(pid) && slices.Contains([]string{"ready", "standby"}, strings.TrimSpace(lines[7]))
 }
 
 // asPostgres returns a command that runs argv as the user postgres if the caller is

@@ -32,6 +32,8 @@ type Shop struct {
 	Token string
 
 	PublicKey, SecretKey, ProgramID string
+	// PromoCode is a code of the partner. It is empty without payouts.
+	PromoCode string
 
 	client *http.Client
 }
@@ -62,6 +64,34 @@ func Open(t *testing.T, client *http.Client, api, collector string) *Shop {
 	step(http.MethodPost, "/programs/"+s.ProgramID+"/activate", nil)
 	step(http.MethodPost, "/programs/"+s.ProgramID+"/partners", object{
 		"email": "partner-" + s.ReferralCode + "@example.com", "name": "Pat", "referralCode": s.ReferralCode, "sendInvite": false,
+	})
+	return s
+}
+
+// OpenWithPayouts creates a merchant as Open does, and gives the partner a promo code and an
+// account for payouts.
+func OpenWithPayouts(t *testing.T, client *http.Client, api, collector string) *Shop {
+	t.Helper()
+	s := Open(t, client, api, collector)
+	step := func(method, path, credential string, body object) object {
+		t.Helper()
+		status, response, err := s.Call(t.Context(), method, api+"/api/v1"+path, credential, body)
+		if err != nil || status >= http.StatusBadRequest {
+			t.Fatalf("%s %s: %d %v %v", method, path, status, response, err)
+		}
+		return response
+	}
+	text := func(response object, key string) string { value, _ := response[key].(string); return value }
+	partner := text(step(http.MethodPost, "/auth/partner/register", "", object{
+		"email": "payee-" + s.ReferralCode + "@example.com", "password": password, "name": "Pia", "country": "DE",
+	}), "accessToken")
+	program := "/programs/" + s.ProgramID
+	participant := text(step(http.MethodPost, "/partner"+program+"/apply", partner, object{"acceptTerms": true, "referralCode": "pay-" + s.ReferralCode}), "id")
+	step(http.MethodPatch, program+"/partners/"+participant+"/approve", s.Token, object{})
+	step(http.MethodPatch, "/partner/payout-method", partner, object{"method": "paypal", "account": "pia@example.com", "password": password})
+	s.PromoCode = "PAY" + strings.ToUpper(s.ReferralCode[len("ref-"):])
+	step(http.MethodPost, program+"/promo-codes", s.Token, object{
+		"participantId": participant, "code": s.PromoCode, "discountType": "percentage", "discountValue": 10,
 	})
 	return s
 }
@@ -101,6 +131,9 @@ func (s *Shop) Call(ctx context.Context, method, url, credential string, body ma
 	}
 	request.Header.Set("User-Agent", browser)
 	request.Header.Set("X-Mode", "test")
+	if method == http.MethodPost {
+		request.Header.Set("Idempotency-Key", uuid.NewString())
+	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

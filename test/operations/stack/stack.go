@@ -95,6 +95,12 @@ func (s *Stack) StartCore(t *testing.T) *process.Process {
 	return start(t, s.with("TRIBUTARY_METRICS_LISTEN="+s.CoreMetrics), s.CoreMetrics, "core", "serve")
 }
 
+// StartCoreWithGateway starts `core serve --gateway` and waits until it is ready.
+func (s *Stack) StartCoreWithGateway(t *testing.T) *process.Process {
+	t.Helper()
+	return start(t, s.with("TRIBUTARY_METRICS_LISTEN="+s.CoreMetrics), s.CoreMetrics, "core", "serve", "--gateway")
+}
+
 // StartGateway starts a gateway and waits until it is ready.
 func (s *Stack) StartGateway(t *testing.T) *process.Process {
 	t.Helper()
