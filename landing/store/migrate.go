@@ -14,6 +14,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/tributary-hq/tributary/storage/pgsession"
 )
 
 //go:embed migrations/*.sql
@@ -29,7 +31,12 @@ const (
 // Migrate brings the schemas of the landing service in the database at url to this
 // binary's version. The user in url must be allowed to create schemas, or must own them. A
 // second call changes nothing. Several processes can call Migrate at the same time.
+//
+// Migrate returns an error if the connections do not keep their sessions (pgsession.Check).
 func Migrate(ctx context.Context, url string) error {
+	if err := pgsession.Check(ctx, url); err != nil {
+		return err
+	}
 	// A separate connection keeps the lock during the whole run, so that concurrent
 	// migrations run one after the other.
 	conn, err := pgx.Connect(ctx, url)

@@ -12,7 +12,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,6 +19,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/tributary-hq/tributary/storage/pgsession"
 )
 
 const (
@@ -31,12 +32,7 @@ const (
 
 // connSettings are the settings of each connection. A statement of the service takes
 // milliseconds, except the purge, which works in batches.
-var connSettings = map[string]string{
-	"statement_timeout": "10s",
-	"timezone":          "UTC",
-	"application_name":  "tributary-landing",
-	"jit":               "off",
-}
+var connSettings = pgsession.SetStatements(map[string]string{"statement_timeout": "10s", "timezone": "UTC", "jit": "off"})
 
 // Store reads and writes the data of the landing service. It is safe for concurrent use.
 type Store struct {
@@ -45,15 +41,23 @@ type Store struct {
 }
 
 // Open connects to the database at url, which is a libpq connection string. It returns an
-// error if the database does not have the schema of this binary (Migrate).
+// error if the database does not have the schema of this binary (Migrate), or if the
+// connections do not keep their sessions (pgsession.Check).
 func Open(ctx context.Context, url string) (*Store, error) {
+	if err := pgsession.Check(ctx, url); err != nil {
+		return nil, err
+	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("database url: %w", err)
 	}
 	config.MaxConns = maxConns
 	config.ConnConfig.ConnectTimeout = connectTimeout
-	maps.Copy(config.ConnConfig.RuntimeParams, connSettings)
+	config.ConnConfig.RuntimeParams["application_name"] = "tributary-landing"
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, connSettings)
+		return err
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)

@@ -62,7 +62,7 @@ func (s *Store) with(t *testing.T, url string, set func(*pgxpool.Config)) *Store
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.AfterConnect = prepareConn
+	config.AfterConnect = prepareConn(nil)
 	set(config)
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {

@@ -32,6 +32,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/pgsession"
 )
 
 // statementTimeout is the maximum duration of a statement. It keeps a slow statement
@@ -165,17 +166,17 @@ func connect(ctx context.Context, url string, conns int32, settings map[string]s
 		}
 	}
 	config.PingTimeout = 2 * time.Second
-	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{
+	config.ConnConfig.RuntimeParams["application_name"] = "tributary"
+	all := map[string]string{
 		"statement_timeout": strconv.FormatInt(statementTimeout.Milliseconds(), 10),
 		"timezone":          "UTC",
-		"application_name":  "tributary",
 		// Statements are short and frequent. Parallel workers and compilation would cost
 		// more than they save.
 		"max_parallel_workers_per_gather": "0",
 		"jit":                             "off",
-	})
-	maps.Copy(config.ConnConfig.RuntimeParams, settings)
-	config.AfterConnect = prepareConn
+	}
+	maps.Copy(all, settings)
+	config.AfterConnect = prepareConn(all)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
@@ -191,12 +192,16 @@ type standbyError struct{ error }
 func (e standbyError) Unwrap() error  { return e.error }
 func (standbyError) SQLState() string { return codeReadOnly }
 
-// prepareConn registers the id types on a new connection and switches from the login
-// role to the service's restricted role.
-func prepareConn(ctx context.Context, conn *pgx.Conn) error {
-	registerIDs(conn.TypeMap())
-	_, err := conn.Exec(ctx, "set role "+appRole)
-	return err
+// prepareConn returns a function that prepares a new connection. It registers the id
+// types, changes the given settings, and switches from the login role to the service's
+// restricted role.
+func prepareConn(settings map[string]string) func(context.Context, *pgx.Conn) error {
+	sql := pgsession.SetStatements(settings) + "set role " + appRole
+	return func(ctx context.Context, conn *pgx.Conn) error {
+		registerIDs(conn.TypeMap())
+		_, err := conn.Exec(ctx, sql)
+		return err
+	}
 }
 
 // Close waits until no connection is in use and closes all connections.

@@ -18,6 +18,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/tributary-hq/tributary/storage/pgsession"
 )
 
 //go:embed migrations/*.sql
@@ -41,12 +43,16 @@ const (
 
 // Migrate brings the database at url to this binary's schema version. The user in url
 // must own the schema. A second call changes nothing. Several processes can call
-// Migrate at the same time.
+// Migrate at the same time. Migrate returns an error if the connections do not keep their
+// sessions (pgsession.Check), because then the lock of the migrations excludes nothing.
 //
 // Migrate works while the service runs. Each migration is one transaction. If it does not
 // get a lock at once, because a call uses the table, it is rolled back and tried again, for
 // about two minutes.
 func Migrate(ctx context.Context, url string) error {
+	if err := pgsession.Check(ctx, url); err != nil {
+		return err
+	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("database url: %w", err)
@@ -117,7 +123,7 @@ func migrateTables(ctx context.Context, pool *pgxpool.Pool) error {
 
 func migrateQueue(ctx context.Context, config *pgxpool.Config) error {
 	config = config.Copy()
-	config.AfterConnect = prepareConn
+	config.AfterConnect = prepareConn(nil)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)

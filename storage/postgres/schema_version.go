@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
+
+	"github.com/tributary-hq/tributary/storage/pgsession"
 )
 
 // codeUndefinedTable is the SQLSTATE of a table that does not exist.
@@ -25,12 +27,16 @@ type SchemaVersions struct{ Database, Known int64 }
 func (v SchemaVersions) Newer() bool { return v.Database > v.Known }
 
 // CheckSchema compares the schema of the database at url with the migrations of this
-// binary. It returns an error if the database lacks any of these migrations.
+// binary. It returns an error if the database lacks any of these migrations, or if the
+// connections do not keep their sessions (pgsession.Check).
 //
 // It connects as the user in url and does not switch to appRole, because in an old
 // schema appRole is not allowed to read the version.
 func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) {
 	if v.Known, err = lastMigration(); err != nil {
+		return v, err
+	}
+	if err := pgsession.Check(ctx, url); err != nil {
 		return v, err
 	}
 	conn, err := pgx.Connect(ctx, url)

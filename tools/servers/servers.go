@@ -1,5 +1,5 @@
 // Package servers finds or installs, starts and stops the private Postgres and Redis of
-// `make run` and `make test`.
+// `make run` and `make test`, and PgBouncer for tests.
 //
 // A server is one child process with its own folder and its own port on 127.0.0.1. The
 // package uses the server commands of the machine. If they are missing and the caller is

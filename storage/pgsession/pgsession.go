@@ -1,0 +1,159 @@
+// Package pgsession makes sure that the service works with sessions of Postgres: all
+// statements of one connection run in the same session of the server.
+//
+// The service depends on sessions. A connection switches its role and sets its settings
+// once, prepares statements, listens for notifications, and holds advisory locks. A
+// connection pooler in transaction or statement mode runs the statements of one connection
+// in different sessions. Then a statement can run with a wrong role or without a time
+// limit, and errors occur only under load. Check finds such a pooler when a program
+// starts.
+package pgsession
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// checkTimeout limits the duration of Check. A pooler in session mode lets a
+	// connection wait while all its connections to Postgres are in use.
+	checkTimeout = 15 * time.Second
+	// deliveryTimeout is the time in which a notification is expected. Postgres needs
+	// milliseconds. If the time ends, Check makes sure that the notification is not late.
+	deliveryTimeout = time.Second
+)
+
+// Check returns an error if a connection to the database at url does not keep its session.
+// The error names the mode of the pooler and what to do. url is a libpq connection
+// string.
+//
+// A connection listens on a channel with a random name and then waits, and a second
+// connection sends a notification. A pooler in transaction or statement mode gives a
+// session to a connection only while the connection runs a statement. So the notification
+// never reaches the waiting connection, however many sessions there are and whatever other
+// clients do. In its own session, the connection always receives it.
+//
+// Check does nothing on a standby, which does not support notifications. A program that
+// writes does not work there anyway.
+func Check(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	// Another check behind the same pooler can have used the session of this connection, so
+	// notifications on other channels do not count.
+	channel, delivered := "tributary_"+strings.ToLower(rand.Text()), false
+	listener, err := connect(ctx, url, func(_ *pgconn.PgConn, n *pgconn.Notification) { delivered = delivered || n.Channel == channel })
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = listener.Close(context.WithoutCancel(ctx)) }()
+	standby, err := isStandby(ctx, listener)
+	if err != nil || standby {
+		return err
+	}
+	if err := exec(ctx, listener, "listen "+channel); err != nil {
+		return err
+	}
+	notifier, err := connect(ctx, url, nil)
+	if err != nil {
+		return fmt.Errorf("open a second connection: %w", err)
+	}
+	defer func() { _ = notifier.Close(context.WithoutCancel(ctx)) }()
+	if err := exec(ctx, notifier, "notify "+channel); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("a second connection does not get a session: if the database is behind a connection pooler, its pool is too small: %w", err)
+		}
+		return err
+	}
+	waiting, stop := context.WithTimeout(ctx, deliveryTimeout)
+	defer stop()
+	for !delivered && waiting.Err() == nil {
+		if err := listener.WaitForNotification(waiting); err != nil && waiting.Err() == nil {
+			return fmt.Errorf("wait for a notification: %w", err)
+		}
+	}
+	if !delivered {
+		// Postgres sends all notifications to a session before it reports the end of a
+		// statement. If this statement runs in the session that listens, the notification
+		// arrives here at the latest, also on a machine that was stopped meanwhile.
+		if err := exec(ctx, listener, "select 1"); err != nil {
+			return err
+		}
+	}
+	if delivered {
+		return nil
+	}
+	return describePooler(ctx, url, notifier)
+}
+
+func connect(ctx context.Context, url string, onNotification pgconn.NotificationHandler) (*pgconn.PgConn, error) {
+	config, err := pgconn.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.OnNotification = onNotification
+	return pgconn.ConnectConfig(ctx, config)
+}
+
+// exec runs a statement with the simple protocol, which works behind all poolers.
+func exec(ctx context.Context, conn *pgconn.PgConn, sql string) error {
+	_, err := conn.Exec(ctx, sql).ReadAll()
+	return err
+}
+
+func isStandby(ctx context.Context, conn *pgconn.PgConn) (bool, error) {
+	results, err := conn.Exec(ctx, "select pg_is_in_recovery()").ReadAll()
+	if err != nil {
+		return false, err
+	}
+	return string(results[0].Rows[0][0]) == "t", nil
+}
+
+// describePooler returns the error about the pooler behind conn.
+func describePooler(ctx context.Context, url string, conn *pgconn.PgConn) error {
+	mode := "transaction"
+	// PgBouncer accepts no transactions in statement mode.
+	if err := exec(ctx, conn, "begin"); err != nil && strings.Contains(err.Error(), "statement pooling") {
+		mode = "statement"
+	}
+	if isPgBouncer(ctx, url) {
+		return fmt.Errorf("the database is behind PgBouncer in %[1]s mode (pool_mode = %[1]s), which runs the statements of one connection in different sessions: "+
+			"set pool_mode = session for this database in PgBouncer, or connect to Postgres directly", mode)
+	}
+	return errors.New("the database is behind a connection pooler in transaction or statement mode, which runs the statements of one connection in different sessions: " +
+		"set the pooler to session mode for this database, or connect to Postgres directly")
+}
+
+// isPgBouncer reports whether the server refuses an unknown setting in the words of
+// PgBouncer, when a connection starts.
+func isPgBouncer(ctx context.Context, url string) bool {
+	config, err := pgconn.ParseConfig(url)
+	if err != nil {
+		return false
+	}
+	config.RuntimeParams["tributary.unknown"] = "1"
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if err == nil {
+		_ = conn.Close(ctx)
+		return false
+	}
+	return strings.Contains(err.Error(), "unsupported startup parameter")
+}
+
+// SetStatements returns the statements that change settings of a session. A new connection
+// runs them instead of sending the settings when it connects, because PgBouncer accepts
+// only a few settings there and can be configured to ignore the others.
+func SetStatements(settings map[string]string) string {
+	var sql strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&sql, "set %s = '%s';", name, strings.ReplaceAll(settings[name], "'", "''"))
+	}
+	return sql.String()
+}
