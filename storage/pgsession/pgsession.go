@@ -82,7 +82,7 @@ func Check(ctx context.Context, url string) error {
 	if !delivered {
 		// Postgres sends all notifications to a session before it reports the end of a
 		// statement. If this statement runs in the session that listens, the notification
-		// arrives here at the latest, also on a machine that was stopped meanwhile.
+		// arrives here at the latest, however slow the machine is.
 		if err := exec(ctx, listener, "select 1"); err != nil {
 			return err
 		}

@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"os"
 	"strings"
+
+	"github.com/google/uuid"
 )
 
 // Environ returns the environment of this process with the given settings. Other settings
@@ -33,7 +35,8 @@ type API struct{ Address string }
 // Call sends a request to /api/v1 + path and decodes the JSON response into out. If body
 // is nil, the request has no body. If credential is empty, the request has no credential.
 // If the status is 400 or more, Call returns an error with the status and the response.
-// It also returns an error if the response has no body.
+// It also returns an error if the response has no body. A POST request has a new
+// idempotency key.
 func (a API) Call(ctx context.Context, method, path, credential string, body map[string]any, out any) error {
 	var sent bytes.Buffer
 	if body != nil {
@@ -47,6 +50,9 @@ func (a API) Call(ctx context.Context, method, path, credential string, body map
 	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
+	}
+	if method == http.MethodPost {
+		request.Header.Set("Idempotency-Key", uuid.NewString())
 	}
 	if credential != "" {
 		request.Header.Set("Authorization", "Bearer "+credential)
