@@ -25,6 +25,10 @@ var (
 		"or set TRIBUTARY_REDIS_URL to a running server (for tests TRIBUTARY_TEST_REDIS_URL)")
 )
 
+// PostgresCommands returns the folder of the server commands of Postgres, for callers that
+// start a cluster in their own way.
+func PostgresCommands(ctx context.Context) (string, error) { return findPostgres(ctx) }
+
 // findPostgres returns the folder of the server commands. If they are missing and the
 // caller may install packages, findPostgres installs them.
 func findPostgres(ctx context.Context) (string, error) {

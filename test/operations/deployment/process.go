@@ -70,12 +70,18 @@ type Process struct {
 // of the service in the environment of the test are removed.
 func Start(t testing.TB, dir string, settings []string, name string, args ...string) *Process {
 	t.Helper()
+	return StartCommand(t, dir, service.Environ(settings...), name, append([]string{filepath.Join(Binaries(t), name)}, args...)...)
+}
+
+// StartCommand is like Start for any command and environment. name is for messages.
+func StartCommand(t testing.TB, dir string, env []string, name string, argv ...string) *Process {
+	t.Helper()
 	log, err := os.CreateTemp(dir, name+"-*.log")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(Binaries(t), name), args...) //nolint:noctx // the program runs until the test ends
-	cmd.Env = service.Environ(settings...)
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // the program runs until the test ends
+	cmd.Env = env
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = service.ChildAttributes()
 	p := &Process{name: name, log: log.Name(), done: make(chan struct{})}
@@ -97,8 +103,7 @@ func Start(t testing.TB, dir string, settings []string, name string, args ...str
 		t.Fatalf("start %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		_ = p.process.Kill()
-		<-p.done
+		p.Kill()
 		if t.Failed() {
 			t.Logf("the output of %s ends with:\n%s", name, p.tail())
 		}
@@ -146,6 +151,18 @@ func (p *Process) Stop(t testing.TB) {
 	case <-time.After(stopTimeout):
 		t.Errorf("%s does not stop", p.name)
 	}
+}
+
+// Kill ends the process with SIGKILL, like a crash.
+func (p *Process) Kill() {
+	_ = p.process.Kill()
+	<-p.done
+}
+
+// Interrupt stops the process with SIGINT and waits until it has ended.
+func (p *Process) Interrupt() {
+	_ = p.process.Signal(syscall.SIGINT)
+	<-p.done
 }
 
 // WantExit waits until the process has ended with an error, and checks its output.

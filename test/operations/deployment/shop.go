@@ -91,9 +91,9 @@ func (s *Shop) Join(t testing.TB, name string) *Partner {
 	return p
 }
 
-// Pay approves the commission of a conversion and pays the partner. It returns the id of the
-// payout.
-func (s *Shop) Pay(t testing.TB, p *Partner, commission string) string {
+// ProcessBatch approves a commission and creates a batch of payouts, which it processes. It
+// returns the id of the batch.
+func (s *Shop) ProcessBatch(t testing.TB, commission string) string {
 	t.Helper()
 	var r response
 	s.call(t, http.MethodPatch, s.program("/commissions/"+commission+"/approve"), nil, &r)
@@ -101,12 +101,18 @@ func (s *Shop) Pay(t testing.TB, p *Partner, commission string) string {
 	batch := r.ID
 	s.call(t, http.MethodPost, "/payouts/batches/"+batch+"/confirm", nil, &r)
 	s.call(t, http.MethodPost, "/payouts/batches/"+batch+"/process", nil, &r)
+	return batch
+}
+
+// Pay approves a commission and pays its partner. It returns the id of the payout.
+func (s *Shop) Pay(t testing.TB, commission string) string {
+	t.Helper()
 	var payouts struct{ Data []response }
-	s.call(t, http.MethodGet, "/payouts?batchId="+batch, nil, &payouts)
+	s.call(t, http.MethodGet, "/payouts?batchId="+s.ProcessBatch(t, commission), nil, &payouts)
 	if len(payouts.Data) != 1 {
-		t.Fatalf("the batch has %d payouts, want the payout of %s", len(payouts.Data), p.Name)
+		t.Fatalf("the batch has %d payouts, want 1", len(payouts.Data))
 	}
-	s.call(t, http.MethodPatch, "/payouts/"+payouts.Data[0].ID+"/mark-paid", Object{"reference": "transfer-1"}, &r)
+	s.call(t, http.MethodPatch, "/payouts/"+payouts.Data[0].ID+"/mark-paid", Object{"reference": "transfer-1"}, &response{})
 	return payouts.Data[0].ID
 }
 
@@ -173,7 +179,7 @@ func (s *Shop) Click(ctx context.Context, collector, code string) (status int, i
 // directory some time after a change. It returns the id of the click.
 func (s *Shop) AwaitCode(t testing.TB, collector, code string) (click string) {
 	t.Helper()
-	Await(t, "the collector knows the code "+code, func() error {
+	Await(t, "the code "+code+" is in the edge directory", func() error {
 		status, id, err := s.Click(t.Context(), collector, code)
 		if err == nil && id == "" {
 			err = fmt.Errorf("a click returns %d", status)

@@ -148,7 +148,7 @@ func TestSessionMode(t *testing.T) {
 	if err != nil || !sale.Attributed {
 		t.Errorf("a sale with a click: %+v, %v; want an attributed sale", sale, err)
 	}
-	shop.Pay(t, partner, sale.Commission.ID)
+	shop.Pay(t, sale.Commission.ID)
 	const want = sellers*salesPerSeller + 1
 	deployment.Await(t, "all webhooks have arrived", func() error {
 		if conversions, approved := hooks.count("conversion.created"), hooks.count("commission.approved"); conversions < want || approved < 1 {

@@ -1,0 +1,201 @@
+//go:build operations
+
+package backup
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tributary-hq/tributary/storage/pgsession"
+	"github.com/tributary-hq/tributary/test/operations/deployment"
+)
+
+// checkFailures causes failures of the backups and checks that the commands of the manual
+// find them.
+func (s *site) checkFailures() {
+	t := s.t
+	t.Helper()
+	commands := s.manual.block(t, checks, 0)
+	query, rest, _ := strings.Cut(commands, "\n")
+	check, verify, _ := strings.Cut(rest, "\n")
+	if !strings.Contains(query, "pg_stat_archiver") || !strings.Contains(check, " check") || !strings.Contains(verify, " verify ") {
+		t.Fatalf("the commands are not the query, check and verify:\n%s", commands)
+	}
+	s.run(commands)
+
+	// The repository is missing. Postgres keeps the segment and archives it later.
+	away := s.repository() + "-away"
+	if err := os.Rename(s.repository(), away); err != nil {
+		t.Fatal(err)
+	}
+	s.sell("unarchived", 3, &deployment.Partner{Promo: "SAVE-BOB"})
+	segment := s.query("select pg_walfile_name(pg_switch_wal())")
+	deployment.Await(t, "the query finds the failure", func() error {
+		if _, err := s.try(query); err == nil {
+			return errors.New("it succeeds")
+		}
+		return nil
+	})
+	if _, err := s.try(check); err == nil {
+		t.Error("check succeeds without a repository")
+	}
+	waiting := filepath.Join(s.data(), "pg_wal", "archive_status", segment+".ready")
+	if _, err := os.Stat(waiting); err != nil {
+		t.Errorf("the segment %s does not wait: %v", segment, err)
+	}
+	if _, err := os.Stat(filepath.Join(s.data(), "pg_wal", segment)); err != nil {
+		t.Errorf("the segment %s was deleted: %v", segment, err)
+	}
+	if err := os.Rename(away, s.repository()); err != nil {
+		t.Fatal(err)
+	}
+	deployment.Await(t, "the segment is archived after the repair", func() error {
+		_, err := s.try(query)
+		return err
+	})
+	s.run(commands)
+	unit := unitCommand(t, "tributary-backup-verify.service", "")
+	s.run(unit)
+
+	damaged := s.file("home/damaged")
+	s.run("cp -a " + s.repository() + " " + damaged)
+	s.damage(filepath.Join(damaged, "backup"))
+	for _, command := range []string{verify, unit} {
+		if out, err := s.try(command, "PGBACKREST_REPO1_PATH="+damaged); err == nil || !strings.Contains(out, "status: error") {
+			t.Errorf("%s\nwith a damaged file ends with %v, want an error:\n%s", command, err, out)
+		}
+	}
+	if out, err := s.try("pgbackrest --stanza=tributary --pg1-path="+s.file("elsewhere")+" restore", "PGBACKREST_REPO1_CIPHER_PASS=another"); err == nil {
+		t.Errorf("pgBackRest restores with a wrong passphrase:\n%s", out)
+	}
+}
+
+// damage changes some bytes in the largest file of a folder.
+func (s *site) damage(folder string) {
+	s.t.Helper()
+	var largest string
+	var size int64
+	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Size() > size {
+			largest, size = path, info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	file, err := os.OpenFile(largest, os.O_WRONLY, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.WriteAt([]byte("damaged bytes"), size/2); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// checkStandby checks that commands can read from a standby, which supports no
+// notifications. The cluster is a standby afterwards.
+func (s *site) checkStandby() {
+	s.t.Helper()
+	s.running.Interrupt()
+	s.write("data/standby.signal", "")
+	s.start()
+	deployment.Await(s.t, "the standby accepts connections", func() error {
+		out, err := s.try("psql -AXqt -c 'select pg_is_in_recovery()'")
+		if err == nil && out != "t" {
+			err = errors.New(out)
+		}
+		return err
+	})
+	if err := pgsession.Check(s.t.Context(), s.url("tributary")); err != nil {
+		s.t.Errorf("the check for connection poolers on a standby returns %v", err)
+	}
+}
+
+// wrongKeys are the settings of another installation.
+var wrongKeys = []string{"TRIBUTARY_HASH_KEY=" + deployment.Key("x"), "TRIBUTARY_ENCRYPTION_KEYS=k:" + deployment.Key("y")}
+
+// replayWithWrongKey erases the buyer of the sale erased-1 again under a wrong hash key.
+func (s *site) replayWithWrongKey() {
+	t := s.t
+	t.Helper()
+	log, err := os.ReadFile(s.erasureLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	last := s.file("last-entry.log")
+	if err := os.WriteFile(last, lines[len(lines)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.runCore("core erasures replay "+last, wrongKeys...); !strings.Contains(out, "1 entries, 1 erased again") {
+		t.Errorf("a replay with a wrong hash key prints\n%s\nwant that the buyer is erased again", out)
+	}
+	core := s.StartCore(t, wrongKeys...)
+	s.awaitBuyerErased("erased-1")
+	core.Stop(t)
+}
+
+// checkKeys starts the core with wrong keys, as after a restore with the settings of
+// another installation.
+func (s *site) checkKeys(events *story) {
+	t := s.t
+	t.Helper()
+	report := func(order string) (customer string) {
+		deployment.Call(t, s.API, http.MethodPost, "/conversions", s.shop.SecretKey, deployment.Object{
+			"event_type": "purchase", "external_transaction_id": order, "amount_cents": 100, "currency": "EUR",
+			"customer_id": "a customer", "promo_code": events.bob.Promo,
+		}, &struct{}{})
+		return s.query("select customer_ref from conversions where external_transaction_id = $1", order)
+	}
+	customer := report("keys-1")
+	batch := s.shop.ProcessBatch(t, s.shop.MustSell(t, "keys-2", events.bob).Commission.ID)
+	export := "/payouts/batches/" + batch + "/export?format=generic"
+
+	s.core.Stop(t)
+	s.core = s.StartCore(t, wrongKeys...)
+	if other := report("keys-3"); other == customer {
+		t.Errorf("with a wrong hash key the customer still has the reference %s", other)
+	}
+	if status, text := s.get(export); status != http.StatusInternalServerError {
+		t.Errorf("an export with wrong encryption keys returns %d %s, want 500", status, text)
+	}
+	s.core.Stop(t)
+	s.core = s.StartCore(t)
+	if again := report("keys-4"); customer == "" || again != customer {
+		t.Errorf("with the right hash key the customer has the reference %q, want %q as before", again, customer)
+	}
+	if status, text := s.get(export); status != http.StatusOK || !strings.Contains(text, events.bob.Email) {
+		t.Errorf("an export with the right keys returns %d %s, want the account of the partner", status, text)
+	}
+}
+
+// get sends a GET request of the merchant to the API and returns the status and the body.
+func (s *site) get(path string) (int, string) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.API.Address+"/api/v1"+path, http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+s.shop.Token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
