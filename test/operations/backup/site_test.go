@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/test/operations/deployment"
+	"github.com/tributary-hq/tributary/test/operations/process"
 	"github.com/tributary-hq/tributary/test/service"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
@@ -98,7 +99,7 @@ func (s *site) createDatabase() {
 func (s *site) runCore(script string, settings ...string) string {
 	s.t.Helper()
 	env := service.Environ(s.Settings(settings...)...)
-	env = append(env, "PATH="+deployment.Binaries(s.t)+":"+os.Getenv("PATH"))
+	env = append(env, "PATH="+filepath.Dir(process.Binary(s.t, "core"))+":"+os.Getenv("PATH"))
 	out, err := shell(s.t, nil, env, s.Dir, script)
 	if err != nil {
 		s.t.Fatalf("%s\nends with %v:\n%s", script, err, out)

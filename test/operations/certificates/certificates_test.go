@@ -20,8 +20,6 @@ import (
 	"github.com/tributary-hq/tributary/test/operations/stack"
 )
 
-func TestMain(m *testing.M) { process.Main(m) }
-
 // files are the TLS files of all processes: the certificate of the public ports, and the
 // certificates with which core and gateway identify each other.
 type files struct{ dir string }

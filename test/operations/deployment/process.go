@@ -12,14 +12,13 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/tributary-hq/tributary/test/operations/process"
 	"github.com/tributary-hq/tributary/test/service"
 )
 
@@ -30,32 +29,6 @@ const (
 	// logTail is the number of bytes of a log that a failed test prints.
 	logTail = 3000
 )
-
-// Binaries builds the core, the collector and the landing service and returns their
-// folder.
-func Binaries(t testing.TB) string {
-	t.Helper()
-	folder, err := buildOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return folder
-}
-
-var buildOnce = sync.OnceValues(func() (string, error) {
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return "", err
-	}
-	root := strings.TrimSpace(string(module))
-	folder := filepath.Join(root, "bin", "operations")
-	build := exec.Command("go", "build", "-o", folder+"/", "./cmd/core", "./cmd/collector", "./cmd/landing")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return folder, nil
-})
 
 // Process is a running program of the service.
 type Process struct {
@@ -70,7 +43,7 @@ type Process struct {
 // of the service in the environment of the test are removed.
 func Start(t testing.TB, dir string, settings []string, name string, args ...string) *Process {
 	t.Helper()
-	return StartCommand(t, dir, service.Environ(settings...), name, append([]string{filepath.Join(Binaries(t), name)}, args...)...)
+	return StartCommand(t, dir, service.Environ(settings...), name, append([]string{process.Binary(t, name)}, args...)...)
 }
 
 // StartCommand is like Start for any command and environment. name is for messages.

@@ -23,8 +23,6 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-func TestMain(m *testing.M) { process.Main(m) }
-
 const (
 	// before is the time for which the load runs before the failure.
 	before = 4 * time.Second

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/test/operations/deployment"
+	"github.com/tributary-hq/tributary/test/operations/process"
 	"github.com/tributary-hq/tributary/test/service"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
@@ -169,7 +170,7 @@ func TestSessionMode(t *testing.T) {
 // run runs a command of a program and returns its output.
 func run(t *testing.T, d *deployment.Deployment, name string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(deployment.Binaries(t), name), args...)
+	cmd := exec.CommandContext(t.Context(), process.Binary(t, name), args...)
 	cmd.Env = service.Environ(d.Settings()...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

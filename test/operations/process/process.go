@@ -27,31 +27,20 @@ const (
 	pollEvery   = 20 * time.Millisecond
 )
 
-// built is the folder with the binaries of this test program. All tests share it.
+// built builds the binaries from the working tree, at most once in each test program, and
+// returns their folder. If they are current, the Go command does not link them again.
 var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "tributary-operations-")
-	if err != nil {
-		return "", err
-	}
 	root, err := commits.Git(context.Background(), "rev-parse", "--show-toplevel")
 	if err != nil {
 		return "", err
 	}
-	return dir, commits.Build(context.Background(), root, dir, "./cmd/core", "./cmd/gateway", "./cmd/collector", "./cmd/landing")
+	folder := filepath.Join(root, "bin", "operations")
+	return folder, commits.Build(context.Background(), root, folder, "./cmd/core", "./cmd/gateway", "./cmd/collector", "./cmd/landing")
 })
-
-// Main runs the tests of a package and removes the binaries.
-func Main(m *testing.M) {
-	code := m.Run()
-	if dir, err := built(); err == nil {
-		_ = os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
 
 // Binary returns the path of a binary that is built from the working tree: core, gateway,
 // collector or landing.
-func Binary(t *testing.T, name string) string {
+func Binary(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := built()
 	if err != nil {
