@@ -1,5 +1,7 @@
 package affiliate
 
+import "time"
+
 // CheckAccounts is the job that checks the bookkeeping. It compares data that is stored
 // in two places, such as the ledger and the balances. It does not concern user accounts.
 type CheckAccounts struct{}
@@ -15,4 +17,11 @@ type CheckResult struct {
 	Violated int64  // number of items that differ
 	// Violations describes the first differences in words.
 	Violations []string
+}
+
+// LatestCheck is the stored result of the latest run of a consistency check.
+type LatestCheck struct {
+	Name      string
+	Violated  int64      // number of items that differ
+	CheckedAt *time.Time // nil if the check has never run
 }

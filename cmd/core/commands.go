@@ -23,7 +23,7 @@ func checkAccounts(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer store.Close()
-	results, err := store.CheckAccounts(ctx, time.Now)
+	results, err := check.Run(ctx, store, time.Now)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,8 @@
 // entries with the balances, and several checks compare counters with the rows that they
 // count.
 //
-// The nightly job logs one error for each check that finds differences. The package
+// The nightly job logs one error for each check that finds differences. Its results are
+// stored, and each core exports them as metrics. The package
 // guarantees that a difference is logged by the next run that succeeds. The time until
 // then is at most a day, unless a run fails. The command `core check` runs the same
 // checks and prints the differences.
@@ -15,6 +16,7 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -42,6 +44,11 @@ type Store interface {
 	// writer. now is the clock of this process. One check compares it with the clock of
 	// the database.
 	CheckAccounts(ctx context.Context, now func() time.Time) ([]affiliate.CheckResult, error)
+	// StoreCheckResults replaces the stored results of the given checks. at is the time of
+	// the run.
+	StoreCheckResults(ctx context.Context, results []affiliate.CheckResult, at time.Time) error
+	// LatestChecks returns the stored result of each check.
+	LatestChecks(ctx context.Context) ([]affiliate.LatestCheck, error)
 }
 
 // Worker runs the job affiliate.CheckAccounts.
@@ -80,11 +87,11 @@ func PeriodicJob() *river.PeriodicJob {
 // Timeout returns the longest time that one run may take.
 func (w *Worker) Timeout(*river.Job[affiliate.CheckAccounts]) time.Duration { return timeout }
 
-// Work runs the checks and logs violations, which are the differences that the checks
-// have found. Violations do not make the job fail, because a retry would find the same
-// violations.
+// Work runs the checks, stores their results and logs violations, which are the
+// differences that the checks have found. Violations do not make the job fail, because a
+// retry would find the same violations.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
-	results, err := w.store.CheckAccounts(ctx, w.now) // with an error, the results of the checks before it
+	results, err := Run(ctx, w.store, w.now) // with an error, the results of the checks before it
 	compared := int64(0)
 	for _, r := range results {
 		compared += r.Compared
@@ -100,6 +107,14 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]
 		w.log.LogAttrs(ctx, slog.LevelInfo, "all consistency checks passed", slog.Int("checks", len(results)), slog.Int64("compared", compared))
 	}
 	return nil
+}
+
+// Run runs the checks and stores their results. If a check fails to run, Run returns the
+// results of the checks before it.
+func Run(ctx context.Context, store Store, now func() time.Time) ([]affiliate.CheckResult, error) {
+	at := now()
+	results, err := store.CheckAccounts(ctx, now)
+	return results, errors.Join(err, store.StoreCheckResults(context.WithoutCancel(ctx), results, at))
 }
 
 // Violated returns the number of checks that found a violation.

@@ -26,6 +26,12 @@ func (s checkStore) CheckAccounts(context.Context, func() time.Time) ([]affiliat
 	return s.results, s.err
 }
 
+func (checkStore) StoreCheckResults(context.Context, []affiliate.CheckResult, time.Time) error {
+	return nil
+}
+
+func (checkStore) LatestChecks(context.Context) ([]affiliate.LatestCheck, error) { return nil, nil }
+
 // run runs the job and returns its log.
 func run(t *testing.T, store check.Store) (log string, err error) {
 	t.Helper()

@@ -19,6 +19,8 @@ const (
 	// maxSkew is the largest accepted difference between the clocks of this process and
 	// the database.
 	maxSkew = time.Second
+	// clockCheck is the name of the check of the clocks.
+	clockCheck = "clock"
 	// checkMemory is the work_mem of the checks. It is large enough to join whole
 	// tables in memory.
 	checkMemory = "64MB"
@@ -122,7 +124,7 @@ func (c check) run(ctx context.Context, tx pgx.Tx) (affiliate.CheckResult, error
 // which it reads before and after the query.
 func checkClock(ctx context.Context, tx pgx.Tx, now func() time.Time) (affiliate.CheckResult, error) {
 	const query = `select clock_timestamp()`
-	result := affiliate.CheckResult{Name: "clock", Compares: "the clocks of this process and of the database", Compared: 1}
+	result := affiliate.CheckResult{Name: clockCheck, Compares: "the clocks of this process and of the database", Compared: 1}
 	var dbTime time.Time
 	before := now()
 	err := tx.QueryRow(ctx, query).Scan(&dbTime)

@@ -96,5 +96,9 @@ var payouts = Area{
 			Columns: []Columns{business("workspace_id payout_id commission_id amount_cents")},
 		},
 		{Name: "fx_rates", Row: "An exchange rate that the operator has loaded.", Kept: unlimited, Columns: []Columns{business("base quote date rate loaded_at")}},
+		{
+			Name: "check_results", Row: "The latest result of a consistency check.", Kept: unlimited,
+			Columns: []Columns{business("name compared violated checked_at")},
+		},
 	},
 }

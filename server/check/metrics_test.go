@@ -1,0 +1,74 @@
+package check_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server/check"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// The gauges show the results that a run of any process has stored. Before the first run,
+// the age counts from the start of the process.
+func TestGauges_ShowLatestResults(t *testing.T) {
+	clock := pgtest.NewRunningClock()
+	f := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
+	commission := f.NewCommission(f.Join("Pat"))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(check.NewGauges(f.Store, clock.Now))
+	values := func() map[string]float64 {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]float64{}
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				name := strings.TrimPrefix(family.GetName(), "tributary_check_")
+				for _, label := range metric.GetLabel() {
+					name = label.GetValue()
+				}
+				all[name] = metric.GetGauge().GetValue()
+			}
+		}
+		return all
+	}
+	const age = "oldest_result_seconds"
+	clock.Advance(time.Hour)
+	if got := values(); len(got) != 24 || got["balances"] != 0 || got[age] < 3600 || got[age] > 3660 {
+		t.Errorf("before the first run the gauges are %v, want 23 checks without violations and an age of an hour", got)
+	}
+
+	f.Exec(`update commissions set amount_cents = amount_cents - 1 where id = $1`, commission.ID)
+	if _, err := run(t, f.Store); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Minute)
+	got := values()
+	if got["commission_history"] != 1 || got["payout_ledger"] != 0 || got["clock"] != 0 {
+		t.Errorf("after a run with a violation the gauges are %v", got)
+	}
+	// The worker of run uses the clock of the machine.
+	if got[age] < 3600 || got[age] > 3800 {
+		t.Errorf("the age of the results is %v", got[age])
+	}
+
+	f.Exec(`update commissions set amount_cents = amount_cents + 1 where id = $1`, commission.ID)
+	if _, err := check.Run(t.Context(), f.Store, clock.Now); err != nil {
+		t.Fatal(err)
+	}
+	if got := values(); got["commission_history"] != 0 || got[age] > 60 {
+		t.Errorf("after a run without violations the gauges are %v", got)
+	}
+
+	f.Exec(`drop table check_results`)
+	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
+		t.Errorf("without the database there are %d gauges and the error %v, want none", n, err)
+	}
+}
