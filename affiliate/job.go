@@ -87,3 +87,13 @@ type SendDigests struct{}
 
 // Kind returns the name of the job.
 func (SendDigests) Kind() string { return "send_digests" }
+
+// JobQueueStats is the state of a queue of jobs.
+type JobQueueStats struct {
+	Queue string
+	// OldestWaiting is the time since which the oldest waiting job could run; nil if no job
+	// waits.
+	OldestWaiting *time.Time
+	// Retrying is the number of jobs that wait for another attempt.
+	Retrying int64
+}

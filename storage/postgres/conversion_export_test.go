@@ -71,6 +71,6 @@ func (s *Store) with(t *testing.T, url string, set func(*pgxpool.Config)) *Store
 	t.Cleanup(pool.Close)
 	return newStore(&DB{
 		pool: pool, groups: pool, jobs: s.jobs,
-		onDeliveries: s.onDeliveries, onDirectoryChange: s.onDirectoryChange, onNotifications: s.onNotifications,
+		onDeliveries: s.onDeliveries, onDirectoryChange: s.onDirectoryChange, onNotifications: s.onNotifications, onEvent: s.onEvent,
 	})
 }

@@ -86,6 +86,7 @@ type DB struct {
 	onDeliveries      func([]affiliate.EndpointKey)
 	onDirectoryChange func(affiliate.SyncDirectory)
 	onNotifications   func()
+	onEvent           func(affiliate.EventName, affiliate.Mode)
 }
 
 // Open connects as the service's restricted role. The schema must exist (Migrate).
@@ -113,6 +114,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	db := &DB{
 		erasureKeys:  cfg.ErasureKeys,
 		onDeliveries: func([]affiliate.EndpointKey) {}, onDirectoryChange: func(affiliate.SyncDirectory) {}, onNotifications: func() {},
+		onEvent: func(affiliate.EventName, affiliate.Mode) {},
 	}
 	for _, open := range []struct {
 		pool     **pgxpool.Pool
@@ -243,6 +245,16 @@ func (db *DB) OnDirectoryChange(callback func(affiliate.SyncDirectory)) {
 // has created notifications. The callback must not block. It does not run for commits of
 // other processes. The callback must be set before the first transaction.
 func (db *DB) OnNotifications(callback func()) { db.onNotifications = callback }
+
+// OnEvent registers a callback that runs for each event after the commit of its
+// transaction. The callback must not block. It does not run for commits of other
+// processes. The callback must be set before the first transaction.
+func (db *DB) OnEvent(callback func(affiliate.EventName, affiliate.Mode)) { db.onEvent = callback }
+
+// Pools returns the connection pools by name.
+func (db *DB) Pools() map[string]*pgxpool.Pool {
+	return map[string]*pgxpool.Pool{"calls": db.pool, "groups": db.groups, "queue": db.queue, "webhooks": db.sender}
+}
 
 // WorkerClient creates a River client that runs the jobs for which cfg has workers. It
 // sets the schema in cfg, and the names of the indexes that River rebuilds from time to

@@ -94,5 +94,10 @@ func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 			return err
 		})
 	}
+	tx.AfterCommit(func() {
+		for _, event := range events {
+			tx.db.onEvent(event.Name, event.Scope.Mode)
+		}
+	})
 	return tx.queueNotifications(batch, notifications...)
 }

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -296,5 +297,30 @@ func TestDropOldWeeks_FailsWhileAPartitionIsRead(t *testing.T) {
 	}
 	if _, err := f.SQL.Exec(t.Context(), `select drop_old_weeks('clicks', 2)`); err == nil {
 		t.Error("drop_old_weeks drops partitions of other tables")
+	}
+}
+
+// The callback of OnEvent runs once for each event that has committed.
+func TestPublish_CallsBackAfterCommit(t *testing.T) {
+	f := newFixture(t)
+	counted := map[string]int{}
+	f.Store.OnEvent(func(name affiliate.EventName, mode affiliate.Mode) { counted[string(name)+" "+string(mode)]++ })
+	paid := func() affiliate.Event { return affiliate.NewEvent(f.Scope, affiliate.EventPayoutPaid, f.Now(), nil, nil) }
+	failed := affiliate.NewEvent(f.Scope, affiliate.EventPayoutFailed, f.Now(), nil, nil)
+	rolledBack := errors.New("rolled back")
+	if err := f.Store.Publish(t.Context(), func() error { return rolledBack }, paid()); !errors.Is(err, rolledBack) || len(counted) != 0 {
+		t.Fatalf("a transaction that rolls back returned %v and counted %v", err, counted)
+	}
+	beforeCommit := func() error {
+		if len(counted) != 0 {
+			t.Errorf("before the commit %v were counted", counted)
+		}
+		return nil
+	}
+	if err := f.Store.Publish(t.Context(), beforeCommit, paid(), paid(), failed); err != nil {
+		t.Fatal(err)
+	}
+	if want := (map[string]int{"payout.paid live": 2, "payout.failed live": 1}); !maps.Equal(counted, want) {
+		t.Errorf("%v were counted, want %v", counted, want)
 	}
 }

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// JobFailures counts the failed attempts of jobs. It is the river.ErrorHandler of the job
+// queue.
+type JobFailures struct{ failed, discarded *prometheus.CounterVec }
+
+// NewJobFailures returns the counters of the given queues.
+func NewJobFailures(registry prometheus.Registerer, queues []string) *JobFailures {
+	f := &JobFailures{
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tributary_jobs_failed_total",
+			Help: "Failed attempts of jobs, by queue.",
+		}, []string{"queue"}),
+		discarded: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tributary_jobs_discarded_total",
+			Help: "Jobs that are not repeated any more because the last of several attempts has failed, by queue. " +
+				"Jobs with a single attempt are not counted, because a later job does the same work.",
+		}, []string{"queue"}),
+	}
+	for _, queue := range queues {
+		f.failed.WithLabelValues(queue)
+		f.discarded.WithLabelValues(queue)
+	}
+	registry.MustRegister(f.failed, f.discarded)
+	return f
+}
+
+// HandleError implements river.ErrorHandler.
+func (f *JobFailures) HandleError(_ context.Context, job *rivertype.JobRow, _ error) *river.ErrorHandlerResult {
+	f.count(job)
+	return nil
+}
+
+// HandlePanic implements river.ErrorHandler.
+func (f *JobFailures) HandlePanic(_ context.Context, job *rivertype.JobRow, _ any, _ string) *river.ErrorHandlerResult {
+	f.count(job)
+	return nil
+}
+
+func (f *JobFailures) count(job *rivertype.JobRow) {
+	f.failed.WithLabelValues(job.Queue).Inc()
+	if job.Attempt >= job.MaxAttempts && job.MaxAttempts > 1 {
+		f.discarded.WithLabelValues(job.Queue).Inc()
+	}
+}
+
+// JobQueues reads the state of the job queue.
+type JobQueues interface {
+	// JobQueueStats returns the state of each of the given queues.
+	JobQueueStats(ctx context.Context, queues []string) ([]affiliate.JobQueueStats, error)
+}
+
+// NewJobGauges returns the gauges of the given queues. A scrape costs one statement, which
+// searches an index five times for each queue and counts at most 1,000 entries of each.
+func NewJobGauges(store JobQueues, queues []string, now func() time.Time) *Gauges {
+	return NewGauges(func(ctx context.Context, set SetGauge) error {
+		stats, err := store.JobQueueStats(ctx, queues)
+		for _, queue := range stats {
+			age := 0.0
+			if queue.OldestWaiting != nil {
+				age = max(0, now().Sub(*queue.OldestWaiting).Seconds())
+			}
+			set(0, age, queue.Queue)
+			set(1, float64(queue.Retrying), queue.Queue)
+		}
+		return err
+	},
+		Gauge{"tributary_jobs_oldest_waiting_seconds", "Time since the oldest job that waits for a worker could run, by queue. 0 if none waits.", []string{"queue"}},
+		Gauge{"tributary_jobs_retrying", "Jobs that have failed and wait for their next attempt, by queue. At most 1,000 of a queue are counted.", []string{"queue"}},
+	)
+}

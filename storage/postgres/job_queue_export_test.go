@@ -1,0 +1,4 @@
+package postgres
+
+// SelectJobQueuesSQL is the statement whose plan a test checks.
+const SelectJobQueuesSQL = selectJobQueues
