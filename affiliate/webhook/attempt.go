@@ -30,6 +30,11 @@ const (
 	Redirect = "redirect"
 )
 
+// FailureCodes returns all error codes but http_<status>.
+func FailureCodes() []string {
+	return []string{DNSError, ConnectionFailed, Timeout, TLSError, ProtocolError, BlockedAddress, Redirect}
+}
+
 // Status codes that need special treatment.
 const (
 	gone               = 410

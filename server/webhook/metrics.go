@@ -1,10 +1,25 @@
 package webhook
 
 import (
+	"context"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/server"
 )
+
+// The outcomes of attempts that are not error codes.
+const (
+	outcomeDelivered = "delivered"
+	outcome5xx       = "http_5xx"
+	outcome4xx       = "http_4xx"
+	outcomeOther     = "http_other" // an invalid status
+)
+
+// lateAfter is the time after which an endpoint with a due delivery counts as late.
+const lateAfter = time.Minute
 
 // Metrics are the metrics of the sender. Labels contain no endpoints and no workspaces,
 // so that the number of time series stays small.
@@ -36,6 +51,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "tributary_webhook_endpoints_served", Help: "Endpoints that this process serves.",
 		}),
 	}
+	for _, outcome := range append(webhook.FailureCodes(), outcomeDelivered, outcome5xx, outcome4xx, outcomeOther) {
+		m.attempts.WithLabelValues(outcome)
+	}
 	registry.MustRegister(m.attempts, m.duration, m.delay, m.inFlight, m.served)
 	return m
 }
@@ -46,13 +64,13 @@ func (m *Metrics) observeAttempt(a webhook.AttemptResult) {
 	outcome := a.Outcome.ErrorCode
 	switch code := a.Outcome.StatusCode; {
 	case a.Outcome.Succeeded():
-		outcome = "delivered"
+		outcome = outcomeDelivered
 	case code >= 500:
-		outcome = "http_5xx"
+		outcome = outcome5xx
 	case code >= 400:
-		outcome = "http_4xx"
+		outcome = outcome4xx
 	case code >= 100 && code < 300:
-		outcome = "http_other"
+		outcome = outcomeOther
 	}
 	m.attempts.WithLabelValues(outcome).Inc()
 	m.duration.Observe(a.Ended.Sub(a.Started).Seconds())
@@ -67,4 +85,25 @@ func (m *Metrics) observeAttempt(a webhook.AttemptResult) {
 func (m *Metrics) setGauges(inFlight, served int) {
 	m.inFlight.Set(float64(inFlight))
 	m.served.Set(float64(served))
+}
+
+// NewGauges returns the gauges of the deliveries that are due. A scrape searches an index
+// once for each active endpoint.
+func NewGauges(queue Queue, now func() time.Time) *server.Gauges {
+	return server.NewGauges(func(ctx context.Context, set server.SetGauge) error {
+		at := now()
+		lateness, err := queue.Lateness(ctx, at, at.Add(-lateAfter))
+		age := 0.0
+		if lateness.OldestDue != nil {
+			age = max(0, at.Sub(*lateness.OldestDue).Seconds())
+		}
+		set(0, float64(lateness.Endpoints))
+		set(1, float64(lateness.Late))
+		set(2, age)
+		return err
+	},
+		server.Gauge{Name: "tributary_webhook_endpoints", Help: "Active endpoints."},
+		server.Gauge{Name: "tributary_webhook_endpoints_late", Help: "Active endpoints with a delivery that has been due for more than a minute. A slow receiver makes its own endpoint late."},
+		server.Gauge{Name: "tributary_webhook_oldest_due_seconds", Help: "Time since which the oldest delivery of an active endpoint has been due. 0 if none is due."},
+	)
 }

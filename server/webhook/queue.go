@@ -21,6 +21,9 @@ type Queue interface {
 	Release(ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey) error
 	// Unclaimed returns at most limit endpoints that have due deliveries and no lease.
 	Unclaimed(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error)
+	// Lateness returns which part of the endpoints has due deliveries. An endpoint is late if
+	// a delivery has been due since lateBefore.
+	Lateness(ctx context.Context, now, lateBefore time.Time) (webhook.Lateness, error)
 	// Due reads endpoints and their due deliveries. The delivery that has been due for
 	// the longest time is first. Due leaves out endpoints that are not active or not
 	// leased to the sender.

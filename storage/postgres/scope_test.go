@@ -426,6 +426,7 @@ var unscoped = map[string]string{
 	"webhook/package.claim":                       "the sender serves endpoints of all workspaces, named by workspace and id",
 	"webhook/Release.release":                     "the sender serves endpoints of all workspaces, named by workspace and id",
 	"webhook/package.unclaimed":                   "the sender serves endpoints of all workspaces",
+	"webhook/package.selectLateness":              "metrics cover all workspaces",
 	"webhook/package.targets":                     "the sender serves endpoints of all workspaces, named by workspace and id",
 	"webhook/package.dueDeliveries":               "the sender serves endpoints of all workspaces, named by workspace and id",
 	"webhook/package.applyOutcomes":               "deliveries that the sender has read, named by workspace and id",

@@ -22,6 +22,7 @@ const (
 	TargetsSQL          = targets
 	DueDeliveriesSQL    = dueDeliveries
 	UnclaimedSQL        = unclaimed
+	SelectLatenessSQL   = selectLateness
 	ApplyOutcomesSQL    = applyOutcomes
 )
 

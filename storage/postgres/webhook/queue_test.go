@@ -290,6 +290,7 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 		}},
 		{"cancel remaining", plan("cancel remaining", webhook.CancelRemainingSQL, 1000, q.Now()), []string{"(epoch < e.epoch)"}},
 		{"unclaimed", plan("unclaimed", webhook.UnclaimedSQL, q.Now(), 10), []string{"(due_at <="}},
+		{"lateness", plan("lateness", webhook.SelectLatenessSQL, q.Now(), q.Now().Add(-time.Minute)), []string{"(due_at <=", "Limit (actual rows=1 loops=3)"}},
 		{"outcomes", plan("outcomes", webhook.ApplyOutcomesSQL, outcomes), []string{
 			"(workspace_id = d.workspace_id) AND (endpoint_id = d.endpoint_id) AND (id = d.id) AND (day = d.day)", "never executed",
 		}},
@@ -315,4 +316,33 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestLateness_CountsActiveEndpoints(t *testing.T) {
+	q := newQueue(t)
+	want := func(endpoints, late int64, oldest time.Duration) {
+		t.Helper()
+		got, err := q.store.Lateness(t.Context(), q.Now(), q.Now().Add(-90*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		age := time.Duration(0)
+		if got.OldestDue != nil {
+			age = q.Now().Sub(*got.OldestDue)
+		}
+		if got.Endpoints != endpoints || got.Late != late || age != oldest {
+			t.Errorf("Lateness returned %d endpoints, %d late, the oldest delivery due for %s; want %d, %d and %s",
+				got.Endpoints, got.Late, age, endpoints, late, oldest)
+		}
+	}
+	want(0, 0, 0)
+	q.endpoint(0)
+	q.endpoint(1) // due for a minute
+	want(2, 0, time.Minute)
+	slow, disabled, deleted := q.endpoint(5), q.endpoint(9), q.endpoint(9)
+	q.Exec(`update webhook_endpoints set active = false, epoch = 2 where id = $1`, disabled.ID)
+	q.Exec(`update webhook_endpoints set active = false, epoch = 2, deleted_at = $2 where id = $1`, deleted.ID, q.Now())
+	want(3, 1, 5*time.Minute)
+	q.Exec(`update webhook_deliveries set due_at = $2 where endpoint_id = $1`, slow.ID, q.Now().Add(time.Second))
+	want(3, 0, time.Minute)
 }
