@@ -51,6 +51,9 @@ var decisionReasons = []AttributionReason{
 	WhyProgramInactive, WhyParticipantErased, WhyNoSignal,
 }
 
+// DecisionReasons returns the reasons that a decision can have.
+func DecisionReasons() []AttributionReason { return slices.Clone(decisionReasons) }
+
 // IsDecisionReason reports whether a decision can have the reason.
 func (r AttributionReason) IsDecisionReason() bool { return slices.Contains(decisionReasons, r) }
 

@@ -28,13 +28,14 @@ func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale af
 	if err != nil {
 		return affiliate.RecordedSale{}, err
 	}
-	_, err = s.store.RecordConversion(ctx, affiliate.Report{
+	result, err := s.store.RecordConversion(ctx, affiliate.Report{
 		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs), Aliases: sale.Aliases,
 		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 			d, commission := decide(c, found, c.CreatedAt)
 			return d, commission, nil
 		},
 	})
+	s.metrics.observe(scope, result, err)
 	switch {
 	case errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)):
 		recorded, err := s.AddProcessorIDs(ctx, scope, sale)

@@ -59,6 +59,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -90,6 +92,8 @@ type Config struct {
 	HashKeys affiliate.HashKeys
 	Now      func() time.Time
 	Log      *slog.Logger
+	// Metrics counts reports. nil means that they are not counted.
+	Metrics *Metrics
 }
 
 // Service implements affiliate.v1.ConversionService.
@@ -100,14 +104,21 @@ type Service struct {
 	hasher hasher
 	now    func() time.Time
 	log    *slog.Logger
+
+	metrics *Metrics
 }
 
 // New returns a Service.
 func New(cfg Config) *Service {
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(prometheus.NewRegistry())
+	}
 	s := &Service{
 		store:  cfg.Store,
 		hasher: hasher{keys: affiliate.BuyerKeys(cfg.HashKeys)},
 		log:    cfg.Log,
+
+		metrics: cfg.Metrics,
 		// Times are truncated to milliseconds here, so that responses contain the same
 		// times as the database.
 		now: func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
@@ -177,6 +188,7 @@ func (s *Service) report(
 	if errors.Is(err, affiliate.ErrParticipantDeleted) {
 		return s.report(ctx, req, key, find) // a new look-up does not find the participant
 	}
+	s.metrics.observe(c.Scope, recorded, err)
 	if err != nil || recorded.Replay != nil {
 		return replayedResponse(recorded.Replay, err)
 	}

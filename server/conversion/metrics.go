@@ -1,0 +1,54 @@
+package conversion
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Metrics counts the reports of conversions, by merchants' servers and payment processors.
+// Labels contain no workspaces, so that the number of time series stays small.
+type Metrics struct{ reports *prometheus.CounterVec }
+
+// The outcomes of reports that record nothing.
+const (
+	outcomeDuplicate = string(affiliate.ReasonConversionDuplicate)
+	outcomeFailed    = string(affiliate.ReasonInternal)
+)
+
+// NewMetrics returns Metrics and registers them in registry.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "tributary_conversions_total",
+		Help: "Reports of conversions, by mode and outcome: the code of the attribution reason if the conversion was recorded, CONVERSION_DUPLICATE, " +
+			"or INTERNAL_ERROR if the database failed. Reports that the API refused for another reason are not counted.",
+	}, []string{"mode", "outcome"})}
+	outcomes := []string{outcomeDuplicate, outcomeFailed}
+	for _, reason := range affiliate.DecisionReasons() {
+		outcomes = append(outcomes, string(reason))
+	}
+	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
+		for _, outcome := range outcomes {
+			m.reports.WithLabelValues(string(mode), outcome)
+		}
+	}
+	registry.MustRegister(m.reports)
+	return m
+}
+
+// observe counts a report with the result of Store.RecordConversion.
+func (m *Metrics) observe(scope affiliate.Scope, recorded affiliate.ReportResult, err error) {
+	outcome := string(recorded.Decision.Reason)
+	var refusal *affiliate.Error
+	switch {
+	case errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)):
+		outcome = outcomeDuplicate
+	case errors.As(err, &refusal), recorded.Replay != nil:
+		return
+	case err != nil:
+		outcome = outcomeFailed
+	}
+	m.reports.WithLabelValues(string(scope.Mode), outcome).Inc()
+}
