@@ -72,6 +72,8 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// Handle HEAD like GET. net/http does not send the body of a response to HEAD.
 		method = http.MethodGet
 	}
+	began := time.Now()
+	defer func() { g.metrics.observe(c, time.Since(began)) }()
 	g.handler.ServeHTTP(w, emptyRequest(r.Context(), c, method, r.URL))
 }
 

@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/tributary-hq/tributary/gateway/contract"
@@ -69,6 +70,8 @@ type Config struct {
 	// Log receives panics, unexpected errors of the core and failed connections to it.
 	// Default: no log.
 	Log *slog.Logger
+	// Registry receives the metrics. Default: they are not exported.
+	Registry prometheus.Registerer
 	// Now returns the time for generated request ids. Default: time.Now.
 	Now func() time.Time
 }
@@ -87,6 +90,7 @@ type gateway struct {
 	routes  map[string]*route
 	mux     *runtime.ServeMux
 	gate    affiliatev1.GateServiceClient
+	metrics *metrics
 	handler http.Handler // calls serve and recovers from panics
 	// pieceTimeout bounds the time in which a client must read one piece of a download.
 	pieceTimeout time.Duration
@@ -147,10 +151,13 @@ func New(config Config) (http.Handler, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
+	if config.Registry == nil {
+		config.Registry = prometheus.NewRegistry()
+	}
 	if config.Timeout == 0 {
 		config.Timeout = defaultTimeout
 	}
-	g := &gateway{Config: config, gate: affiliatev1.NewGateServiceClient(config.Conn), pieceTimeout: defaultPieceTimeout}
+	g := &gateway{Config: config, gate: affiliatev1.NewGateServiceClient(config.Conn), metrics: newMetrics(config.Registry), pieceTimeout: defaultPieceTimeout}
 	var err error
 	if g.origins, err = httpedge.ParseOrigins(config.AllowedOrigins); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
@@ -190,6 +197,9 @@ func New(config Config) (http.Handler, error) {
 
 func (g *gateway) reportPanic(r *http.Request, panicked any, stack []byte) {
 	c := callFrom(r.Context())
+	if c.status == 0 {
+		c.status = http.StatusInternalServerError // for the metrics
+	}
 	g.Log.ErrorContext(r.Context(), "panic in the gateway",
 		"request_id", c.id, "panic", fmt.Sprint(panicked), "stack", string(stack))
 }
