@@ -136,3 +136,8 @@ const (
 	// directory and that no active programme of the key's workspace has such a code.
 	ClickCodeUnknown ClickDeadReason = "referral_code_unknown"
 )
+
+// ClickDeadReasons returns all reasons.
+func ClickDeadReasons() []ClickDeadReason {
+	return []ClickDeadReason{ClickMalformed, ClickRejected, ClickKeyUnknown, ClickCodeUnknown}
+}

@@ -27,6 +27,14 @@ const (
 	MailNotifications       MailKind = "notifications"
 )
 
+// MailKinds returns all kinds.
+func MailKinds() []MailKind {
+	return []MailKind{
+		MailVerification, MailPasswordReset, MailEmailChange, MailEmailChangeNotice, MailPayoutMethodChanged,
+		MailMemberInvite, MailParticipantInvite, MailPartnerClaim, MailExportReady, MailNotifications,
+	}
+}
+
 // MailStatus is the status of a mail. The log of test mode shows all statuses except
 // MailPending (SPEC.md section 2).
 type MailStatus string

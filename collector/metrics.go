@@ -18,6 +18,13 @@ type metrics struct {
 	fallbacks, redirects           *prometheus.CounterVec
 }
 
+// rejections are the error codes of a collector.
+var rejections = []affiliate.Reason{
+	affiliate.ReasonForbidden, affiliate.ReasonHTTPSRequired, affiliate.ReasonInternal, affiliate.ReasonInvalidPublicKey, affiliate.ReasonMethodNotAllowed,
+	affiliate.ReasonNotFound, affiliate.ReasonOriginNotAllowed, affiliate.ReasonPayloadTooLarge, affiliate.ReasonRateLimitExceeded,
+	affiliate.ReasonServiceUnavailable, affiliate.ReasonUnsupportedMediaType, affiliate.ReasonValidation,
+}
+
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		accepted: prometheus.NewCounter(prometheus.CounterOpts{
@@ -67,6 +74,15 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Help: "Redirects to the target of a short link, by outcome: recorded (with a click), uncounted (HEAD or prefetch), limited (rate limit, no click) or not_durable (the click could not be stored).",
 		}, []string{"outcome"}),
 	}
+	for _, reason := range rejections {
+		m.rejected.WithLabelValues(string(reason))
+	}
+	for _, zone := range []string{zoneTracking, zoneAddress} {
+		m.fallbacks.WithLabelValues(zone)
+	}
+	for _, outcome := range []string{redirectRecorded, redirectUncounted, redirectLimited, redirectNotDurable} {
+		m.redirects.WithLabelValues(outcome)
+	}
 	registry.MustRegister(m.accepted, m.repeated, m.unresolved, m.rejected, m.batchClicks, m.timeToDurable, m.failedBatches, m.journaled, m.replayed, m.fallbacks, m.redirects)
 	return m
 }
@@ -87,10 +103,13 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 	gauge("queue_clicks", "Clicks that wait for a write to the stream or are being written.", func() float64 { return float64(b.records.Load()) })
 	gauge("queue_bytes", "Bytes of the clicks in the queue.", func() float64 { return float64(b.bytes.Load()) })
 	const brokenHelp = "1 while the journal cannot store clicks because its disk failed or is full, or because its folder could not be used at the start."
-	if broken {
-		gauge("journal_broken", brokenHelp, func() float64 { return 1 })
-	}
 	if j == nil {
+		gauge("journal_broken", brokenHelp, func() float64 {
+			if broken {
+				return 1
+			}
+			return 0
+		})
 		gauge("oldest_unpersisted_seconds", "Age of the oldest click in the queue of the collector, which is not in the stream yet.", func() float64 { return age(b.oldest()) })
 		return
 	}
@@ -106,8 +125,11 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 		}
 		return 0
 	})
-	gauge("journal_torn_tails", "Incomplete records removed from the end of the journal when it was opened. A crash during a write leaves one such record.", func() float64 { return float64(j.Stats().Truncated) })
-	gauge("journal_damaged_records", "Damaged records skipped since the start. Any value above 0 needs an alert.", func() float64 { return float64(j.Stats().Skipped) })
+	counter := func(name, help string, value func() float64) {
+		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tributary_collector_" + name, Help: help}, value))
+	}
+	counter("journal_torn_tails_total", "Incomplete records removed from the end of the journal when it was opened. A crash during a write leaves one such record.", func() float64 { return float64(j.Stats().Truncated) })
+	counter("journal_damaged_records_total", "Damaged records skipped since the start. Any value above 0 needs an alert.", func() float64 { return float64(j.Stats().Skipped) })
 }
 
 // flushed updates the metrics after the write of one batch.

@@ -174,6 +174,7 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 	if errs = errors.Join(errs, err); errs != nil {
 		return fail(errs)
 	}
+	registry.MustRegister(clickstream.PoolCollector{"collector_stream": stream, "collector_directory": lookups, "collector_limits": limits})
 	m := newMetrics(registry)
 	clickJournal := openJournal(cfg.JournalDir, log)
 	if clickJournal != nil {

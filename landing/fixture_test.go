@@ -221,3 +221,18 @@ func body(path string, changes map[string]any) string {
 
 // raw is a JSON text.
 type raw = json.RawMessage
+
+// rejections returns the number of requests that are counted as rejected.
+func (f *fixture) rejections() (n float64) {
+	f.t.Helper()
+	families, err := f.registry.Gather()
+	check(f.t, err)
+	for _, family := range families {
+		if family.GetName() == "tributary_landing_requests_rejected_total" {
+			for _, metric := range family.GetMetric() {
+				n += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}

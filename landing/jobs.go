@@ -101,9 +101,7 @@ func (*purgeWorker) NextRetry(*river.Job[purge]) time.Time { return time.Now().A
 
 // Work deletes the rows that are at least 12 months old.
 func (w *purgeWorker) Work(ctx context.Context, _ *river.Job[purge]) error {
-	purged, err := w.service.store.Purge(ctx, w.service.now(), upkeepBatch)
-	w.service.metrics.purged.WithLabelValues("waitlist").Add(float64(purged.Waitlist))
-	w.service.metrics.purged.WithLabelValues("contacts").Add(float64(purged.Contacts))
+	_, err := w.service.store.Purge(ctx, w.service.now(), upkeepBatch)
 	return err
 }
 

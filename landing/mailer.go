@@ -68,7 +68,7 @@ func (w *mailWorker) Work(ctx context.Context, job *river.Job[store.MailContact]
 	if err == nil {
 		return nil
 	}
-	reason, level := "internal", slog.LevelError
+	reason, level := failureInternal, slog.LevelError
 	var failure *mail.SendError
 	if errors.As(err, &failure) {
 		reason = failure.Kind.String()

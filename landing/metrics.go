@@ -5,13 +5,26 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/mail"
 )
 
 type metrics struct {
 	signups, contacts      prometheus.Counter
 	rejected, mailFailures *prometheus.CounterVec
 	mails, fallbacks       prometheus.Counter
-	purged                 *prometheus.CounterVec
+}
+
+// failureInternal is the reason of a failure to mail a message that is not a failure of
+// the mail server.
+const failureInternal = "internal"
+
+// rejections are the error codes of the service.
+var rejections = []affiliate.Reason{
+	reasonAntiSpam, affiliate.ReasonHTTPSRequired, affiliate.ReasonInternal, reasonInvalidEmail, reasonInvalidRequest,
+	affiliate.ReasonMethodNotAllowed, affiliate.ReasonNotFound, affiliate.ReasonPayloadTooLarge, reasonRateLimited,
+	affiliate.ReasonServiceUnavailable, affiliate.ReasonUnsupportedMediaType,
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -40,12 +53,14 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "tributary_landing_mail_failures_total",
 			Help: "Failed attempts to mail a contact message, by reason: temporary, refused, recipient_refused (of the mail server) or internal.",
 		}, []string{"reason"}),
-		purged: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tributary_landing_purged_rows_total",
-			Help: "Rows that were deleted because of their age, by table: waitlist or contacts.",
-		}, []string{"table"}),
 	}
-	registry.MustRegister(m.signups, m.contacts, m.rejected, m.mails, m.fallbacks, m.mailFailures, m.purged)
+	for _, reason := range rejections {
+		m.rejected.WithLabelValues(string(reason))
+	}
+	for _, reason := range []string{mail.Temporary.String(), mail.Refused.String(), mail.RecipientRefused.String(), failureInternal} {
+		m.mailFailures.WithLabelValues(reason)
+	}
+	registry.MustRegister(m.signups, m.contacts, m.rejected, m.mails, m.fallbacks, m.mailFailures)
 	return m
 }
 

@@ -106,6 +106,15 @@ const (
 	jobStopTimeout = 15 * time.Second
 )
 
+// queues are the queues of jobs.
+var queues = map[string]river.QueueConfig{
+	river.QueueDefault:       {MaxWorkers: workers},
+	affiliate.DirectoryQueue: {MaxWorkers: directoryWorkers},
+	affiliate.MailQueue:      {MaxWorkers: mailWorkers},
+	affiliate.ProcessorQueue: {MaxWorkers: processorWorkers},
+	affiliate.ExportQueue:    {MaxWorkers: exportWorkers},
+}
+
 // Core is the gRPC core with all other parts of its process.
 type Core struct {
 	cfg    settings.Core
@@ -199,6 +208,7 @@ func (c *Core) build() error {
 		HashKeys: hashKeys,
 		Now:      c.now,
 		Log:      c.log,
+		Metrics:  conversion.NewMetrics(c.registry),
 	})
 	sealer, err := seal.New(c.cfg.EncryptionKeys)
 	if err != nil {
@@ -228,7 +238,6 @@ func (c *Core) build() error {
 		return err
 	}
 	reports := analytics.New(stores.Analytics(c.store.DB), c.log, c.now)
-	c.registry.MustRegister(analytics.NewCollector(stores.Analytics(c.store.DB), c.now))
 	erasureKeys := affiliate.NewErasureKeys(hashKeys)
 	deadLetters := clickstream.NewDeadLetters(c.stream)
 	erasures := privacy.New(privacy.Config{
@@ -304,6 +313,8 @@ func (c *Core) build() error {
 	c.sender = webhook.NewSender(webhook.SenderConfig{
 		Queue: stores.WebhookQueue(c.webhooks), Client: c.webhookClient, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
 	})
+	c.registerGauges()
+	c.store.OnEvent(server.CountEvents(c.registry))
 	c.store.OnDeliveries(c.sender.Wake)
 	c.store.OnNotifications(c.distributor.Wake)
 	mails, err := c.newMailWorker(sealer)
@@ -366,13 +377,8 @@ func (c *Core) buildWork(
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
 	c.jobs, err = c.store.WorkerClient(&river.Config{
-		Queues: map[string]river.QueueConfig{
-			river.QueueDefault:       {MaxWorkers: workers},
-			affiliate.DirectoryQueue: {MaxWorkers: directoryWorkers},
-			affiliate.MailQueue:      {MaxWorkers: mailWorkers},
-			affiliate.ProcessorQueue: {MaxWorkers: processorWorkers},
-			affiliate.ExportQueue:    {MaxWorkers: exportWorkers},
-		},
+		Queues:               queues,
+		ErrorHandler:         server.NewJobFailures(c.registry, queueNames()),
 		Workers:              registered,
 		PeriodicJobs:         periodic,
 		RescueStuckJobsAfter: rescueAfter,
@@ -398,6 +404,7 @@ func (c *Core) Gateway() (http.Handler, error) {
 		AllowHTTP:      c.cfg.AllowHTTP,
 		AllowedOrigins: c.cfg.Origins,
 		Log:            c.log,
+		Registry:       c.registry,
 		Now:            c.now,
 	})
 }

@@ -44,6 +44,8 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 		return fmt.Errorf("TRIBUTARY_GRPC_ADDR: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
+	registry := private.NewRegistry()
+	registry.MustRegister(files)
 	handler, err := gateway.New(gateway.Config{
 		Conn:           conn,
 		TrustedProxies: cfg.TrustedProxies,
@@ -51,6 +53,7 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 		AllowedOrigins: cfg.Origins,
 		Stopping:       ctx.Done(),
 		Log:            log,
+		Registry:       registry,
 		Now:            time.Now,
 	})
 	if err != nil {
@@ -60,8 +63,6 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 	if err != nil {
 		return err
 	}
-	registry := private.NewRegistry()
-	registry.MustRegister(files)
 	ready := func(ctx context.Context) error {
 		_, err := affiliatev1.NewHealthServiceClient(conn).CheckReadiness(ctx, &affiliatev1.CheckReadinessRequest{})
 		return err

@@ -61,12 +61,14 @@ func (l *Landing) build(ctx context.Context, registry prometheus.Registerer, now
 		if l.cache, err = clickstream.Connect(endpoint); err != nil {
 			return fmt.Errorf("TRIBUTARY_CACHE_REDIS_URL: %w", err)
 		}
+		registry.MustRegister(clickstream.PoolCollector{"landing": l.cache})
 	} else {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "each process counts the rate limit on its own", slog.String("setting", "TRIBUTARY_CACHE_REDIS_URL"))
 	}
 	if l.store, err = store.Open(ctx, l.cfg.DatabaseURL()); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
+	registry.MustRegister(poolCollector{"landing": l.store.Pool()})
 	l.service = landing.New(landing.Config{
 		Store: l.store, WaitlistBase: l.cfg.WaitlistBase(), WaitlistTotal: l.cfg.WaitlistTotal(), Log: l.log, Registry: registry, Now: now,
 	})

@@ -31,7 +31,7 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 	hourly := func(name server.Zone, limit int) ratelimit.Zone {
 		return ratelimit.Zone{Name: string(name), Limit: int64(limit), Window: time.Hour}
 	}
-	return &limiter{
+	l := &limiter{
 		windows: ratelimit.NewLimiter(cache, ratelimit.Options{
 			HashKey:  hashKey,
 			Now:      now,
@@ -54,6 +54,10 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 			server.ZoneExport:       hourly(server.ZoneExport, limits.Export),
 		},
 	}
+	for name := range l.zones {
+		fallbacks.WithLabelValues(string(name))
+	}
+	return l
 }
 
 // Allow implements server.Limiter.

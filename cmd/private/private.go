@@ -18,10 +18,11 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// NewRegistry returns a registry with the metrics of the Go runtime and of the process.
+// NewRegistry returns a registry with the metrics of the Go runtime, of the process and of
+// the binary.
 func NewRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo())
 	return registry
 }
 

@@ -14,23 +14,27 @@ var release, commit string
 // unknown replaces a value that neither the linker nor the Go command has set.
 const unknown = "unknown"
 
+// Describe returns the version and the commit of this binary. If the binary was built with
+// uncommitted changes, the commit ends with -dirty.
+func Describe() (release, commit string) {
+	info, _ := debug.ReadBuildInfo()
+	return describe(info)
+}
+
 // Release returns the version of this binary, for example v1.2.0.
 func Release() string {
-	info, _ := debug.ReadBuildInfo()
-	version, _ := describe(info)
+	version, _ := Describe()
 	return version
 }
 
 // String returns the version and the commit of this binary, as the command `version`
 // prints them.
 func String() string {
-	info, _ := debug.ReadBuildInfo()
-	version, revision := describe(info)
+	version, revision := Describe()
 	return version + " (commit " + revision + ")"
 }
 
-// describe returns the version and the commit. If the binary was built with uncommitted
-// changes, the commit ends with -dirty. info may be nil.
+// describe returns the values of Describe. info may be nil.
 func describe(info *debug.BuildInfo) (version, revision string) {
 	if info == nil {
 		info = &debug.BuildInfo{}

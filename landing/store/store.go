@@ -80,6 +80,9 @@ func (s *Store) Close() { s.pool.Close() }
 // Ping reports whether the database responds.
 func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 
+// Pool returns the connection pool.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
 // WorkerClient creates a River client that runs the jobs for which cfg has workers. It
 // sets the schema in cfg.
 func (s *Store) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {

@@ -228,7 +228,7 @@ func TestTryLock_DoesNotWait(t *testing.T) {
 func TestCollector_ShowsOldestEntry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, time.Now())
-	collector := analytics.NewCollector(stores.Analytics(f.Store.DB), f.clock.Now)
+	collector := analytics.NewGauges(stores.Analytics(f.Store.DB), f.clock.Now)
 	if age := testutil.ToFloat64(collector); age != 0 {
 		t.Errorf("the age is %v without entries, want 0", age)
 	}

@@ -229,8 +229,10 @@ func (i *Ingester) checkRewound(ctx context.Context, shard int) error {
 	return err
 }
 
-// upkeep trims the streams and measures the age of the oldest pending entry.
+// upkeep trims the streams and measures their size and the age of the oldest pending
+// entry.
 func (i *Ingester) upkeep(ctx context.Context) {
+	i.measureUsage(ctx)
 	for pause(ctx, i.cfg.TrimEvery) {
 		oldest := time.Duration(0)
 		for shard := range i.reader.Shards() {
@@ -247,9 +249,19 @@ func (i *Ingester) upkeep(ctx context.Context) {
 			}
 		}
 		i.metrics.oldest.Set(oldest.Seconds())
+		i.measureUsage(ctx)
 		if _, err := i.reader.TrimDeadLetters(ctx, i.now().Add(-deadLetterRetention)); err != nil && ctx.Err() == nil {
 			i.log.Warn("dead letters of clicks cannot be trimmed", "error", err)
 		}
+	}
+}
+
+func (i *Ingester) measureUsage(ctx context.Context) {
+	usage, err := i.reader.Usage(ctx)
+	if err == nil {
+		i.metrics.setUsage(usage)
+	} else if ctx.Err() == nil {
+		i.log.Warn("the size of the click stream cannot be read", "error", err)
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
 type metrics struct {
@@ -14,6 +17,8 @@ type metrics struct {
 	dead                          *prometheus.CounterVec
 	rows, duration                prometheus.Histogram
 	oldest                        prometheus.Gauge
+	entries, bytes                prometheus.Gauge
+	usedMemory, maxMemory         prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -22,7 +27,16 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		registry.MustRegister(c)
 		return c
 	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "tributary_clickstream_" + name, Help: help + " All cores report the same number."})
+		registry.MustRegister(g)
+		return g
+	}
 	m := &metrics{
+		entries:      gauge("entries", "Entries in the click stream. An entry has up to 512 clicks and is removed when they are stored."),
+		bytes:        gauge("bytes", "Memory of the click stream, as Redis estimates it."),
+		usedMemory:   gauge("redis_used_memory_bytes", "Memory that the Redis of the click stream uses for everything. On a Cluster, that of the fullest master."),
+		maxMemory:    gauge("redis_max_memory_bytes", "The maxmemory of the same server; 0 without a limit."),
 		stored:       counter("clicks_stored_total", "Clicks committed. A click that is stored again is counted again."),
 		acknowledged: counter("entries_acknowledged_total", "Stream entries acknowledged after their commit."),
 		trimmed:      counter("entries_trimmed_total", "Stream entries removed after their clicks were stored."),
@@ -49,6 +63,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Help: "Age of the oldest entry that a consumer has read and not yet acknowledged. Use it in alerts instead of the consumer group's lag.",
 		}),
 	}
+	for _, reason := range affiliate.ClickDeadReasons() {
+		m.dead.WithLabelValues(string(reason))
+	}
 	registry.MustRegister(m.dead, m.rows, m.duration, m.oldest)
 	return m
 }
@@ -57,4 +74,11 @@ func (m *metrics) observeBatch(clicks int, took time.Duration) {
 	m.stored.Add(float64(clicks))
 	m.rows.Observe(float64(clicks))
 	m.duration.Observe(took.Seconds())
+}
+
+func (m *metrics) setUsage(u clickstream.Usage) {
+	m.entries.Set(float64(u.Entries))
+	m.bytes.Set(float64(u.Bytes))
+	m.usedMemory.Set(float64(u.UsedMemory))
+	m.maxMemory.Set(float64(u.MaxMemory))
 }

@@ -38,6 +38,16 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.1, 4, 10),
 		}),
 	}
+	for _, kind := range affiliate.MailKinds() {
+		for _, status := range []affiliate.MailStatus{affiliate.MailDelivered, affiliate.MailRedirected, affiliate.MailSuppressed} {
+			m.mails.WithLabelValues(string(kind), string(status))
+		}
+	}
+	for _, reason := range []string{
+		failureTemporary, failureInternal, string(affiliate.MailRecipientRefused), string(affiliate.MailRefusedByServer), string(affiliate.MailUndeliverable),
+	} {
+		m.failures.WithLabelValues(reason)
+	}
 	registry.MustRegister(m.mails, m.failures, m.delay)
 	return m
 }
