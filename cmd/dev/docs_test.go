@@ -80,7 +80,7 @@ var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
 func TestDocuments_LinksPointToFiles(t *testing.T) {
 	t.Parallel()
 	documents := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "clients/*/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "docs/*/*/*.md", "clients/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
