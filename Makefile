@@ -93,6 +93,10 @@ fault: ## check that random faults lose no click, conversion, webhook or notific
 		./server/notification ./server/processor
 	@go build -o bin/ ./cmd/collector ./cmd/core ./test/fault && exec bin/fault
 
+.PHONY: operations
+operations: ## run the operations manual on real processes
+	@$(WITHSERVERS) -- go test -tags operations -count=1 -timeout 30m ./test/operations/...
+
 # VERSION and COMMIT are printed by the command `version`. Without git both are empty,
 # and the binary prints the version that the Go toolchain recorded.
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null)

@@ -50,16 +50,16 @@ func list(families map[string]*dto.MetricFamily) string {
 		if !strings.HasPrefix(name, "tributary_") {
 			continue // metrics of the Go runtime and of the process
 		}
-		line := name + " " + strings.ToLower(family.GetType().String())
+		parts := []string{name, strings.ToLower(family.GetType().String())}
 		labels := labelValues(family)
 		for _, label := range slices.Sorted(maps.Keys(labels)) {
 			values := "*"
 			if !unlisted[label] {
 				values = strings.Join(slices.Sorted(maps.Keys(labels[label])), "|")
 			}
-			line += " " + label + "=" + values
+			parts = append(parts, label+"="+values)
 		}
-		lines = append(lines, line+"\n")
+		lines = append(lines, strings.Join(parts, " ")+"\n")
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "")

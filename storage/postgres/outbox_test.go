@@ -305,7 +305,9 @@ func TestPublish_CallsBackAfterCommit(t *testing.T) {
 	f := newFixture(t)
 	counted := map[string]int{}
 	f.Store.OnEvent(func(name affiliate.EventName, mode affiliate.Mode) { counted[string(name)+" "+string(mode)]++ })
-	paid := func() affiliate.Event { return affiliate.NewEvent(f.Scope, affiliate.EventPayoutPaid, f.Now(), nil, nil) }
+	paid := func() affiliate.Event {
+		return affiliate.NewEvent(f.Scope, affiliate.EventPayoutPaid, f.Now(), nil, nil)
+	}
 	failed := affiliate.NewEvent(f.Scope, affiliate.EventPayoutFailed, f.Now(), nil, nil)
 	rolledBack := errors.New("rolled back")
 	if err := f.Store.Publish(t.Context(), func() error { return rolledBack }, paid()); !errors.Is(err, rolledBack) || len(counted) != 0 {
