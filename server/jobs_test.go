@@ -1,12 +1,17 @@
 package server
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 func TestJobFailures(t *testing.T) {
@@ -41,5 +46,43 @@ func TestJobFailures(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(failures.failed.WithLabelValues("default")); n != 0 {
 		t.Errorf("%v jobs of another queue were counted", n)
+	}
+}
+
+// fixedQueues returns fixed results.
+type fixedQueues struct {
+	stats []affiliate.JobQueueStats
+	err   error
+}
+
+func (q fixedQueues) JobQueueStats(context.Context, []string) ([]affiliate.JobQueueStats, error) {
+	return q.stats, q.err
+}
+
+func TestJobGauges(t *testing.T) {
+	now := time.Now()
+	since, future := now.Add(-90*time.Second), now.Add(time.Second)
+	stats := []affiliate.JobQueueStats{
+		{Queue: "default", OldestWaiting: &since}, {Queue: "export"}, {Queue: "mail", OldestWaiting: &future, Retrying: 3},
+	}
+	clock := func() time.Time { return now }
+	want := `
+		# HELP tributary_jobs_oldest_waiting_seconds Time since the oldest job that waits for a worker could run, by queue. 0 if none waits.
+		# TYPE tributary_jobs_oldest_waiting_seconds gauge
+		tributary_jobs_oldest_waiting_seconds{queue="default"} 90
+		tributary_jobs_oldest_waiting_seconds{queue="export"} 0
+		tributary_jobs_oldest_waiting_seconds{queue="mail"} 0
+		# HELP tributary_jobs_retrying Jobs that have failed and wait for their next attempt, by queue. At most 1,000 of a queue are counted.
+		# TYPE tributary_jobs_retrying gauge
+		tributary_jobs_retrying{queue="default"} 0
+		tributary_jobs_retrying{queue="export"} 0
+		tributary_jobs_retrying{queue="mail"} 3
+	`
+	if err := testutil.CollectAndCompare(NewJobGauges(fixedQueues{stats: stats}, nil, clock), strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	failing := fixedQueues{stats: stats[:1], err: errors.New("the connection was lost")}
+	if n := testutil.CollectAndCount(NewJobGauges(failing, nil, clock)); n != 0 {
+		t.Errorf("there are %d gauges after a failure, want none", n)
 	}
 }

@@ -232,7 +232,7 @@ func (i *Ingester) checkRewound(ctx context.Context, shard int) error {
 // upkeep trims the streams and measures their size and the age of the oldest pending
 // entry.
 func (i *Ingester) upkeep(ctx context.Context) {
-	i.measureUsage(ctx)
+	usageFailed := i.measureUsage(ctx, false)
 	for pause(ctx, i.cfg.TrimEvery) {
 		oldest := time.Duration(0)
 		for shard := range i.reader.Shards() {
@@ -249,20 +249,26 @@ func (i *Ingester) upkeep(ctx context.Context) {
 			}
 		}
 		i.metrics.oldest.Set(oldest.Seconds())
-		i.measureUsage(ctx)
+		usageFailed = i.measureUsage(ctx, usageFailed)
 		if _, err := i.reader.TrimDeadLetters(ctx, i.now().Add(-deadLetterRetention)); err != nil && ctx.Err() == nil {
 			i.log.Warn("dead letters of clicks cannot be trimmed", "error", err)
 		}
 	}
 }
 
-func (i *Ingester) measureUsage(ctx context.Context) {
+// measureUsage measures the size of the streams. failed says whether the last call failed;
+// measureUsage logs only the first of several failures, because the user of Redis may not
+// be permitted to run the commands. It reports whether it failed.
+func (i *Ingester) measureUsage(ctx context.Context, failed bool) bool {
 	usage, err := i.reader.Usage(ctx)
 	if err == nil {
 		i.metrics.setUsage(usage)
-	} else if ctx.Err() == nil {
+		return false
+	}
+	if !failed && ctx.Err() == nil {
 		i.log.Warn("the size of the click stream cannot be read", "error", err)
 	}
+	return true
 }
 
 // pause waits for the duration d and returns true. It returns false if ctx ends before.

@@ -144,7 +144,7 @@ func TestPrometheus(t *testing.T) {
 
 	s.stops["collector"]()
 	s.await("the alert about a stopped collector is pending", func() error {
-		found, err := p.query(`ALERTS{alertname="TargetDown", alertstate="pending", job="tributary-collector"}`)
+		found, err := p.query(`ALERTS{alertname="TargetDown", alertstate="pending", job="tributary-collector", severity="page"}`)
 		if err == nil && len(found) != 1 {
 			err = fmt.Errorf("%d alerts are pending", len(found))
 		}

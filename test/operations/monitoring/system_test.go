@@ -83,7 +83,7 @@ func (s *system) output(cmd *exec.Cmd) {
 func (s *system) start(name string, env []string, path string, args ...string) {
 	s.Helper()
 	var log bytes.Buffer
-	cmd := exec.Command(path, args...) //nolint:noctx // stopped by a signal
+	cmd := exec.Command(path, args...)
 	cmd.Dir, cmd.Env = s.dir, env
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = service.ChildAttributes()
