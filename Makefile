@@ -83,7 +83,7 @@ schema: ## upgrade from the commit before the newest migration and go back, unde
 # as image builders and backup programs. They are separate from `make test` because they
 # install these tools and mostly wait.
 .PHONY: operations
-operations: ## run the operations manual on real processes: releases, certificates, failover, backups, poolers
+operations: ## run the operations manual on real processes: releases, certificates, failover, backups, poolers, dashboards
 	@CGO_ENABLED=0 go build -trimpath -o bin/operations/ $(PROGRAMS:%=./cmd/%) # the tests would build them at the same time
 	@$(WITHSERVERS) -- go test -tags operations -count=1 -timeout 30m ./test/operations/...
 
@@ -92,10 +92,6 @@ fault: ## check that random faults lose no click, conversion, webhook or notific
 	@$(WITHSERVERS) -- $(TEST_ENV) LONG_STORMS=yes go test $(TEST_BUILD) -count=1 -timeout 20m -run "^(TestStream_StormOfReconnections|TestApply_OrderAndRepetitionDoNotMatter)$$" \
 		./server/notification ./server/processor
 	@go build -o bin/ ./cmd/collector ./cmd/core ./test/fault && exec bin/fault
-
-.PHONY: operations
-operations: ## run the operations manual on real processes
-	@$(WITHSERVERS) -- go test -tags operations -count=1 -timeout 30m ./test/operations/...
 
 # VERSION and COMMIT are printed by the command `version`. Without git both are empty,
 # and the binary prints the version that the Go toolchain recorded.
