@@ -11,6 +11,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
@@ -30,6 +33,7 @@ import (
 	landingstore "github.com/tributary-hq/tributary/landing/store"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
+	"github.com/tributary-hq/tributary/test/authority"
 )
 
 // startTimeout is the longest time that a process may take to export all its metrics.
@@ -59,11 +63,12 @@ func scrapeProcesses(t *testing.T) scrapes {
 		"TRIBUTARY_SHUTDOWN_DELAY":  "0s",
 		"TRIBUTARY_JOURNAL_DIR":     t.TempDir(),
 	}
+	addCertificate(t, env)
 	log := slog.New(slog.DiscardHandler)
 	found := scrapes{}
 
 	core := func(listeners assemble.Listeners) (func(context.Context) error, error) {
-		c, err := assemble.NewCore(t.Context(), parse[settings.Core](t, env), log, time.Now)
+		c, err := assemble.NewCore(t.Context(), parse[settings.Core](t, env), certificates.New(log), log, time.Now)
 		if err != nil {
 			return nil, err
 		}
@@ -87,32 +92,55 @@ func scrapeProcesses(t *testing.T) scrapes {
 	metrics := listen(t)
 	run(t, "gateway", func() (func(context.Context) error, error) {
 		cfg, api := parse[settings.Gateway](t, env), listen(t)
-		return func(ctx context.Context) error { return assemble.RunGateway(ctx, cfg, api, metrics, log) }, nil
+		return func(ctx context.Context) error {
+			return assemble.RunGateway(ctx, cfg, certificates.New(log), api, metrics, log)
+		}, nil
 	})
 	found["gateway"] = scrape(t, metrics)
 
 	metrics = listen(t)
 	run(t, "collector", func() (func(context.Context) error, error) {
-		registry := private.NewRegistry()
-		c, err := collector.Open(edge.Config(parse[settings.Collector](t, env)), log, registry)
+		registry, files, cfg := private.NewRegistry(), certificates.New(log), parse[settings.Collector](t, env)
+		registry.MustRegister(files)
+		tlsConfig, err := cfg.ServerTLS(files)
 		if err != nil {
 			return nil, err
 		}
-		server := httpedge.NewServer(private.Handler(registry, func(context.Context) error { return nil }), log)
+		c, err := collector.Open(edge.Config(cfg), log, registry)
+		if err != nil {
+			return nil, err
+		}
+		server := private.NewServer(registry, func(context.Context) error { return nil }, log)
 		served := make(chan error, 1)
 		go func() { served <- httpedge.Serve(server, metrics, nil) }()
 		clicks := listen(t)
-		return func(ctx context.Context) error { return errors.Join(c.Run(ctx, clicks, nil), server.Close(), <-served) }, nil
+		return func(ctx context.Context) error {
+			return errors.Join(c.Run(ctx, clicks, tlsConfig), server.Close(), <-served)
+		}, nil
 	})
 	found["collector"] = scrape(t, metrics)
 
 	metrics = listen(t)
 	run(t, "landing", func() (func(context.Context) error, error) {
 		cfg, forms := parse[settings.Landing](t, env), listen(t)
-		return func(ctx context.Context) error { return assemble.RunLanding(ctx, cfg, forms, metrics, log) }, nil
+		return func(ctx context.Context) error {
+			return assemble.RunLanding(ctx, cfg, certificates.New(log), forms, metrics, log)
+		}, nil
 	})
 	found["landing"] = scrape(t, metrics, "tributary_landing_unmailed_messages")
 	return found
+}
+
+// addCertificate adds a certificate for the public ports to the settings.
+func addCertificate(t *testing.T, env map[string]string) {
+	t.Helper()
+	pair := authority.New(t).Issue(t, "127.0.0.1", time.Now().AddDate(0, 0, 90))
+	for name, content := range map[string][]byte{"TRIBUTARY_TLS_CERT": pair.Certificate, "TRIBUTARY_TLS_KEY": pair.Key} {
+		env[name] = filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(env[name], content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // run starts a process and stops it at the end of the test.

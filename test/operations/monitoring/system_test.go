@@ -20,6 +20,8 @@ import (
 
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
+	"github.com/tributary-hq/tributary/test/authority"
+	"github.com/tributary-hq/tributary/test/operations/process"
 	"github.com/tributary-hq/tributary/test/service"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
@@ -48,7 +50,7 @@ func newSystem(t *testing.T) *system {
 	}
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	s := &system{T: t, dir: t.TempDir(), api: free[0], collector: free[1], stops: map[string]func(){}}
-	s.binaries = filepath.Join(s.dir, "bin")
+	s.binaries = filepath.Dir(process.Binary(t, "core"))
 	s.metrics = map[string]string{"core": free[4], "gateway": free[5], "landing": free[6], "collector": free[7]}
 	s.environment = service.Environ(
 		"TRIBUTARY_DATABASE_URL="+pgtest.New(t), "TRIBUTARY_REDIS_URL="+redistest.New(t),
@@ -57,15 +59,17 @@ func newSystem(t *testing.T) *system {
 		"TRIBUTARY_JWT_KEYS=k:"+key, "TRIBUTARY_ENCRYPTION_KEYS=k:"+key, "TRIBUTARY_HASH_KEY="+key,
 		"TRIBUTARY_ALLOW_HTTP=true", "TRIBUTARY_SHUTDOWN_DELAY=0s", "TRIBUTARY_LIMIT_CONVERSIONS=1000000", "TRIBUTARY_JOURNAL_DIR="+filepath.Join(s.dir, "journal"),
 	)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", s.binaries+"/", "./cmd/core", "./cmd/gateway", "./cmd/collector", "./cmd/landing")
-	build.Dir = "../../.."
-	s.output(build)
 	migrate := exec.CommandContext(t.Context(), filepath.Join(s.binaries, "landing"), "migrate")
 	migrate.Env = s.environment
 	s.output(migrate)
 	for _, argv := range [][]string{{"core", "serve"}, {"gateway"}, {"landing"}, {"collector"}} {
 		name := argv[0]
-		s.start(name, append(s.environment, "TRIBUTARY_METRICS_LISTEN="+s.metrics[name]), filepath.Join(s.binaries, name), argv[1:]...)
+		environment := append(s.environment, "TRIBUTARY_METRICS_LISTEN="+s.metrics[name])
+		if name == "landing" { // a program with metrics of its certificate
+			pair := authority.New(t).Issue(t, "127.0.0.1", time.Now().AddDate(0, 0, 90))
+			environment = append(environment, "TRIBUTARY_TLS_CERT="+s.write("cert.pem", string(pair.Certificate)), "TRIBUTARY_TLS_KEY="+s.write("key.pem", string(pair.Key)))
+		}
+		s.start(name, environment, filepath.Join(s.binaries, name), argv[1:]...)
 		s.await(name+" is ready", func() error { return s.get("http://" + s.metrics[name] + "/readyz") })
 	}
 	return s
