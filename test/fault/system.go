@@ -225,6 +225,7 @@ func (s *system) startCore(ctx context.Context) error {
 			"TRIBUTARY_GRPC_LISTEN="+addresses[1],
 			"TRIBUTARY_METRICS_LISTEN="+s.metricsAddress,
 			"TRIBUTARY_ALLOW_HTTP=true",
+			"TRIBUTARY_SHUTDOWN_DELAY=0s", // no load balancer
 			"TRIBUTARY_LINK_URL=https://go.example",
 			"TRIBUTARY_JWT_KEYS=storm:"+testKey("j"),
 			"TRIBUTARY_ENCRYPTION_KEYS=storm:"+testKey("e"),

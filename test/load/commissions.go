@@ -190,7 +190,7 @@ func (b *bench) startGateway(ctx context.Context, core *process) (*process, erro
 		"TRIBUTARY_GRPC_ADDR=" + address,
 		"TRIBUTARY_API_LISTEN=" + listen[0],
 		"TRIBUTARY_METRICS_LISTEN=" + listen[1],
-		"TRIBUTARY_ALLOW_HTTP=true",
+		"TRIBUTARY_ALLOW_HTTP=true", "TRIBUTARY_SHUTDOWN_DELAY=0s",
 	}, b.file("gateway"))
 	if err != nil {
 		return nil, err
