@@ -36,6 +36,12 @@ const (
 	minPingInterval = PingInterval / 2
 )
 
+// maxConnectionAge is the time after which the server asks a client to open a new
+// connection. Calls and streams that are running continue on the old one. A client looks up
+// the addresses of the cores only when it connects, so it uses a new core after this time
+// at the latest.
+const maxConnectionAge = 5 * time.Minute
+
 // inProcessNetwork is the network name of the peer address that in-process calls have.
 const inProcessNetwork = "inproc"
 
@@ -110,7 +116,7 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxConcurrentStreams(maxConcurrentStreams),
 		grpc.ConnectionTimeout(5 * time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute, MaxConnectionAge: maxConnectionAge}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval}),
 	}
 	if cfg.TLS != nil {

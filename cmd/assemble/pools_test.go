@@ -63,13 +63,15 @@ func TestPoolCollector_ShowsWaitsForConnections(t *testing.T) {
 		}
 		acquired <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
+	// A goroutine that waits for a connection is not visible, so the connection is held for
+	// much longer than a goroutine needs to start.
+	time.Sleep(time.Second)
 	held.Release()
 	if err := <-acquired; err != nil {
 		t.Fatal(err)
 	}
 	after := values()
 	if waits, seconds := after["connection_waits_total"]-before["connection_waits_total"], after["connection_wait_seconds_total"]-before["connection_wait_seconds_total"]; waits != 1 || seconds < 0.05 || after["used"] != 0 || after["idle"] != 1 {
-		t.Errorf("after a wait of 0.1 s the metrics are %v, before they were %v", after, before)
+		t.Errorf("after a wait of 1 s the metrics are %v, before they were %v", after, before)
 	}
 }

@@ -122,9 +122,9 @@ func (f *Files) add(e *entry) error {
 	return nil
 }
 
-// Run reloads the files once a minute and after SIGHUP, until ctx ends.
+// Run reloads the files once a minute and after SIGHUP, until ctx ends. After that, SIGHUP
+// has no effect: it must not end a process that waits for its last requests.
 func (f *Files) Run(ctx context.Context) error {
-	defer signal.Stop(f.hangup)
 	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
 	for {

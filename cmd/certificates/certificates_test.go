@@ -211,4 +211,9 @@ func TestFiles_ReloadAfterHangup(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+	// A process that stops must survive the signal.
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond) // a signal that ends the process would do it in this time
 }

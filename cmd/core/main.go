@@ -18,8 +18,9 @@
 //	core workspace billing --id ID --active=true|false
 //	                         mark the subscription of a workspace as active; an active
 //	                         subscription blocks the erasure of the workspace
-//	core secrets DIR         create the files with the secrets of an installation that do not
-//	                         exist yet
+//	core secrets DIR [COLLECTOR-DIR]
+//	                         create the files with the secrets of an installation that do not
+//	                         exist yet, and copy those that a collector needs
 //	core healthcheck [--ready]
 //	                         check that the core on this machine runs, or that it is
 //	                         ready; the exit code is 0 if it is
@@ -51,7 +52,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | secrets DIR | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | healthcheck [--ready] | version`
+const usage = `usage: core serve [--gateway] | migrate | secrets DIR [COLLECTOR-DIR] | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | healthcheck [--ready] | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -116,10 +117,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return recountAnalytics(ctx, out, args[2:], time.Now())
 	case "secrets":
-		if len(args) != 2 {
-			return errors.New(usage)
+		switch len(args) {
+		case 2:
+			return createSecrets(out, args[1])
+		case 3:
+			if err := createSecrets(out, args[1]); err != nil {
+				return err
+			}
+			return copyHashKey(out, args[1], args[2])
 		}
-		return createSecrets(out, args[1])
+		return errors.New(usage)
 	case "healthcheck":
 		cfg, err := settings.Read[settings.CoreMetrics]()
 		if err != nil {

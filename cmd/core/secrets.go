@@ -49,6 +49,25 @@ func createSecrets(out io.Writer, dir string) error {
 	return nil
 }
 
+// copyHashKey copies the hash key, the only secret of a collector, to another folder. It
+// replaces an older key.
+func copyHashKey(out io.Writer, from, to string) error {
+	const name = "hash-key"
+	key, err := os.ReadFile(filepath.Join(from, name)) // #nosec G304 -- the operator names the folder
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(to, name)
+	if err := os.WriteFile(path, key, 0o600); err != nil { // #nosec G703 -- the operator names the folder
+		return err
+	}
+	_, err = fmt.Fprintln(out, "copied", path)
+	return err
+}
+
 func newSecret(encoding *base64.Encoding) string {
 	b := make([]byte, secretBytes)
 	_, _ = rand.Read(b) // never fails

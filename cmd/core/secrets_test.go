@@ -67,6 +67,19 @@ func TestCreateSecrets(t *testing.T) {
 		t.Errorf("encryption-keys: %v", err)
 	}
 
+	// A collector gets the hash key and nothing else.
+	out.Reset()
+	collector := filepath.Join(t.TempDir(), "collector")
+	if err := run(t.Context(), []string{"secrets", dir, collector}, &out); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(collector); err != nil || len(entries) != 1 {
+		t.Errorf("the folder of the collector has the entries %v, error %v, want one", entries, err)
+	}
+	if copied, err := os.ReadFile(filepath.Join(collector, "hash-key")); err != nil || strings.TrimSpace(string(copied)) != first["hash-key"] {
+		t.Errorf("the hash key of the collector is not that of the core, error %v", err)
+	}
+
 	// A second run creates only what is missing.
 	if err := os.Remove(filepath.Join(dir, "jwt-keys")); err != nil {
 		t.Fatal(err)

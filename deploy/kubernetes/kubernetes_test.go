@@ -28,7 +28,6 @@ import (
 
 // cluster is the objects of a kustomization, by name.
 type cluster struct {
-	deployments  map[string]*appsv1.Deployment
 	statefulSets map[string]*appsv1.StatefulSet
 	jobs         map[string]*batchv1.Job
 	services     map[string]*corev1.Service
@@ -54,8 +53,6 @@ func build(t *testing.T, path string) cluster {
 		}
 		name, id := resource.GetName(), resource.GetApiVersion()+" "+resource.GetKind()
 		switch id {
-		case "apps/v1 Deployment":
-			add(t, &c.deployments, name, text)
 		case "apps/v1 StatefulSet":
 			add(t, &c.statefulSets, name, text)
 		case "batch/v1 Job":
@@ -94,9 +91,6 @@ func add[T any](t *testing.T, objects *map[string]*T, name string, text []byte) 
 // pods returns the templates of all pods, by the name of their workload.
 func (c cluster) pods() map[string]corev1.PodTemplateSpec {
 	pods := map[string]corev1.PodTemplateSpec{}
-	for name, object := range c.deployments {
-		pods[name] = object.Spec.Template
-	}
 	for name, object := range c.statefulSets {
 		pods[name] = object.Spec.Template
 	}
@@ -170,6 +164,10 @@ func checkSettings(t *testing.T, name string, container corev1.Container, config
 		}
 	}
 	for _, variable := range container.Env {
+		if variable.Name == "TRIBUTARY_ERASURE_LOG" {
+			environ = append(environ, variable.Name+"="+variable.Value)
+			continue
+		}
 		base, isFile := strings.CutSuffix(variable.Name, "_FILE")
 		if !isFile || secrets[base] == "" || !strings.HasPrefix(variable.Value, container.VolumeMounts[0].MountPath+"/") {
 			t.Errorf("%s: the variable %s is not the file of a secret", name, variable.Name)
@@ -179,7 +177,11 @@ func checkSettings(t *testing.T, name string, container corev1.Container, config
 	var err error
 	switch name {
 	case "core":
-		_, err = settings.Parse[settings.Core](environ)
+		var cfg settings.Core
+		cfg, err = settings.Parse[settings.Core](environ)
+		if mount := container.VolumeMounts[1]; mount.ReadOnly || !strings.HasPrefix(cfg.ErasureLog, mount.MountPath+"/") {
+			t.Errorf("the erasure log %q is not on a disk of the core", cfg.ErasureLog)
+		}
 	case "migrate":
 		_, err = settings.Parse[settings.Database](environ)
 	case "collector":
@@ -235,7 +237,7 @@ func (c cluster) checkServed(t *testing.T) {
 		}
 		scaler := c.scalers[name]
 		if scaler == nil || scaler.Spec.ScaleTargetRef.Name != name || *scaler.Spec.MinReplicas < 2 ||
-			(scaler.Spec.ScaleTargetRef.Kind == "Deployment") != (c.deployments[name] != nil) {
+			scaler.Spec.ScaleTargetRef.Kind != "StatefulSet" || c.statefulSets[name] == nil {
 			t.Errorf("%s: the autoscaler does not scale the workload to at least two pods", name)
 		}
 		for _, rule := range c.ingresses[name].Spec.Rules {

@@ -40,6 +40,9 @@ func TestUnits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if strings.Contains(string(text), "\nRestart=") && !strings.Contains(string(text), "\nStartLimitIntervalSec=0\n") {
+				t.Error("systemd gives the program up if it fails a few times")
+			}
 			if !strings.Contains(string(text), "\nExecStart="+installed) {
 				t.Fatalf("the unit starts no program of %s", installed)
 			}

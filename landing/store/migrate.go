@@ -39,15 +39,19 @@ func Migrate(ctx context.Context, url string) error {
 	}
 	// A separate connection keeps the lock during the whole run, so that concurrent
 	// migrations run one after the other.
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pgsession.Connect(ctx, url)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if _, err := conn.Exec(ctx, `select pg_advisory_lock(7305804402567017331)`); err != nil {
 		return fmt.Errorf("migration lock: %w", err)
 	}
-	pool, err := pgxpool.New(ctx, url)
+	config, err := pgsession.ParsePool(url)
+	if err != nil {
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

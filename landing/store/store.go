@@ -12,7 +12,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -23,12 +22,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/pgsession"
 )
 
-const (
-	// maxConns is the maximum number of connections that requests and jobs share. The job
-	// queue keeps one connection open to listen for new jobs.
-	maxConns       = 10
-	connectTimeout = 5 * time.Second
-)
+// maxConns is the maximum number of connections that requests and jobs share. The job
+// queue keeps one connection open to listen for new jobs.
+const maxConns = 10
 
 // connSettings are the settings of each connection. A statement of the service takes
 // milliseconds, except the purge, which works in batches.
@@ -47,12 +43,11 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err := pgsession.Check(ctx, url); err != nil {
 		return nil, err
 	}
-	config, err := pgxpool.ParseConfig(url)
+	config, err := pgsession.ParsePool(url)
 	if err != nil {
-		return nil, fmt.Errorf("database url: %w", err)
+		return nil, err
 	}
 	config.MaxConns = maxConns
-	config.ConnConfig.ConnectTimeout = connectTimeout
 	config.ConnConfig.RuntimeParams["application_name"] = "tributary-landing"
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, connSettings)

@@ -109,8 +109,8 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]
 	return nil
 }
 
-// Run runs the checks and stores their results. If a check fails to run, Run returns the
-// results of the checks before it.
+// Run runs the checks and stores their results. If a check fails to run, or the results
+// cannot be stored, Run also returns the results of the checks that ran.
 func Run(ctx context.Context, store Store, now func() time.Time) ([]affiliate.CheckResult, error) {
 	at := now()
 	results, err := store.CheckAccounts(ctx, now)

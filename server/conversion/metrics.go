@@ -1,6 +1,7 @@
 package conversion
 
 import (
+	"context"
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,7 +46,7 @@ func (m *Metrics) observe(scope affiliate.Scope, recorded affiliate.ReportResult
 	switch {
 	case errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)):
 		outcome = outcomeDuplicate
-	case errors.As(err, &refusal), recorded.Replay != nil:
+	case errors.As(err, &refusal), recorded.Replay != nil, errors.Is(err, context.Canceled): // the caller has gone
 		return
 	case err != nil:
 		outcome = outcomeFailed

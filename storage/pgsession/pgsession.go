@@ -24,8 +24,10 @@ import (
 
 const (
 	// checkTimeout limits the duration of Check. A pooler in session mode lets a
-	// connection wait while all its connections to Postgres are in use.
-	checkTimeout = 15 * time.Second
+	// connection wait while all its connections to Postgres are in use. It is long enough
+	// for two connections to the third server of a connection string, if the first two do
+	// not respond.
+	checkTimeout = 30 * time.Second
 	// deliveryTimeout is the time in which a notification is expected. Postgres needs
 	// milliseconds. If the time ends, Check makes sure that the notification is not late.
 	deliveryTimeout = time.Second
@@ -98,7 +100,7 @@ func connect(ctx context.Context, url string, onNotification pgconn.Notification
 	if err != nil {
 		return nil, err
 	}
-	config.OnNotification = onNotification
+	config.ConnectTimeout, config.OnNotification = connectTimeout, onNotification
 	return pgconn.ConnectConfig(ctx, config)
 }
 

@@ -2,6 +2,7 @@ package pgsession_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -150,10 +151,32 @@ func TestCheck_PostgresWithoutPooler(t *testing.T) {
 func TestCheck_PoolTooSmall(t *testing.T) {
 	t.Parallel()
 	bouncer := startPgBouncer(t, pgtest.New(t), map[string]string{"pool_mode": "session", "default_pool_size": "1"})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if err := pgsession.Check(ctx, bouncer.URL); err == nil || !strings.Contains(err.Error(), "its pool is too small") {
 		t.Errorf("Check with one session for two connections returned %v, want an error about the size of the pool", err)
+	}
+}
+
+// The first server of the connection string accepts connections and does not respond, like
+// a machine that has crashed behind a load balancer. The second server must be used.
+func TestCheck_FirstServerDoesNotRespond(t *testing.T) {
+	t.Parallel()
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	database := strings.Replace(pgtest.New(t), "@", "@"+silent.Addr().String()+",", 1)
+	if err := pgsession.Check(t.Context(), database); err != nil {
+		t.Errorf("Check returned %v", err)
+	}
+	conn, err := pgsession.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -148,12 +148,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // settings that all pools share. It opens no connection; the pool does this when it runs
 // the first statement.
 func connect(ctx context.Context, url string, conns int32, settings map[string]string) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(url)
+	config, err := pgsession.ParsePool(url)
 	if err != nil {
-		return nil, fmt.Errorf("database url: %w", err)
+		return nil, err
 	}
 	config.MaxConns = conns
-	config.ConnConfig.ConnectTimeout = 5 * time.Second
 	config.ConnConfig.OnPgError = func(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 		// A server that has become a standby may keep its connections open. The pool must
 		// connect to the new primary instead.

@@ -53,9 +53,9 @@ func Migrate(ctx context.Context, url string) error {
 	if err := pgsession.Check(ctx, url); err != nil {
 		return err
 	}
-	config, err := pgxpool.ParseConfig(url)
+	config, err := pgsession.ParsePool(url)
 	if err != nil {
-		return fmt.Errorf("database url: %w", err)
+		return err
 	}
 	config.MaxConns = 2
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
@@ -70,9 +70,9 @@ func Migrate(ctx context.Context, url string) error {
 
 	// A separate connection keeps the lock during the whole run, so that concurrent
 	// migrations of one database run one after the other.
-	lockConn, err := pgx.Connect(ctx, url)
+	lockConn, err := pgsession.Connect(ctx, url)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return err
 	}
 	defer func() { _ = lockConn.Close(ctx) }()
 	if _, err := lockConn.Exec(ctx, `select pg_advisory_lock(7305804402567017330)`); err != nil {

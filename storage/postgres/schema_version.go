@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
 
 	"github.com/tributary-hq/tributary/storage/pgsession"
@@ -39,9 +38,9 @@ func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) 
 	if err := pgsession.Check(ctx, url); err != nil {
 		return v, err
 	}
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pgsession.Connect(ctx, url)
 	if err != nil {
-		return v, fmt.Errorf("connect: %w", err)
+		return v, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	// The newest row of each migration shows whether it is applied.

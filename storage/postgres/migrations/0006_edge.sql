@@ -7,9 +7,9 @@
 -- rewritten or scanned. The tables are locked in the order in which the service writes to
 -- them when it stores clicks and adds deltas to the totals. A transaction that reads one
 -- of the tables for a long time would make the migration wait, and all later transactions
--- would wait for the migration. core migrate limits this wait. While core processes of the previous release are running,
--- they ignore the numbers of unique clicks when they add deltas to the totals, so these
--- numbers are lost.
+-- would wait for the migration. core migrate limits this wait. While core processes of the
+-- previous release are running, they ignore the numbers of unique clicks when they add
+-- deltas to the totals, so these numbers are lost.
 
 -- is_unique gets a check constraint instead of NOT NULL. The previous release stores
 -- repeated clicks through a temporary table that copies the columns of the table clicks.
