@@ -36,10 +36,9 @@ const (
 	minPingInterval = PingInterval / 2
 )
 
-// maxConnectionAge is the time after which the server asks a client to open a new
-// connection. Calls and streams that are running continue on the old one. A client looks up
-// the addresses of the cores only when it connects, so it uses a new core after this time
-// at the latest.
+// maxConnectionAge is the time after which a client must open a new connection. Calls and
+// streams that are running continue on the old one. A client looks up the addresses of the
+// cores only when it connects, so it uses a new core after this time at the latest.
 const maxConnectionAge = 5 * time.Minute
 
 // inProcessNetwork is the network name of the peer address that in-process calls have.
