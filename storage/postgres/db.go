@@ -185,9 +185,8 @@ func connect(ctx context.Context, url string, conns int32, settings map[string]s
 	return pool, nil
 }
 
-// standbyError means that a server of the connection string is not the one that the client
-// needs now, because another server is the primary, or none is. It has the same code as the
-// refusal of a write by a standby.
+// standbyError means that a server of the connection string does not accept writes. It has
+// the SQLSTATE code with which a standby refuses a write.
 type standbyError struct{ error }
 
 func (e standbyError) Unwrap() error  { return e.error }
