@@ -88,7 +88,7 @@ func TestSentinel_UnknownMasterIsAnError(t *testing.T) {
 // awaitReplication waits until the replica has received all writes that the master has
 // acknowledged. WAIT waits only for writes of its own connection, so the function writes
 // a marker first. When the replica has the marker, it has all earlier writes too.
-func awaitReplication(t *testing.T, p *redistest.MonitoredPair) {
+func awaitReplication(t *testing.T, p *redistest.MonitoredMaster) {
 	t.Helper()
 	options, err := redis.ParseURL(p.Master.URL)
 	if err != nil {

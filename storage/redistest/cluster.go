@@ -40,9 +40,15 @@ type NodeCluster struct {
 // other nodes keep working.
 func Cluster(t testing.TB) *NodeCluster {
 	t.Helper()
+	return ClusterWith(t, Config{})
+}
+
+// ClusterWith starts a private Redis Cluster as Cluster does.
+func ClusterWith(t testing.TB, cfg Config) *NodeCluster {
+	t.Helper()
 	c := &NodeCluster{t: t}
 	for range clusterMasters {
-		c.Nodes = append(c.Nodes, startNode(t))
+		c.Nodes = append(c.Nodes, startNode(t, cfg))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
@@ -66,11 +72,11 @@ func Cluster(t testing.TB) *NodeCluster {
 
 // startNode starts a node of a cluster. The other nodes connect to its bus port, so the
 // node uses the same bus port again after a restart.
-func startNode(t testing.TB) *Server {
+func startNode(t testing.TB, cfg Config) *Server {
 	t.Helper()
 	var s *Server
-	s = start(t, func(ctx context.Context, dir string, port int) (*servers.Server, error) {
-		cfg := servers.RedisConfig{Dir: dir, Port: port, Durable: true, Cluster: true}
+	s = start(t, cfg.Authority, cfg.hosts(), func(ctx context.Context, dir string, port int, files *servers.RedisTLS) (*servers.Server, error) {
+		cfg := servers.RedisConfig{Dir: dir, Port: port, Durable: true, Cluster: true, TLS: files}
 		if s != nil {
 			cfg.BusPort = s.busPort
 		}
@@ -161,7 +167,8 @@ func deploymentURL(nodes []*Server, parameters ...string) string {
 	for _, server := range nodes[1:] {
 		parameters = append(parameters, "addr="+server.addr())
 	}
-	return "redis://" + nodes[0].addr() + "?" + strings.Join(parameters, "&")
+	scheme, _, _ := strings.Cut(nodes[0].URL, ":")
+	return scheme + "://" + nodes[0].addr() + "?" + strings.Join(parameters, "&")
 }
 
 func (s *Server) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
@@ -171,7 +178,7 @@ func (s *Server) addr() string { return net.JoinHostPort("127.0.0.1", strconv.It
 func (s *Server) client() *redis.Client {
 	s.t.Helper()
 	// Without retries, a command to a dead server fails at once.
-	client := redis.NewClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{Addr: s.addr(), TLSConfig: s.tls, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
 	s.t.Cleanup(func() { _ = client.Close() })
 	return client
 }

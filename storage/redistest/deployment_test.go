@@ -66,9 +66,9 @@ func TestSentinelsPromoteTheReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Master.Kill9()
-	p.AwaitPromotion()
+	promoted := p.AwaitPromotion()
 	if err := failover.Set(t.Context(), "k", "v", 0).Err(); err != nil {
 		t.Errorf("a write after the failover returned %v", err)
 	}
-	set(t, client(t, p.Replica.URL), "on the replica", "v")
+	set(t, client(t, promoted.URL), "on the replica", "v")
 }

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
@@ -17,16 +18,17 @@ const (
 	sentinelQuorum = 2
 )
 
-// MonitoredPair is a private master and its replica. Three sentinels monitor them. A
+// MonitoredMaster is a private master with its replicas. Three sentinels monitor them. A
 // failover starts when two sentinels have received no response from the master for two
 // seconds.
-type MonitoredPair struct {
+type MonitoredMaster struct {
 	// URL is the URL for clickstream.Sentinel. A client with this URL connects to the
 	// current master.
 	URL string
-	// Master and Replica are the two servers, named by their roles at the start. A
-	// failover does not change these fields.
-	Master, Replica *Server
+	// Master and Replicas are named by their roles at the start. A failover does not change
+	// these fields.
+	Master   *Server
+	Replicas []*Server
 	// Sentinels contains the sentinels in the order of their addresses in URL.
 	Sentinels []*Server
 
@@ -36,31 +38,42 @@ type MonitoredPair struct {
 // Sentinels starts a master, a replica and their sentinels. It returns when the replica
 // is connected to the master and each sentinel has found all servers, so that a failover
 // is possible. When the test ends, the servers are stopped and their data is deleted.
-func Sentinels(t testing.TB) *MonitoredPair {
+func Sentinels(t testing.TB) *MonitoredMaster {
 	t.Helper()
-	p := &MonitoredPair{t: t, Master: Start(t)}
-	p.Replica = startRedis(t, servers.RedisConfig{Master: p.Master.port})
+	return SentinelsWith(t, Config{})
+}
+
+// SentinelsWith starts a master, its replicas and their sentinels as Sentinels does.
+func SentinelsWith(t testing.TB, cfg Config) *MonitoredMaster {
+	t.Helper()
+	p := &MonitoredMaster{t: t, Master: StartWith(t, cfg)}
+	for range max(1, cfg.Replicas) {
+		p.Replicas = append(p.Replicas, startRedis(t, cfg.Authority, cfg.hosts(), servers.RedisConfig{Master: p.Master.port}))
+	}
+	// A sentinel looks for new replicas only every ten seconds.
+	for _, server := range p.Replicas {
+		replica := server.client()
+		await(t, func(ctx context.Context) error {
+			info, err := replica.InfoMap(ctx, "replication").Result()
+			if err == nil && info["Replication"]["master_link_status"] != "up" {
+				err = fmt.Errorf("the replica is not connected to its master: %v", info)
+			}
+			return err
+		})
+	}
 	for range sentinelCount {
-		p.Sentinels = append(p.Sentinels, start(t, func(ctx context.Context, dir string, port int) (*servers.Server, error) {
+		p.Sentinels = append(p.Sentinels, start(t, cfg.Authority, cfg.sentinelHosts(), func(ctx context.Context, dir string, port int, files *servers.RedisTLS) (*servers.Server, error) {
 			return servers.StartSentinel(ctx, servers.SentinelConfig{
-				Dir: dir, Port: port, Name: masterName, Master: p.Master.port, Quorum: sentinelQuorum,
+				Dir: dir, Port: port, Name: masterName, Master: p.Master.port, Quorum: sentinelQuorum, TLS: files,
 			})
 		}))
 	}
 	p.URL = deploymentURL(p.Sentinels, "master_name="+masterName)
-	replica := p.Replica.client()
-	await(t, func(ctx context.Context) error {
-		info, err := replica.InfoMap(ctx, "replication").Result()
-		if err == nil && info["Replication"]["master_link_status"] != "up" {
-			err = fmt.Errorf("the replica is not connected to its master: %v", info)
-		}
-		return err
-	})
 	for _, sentinel := range p.Sentinels {
 		client := sentinel.sentinel()
 		await(t, func(ctx context.Context) error {
 			known, err := client.Master(ctx, masterName).Result()
-			if err == nil && (known["num-slaves"] != "1" || known["num-other-sentinels"] != strconv.Itoa(sentinelCount-1) || known["flags"] != "master") {
+			if err == nil && (known["num-slaves"] != strconv.Itoa(len(p.Replicas)) || known["num-other-sentinels"] != strconv.Itoa(sentinelCount-1) || known["flags"] != "master") {
 				err = fmt.Errorf("a sentinel has not found all servers: %v", known)
 			}
 			return err
@@ -69,22 +82,33 @@ func Sentinels(t testing.TB) *MonitoredPair {
 	return p
 }
 
-// AwaitPromotion returns when the replica has become a master.
-func (p *MonitoredPair) AwaitPromotion() {
+// AwaitPromotion returns when a replica has become a master. The result is this server.
+func (p *MonitoredMaster) AwaitPromotion() *Server {
 	p.t.Helper()
-	replica := p.Replica.client()
+	clients := make([]*redis.Client, len(p.Replicas))
+	for i, replica := range p.Replicas {
+		clients[i] = replica.client()
+	}
+	var promoted *Server
 	await(p.t, func(ctx context.Context) error {
-		info, err := replica.InfoMap(ctx, "replication").Result()
-		if err == nil && info["Replication"]["role"] != "master" {
-			err = fmt.Errorf("the replica is not a master yet: %v", info)
+		for i, client := range clients {
+			info, err := client.InfoMap(ctx, "replication").Result()
+			if err != nil {
+				return err
+			}
+			if info["Replication"]["role"] == "master" {
+				promoted = p.Replicas[i]
+				return nil
+			}
 		}
-		return err
+		return errors.New("no replica is a master yet")
 	})
+	return promoted
 }
 
 func (s *Server) sentinel() *redis.SentinelClient {
 	s.t.Helper()
-	client := redis.NewSentinelClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
+	client := redis.NewSentinelClient(&redis.Options{Addr: s.addr(), TLSConfig: s.tls, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
 	s.t.Cleanup(func() { _ = client.Close() })
 	return client
 }

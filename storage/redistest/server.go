@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"crypto/tls"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tributary-hq/tributary/test/authority"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
@@ -30,6 +32,7 @@ type Server struct {
 	t       testing.TB
 	launch  func(ctx context.Context, dir string, port int) (*servers.Server, error)
 	dir     string
+	tls     *tls.Config // of the clients of this package; nil: the server has no TLS
 	port    int
 	busPort int // the bus port of a cluster node
 	running *servers.Server
@@ -39,21 +42,30 @@ type Server struct {
 // data is deleted.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	return startRedis(t, servers.RedisConfig{})
+	return StartWith(t, Config{})
+}
+
+// StartWith starts a private Redis server as Start does.
+func StartWith(t testing.TB, cfg Config) *Server {
+	t.Helper()
+	return startRedis(t, cfg.Authority, cfg.hosts(), servers.RedisConfig{})
 }
 
 // startRedis starts a durable Redis server with the settings of cfg. It overwrites the
-// fields Dir, Port and Durable of cfg.
-func startRedis(t testing.TB, cfg servers.RedisConfig) *Server {
+// fields Dir, Port, Durable and TLS of cfg.
+func startRedis(t testing.TB, ca *authority.Authority, hosts []string, cfg servers.RedisConfig) *Server {
 	t.Helper()
-	return start(t, func(ctx context.Context, dir string, port int) (*servers.Server, error) {
+	return start(t, ca, hosts, func(ctx context.Context, dir string, port int, files *servers.RedisTLS) (*servers.Server, error) {
 		cfg := cfg
-		cfg.Dir, cfg.Port, cfg.Durable = dir, port, true
+		cfg.Dir, cfg.Port, cfg.Durable, cfg.TLS = dir, port, true, files
 		return servers.StartRedis(ctx, cfg)
 	})
 }
 
-func start(t testing.TB, launch func(ctx context.Context, dir string, port int) (*servers.Server, error)) *Server {
+// start starts a server. If ca is not nil, the server has a certificate of ca for hosts.
+func start(
+	t testing.TB, ca *authority.Authority, hosts []string, launch func(ctx context.Context, dir string, port int, files *servers.RedisTLS) (*servers.Server, error),
+) *Server {
 	t.Helper()
 	// A directory in memory is enough, because tests kill only the server and not the
 	// machine. The kernel keeps the files of a killed process.
@@ -61,7 +73,14 @@ func start(t testing.TB, launch func(ctx context.Context, dir string, port int) 
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
-	s := &Server{t: t, launch: launch, dir: dir}
+	s := &Server{t: t, dir: dir}
+	var files *servers.RedisTLS
+	if ca != nil {
+		files = s.issue(ca, hosts)
+	}
+	s.launch = func(ctx context.Context, dir string, port int) (*servers.Server, error) {
+		return launch(ctx, dir, port, files)
+	}
 	t.Cleanup(func() {
 		s.stop()
 		if err := os.RemoveAll(dir); err != nil {

@@ -3,6 +3,7 @@ package servers
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -46,8 +47,31 @@ type RedisConfig struct {
 	// Master is the port of a master on 127.0.0.1. The server starts as its replica.
 	// Default 0: the server is a master.
 	Master int
+	// TLS are the files with which the server accepts only TLS connections. It uses TLS to
+	// its master and to other nodes of a cluster too. Default nil: no TLS.
+	TLS *RedisTLS
 	// Log receives the output of Redis. Default: the output is discarded.
 	Log io.Writer
+}
+
+// RedisTLS are the paths of the TLS files of a Redis or a sentinel, in PEM format.
+type RedisTLS struct {
+	// Certificate and Key are shown to clients and to other servers.
+	Certificate, Key string
+	// Authority signs the certificates of the other servers.
+	Authority string
+}
+
+// arguments returns the arguments of the server for a port. The receiver may be nil.
+// Clients need no certificate, but the servers of a deployment show theirs to each other.
+func (f *RedisTLS) arguments(port int) []string {
+	if f == nil {
+		return []string{"--port", strconv.Itoa(port)}
+	}
+	return []string{
+		"--port", "0", "--tls-port", strconv.Itoa(port), "--tls-cert-file", f.Certificate, "--tls-key-file", f.Key, "--tls-ca-cert-file", f.Authority,
+		"--tls-auth-clients", "no", "--tls-replication", "yes", "--tls-cluster", "yes",
+	}
 }
 
 // StartRedis starts a private Redis (or Valkey) and returns when it accepts connections
@@ -104,29 +128,31 @@ func startRedis(ctx context.Context, bin string, cfg RedisConfig) (*Server, erro
 	if cfg.Master != 0 {
 		argv = append(argv, "--replicaof", "127.0.0.1", strconv.Itoa(cfg.Master))
 	}
-	return launchRedis(ctx, "redis", cfg.Dir, cfg.Port, cfg.Log, argv)
+	return launchRedis(ctx, "redis", cfg, argv)
 }
 
-// launchRedis locks a folder, starts argv (a Redis or a sentinel) in it, and returns
-// when the process accepts connections. It adds the arguments that every such process
-// needs.
-func launchRedis(ctx context.Context, name, dir string, port int, log io.Writer, argv []string) (*Server, error) {
-	lock, err := lockFolder(dir)
+// launchRedis locks the folder of cfg, starts argv (a Redis or a sentinel) in it, and
+// returns when the process accepts connections. It adds the arguments that every such
+// process needs. It uses the fields Dir, Port, TLS and Log of cfg.
+func launchRedis(ctx context.Context, name string, cfg RedisConfig, argv []string) (*Server, error) {
+	lock, err := lockFolder(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	pidFile := filepath.Join(dir, "redis.pid")
-	if err := reclaim(ctx, dir, pidFile, syscall.SIGTERM); err != nil {
+	pidFile := filepath.Join(cfg.Dir, "redis.pid")
+	if err := reclaim(ctx, cfg.Dir, pidFile, syscall.SIGTERM); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), lock.Close())
 	}
-	if port, err = choosePort(name, port); err != nil {
+	port, err := choosePort(name, cfg.Port)
+	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
+	argv = append(argv, cfg.TLS.arguments(port)...)
 	s, err := launch(command{
 		name:        name,
-		argv:        append(argv, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--dir", dir, "--pidfile", pidFile, "--daemonize", "no"),
-		dir:         dir,
-		log:         log,
+		argv:        append(argv, "--bind", "127.0.0.1", "--dir", cfg.Dir, "--pidfile", pidFile, "--daemonize", "no"),
+		dir:         cfg.Dir,
+		log:         cfg.Log,
 		lock:        lock,
 		stopSignal:  syscall.SIGTERM,
 		forceSignal: syscall.SIGKILL,
@@ -136,13 +162,16 @@ func launchRedis(ctx context.Context, name, dir string, port int, log io.Writer,
 	}
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	s.URL = "redis://" + addr + "/0"
-	return s, s.await(ctx, func() bool { return redisReady(addr, s.Pid) })
+	if cfg.TLS != nil {
+		s.URL = "rediss://" + addr + "/0"
+	}
+	return s, s.await(ctx, func() bool { return redisReady(addr, s.Pid, cfg.TLS != nil) })
 }
 
 // redisReady reports whether the server at addr is the process pid and has loaded its
 // data. The process id is checked because another server may have taken the port. While
 // Redis loads its data, it replies to PING with an error.
-func redisReady(addr string, pid int) bool {
+func redisReady(addr string, pid int, withTLS bool) bool {
 	conn, err := net.DialTimeout("tcp", addr, healthCheckTimeout) //nolint:noctx // bounded by its own timeout
 	if err != nil {
 		return false
@@ -150,6 +179,10 @@ func redisReady(addr string, pid int) bool {
 	defer func() { _ = conn.Close() }()
 	if err := conn.SetDeadline(time.Now().Add(healthCheckTimeout)); err != nil {
 		return false
+	}
+	if withTLS {
+		// The certificate need not be valid, because the process id identifies the server.
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // #nosec G402
 	}
 	if _, err := io.WriteString(conn, "PING\r\nINFO server\r\n"); err != nil {
 		return false

@@ -25,6 +25,9 @@ type SentinelConfig struct {
 	Master int
 	// Quorum is the number of sentinels that must agree that the master is down.
 	Quorum int
+	// TLS are the files with which the sentinel accepts only TLS connections. It uses TLS
+	// to Redis and to the other sentinels too. Default nil: no TLS.
+	TLS *RedisTLS
 	// Log receives the output of the sentinel. Default: the output is discarded.
 	Log io.Writer
 }
@@ -62,7 +65,7 @@ func StartSentinel(ctx context.Context, cfg SentinelConfig) (*Server, error) {
 		}
 	}
 	for attempt := 1; ; attempt++ {
-		s, err := launchRedis(ctx, "sentinel", cfg.Dir, cfg.Port, cfg.Log, []string{bin, settings, "--sentinel"})
+		s, err := launchRedis(ctx, "sentinel", RedisConfig{Dir: cfg.Dir, Port: cfg.Port, TLS: cfg.TLS, Log: cfg.Log}, []string{bin, settings, "--sentinel"})
 		if err == nil {
 			return s, nil
 		}

@@ -52,7 +52,7 @@ const (
 
 // Server is a running server. Its methods are safe for concurrent use.
 type Server struct {
-	// URL is the address for clients: postgres://… or redis://….
+	// URL is the address for clients: postgres://…, redis://… or rediss://….
 	URL string
 	// Pid is the process id of the server itself.
 	Pid int
