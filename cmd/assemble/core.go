@@ -176,16 +176,20 @@ func (c *Core) connect(ctx context.Context) error {
 		return fmt.Errorf("database: %w", err)
 	}
 	c.webhooks = webhookpg.NewStore(c.store.DB)
-	if c.stream, err = clickstream.Connect(c.cfg.Stream()); err != nil {
+	roots, err := c.cfg.RedisRoots(c.files)
+	if err != nil {
+		return err
+	}
+	if c.stream, err = clickstream.Connect(c.cfg.Stream(roots)); err != nil {
 		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
 	}
-	if c.blocking, err = clickstream.ConnectBlocking(c.cfg.Stream()); err != nil {
+	if c.blocking, err = clickstream.ConnectBlocking(c.cfg.Stream(roots)); err != nil {
 		return fmt.Errorf("TRIBUTARY_REDIS_URL: %w", err)
 	}
-	if c.cache, err = clickstream.Connect(c.cfg.Cache()); err != nil {
+	if c.cache, err = clickstream.Connect(c.cfg.Cache(roots)); err != nil {
 		return fmt.Errorf("TRIBUTARY_CACHE_REDIS_URL: %w", err)
 	}
-	if c.limits, err = clickstream.Connect(c.cfg.Cache()); err != nil {
+	if c.limits, err = clickstream.Connect(c.cfg.Cache(roots)); err != nil {
 		return fmt.Errorf("TRIBUTARY_CACHE_REDIS_URL: %w", err)
 	}
 	return nil

@@ -45,20 +45,24 @@ func NewLanding(ctx context.Context, cfg settings.Landing, files *certificates.F
 	if l.tls, err = cfg.ServerTLS(files); err != nil {
 		return nil, err
 	}
-	if err := l.build(ctx, registry, now); err != nil {
+	roots, err := cfg.RedisRoots(files)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.build(ctx, cfg.Cache(roots), registry, now); err != nil {
 		l.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *Landing) build(ctx context.Context, registry prometheus.Registerer, now func() time.Time) error {
+func (l *Landing) build(ctx context.Context, cache clickstream.Endpoint, registry prometheus.Registerer, now func() time.Time) error {
 	mailer, err := l.newMailer()
 	if err != nil {
 		return err
 	}
-	if endpoint := l.cfg.Cache(); endpoint.URL != "" {
-		if l.cache, err = clickstream.Connect(endpoint); err != nil {
+	if cache.URL != "" {
+		if l.cache, err = clickstream.Connect(cache); err != nil {
 			return fmt.Errorf("TRIBUTARY_CACHE_REDIS_URL: %w", err)
 		}
 		registry.MustRegister(clickstream.PoolCollector{"landing": l.cache})

@@ -101,6 +101,10 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	redisRoots, err := cfg.RedisRoots(files)
+	if err != nil {
+		return err
+	}
 	// Open the public port and the metrics port before anything else, so that a port in
 	// use is reported at once.
 	var listen net.ListenConfig
@@ -114,7 +118,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	}
 	registry := private.NewRegistry()
 	registry.MustRegister(files)
-	clicks, err := collector.Open(edge.Config(cfg), log, registry)
+	clicks, err := collector.Open(edge.Config(cfg, redisRoots), log, registry)
 	if err != nil {
 		return errors.Join(err, listener.Close(), metricsListener.Close())
 	}

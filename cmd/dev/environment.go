@@ -157,7 +157,7 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 		err = fmt.Errorf("%s: `make run` serves plain HTTP. This is allowed if every port is on loopback; "+
 			"otherwise set %[1]s=true", allowHTTPName)
 	}
-	return core, edge.Config(collectorSettings), landing, err
+	return core, edge.Config(collectorSettings, nil), landing, err
 }
 
 // portListeners contains the listeners of a run, in the order of the variable ports.

@@ -137,6 +137,11 @@ func serve(
 		return err
 	}
 	defer forms.Close()
+	redisRoots, err := core.RedisRoots(certificates.New(log))
+	if err != nil {
+		return err
+	}
+	edge.Stream.Roots, edge.Cache.Roots = redisRoots, redisRoots
 	clicks, err := collector.Open(edge, log, c.Registry())
 	if err != nil {
 		return err

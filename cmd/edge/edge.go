@@ -3,17 +3,20 @@
 package edge
 
 import (
+	"crypto/x509"
+
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
 )
 
-// Config returns the configuration of a collector.
-func Config(s settings.Collector) collector.Config {
+// Config returns the configuration of a collector. redisRoots comes from
+// settings.Redis.RedisRoots.
+func Config(s settings.Collector, redisRoots func() *x509.CertPool) collector.Config {
 	return collector.Config{
 		AllowHTTP:      s.AllowHTTP,
 		TrustedProxies: s.TrustedProxies,
-		Stream:         s.Stream(),
-		Cache:          s.Cache(),
+		Stream:         s.Stream(redisRoots),
+		Cache:          s.Cache(redisRoots),
 		HashKey:        s.HashKeys.Keys().First(),
 		LimitTracking:  s.Tracking,
 		LimitTimeout:   s.LimitTimeout,

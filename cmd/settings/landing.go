@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math"
@@ -58,17 +59,22 @@ type LandingRedis struct {
 	CacheURL     string           `env:"TRIBUTARY_CACHE_REDIS_URL"`
 	StreamRedis  clickstream.Kind `env:"TRIBUTARY_CLICK_STREAM_REDIS" envDefault:"single"`
 	CacheRedis   clickstream.Kind `env:"TRIBUTARY_CACHE_REDIS" envDefault:"single"`
+	CAFile       string           `env:"TRIBUTARY_REDIS_CA_FILE"`
 	LimitTimeout time.Duration    `env:"TRIBUTARY_LIMIT_TIMEOUT" envDefault:"50ms"`
 }
 
 func (r LandingRedis) redis() *Redis {
 	return &Redis{
-		URL: r.RedisURL, CacheURL: r.CacheURL, StreamRedis: r.StreamRedis, CacheRedis: r.CacheRedis, LimitTimeout: r.LimitTimeout, StreamShards: 1,
+		URL: r.RedisURL, CacheURL: r.CacheURL, StreamRedis: r.StreamRedis, CacheRedis: r.CacheRedis, CAFile: r.CAFile,
+		LimitTimeout: r.LimitTimeout, StreamShards: 1,
 	}
 }
 
-// Cache returns the address of the Redis. Its URL is empty if there is none.
-func (r LandingRedis) Cache() clickstream.Endpoint { return r.redis().Cache() }
+// Cache returns the address of the Redis. Its URL is empty if there is none. roots comes
+// from RedisRoots.
+func (r LandingRedis) Cache(roots func() *x509.CertPool) clickstream.Endpoint {
+	return r.redis().Cache(roots)
+}
 
 // LandingMail holds the settings for the mails about contact messages. Without SMTPURL or
 // OperatorEmail, the messages are only stored.

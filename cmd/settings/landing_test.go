@@ -21,7 +21,7 @@ func TestParseLanding_SetsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cfg.Listen != "127.0.0.1:8083" || cfg.LandingMetricsListen != "127.0.0.1:9102" || cfg.Limit != 5 || cfg.WaitlistBase() != 0 || cfg.WaitlistTotal() != 1000 ||
-		cfg.Cache().URL != "" || len(cfg.Origins) != 0 || cfg.AllowHTTP || cfg.DatabaseURL() != "postgres://127.0.0.1/landing" {
+		cfg.Cache(nil).URL != "" || len(cfg.Origins) != 0 || cfg.AllowHTTP || cfg.DatabaseURL() != "postgres://127.0.0.1/landing" {
 		t.Errorf("the default settings of the landing service are wrong: %+v", cfg)
 	}
 }
@@ -29,10 +29,10 @@ func TestParseLanding_SetsDefaults(t *testing.T) {
 // The landing service can run with the environment of the core.
 func TestParseLanding_UsesSettingsOfCore(t *testing.T) {
 	cfg, err := settings.Parse[settings.Landing](coreEnviron("TRIBUTARY_CACHE_REDIS_URL=redis://cache", "TRIBUTARY_LANDING_ORIGINS=https://a.example,https://b.example:8443"))
-	if err != nil || cfg.DatabaseURL() != "postgres://127.0.0.1/x" || cfg.Cache().URL != "redis://cache" || len(cfg.Origins) != 2 {
+	if err != nil || cfg.DatabaseURL() != "postgres://127.0.0.1/x" || cfg.Cache(nil).URL != "redis://cache" || len(cfg.Origins) != 2 {
 		t.Errorf("Parse = %+v, %v; want the database and the caches of the core", cfg, err)
 	}
-	if cfg, err = settings.Parse[settings.Landing](coreEnviron()); err != nil || cfg.Cache().URL != "redis://127.0.0.1" {
+	if cfg, err = settings.Parse[settings.Landing](coreEnviron()); err != nil || cfg.Cache(nil).URL != "redis://127.0.0.1" {
 		t.Errorf("Parse = %+v, %v; want the only Redis of the core", cfg, err)
 	}
 	if _, err := settings.Parse[settings.Core](coreEnviron("TRIBUTARY_LANDING_LISTEN=:80", "TRIBUTARY_OPERATOR_EMAIL=a@example.com", "TRIBUTARY_WAITLIST_BASE=1", "WAITLIST_TOTAL=2")); err != nil {

@@ -1,11 +1,17 @@
 package settings_test
 
 import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/test/authority"
 )
 
 const (
@@ -81,8 +87,9 @@ func TestRedis_KindAndShards(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if cfg.Stream() != c.stream || cfg.Cache() != c.cache || cfg.StreamShards != c.shards {
-				t.Errorf("got stream %v, cache %v and %d shards, want %v, %v and %d", cfg.Stream(), cfg.Cache(), cfg.StreamShards, c.stream, c.cache, c.shards)
+			stream, cache := cfg.Stream(nil), cfg.Cache(nil)
+			if !reflect.DeepEqual(stream, c.stream) || !reflect.DeepEqual(cache, c.cache) || cfg.StreamShards != c.shards {
+				t.Errorf("got stream %v, cache %v and %d shards, want %v, %v and %d", stream, cache, cfg.StreamShards, c.stream, c.cache, c.shards)
 			}
 		})
 	}
@@ -115,5 +122,43 @@ func TestRedis_ErrorNamesInvalidVariable(t *testing.T) {
 		case strings.Contains(err.Error(), "hunter2"):
 			t.Errorf("the error contains the password: %v", err)
 		}
+	}
+}
+
+// The collector and the landing service read the variable with different types.
+func TestRedis_AuthoritiesOfFile(t *testing.T) {
+	path, ca := filepath.Join(t.TempDir(), "ca.pem"), authority.New(t)
+	environ := collectorEnviron(singleURL, "TRIBUTARY_REDIS_CA_FILE="+path, "TRIBUTARY_DATABASE_URL=postgres://host/db")
+	collector, err := settings.Parse[settings.Collector](environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	landing, err := settings.Parse[settings.Landing](environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := certificates.New(slog.New(slog.DiscardHandler))
+	if _, err := collector.RedisRoots(files); err == nil || !strings.HasPrefix(err.Error(), "TRIBUTARY_REDIS_CA_FILE: ") {
+		t.Errorf("a missing file returned the error %v", err)
+	}
+	if err := os.WriteFile(path, ca.Certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	collectorRoots, err := collector.RedisRoots(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	landingRoots, err := landing.RedisRoots(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, endpoint := range []clickstream.Endpoint{collector.Stream(collectorRoots), collector.Cache(collectorRoots), landing.Cache(landingRoots)} {
+		if !endpoint.Roots().Equal(ca.Pool()) {
+			t.Error("an endpoint does not have exactly the authorities of the file")
+		}
+	}
+	collector.CAFile = ""
+	if roots, err := collector.RedisRoots(files); roots != nil || err != nil {
+		t.Errorf("without a file, RedisRoots returned authorities or the error %v", err)
 	}
 }

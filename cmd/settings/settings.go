@@ -8,6 +8,7 @@ package settings
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -47,6 +48,10 @@ type Redis struct {
 	// empty.
 	StreamRedis clickstream.Kind `env:"TRIBUTARY_CLICK_STREAM_REDIS" envDefault:"single"`
 	CacheRedis  clickstream.Kind `env:"TRIBUTARY_CACHE_REDIS" envDefault:"single"`
+	// CAFile is a PEM file with the certificate authorities of all Redis servers and
+	// sentinels. If it is empty, the authorities of the system are used. It has no effect
+	// on a URL without TLS.
+	CAFile string `env:"TRIBUTARY_REDIS_CA_FILE"`
 	// LimitTimeout is the maximum time that a request waits for Redis to count it.
 	LimitTimeout time.Duration `env:"TRIBUTARY_LIMIT_TIMEOUT" envDefault:"50ms"`
 }
@@ -372,18 +377,18 @@ func withVariable(t reflect.Type, err error) error {
 	return fmt.Errorf("%s: %w", name, cause)
 }
 
-// Stream returns the address of the Redis of the click stream.
-func (r *Redis) Stream() clickstream.Endpoint {
-	return clickstream.Endpoint{URL: r.URL, Kind: r.StreamRedis}
+// Stream returns the address of the Redis of the click stream. roots comes from RedisRoots.
+func (r *Redis) Stream(roots func() *x509.CertPool) clickstream.Endpoint {
+	return clickstream.Endpoint{URL: r.URL, Kind: r.StreamRedis, Roots: roots}
 }
 
 // Cache returns the address of the Redis of the rate limits, the edge directory and the
-// visitors.
-func (r *Redis) Cache() clickstream.Endpoint {
+// visitors. roots comes from RedisRoots.
+func (r *Redis) Cache(roots func() *x509.CertPool) clickstream.Endpoint {
 	if r.CacheURL != "" {
-		return clickstream.Endpoint{URL: r.CacheURL, Kind: r.CacheRedis}
+		return clickstream.Endpoint{URL: r.CacheURL, Kind: r.CacheRedis, Roots: roots}
 	}
-	return r.Stream()
+	return r.Stream(roots)
 }
 
 // clusterShards is the default number of shards on a Redis Cluster. It is large enough

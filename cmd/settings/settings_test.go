@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -35,15 +36,15 @@ func TestParse_SetsDefaults(t *testing.T) {
 	}
 	if cfg.APIListen != "127.0.0.1:8080" || cfg.GRPCListen != "127.0.0.1:9090" || cfg.MetricsListen != "127.0.0.1:9100" ||
 		cfg.Conversions != 120 || cfg.Auth != 10 || cfg.General != 300 || cfg.AllowHTTP || len(cfg.TrustedProxies) != 0 ||
-		cfg.Cache() != cfg.Stream() || cfg.StreamShards != 1 || len(cfg.WebhookAllowCIDRs) != 0 {
+		!reflect.DeepEqual(cfg.Cache(nil), cfg.Stream(nil)) || cfg.StreamShards != 1 || len(cfg.WebhookAllowCIDRs) != 0 {
 		t.Errorf("the default settings of the core are wrong: %+v", cfg)
 	}
 	collector, err := settings.Parse[settings.Collector](coreEnviron())
 	if err != nil || collector.Listen != "127.0.0.1:8081" || collector.Tracking != 1000 {
 		t.Errorf("the collector listens on %s with the limit %d, error %v; want 127.0.0.1:8081 and 1000", collector.Listen, collector.Tracking, err)
 	}
-	if collector.Cache() != collector.Stream() || collector.StreamShards != 1 || len(collector.HashKeys.Keys().First()) != 32 {
-		t.Errorf("the collector has %d shards and a hash key of %d bytes, want 1 and 32; its cache is %v and its stream %v, want the same", collector.StreamShards, len(collector.HashKeys.Keys().First()), collector.Cache(), collector.Stream())
+	if !reflect.DeepEqual(collector.Cache(nil), collector.Stream(nil)) || collector.StreamShards != 1 || len(collector.HashKeys.Keys().First()) != 32 {
+		t.Errorf("the collector has %d shards and a hash key of %d bytes, want 1 and 32; its cache is %v and its stream %v, want the same", collector.StreamShards, len(collector.HashKeys.Keys().First()), collector.Cache(nil), collector.Stream(nil))
 	}
 }
 

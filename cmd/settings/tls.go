@@ -46,6 +46,25 @@ func (c *Core) GRPCTLS(files *certificates.Files) (*tls.Config, error) {
 	return config, nil
 }
 
+// RedisRoots returns a function that returns the certificate authorities of Redis and of
+// the sentinels. It returns nil if the authorities of the system are used. It adds the file
+// of the authorities to files, so call it once.
+func (r *Redis) RedisRoots(files *certificates.Files) (func() *x509.CertPool, error) {
+	if r.CAFile == "" {
+		return nil, nil
+	}
+	roots, err := files.Authorities("TRIBUTARY_REDIS_CA_FILE", r.CAFile, false)
+	if err != nil {
+		return nil, err
+	}
+	return roots.Pool, nil
+}
+
+// RedisRoots is Redis.RedisRoots.
+func (r LandingRedis) RedisRoots(files *certificates.Files) (func() *x509.CertPool, error) {
+	return r.redis().RedisRoots(files)
+}
+
 // WebhookRoots returns a function that returns the certificate authorities that webhooks
 // trust. It returns nil if webhooks trust only the authorities of the system. It adds the
 // file of the authorities to files.

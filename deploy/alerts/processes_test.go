@@ -106,7 +106,7 @@ func scrapeProcesses(t *testing.T) scrapes {
 		if err != nil {
 			return nil, err
 		}
-		c, err := collector.Open(edge.Config(cfg), log, registry)
+		c, err := collector.Open(edge.Config(cfg, nil), log, registry)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package clickstream
 
 import (
+	"crypto/x509"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,10 +31,16 @@ const (
 	Cluster Kind = "cluster"
 )
 
-// Endpoint is the address of a Redis deployment. An empty Kind means Single.
+// Endpoint is the address of a Redis deployment. If the scheme of the URL is rediss, all
+// connections use TLS.
 type Endpoint struct {
-	URL  string
+	URL string
+	// Kind is Single if it is empty.
 	Kind Kind
+	// Roots returns the certificate authorities that sign the certificates of Redis and of
+	// the sentinels. Each new connection calls it. If Roots is nil, the authorities of the
+	// system are used.
+	Roots func() *x509.CertPool
 }
 
 // Connect returns a client for all commands except blocking reads. The client never
@@ -67,7 +74,7 @@ func ConnectBlocking(endpoint Endpoint) (redis.UniversalClient, error) {
 func (e Endpoint) connect(minPoolSize int, prepare func(server *redis.Client)) (redis.UniversalClient, error) {
 	switch e.Kind {
 	case Single, "":
-		options, err := singleOptions(e.URL)
+		options, err := e.singleOptions()
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +83,7 @@ func (e Endpoint) connect(minPoolSize int, prepare func(server *redis.Client)) (
 		prepare(client)
 		return client, nil
 	case Sentinel:
-		options, err := sentinelOptions(e.URL)
+		options, err := e.sentinelOptions()
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +93,7 @@ func (e Endpoint) connect(minPoolSize int, prepare func(server *redis.Client)) (
 		client.AddHook(sentinelErrorHook{})
 		return client, nil
 	case Cluster:
-		options, err := clusterOptions(e.URL)
+		options, err := e.clusterOptions()
 		if err != nil {
 			return nil, err
 		}
@@ -105,11 +112,11 @@ func (e Endpoint) Check() error {
 	var err error
 	switch e.Kind {
 	case Single, "":
-		_, err = singleOptions(e.URL)
+		_, err = e.singleOptions()
 	case Sentinel:
-		_, err = sentinelOptions(e.URL)
+		_, err = e.sentinelOptions()
 	case Cluster:
-		_, err = clusterOptions(e.URL)
+		_, err = e.clusterOptions()
 	default:
 		err = errKind
 	}

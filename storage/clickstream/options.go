@@ -43,8 +43,8 @@ var (
 	errReplicas = errors.New("the Redis URL must not enable reads from replicas, because replicas can return old data")
 )
 
-func singleOptions(rawURL string) (*redis.Options, error) {
-	options, err := redis.ParseURL(rawURL)
+func (e Endpoint) singleOptions() (*redis.Options, error) {
+	options, err := redis.ParseURL(e.URL)
 	if err != nil {
 		return nil, errSingle
 	}
@@ -55,12 +55,13 @@ func singleOptions(rawURL string) (*redis.Options, error) {
 	options.ReadTimeout = ioTimeout
 	options.WriteTimeout = ioTimeout
 	options.PoolTimeout = poolTimeout
+	options.Dialer = e.dialer(options.TLSConfig)
 	options.MaintNotificationsConfig = maintNotificationsDisabled()
 	return options, nil
 }
 
-func sentinelOptions(rawURL string) (*redis.FailoverOptions, error) {
-	options, err := redis.ParseFailoverURL(rawURL)
+func (e Endpoint) sentinelOptions() (*redis.FailoverOptions, error) {
+	options, err := redis.ParseFailoverURL(e.URL)
 	if err != nil || options.MasterName == "" {
 		return nil, errSentinel
 	}
@@ -74,22 +75,34 @@ func sentinelOptions(rawURL string) (*redis.FailoverOptions, error) {
 	options.ReadTimeout = ioTimeout
 	options.WriteTimeout = ioTimeout
 	options.PoolTimeout = poolTimeout
-	options.Dialer = dialer(options.TLSConfig)
+	options.Dialer = e.dialer(options.TLSConfig)
 	return options, nil
 }
 
-// dialer returns a function that opens a connection to a sentinel or to the master.
-func dialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+// dialer returns a function that opens a connection to any server of the deployment. If
+// parsed is not nil, the connection uses TLS. parsed is the configuration that the library
+// has made from the URL. It contains the first host of the URL as the name of all servers.
+// The dialer requires instead that the certificate is valid for the host that it connects
+// to, which can also be a host that a sentinel or a node of a Cluster has returned.
+func (e Endpoint) dialer(parsed *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: dialTimeout}
-	if config == nil {
+	if parsed == nil {
 		return plain.DialContext
 	}
-	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		config := parsed.Clone()
+		config.ServerName = "" // tls.Dialer uses the host of addr
+		config.MinVersion = tls.VersionTLS12
+		if e.Roots != nil {
+			config.RootCAs = e.Roots()
+		}
+		return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext(ctx, network, addr)
+	}
 }
 
-func clusterOptions(rawURL string) (*redis.ClusterOptions, error) {
-	options, err := redis.ParseClusterURL(rawURL)
-	if err != nil || !validClusterPath(rawURL) {
+func (e Endpoint) clusterOptions() (*redis.ClusterOptions, error) {
+	options, err := redis.ParseClusterURL(e.URL)
+	if err != nil || !validClusterPath(e.URL) {
 		return nil, errCluster
 	}
 	if options.ReadOnly || options.RouteByLatency || options.RouteRandomly {
@@ -103,6 +116,7 @@ func clusterOptions(rawURL string) (*redis.ClusterOptions, error) {
 	options.ReadTimeout = ioTimeout
 	options.WriteTimeout = ioTimeout
 	options.PoolTimeout = poolTimeout
+	options.Dialer = e.dialer(options.TLSConfig)
 	options.ClusterStateReloadInterval = clusterReload
 	// The commands of this package need no routing policies, because all keys of a
 	// command are in one slot. With routing policies, the library would first have to

@@ -227,7 +227,7 @@ func start(t *testing.T, s setup) *system {
 // the collector like cmd/collector, with the machine's clock.
 func openCollector(t *testing.T, env map[string]string, asCommand bool, now func() time.Time, log *slog.Logger, listener net.Listener) func(context.Context) error {
 	t.Helper()
-	cfg := edge.Config(parse[settings.Collector](t, env))
+	cfg := edge.Config(parse[settings.Collector](t, env), nil)
 	if asCommand {
 		c, err := collector.Open(cfg, log, prometheus.NewRegistry())
 		if err != nil {

@@ -49,15 +49,15 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stream, err := clickstream.Connect(cfg.Stream())
+	stream, err := clickstream.Connect(cfg.Stream(nil))
 	if err != nil {
 		return err
 	}
-	lookups, err := clickstream.Connect(cfg.Cache())
+	lookups, err := clickstream.Connect(cfg.Cache(nil))
 	if err != nil {
 		return err
 	}
-	limits, err := clickstream.Connect(cfg.Cache())
+	limits, err := clickstream.Connect(cfg.Cache(nil))
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func serve(ctx context.Context) error {
 	reader := directory.NewReader(lookups, time.Now)
 	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKeys.Keys().First(), Log: log})
 	writer := clickstream.NewWriter(stream, 1)
-	config := edge.Config(cfg)
+	config := edge.Config(cfg, nil)
 	config.Shards = shards
 	err = collector.New(config, collector.Deps{
 		Sink: unbatched{writer}, Directory: reader, Limits: lease,
