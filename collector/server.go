@@ -185,12 +185,7 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log, Fallback: m.fallback, Timeout: cfg.LimitTimeout})
 	c := New(cfg, Deps{
 		Sink: writer, Directory: reader, Limits: lease, Journal: clickJournal,
-		MissingDependency: func(ctx context.Context) string {
-			if writer.Ping(ctx) != nil {
-				return "redis"
-			}
-			return ""
-		},
+		MissingDependency: redisDependency(writer.Ping, log),
 		Background: []func(context.Context){
 			reader.Run, lease.Run,
 			func(ctx context.Context) { clickstream.CheckDurability(ctx, stream, log) },
@@ -200,6 +195,41 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 	})
 	c.closers = closers
 	return c, nil
+}
+
+// redisDependency returns a function for Deps.MissingDependency. The function logs why
+// Redis is not available, and logs again when the reason changes.
+func redisDependency(ping func(context.Context) error, log *slog.Logger) func(context.Context) string {
+	var mu sync.Mutex
+	var logged string // the reason, or "" while Redis is available
+	return func(ctx context.Context) string {
+		err := ping(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			if logged != "" {
+				log.LogAttrs(ctx, slog.LevelInfo, "the click stream's Redis is available again")
+			}
+			logged = ""
+			return ""
+		}
+		// The circuit breaker hides the reason, and a canceled check has none.
+		if reason := failureReason(err); reason != logged && !errors.Is(err, clickstream.ErrBreakerOpen) && !errors.Is(err, context.Canceled) {
+			log.LogAttrs(ctx, slog.LevelWarn, "the click stream's Redis is not available", slog.Any("error", err))
+			logged = reason
+		}
+		return "redis"
+	}
+}
+
+// failureReason returns the text of err without the addresses of a connection, because
+// each connection has another port.
+func failureReason(err error) string {
+	var connection *net.OpError
+	if errors.As(err, &connection) {
+		return connection.Op + ": " + connection.Err.Error()
+	}
+	return err.Error()
 }
 
 // openJournal opens the journal in dir. It returns nil if dir is empty or cannot be used,

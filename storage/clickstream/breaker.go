@@ -18,8 +18,8 @@ const (
 	breakerProbe = 500 * time.Millisecond
 )
 
-// errBreakerOpen means that the command was not sent because the breaker is open.
-var errBreakerOpen = fmt.Errorf("the command was not sent, because redis has failed %d times in a row", breakerFailures)
+// ErrBreakerOpen means that the command was not sent because the breaker is open.
+var ErrBreakerOpen = fmt.Errorf("the command was not sent, because redis has failed %d times in a row", breakerFailures)
 
 // breaker is a circuit breaker. It implements redis.Hook. After breakerFailures failures
 // in a row, the breaker opens. While it is open, it sends one command at a time as a
@@ -46,7 +46,7 @@ func (b *breaker) DialHook(next redis.DialHook) redis.DialHook {
 func (b *breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
 		err := b.guard(ctx, func(ctx context.Context) error { return next(ctx, command) })
-		if errors.Is(err, errBreakerOpen) {
+		if errors.Is(err, ErrBreakerOpen) {
 			command.SetErr(err)
 		}
 		return err
@@ -56,7 +56,7 @@ func (b *breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (b *breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		err := b.guard(ctx, func(ctx context.Context) error { return next(ctx, commands) })
-		if errors.Is(err, errBreakerOpen) {
+		if errors.Is(err, ErrBreakerOpen) {
 			for _, command := range commands {
 				command.SetErr(err)
 			}
@@ -71,7 +71,7 @@ func (b *breaker) guard(ctx context.Context, call func(context.Context) error) e
 	}
 	ok, probe := b.admit()
 	if !ok {
-		return errBreakerOpen
+		return ErrBreakerOpen
 	}
 	if probe {
 		defer b.endProbe() // deferred, because the call may panic

@@ -30,7 +30,7 @@ func returning(err error) func(context.Context) error {
 // callSent makes a call that fails, and reports whether the breaker sent the call.
 func callSent(t *testing.T, b *breaker) bool {
 	t.Helper()
-	return !errors.Is(b.guard(t.Context(), returning(errRedis)), errBreakerOpen)
+	return !errors.Is(b.guard(t.Context(), returning(errRedis)), ErrBreakerOpen)
 }
 
 func TestBreaker_SendsOneProbeAtATime(t *testing.T) {

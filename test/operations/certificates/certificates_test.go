@@ -1,7 +1,7 @@
 //go:build operations
 
 // Package certificates tests that the processes of the service use renewed certificates
-// without a restart, and that SIGHUP does not stop them.
+// and authorities without a restart, and that SIGHUP does not stop them.
 package certificates
 
 import (
@@ -11,10 +11,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/tributary-hq/tributary/storage/redistest"
 	"github.com/tributary-hq/tributary/test/authority"
 	"github.com/tributary-hq/tributary/test/operations/process"
 	"github.com/tributary-hq/tributary/test/operations/stack"
@@ -94,5 +97,55 @@ func TestRenewal(t *testing.T) {
 		if p.Ended() {
 			t.Errorf("a process has ended:\n%s", p.Log(t))
 		}
+	}
+}
+
+// A process without a trusted connection to Redis says why, and uses it as soon as the file
+// of the authorities is right.
+func TestRedisAuthorities(t *testing.T) {
+	const password = "hunter2"
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	trust := func(ca *authority.Authority) {
+		t.Helper()
+		if err := os.WriteFile(file, ca.Certificate, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := authority.New(t), authority.New(t)
+	server := redistest.StartWith(t, redistest.Config{Authority: first})
+	s := stack.New(t, "TRIBUTARY_REDIS_URL="+strings.Replace(server.URL, "://", "://default:"+password+"@", 1), "TRIBUTARY_REDIS_CA_FILE="+file)
+	trust(second)
+	collector := process.Start(t, append(slices.Clone(s.Settings), "TRIBUTARY_METRICS_LISTEN="+s.CollectorMetrics), process.Binary(t, "collector"))
+	status := func() int { return process.Status(t.Context(), "http://"+s.CollectorMetrics+"/readyz") }
+	await := func(want int, what string) {
+		t.Helper()
+		process.Eventually(t, 20*time.Second, what, func() bool { return status() == want })
+	}
+	// The collector checks Redis, and logs the reason of a failure, when its readiness is
+	// checked.
+	awaitRefusal := func(reason string) {
+		t.Helper()
+		process.Eventually(t, 20*time.Second, "the collector is not ready and logs "+reason, func() bool {
+			return status() == http.StatusServiceUnavailable && strings.Contains(collector.Log(t), reason)
+		})
+	}
+	awaitRefusal("certificate signed by unknown authority")
+	trust(first)
+	collector.Signal(t, syscall.SIGHUP)
+	await(http.StatusOK, "the collector trusts the first authority")
+
+	// An authority is replaced while the collector runs.
+	server.Renew(second, "127.0.0.1")
+	server.Restart()
+	await(http.StatusServiceUnavailable, "the collector does not trust the second authority")
+	trust(second)
+	collector.Signal(t, syscall.SIGHUP)
+	await(http.StatusOK, "the collector trusts the second authority")
+
+	server.Renew(second, "redis.internal")
+	server.Restart()
+	awaitRefusal("cannot validate certificate for 127.0.0.1")
+	if strings.Contains(collector.Log(t), password) {
+		t.Error("the log contains the password")
 	}
 }
