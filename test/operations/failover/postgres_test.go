@@ -1,7 +1,8 @@
 //go:build operations
 
-// Package failover tests that the service loses no acknowledged write when the primary of
-// Postgres fails and a synchronous standby is promoted.
+// Package failover tests the acknowledged writes when the primary of Postgres fails and a
+// synchronous standby is promoted, and when the master of Redis fails and sentinels promote
+// a replica.
 package failover
 
 import (
@@ -71,7 +72,7 @@ func startPair(t *testing.T) pair {
 	// promotion.
 	execute(t, p.primary, "alter system set synchronous_standby_names = 'standby'", "select pg_reload_conf()")
 	process.Eventually(t, 20*time.Second, "the standby is synchronous", func() bool {
-		return query[string](t, p.primary, "select coalesce(max(sync_state), '') from pg_stat_replication") == "sync"
+		return query[string](t, p.primary.URL, "select coalesce(max(sync_state), '') from pg_stat_replication") == "sync"
 	})
 	return p
 }
@@ -99,9 +100,9 @@ func execute(t *testing.T, s *servers.Server, statements ...string) {
 	}
 }
 
-func query[T any](t *testing.T, s *servers.Server, statement string, args ...any) (value T) {
+func query[T any](t *testing.T, url, statement string, args ...any) (value T) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), s.URL)
+	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestPostgres_PromotedStandbyHasAllWrites(t *testing.T) {
 		{"approvals", "select count(*) from commissions where id = any($1::uuid[]) and status <> 'pending'", l.approved},
 		{"payout batches", "select count(*) from payout_batches where id = any($1::uuid[]) and status = 'confirmed'", l.batches},
 	} {
-		if stored := query[int](t, p.standby, check.statement, check.acknowledged); stored != len(check.acknowledged) {
+		if stored := query[int](t, p.standby.URL, check.statement, check.acknowledged); stored != len(check.acknowledged) {
 			t.Errorf("%d of %d acknowledged %s are stored", stored, len(check.acknowledged), check.what)
 		}
 	}
@@ -267,7 +268,7 @@ func TestPostgres_ConnectionsToADemotedPrimaryAreClosed(t *testing.T) {
 		t.Errorf("an unexpected response: %s", failure)
 	}
 	last := l.orders[len(l.orders)-1]
-	if query[int](t, p.standby, "select count(*) from conversions where external_transaction_id = $1", last) != 1 {
+	if query[int](t, p.standby.URL, "select count(*) from conversions where external_transaction_id = $1", last) != 1 {
 		t.Errorf("the newest conversion %s is not stored on the new primary", last)
 	}
 }
