@@ -100,8 +100,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// A process without a trusted connection to Redis says why, and uses it as soon as the file
-// of the authorities is right.
+// A collector without a trusted connection to Redis logs the reason. It connects without a
+// restart when the file contains the right authority.
 func TestRedisAuthorities(t *testing.T) {
 	const password = "hunter2"
 	file := filepath.Join(t.TempDir(), "ca.pem")

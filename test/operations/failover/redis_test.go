@@ -133,7 +133,7 @@ func TestRedis_FailoverLosesOnlyClicksThatWereNotReplicated(t *testing.T) {
 	core, collector := s.StartCore(t), s.StartCollector(t)
 	s.StartGateway(t)
 	opened := shop.Open(t, &http.Client{Timeout: 30 * time.Second}, "http://"+s.Gateway, "http://"+s.Collector)
-	process.Eventually(t, 20*time.Second, "the collector knows the public key", func() bool {
+	process.Eventually(t, 20*time.Second, "the collector accepts clicks", func() bool {
 		status, _, err := opened.Click(t.Context())
 		return err == nil && status < http.StatusBadRequest
 	})
