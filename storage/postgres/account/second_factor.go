@@ -79,7 +79,8 @@ func (tx *Tx) UseRecoveryCode(ctx context.Context, user affiliate.UserID, digest
 	return left, true, err
 }
 
-// DeleteEnrolment deletes the second factor of a user if it is not confirmed.
+// DeleteEnrolment deletes the second factor of a user if it is not confirmed. A factor
+// without a confirmation has no recovery codes.
 func (tx *Tx) DeleteEnrolment(ctx context.Context, user affiliate.UserID) error {
 	const remove = `delete from second_factors where user_id = $1 and confirmed_at is null`
 	_, err := tx.Exec(ctx, remove, user)
@@ -89,9 +90,14 @@ func (tx *Tx) DeleteEnrolment(ctx context.Context, user affiliate.UserID) error 
 // DeleteSecondFactor deletes the second factor of a user with its recovery codes, and the
 // user's challenges.
 func (tx *Tx) DeleteSecondFactor(ctx context.Context, user affiliate.UserID) error {
-	const remove = `delete from second_factors where user_id = $1`
-	if _, err := tx.Exec(ctx, remove, user); err != nil {
-		return err
+	const (
+		removeCodes = `delete from recovery_codes where user_id = $1`
+		remove      = `delete from second_factors where user_id = $1`
+	)
+	for _, statement := range []string{removeCodes, remove} {
+		if _, err := tx.Exec(ctx, statement, user); err != nil {
+			return err
+		}
 	}
 	return tx.DeleteLoginChallenges(ctx, user)
 }
