@@ -86,15 +86,7 @@ func closeConnections(ctx context.Context, next http.Handler) http.Handler {
 	})
 }
 
-var errStopping = errors.New("the process is stopping")
-
 // serveMetrics serves the private port until ctx ends and the delay is over.
 func serveMetrics(ctx context.Context, listener net.Listener, gatherer prometheus.Gatherer, ready func(context.Context) error, delay time.Duration, log *slog.Logger) error {
-	readyUntilStop := func(request context.Context) error {
-		if ctx.Err() != nil {
-			return errStopping
-		}
-		return ready(request)
-	}
-	return serveHTTP(ctx, listener, private.NewServer(gatherer, readyUntilStop, log), nil, delay)
+	return serveHTTP(ctx, listener, private.NewServer(ctx, gatherer, ready, log), nil, delay)
 }

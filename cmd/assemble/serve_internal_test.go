@@ -28,7 +28,7 @@ func TestServeHTTP_ServesDuringTheShutdownDelay(t *testing.T) {
 	go func() { ended <- serveHTTP(ctx, public, httpedge.NewServer(handler, log), nil, delay) }()
 	go func() { ended <- serveMetrics(ctx, metrics, prometheus.NewRegistry(), ready, delay, log) }()
 
-	api, probe := "http://"+public.Addr().String(), "http://"+metrics.Addr().String()+"/readyz"
+	api, probes := "http://"+public.Addr().String(), "http://"+metrics.Addr().String()
 	check := func(url string, wantStatus int, wantBody string, wantClose bool) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
@@ -46,11 +46,13 @@ func TestServeHTTP_ServesDuringTheShutdownDelay(t *testing.T) {
 		}
 	}
 	check(api+"/", http.StatusOK, "served", false)
-	check(probe, http.StatusOK, "ok", false)
+	check(probes+"/servingz", http.StatusOK, "ok", false)
+	check(probes+"/readyz", http.StatusOK, "ok", false)
 	stop()
 	check(api+"/", http.StatusOK, "served", true)
 	check(api+readyPath, http.StatusServiceUnavailable, `"code":"SERVICE_UNAVAILABLE"`, true)
-	check(probe, http.StatusServiceUnavailable, "the process is stopping", true)
+	check(probes+"/servingz", http.StatusServiceUnavailable, "the process is stopping", true)
+	check(probes+"/readyz", http.StatusServiceUnavailable, "the process is stopping", true)
 	for range 2 {
 		if err := <-ended; err != nil {
 			t.Error(err)

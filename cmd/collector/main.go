@@ -5,8 +5,10 @@
 //	collector journal inspect [dir]   print the size and the damaged records of a journal;
 //	                                  the exit code is 1 if the journal is damaged
 //	collector journal export [dir]    print each click in a journal as a line of JSON
-//	collector healthcheck [--ready]   check that the collector on this machine runs, or that
-//	                                  it is ready; the exit code is 0 if it is
+//	collector healthcheck [--serving|--ready]
+//	                                  check that the collector on this machine runs, that it
+//	                                  runs and is not stopping, or that it is ready; the exit
+//	                                  code is 0 if it is
 //	collector version                 print version and commit
 //
 // The settings are read from the environment; docs/operations/settings.md lists them.
@@ -34,7 +36,7 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-var errUsage = errors.New("usage: collector | collector journal inspect [dir] | collector journal export [dir] | collector healthcheck [--ready] | collector version")
+var errUsage = errors.New("usage: collector | collector journal inspect [dir] | collector journal export [dir] | collector healthcheck [--serving|--ready] | collector version")
 
 func main() {
 	if err := execute(os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -128,10 +130,10 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 		}
 		return nil
 	}
-	metrics := private.NewServer(registry, ready, log)
 	// The collector also stops if the metrics server fails.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
+	metrics := private.NewServer(ctx, registry, ready, log)
 	metricsServed := make(chan error, 1)
 	go func() {
 		defer end()

@@ -21,9 +21,9 @@
 //	core secrets DIR [COLLECTOR-DIR]
 //	                         create the files with the secrets of an installation that do not
 //	                         exist yet, and copy those that a collector needs
-//	core healthcheck [--ready]
-//	                         check that the core on this machine runs, or that it is
-//	                         ready; the exit code is 0 if it is
+//	core healthcheck [--serving|--ready]
+//	                         check that the core on this machine runs, that it runs and is
+//	                         not stopping, or that it is ready; the exit code is 0 if it is
 //	core version             print version and commit
 //
 // The settings are read from the environment; docs/operations/settings.md lists them.
@@ -52,7 +52,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | secrets DIR [COLLECTOR-DIR] | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | healthcheck [--ready] | version`
+const usage = `usage: core serve [--gateway] | migrate | secrets DIR [COLLECTOR-DIR] | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | healthcheck [--serving|--ready] | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -2,8 +2,10 @@
 // the core over gRPC.
 //
 //	gateway                          serve the REST API
-//	gateway healthcheck [--ready]    check that the gateway on this machine runs, or that it
-//	                                 is ready; the exit code is 0 if it is
+//	gateway healthcheck [--serving|--ready]
+//	                                 check that the gateway on this machine runs, that it
+//	                                 runs and is not stopping, or that it is ready; the exit
+//	                                 code is 0 if it is
 //	gateway version                  print version and commit
 //
 // The core must trust the gateway's host as a proxy (TRIBUTARY_TRUSTED_PROXIES of the
@@ -53,7 +55,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		_, err := fmt.Fprintln(out, version.String())
 		return err
 	}
-	return errors.New("usage: gateway | gateway healthcheck [--ready] | gateway version")
+	return errors.New("usage: gateway | gateway healthcheck [--serving|--ready] | gateway version")
 }
 
 func serve(ctx context.Context) error {

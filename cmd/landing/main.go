@@ -6,9 +6,9 @@
 //	landing contacts    print the contact messages, newest first, one line of JSON each
 //	    --limit N       at most this many (100)
 //	    --before ID     only messages older than the message with this id
-//	landing healthcheck [--ready]
-//	                    check that the service on this machine runs, or that it is ready; the
-//	                    exit code is 0 if it is
+//	landing healthcheck [--serving|--ready]
+//	                    check that the service on this machine runs, that it runs and is not
+//	                    stopping, or that it is ready; the exit code is 0 if it is
 //	landing version     print version and commit
 //
 // The settings are read from the environment; docs/operations/settings.md lists them.
@@ -33,7 +33,7 @@ import (
 	"github.com/tributary-hq/tributary/landing/store"
 )
 
-var errUsage = errors.New("usage: landing | landing migrate | landing contacts [--limit N] [--before ID] | landing healthcheck [--ready] | landing version")
+var errUsage = errors.New("usage: landing | landing migrate | landing contacts [--limit N] [--before ID] | landing healthcheck [--serving|--ready] | landing version")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -17,15 +17,17 @@ import (
 const checkTimeout = 900 * time.Millisecond
 
 // ErrCheckUsage means that the arguments of the command healthcheck are wrong.
-var ErrCheckUsage = errors.New("usage: healthcheck [--ready]")
+var ErrCheckUsage = errors.New("usage: healthcheck [--serving|--ready]")
 
 // Check is the command healthcheck of each program. It requests /healthz, or with the
-// argument --ready /readyz, from the private port of the process that listens on the given
-// address. It returns nil if the status of the response is 200. Images without a shell use
+// argument --serving /servingz, or with --ready /readyz, from the private port of the process
+// that listens on the given address. It returns nil if the status of the response is 200. Images without a shell use
 // the command as their health check.
 func Check(ctx context.Context, listen string, args []string) error {
 	path := "/healthz"
 	switch {
+	case len(args) == 1 && args[0] == "--serving":
+		path = "/servingz"
 	case len(args) == 1 && args[0] == "--ready":
 		path = "/readyz"
 	case len(args) != 0:

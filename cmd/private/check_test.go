@@ -17,24 +17,35 @@ import (
 func TestCheck(t *testing.T) {
 	missing := errors.New("postgres does not respond")
 	for _, tc := range []struct {
-		name  string
-		args  []string
-		ready error
-		want  string // part of the error; empty: no error
+		name     string
+		args     []string
+		ready    error
+		stopping bool
+		want     string // part of the error; empty: no error
 	}{
 		{name: "alive"},
 		{name: "alive and not ready", ready: missing},
+		{name: "alive and stopping", stopping: true},
+		{name: "serving", args: []string{"--serving"}},
+		{name: "serving and not ready", args: []string{"--serving"}, ready: missing},
+		{name: "not serving", args: []string{"--serving"}, stopping: true, want: "/servingz: 503 Service Unavailable: the process is stopping"},
 		{name: "ready", args: []string{"--ready"}},
 		{name: "not ready", args: []string{"--ready"}, ready: missing, want: "/readyz: 503 Service Unavailable: postgres does not respond"},
+		{name: "ready and stopping", args: []string{"--ready"}, stopping: true, want: "/readyz: 503 Service Unavailable: the process is stopping"},
 		{name: "unknown argument", args: []string{"--live"}, want: private.ErrCheckUsage.Error()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			if tc.stopping {
+				stop()
+			}
 			for _, listen := range []string{"127.0.0.1", "0.0.0.0", "", "::", "::1"} {
 				listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(listen, "0"))
 				if err != nil {
 					t.Fatal(err)
 				}
-				server := private.NewServer(prometheus.NewRegistry(), func(context.Context) error { return tc.ready }, slog.New(slog.DiscardHandler))
+				server := private.NewServer(ctx, prometheus.NewRegistry(), func(context.Context) error { return tc.ready }, slog.New(slog.DiscardHandler))
 				go func() { _ = httpedge.Serve(server, listener, nil) }()
 				_, port, err := net.SplitHostPort(listener.Addr().String())
 				if err != nil {

@@ -1,10 +1,11 @@
-// Package private serves the private port of a process: the metrics, the health and
-// readiness probes, and the profiles of the Go runtime. The port has no TLS and no
+// Package private serves the private port of a process: the metrics, the health
+// checks, and the profiles of the Go runtime. The port has no TLS and no
 // authentication. It must be in a network that only operators can reach.
 package private
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -30,28 +31,53 @@ func NewRegistry() *prometheus.Registry {
 // which is 30 seconds by default (/debug/pprof/profile?seconds=30).
 const writeTimeout = 5 * time.Minute
 
-// NewServer returns the server of the private port. If ready returns an error, /readyz
-// responds with status 503 and the text of the error.
-func NewServer(gatherer prometheus.Gatherer, ready func(context.Context) error, log *slog.Logger) *http.Server {
-	server := httpedge.NewServer(handler(gatherer, ready), log)
+// NewServer returns the server of the private port of a process that stops when ctx ends. It
+// has three health checks, which respond with 200 or 503:
+//
+//   - /healthz always succeeds. A supervisor restarts a process that does not respond.
+//   - /servingz succeeds until ctx ends. It then fails, while the process still serves requests
+//     for the shutdown delay. A load balancer uses this check, because it does not depend on
+//     servers that all processes share: if such a server is down, a balancer that uses /readyz
+//     removes all processes, even if they still respond to most requests.
+//   - /readyz succeeds until ctx ends, if ready returns no error. Otherwise the text of the
+//     error is in the response. Operators and scripts use it to find a missing dependency.
+func NewServer(ctx context.Context, gatherer prometheus.Gatherer, ready func(context.Context) error, log *slog.Logger) *http.Server {
+	server := httpedge.NewServer(handler(ctx, gatherer, ready), log)
 	server.WriteTimeout = writeTimeout
 	return server
 }
 
-func handler(gatherer prometheus.Gatherer, ready func(context.Context) error) http.Handler {
+var errStopping = errors.New("the process is stopping")
+
+func handler(ctx context.Context, gatherer prometheus.Gatherer, ready func(context.Context) error) http.Handler {
+	serving := func(context.Context) error {
+		if ctx.Err() != nil {
+			return errStopping
+		}
+		return nil
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := ready(r.Context()); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = io.WriteString(w, "ok\n")
-	})
+	mux.HandleFunc("GET /healthz", check())
+	mux.HandleFunc("GET /servingz", check(serving))
+	mux.HandleFunc("GET /readyz", check(serving, ready))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	return mux
+}
+
+// check returns the handler of a health check. It responds with 503 and the first error of
+// the conditions, or with 200 if there is none.
+func check(conditions ...func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for _, condition := range conditions {
+			if err := condition(r.Context()); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	}
 }

@@ -1,9 +1,8 @@
 package settings
 
-// The next types hold the address of the private port of a program: /metrics, /healthz,
-// /readyz and /debug/pprof/. The address must be in a private network. The default ports
-// differ, so that all programs can run on one machine. The command healthcheck reads no
-// other setting.
+// The next types hold the address of the private port of a program (cmd/private). The
+// address must be in a private network. The default ports differ, so that all programs can
+// run on one machine. The command healthcheck reads no other setting.
 type (
 	// CoreMetrics belongs to the core.
 	CoreMetrics struct {

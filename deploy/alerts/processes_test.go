@@ -110,7 +110,7 @@ func scrapeProcesses(t *testing.T) scrapes {
 		if err != nil {
 			return nil, err
 		}
-		server := private.NewServer(registry, func(context.Context) error { return nil }, log)
+		server := private.NewServer(t.Context(), registry, func(context.Context) error { return nil }, log)
 		served := make(chan error, 1)
 		go func() { served <- httpedge.Serve(server, metrics, nil) }()
 		clicks := listen(t)

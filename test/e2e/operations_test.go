@@ -33,6 +33,7 @@ func testOperations(t *testing.T, sys *system) {
 	t.Run("the metrics port has metrics and health checks", func(t *testing.T) {
 		getPrivate := func(path string) response { return anonymous.send(t, http.MethodGet, sys.metrics+path, nil) }
 		getPrivate("/healthz").wantStatus(http.StatusOK)
+		getPrivate("/servingz").wantStatus(http.StatusOK)
 		getPrivate("/readyz").wantStatus(http.StatusOK)
 		getPrivate("/debug/pprof/heap").wantStatus(http.StatusOK)
 		getPrivate("/debug/pprof/profile?seconds=1").wantStatus(http.StatusOK)
@@ -44,7 +45,7 @@ func testOperations(t *testing.T, sys *system) {
 		}
 	})
 	t.Run("the public ports do not serve the routes of the metrics port", func(t *testing.T) {
-		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/debug/pprof/", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"} {
+		for _, path := range []string{"/metrics", "/healthz", "/servingz", "/readyz", "/debug/pprof/", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"} {
 			anonymous.get(t, path).wantOutcome(notFound)
 			anonymous.send(t, http.MethodGet, sys.edge+path, nil).wantOutcome(notFound)
 		}

@@ -109,7 +109,9 @@ func wantNotReady(t *testing.T, sys *system, dependency string) {
 		t.Errorf("/readyz does not name the %s: %s", dependency, probe.body)
 	}
 	sys.client().get(t, "/api/v1/health").wantStatus(http.StatusOK)
-	sys.client().send(t, http.MethodGet, sys.metrics+"/healthz", nil).wantStatus(http.StatusOK)
+	for _, path := range []string{"/healthz", "/servingz"} {
+		sys.client().send(t, http.MethodGet, sys.metrics+path, nil).wantStatus(http.StatusOK)
+	}
 }
 
 func wantReady(t *testing.T, sys *system) {
