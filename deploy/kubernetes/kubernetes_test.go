@@ -204,9 +204,9 @@ func (c cluster) checkServed(t *testing.T) {
 		for _, port := range container.Ports {
 			ports[port.Name] = true
 		}
-		for probe, handler := range map[string]*corev1.Probe{"liveness": container.LivenessProbe, "readiness": container.ReadinessProbe} {
-			if handler == nil || handler.HTTPGet.Port.String() != "metrics" || !ports["metrics"] {
-				t.Errorf("%s: the %s probe must use the metrics port", name, probe)
+		for path, handler := range map[string]*corev1.Probe{"/healthz": container.LivenessProbe, "/servingz": container.ReadinessProbe} {
+			if handler == nil || handler.HTTPGet.Path != path || handler.HTTPGet.Port.String() != "metrics" || !ports["metrics"] {
+				t.Errorf("%s: no probe of the right kind uses %s on the metrics port", name, path)
 			}
 		}
 		if container.Lifecycle == nil || container.Lifecycle.PreStop.Sleep.Seconds >= *pod.Spec.TerminationGracePeriodSeconds {

@@ -47,7 +47,7 @@ defaults
     option redispatch 1
 `)
 	for _, group := range p.groups {
-		fmt.Fprintf(&b, "listen %s\n    bind %s\n    mode %s\n    option httpchk GET /readyz\n", group.name, group.address, group.mode)
+		fmt.Fprintf(&b, "listen %s\n    bind %s\n    mode %s\n    option httpchk GET /servingz\n", group.name, group.address, group.mode)
 		if group.mode == "http" {
 			b.WriteString("    option http-server-close\n")
 		}
