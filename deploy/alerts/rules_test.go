@@ -120,32 +120,37 @@ func TestRules_AreValid(t *testing.T) {
 	promtool(t, append([]string{"check", "rules"}, rules...)...)
 }
 
-// The sample configuration is valid, and loads each rule file.
+// The sample configurations load each rule file. The configuration for Kubernetes is checked
+// with promtool by the test of the manifests, in deploy/kubernetes.
 func TestPrometheusConfiguration(t *testing.T) {
-	const file = "../prometheus/prometheus.yml"
-	promtool(t, "check", "config", file)
-	var config struct {
-		RuleFiles []string `yaml:"rule_files"`
-		Scrapes   []struct {
-			Job string `yaml:"job_name"`
-		} `yaml:"scrape_configs"`
-	}
-	readYAML(t, file, &config)
-	var loaded []string
-	for _, path := range config.RuleFiles {
-		loaded = append(loaded, filepath.Base(path))
-	}
-	rules, _ := ruleFiles(t)
-	slices.Sort(loaded)
-	if !slices.Equal(loaded, rules) {
-		t.Errorf("the configuration loads %q, want %q", loaded, rules)
-	}
-	var jobs []string
-	for _, scrape := range config.Scrapes {
-		jobs = append(jobs, scrape.Job)
-	}
-	if want := []string{"tributary-core", "tributary-gateway", "tributary-landing", "tributary-collector"}; !slices.Equal(jobs, want) {
-		t.Errorf("the configuration has the jobs %q, want %q", jobs, want)
+	promtool(t, "check", "config", "../prometheus/prometheus.yml")
+	for file, wantJobs := range map[string][]string{
+		"../prometheus/prometheus.yml": {"tributary-core", "tributary-gateway", "tributary-landing", "tributary-collector"},
+		"../prometheus/kubernetes.yml": {"tributary"},
+	} {
+		var config struct {
+			RuleFiles []string `yaml:"rule_files"`
+			Scrapes   []struct {
+				Job string `yaml:"job_name"`
+			} `yaml:"scrape_configs"`
+		}
+		readYAML(t, file, &config)
+		var loaded []string
+		for _, path := range config.RuleFiles {
+			loaded = append(loaded, filepath.Base(path))
+		}
+		rules, _ := ruleFiles(t)
+		slices.Sort(loaded)
+		if !slices.Equal(loaded, rules) {
+			t.Errorf("%s loads %q, want %q", file, loaded, rules)
+		}
+		var jobs []string
+		for _, scrape := range config.Scrapes {
+			jobs = append(jobs, scrape.Job)
+		}
+		if !slices.Equal(jobs, wantJobs) {
+			t.Errorf("%s has the jobs %q, want %q", file, jobs, wantJobs)
+		}
 	}
 }
 

@@ -227,10 +227,17 @@ func (c cluster) checkServed(t *testing.T) {
 		if served == 0 {
 			t.Errorf("%s: no service selects the pods", name)
 		}
+		scraped := false
 		for _, rule := range c.policies[name].Spec.Ingress {
+			if rule.Ports[0].Port.String() == "metrics" {
+				scraped = rule.From[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] == "monitoring"
+			}
 			if port := rule.Ports[0].Port.String(); !ports[port] || len(rule.From) == 0 {
 				t.Errorf("%s: the network policy permits connections to the port %s, or from everywhere", name, port)
 			}
+		}
+		if !scraped {
+			t.Errorf("%s: the network policy does not permit connections from Prometheus to the port metrics", name)
 		}
 		if c.budgets[name] == nil || !selects(*c.budgets[name].Spec.Selector, pod) {
 			t.Errorf("%s: there is no PodDisruptionBudget", name)
