@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -36,9 +37,7 @@ const (
 	minPingInterval = PingInterval / 2
 )
 
-// maxConnectionAge is the time after which a client must open a new connection. Calls and
-// streams that are running continue on the old one. A client looks up the addresses of the
-// cores only when it connects, so it uses a new core after this time at the latest.
+// maxConnectionAge is the default of Config.MaxConnectionAge.
 const maxConnectionAge = 5 * time.Minute
 
 // inProcessNetwork is the network name of the peer address that in-process calls have.
@@ -73,6 +72,11 @@ type Config struct {
 	TLS *tls.Config
 	// Metrics measures calls. nil means that calls are not measured.
 	Metrics *Metrics
+	// MaxConnectionAge is the time after which a client must open a new connection. Calls and
+	// streams that are running continue on the old one. A client looks up the addresses of the
+	// cores only when it connects, so it uses a new core after this time at the latest. 0 means
+	// 5 minutes.
+	MaxConnectionAge time.Duration
 }
 
 // Server serves the gRPC services of the core, over the network and through a channel in
@@ -115,7 +119,7 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.MaxConcurrentStreams(maxConcurrentStreams),
 		grpc.ConnectionTimeout(5 * time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute, MaxConnectionAge: maxConnectionAge}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 5 * time.Minute, MaxConnectionAge: cmp.Or(cfg.MaxConnectionAge, maxConnectionAge)}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval}),
 	}
 	if cfg.TLS != nil {

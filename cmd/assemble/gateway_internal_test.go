@@ -1,0 +1,232 @@
+package assemble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"google.golang.org/grpc/resolver/dns"
+
+	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// A gateway distributes its calls to all cores that a DNS name leads to. No call fails while a
+// core stops, and a core that is added to the name gets calls.
+func TestRunGateway_BalancesCores(t *testing.T) {
+	dns.SetMinResolutionInterval(10 * time.Millisecond)
+	names := startNameServer(t)
+	release := make(chan struct{})
+	first, port := startCore(t, "127.0.0.1", "0", release)
+	second, _ := startCore(t, "127.0.0.2", port, release)
+	names.set(first.address, second.address)
+
+	log := slog.New(slog.DiscardHandler)
+	cfg := settings.Gateway{CoreAddr: fmt.Sprintf("dns://%s/cores.test:%s", names.address, port)}
+	cfg.AllowHTTP = true
+	api := listenLocal(t)
+	url := "http://" + api.Addr().String()
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	parts.Go(func() {
+		if err := RunGateway(ctx, cfg, certificates.New(log), api, listenLocal(t), log); err != nil {
+			t.Error(err)
+		}
+	})
+	var served atomic.Int64
+	parts.Go(func() {
+		for ctx.Err() == nil {
+			if err := get(ctx, url+"/api/v1/health"); err != nil && ctx.Err() == nil {
+				t.Errorf("a call failed: %v", err)
+				return
+			}
+			served.Add(1)
+		}
+	})
+	pgtest.Eventually(t, "both cores get calls", func() bool { return first.calls.Load() > 10 && second.calls.Load() > 10 })
+
+	// One call waits in each core, so that the second core cannot end before this call.
+	held := make(chan error, 2)
+	for range cap(held) {
+		go func() { held <- get(ctx, url+readyPath) }()
+	}
+	pgtest.Eventually(t, "each core runs a call", func() bool { return first.waiting.Load() == 1 && second.waiting.Load() == 1 })
+	second.stop()
+	pgtest.Eventually(t, "the stopping core gets no more calls", func() bool {
+		before, then := second.calls.Load(), served.Load()
+		pgtest.Eventually(t, "calls succeed while a core stops", func() bool { return served.Load() > then+20 })
+		return second.calls.Load() == before
+	})
+	close(release)
+	for range cap(held) {
+		if err := <-held; err != nil {
+			t.Errorf("a call that ran when its core stopped: %v", err)
+		}
+	}
+	if err := <-second.ended; err != nil {
+		t.Error(err)
+	}
+
+	// The name no longer leads to the core that stopped. So the gateway has no failed
+	// connection that makes it look up the name again, and only the age of its connection
+	// does.
+	names.set(first.address)
+	lookups := names.lookups.Load()
+	pgtest.Eventually(t, "the gateway looks up the name again", func() bool { return names.lookups.Load() > lookups+1 })
+	third, _ := startCore(t, "127.0.0.3", port, release)
+	names.set(first.address, third.address)
+	before := first.calls.Load()
+	pgtest.Eventually(t, "the new core gets calls too", func() bool { return third.calls.Load() > 10 && first.calls.Load() > before+10 })
+}
+
+func get(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, text)
+	}
+	return err
+}
+
+// healthCore is the gRPC server of a core that has only the health service.
+type healthCore struct {
+	affiliatev1.UnimplementedHealthServiceServer
+	address string
+	calls   atomic.Int64 // calls of CheckLiveness
+	waiting atomic.Int64 // calls of CheckReadiness, each of which waits for release
+	release <-chan struct{}
+	stop    context.CancelFunc
+	ended   chan error // receives the result of Serve
+}
+
+func (c *healthCore) CheckLiveness(context.Context, *affiliatev1.CheckLivenessRequest) (*affiliatev1.HealthStatus, error) {
+	c.calls.Add(1)
+	return &affiliatev1.HealthStatus{Status: "ok"}, nil
+}
+
+func (c *healthCore) CheckReadiness(ctx context.Context, _ *affiliatev1.CheckReadinessRequest) (*affiliatev1.HealthStatus, error) {
+	c.waiting.Add(1)
+	select {
+	case <-c.release:
+		return &affiliatev1.HealthStatus{Status: "ok"}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// startCore starts a core that ends with the test, and returns it with its port.
+func startCore(t *testing.T, host, port string, release <-chan struct{}) (core *healthCore, bound string) {
+	t.Helper()
+	c := &healthCore{address: host, release: release, ended: make(chan error, 1)}
+	s, err := server.New(server.Config{Log: slog.New(slog.DiscardHandler), Now: time.Now, MaxConnectionAge: time.Second},
+		server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, bound, _ = net.SplitHostPort(listener.Addr().String())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	c.stop = stop
+	t.Cleanup(stop)
+	go func() { c.ended <- s.Serve(ctx, listener) }()
+	return c, bound
+}
+
+// nameServer is a DNS server that returns the same IPv4 addresses for all names.
+type nameServer struct {
+	address string
+	lookups atomic.Int64 // questions for IPv4 addresses
+
+	mu        sync.Mutex
+	addresses []netip.Addr
+}
+
+func (s *nameServer) set(addresses ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.addresses = nil
+	for _, address := range addresses {
+		s.addresses = append(s.addresses, netip.MustParseAddr(address))
+	}
+}
+
+func startNameServer(t *testing.T) *nameServer {
+	t.Helper()
+	var config net.ListenConfig
+	conn, err := config.ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	s := &nameServer{address: conn.LocalAddr().String()}
+	go func() {
+		packet := make([]byte, 512)
+		for {
+			n, peer, err := conn.ReadFrom(packet)
+			if err != nil {
+				if !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+				return
+			}
+			response, err := s.respond(packet[:n])
+			if err == nil {
+				_, err = conn.WriteTo(response, peer)
+			}
+			if err != nil {
+				t.Errorf("the name server: %v", err)
+			}
+		}
+	}()
+	return s
+}
+
+func (s *nameServer) respond(packet []byte) ([]byte, error) {
+	var message dnsmessage.Message
+	if err := message.Unpack(packet); err != nil {
+		return nil, err
+	}
+	message.Response, message.Authoritative, message.Additionals = true, true, nil
+	question := message.Questions[0]
+	if question.Type == dnsmessage.TypeA {
+		s.mu.Lock()
+		addresses := slices.Clone(s.addresses)
+		s.mu.Unlock()
+		for _, address := range addresses {
+			message.Answers = append(message.Answers, dnsmessage.Resource{
+				Header: dnsmessage.ResourceHeader{Name: question.Name, Class: dnsmessage.ClassINET},
+				Body:   &dnsmessage.AResource{A: address.As4()},
+			})
+		}
+		s.lookups.Add(1)
+	}
+	return message.Pack()
+}
