@@ -18,6 +18,7 @@ type Landing struct {
 	LandingMail
 	Waitlist
 	HTTP
+	Traces
 	Listen string `env:"TRIBUTARY_LANDING_LISTEN" envDefault:"127.0.0.1:8083"`
 	LandingMetrics
 	// Origins is a comma-separated list of the exact origins of the pages with the forms.
@@ -152,6 +153,7 @@ func (l *Landing) check() []error {
 	faults = append(faults, l.LandingMail.faults()...)
 	faults = append(faults, l.Waitlist.faults()...)
 	faults = append(faults, l.HTTP.faults()...)
+	faults = append(faults, l.Traces.faults()...)
 	if _, err := httpedge.ParseOrigins(l.Origins); err != nil {
 		faults = append(faults, errors.New("TRIBUTARY_LANDING_ORIGINS: must be origins such as https://www.example.com, separated by commas"))
 	}

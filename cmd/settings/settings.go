@@ -213,6 +213,7 @@ type Core struct {
 	Limits
 	Privacy
 	CORS
+	Traces
 }
 
 // Mail holds the settings for mail (DECISIONS.md section 18).
@@ -273,6 +274,7 @@ type Gateway struct {
 	HTTP
 	CORS
 	GatewayMetrics
+	Traces
 	APIListen string `env:"TRIBUTARY_API_LISTEN" envDefault:"127.0.0.1:8080"`
 	// CoreAddr is the core's gRPC address. The core must trust the gateway's host as a
 	// proxy. Otherwise it would use the address of the gateway as the address of every
@@ -291,6 +293,7 @@ type Collector struct {
 	Redis
 	HTTP
 	CollectorMetrics
+	Traces
 	Listen string `env:"TRIBUTARY_COLLECTOR_LISTEN" envDefault:"127.0.0.1:8081"`
 	// Tracking is the maximum number of clicks in any 60 seconds per public key.
 	Tracking int64 `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
@@ -474,6 +477,7 @@ func (c *Core) check() []error {
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_UNSUBSCRIBE", c.Unsubscribe)...)
 	faults = append(faults, c.Mail.faults()...)
 	faults = append(faults, c.Registration.faults()...)
+	faults = append(faults, c.Traces.faults()...)
 	if _, ok := affiliate.ParseWebURL(c.LinkURL); c.LinkURL != "" && (!ok || strings.Count(c.LinkURL, "/") != 2) {
 		faults = append(faults, errors.New("TRIBUTARY_LINK_URL: must be a scheme and a host, for example https://go.example.com"))
 	}
@@ -487,7 +491,7 @@ func (c *Core) check() []error {
 }
 
 func (g *Gateway) check() []error {
-	faults := g.faults()
+	faults := append(g.HTTP.faults(), g.Traces.faults()...)
 	if (g.ClientCert == "") != (g.ClientKey == "") {
 		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CERT and TRIBUTARY_GRPC_TLS_KEY must be set together"))
 	}
@@ -495,5 +499,7 @@ func (g *Gateway) check() []error {
 }
 
 func (c *Collector) check() []error {
-	return append(append(c.Redis.faults(), c.HTTP.faults()...), checkPositive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
+	faults := append(c.Redis.faults(), c.HTTP.faults()...)
+	faults = append(faults, c.Traces.faults()...)
+	return append(faults, checkPositive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
 }
