@@ -27,6 +27,9 @@ type Event struct {
 	// if there is none. Notifications need them, and not every Object contains them.
 	Partner *UserID
 	Program *ProgramID
+	// Trace refers to the recorded span that caused the event, in the format of package
+	// spans. It is nil if there is none. Receivers do not see it in the body.
+	Trace []byte
 }
 
 // NewEvent returns a new event that happened at the given time.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Sink stores batches durably. A shard is one of the Redis streams over which the clicks
@@ -83,6 +85,7 @@ type batch struct {
 	buffer    []byte
 	n         int
 	startedAt time.Time
+	span      trace.Span // of the first request that is recorded, or nil
 	done      chan struct{}
 	err       error
 }
@@ -136,8 +139,9 @@ func (b *batcher) oldest() time.Time {
 }
 
 // add adds a framed record (see frame) to the open batch of its shard and returns that
-// batch. The caller must then call wait on the batch.
-func (b *batcher) add(shard int, framed []byte) (*batch, error) {
+// batch. The caller must then call wait on the batch. ctx is the context of the request; the
+// write of a batch belongs to the trace of its first recorded request.
+func (b *batcher) add(ctx context.Context, shard int, framed []byte) (*batch, error) {
 	if b.full() {
 		return nil, errOverloaded
 	}
@@ -145,6 +149,7 @@ func (b *batcher) add(shard int, framed []byte) (*batch, error) {
 	if q.refusing() {
 		return nil, errOverloaded
 	}
+	span := trace.SpanFromContext(ctx)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -158,6 +163,9 @@ func (b *batcher) add(shard int, framed []byte) (*batch, error) {
 		open = &batch{buffer: (*b.buffers.Get().(*[]byte))[:0], startedAt: time.Now(), done: make(chan struct{})}
 		q.waiting = append(q.waiting, open)
 		q.work.Signal()
+	}
+	if open.span == nil && span.IsRecording() {
+		open.span = span
 	}
 	open.buffer = append(open.buffer, framed...)
 	open.n++
@@ -211,6 +219,9 @@ func (b *batcher) writeBatches(shard int, q *shardQueue, slot int) {
 
 func (b *batcher) write(shard int, next *batch) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	if next.span != nil {
+		ctx = trace.ContextWithSpan(ctx, next.span)
+	}
 	next.err = b.sink.Append(ctx, shard, next.buffer, next.n)
 	cancel()
 	if q := b.queues[shard]; next.err == nil {

@@ -1,8 +1,11 @@
 package collector
 
 import (
+	"net/http"
 	"net/netip"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
@@ -41,4 +44,17 @@ type Config struct {
 	// port. During this time the collector still serves requests, but reports that it is
 	// not ready, so that load balancers stop sending requests to it.
 	ShutdownDelay time.Duration
+	// Traces records spans of requests and of commands of Redis. nil means that nothing is
+	// recorded.
+	Traces Traces
+}
+
+// Traces is implemented by *tracing.Traces.
+type Traces interface {
+	// Handler returns a handler that records a span for each request for which traced returns
+	// true.
+	Handler(next http.Handler, traced func(*http.Request) bool) http.Handler
+	// InstrumentRedis records a span for each command of a client that belongs to a recorded
+	// request.
+	InstrumentRedis(client redis.UniversalClient) error
 }

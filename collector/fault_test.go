@@ -373,7 +373,7 @@ func TestBatcher_FullQueueRefusesRecords(t *testing.T) {
 	record := make([]byte, 1000)
 	var accepted []*batch
 	for {
-		batch, err := b.add(0, record)
+		batch, err := b.add(t.Context(), 0, record)
 		if err != nil {
 			if !errors.Is(err, errOverloaded) {
 				t.Fatalf("add to a full queue: error %v, want errOverloaded", err)
@@ -399,7 +399,7 @@ func TestBatcher_FullQueueRefusesRecords(t *testing.T) {
 	b = newBatcher(sink, 1, newMetrics(newRegistry()))
 	large, n := make([]byte, 8<<10), 0
 	for ; ; n++ {
-		if _, err := b.add(0, large); err != nil {
+		if _, err := b.add(t.Context(), 0, large); err != nil {
 			break
 		}
 	}
@@ -413,19 +413,19 @@ func TestBatcher_FullQueueRefusesRecords(t *testing.T) {
 func TestBatcher_EachBatchHasItsOwnResult(t *testing.T) {
 	sink := &gatedSink{gate: make(chan error)}
 	b := newBatcher(sink, 1, newMetrics(newRegistry()))
-	first, err := b.add(0, []byte("1"))
+	first, err := b.add(t.Context(), 0, []byte("1"))
 	check(t, err)
 	waitFor(t, "the write of the first batch", func() bool { return sink.batches.Load() > 0 })
 	sink.gate <- errors.New("write failed")
 	if first.wait() == nil {
 		t.Error("wait() = nil for the failed batch, want an error")
 	}
-	second, err := b.add(0, []byte("2"))
+	second, err := b.add(t.Context(), 0, []byte("2"))
 	check(t, err)
 	sink.gate <- nil
 	check(t, second.wait())
 	b.close()
-	if _, err := b.add(0, []byte("3")); !errors.Is(err, errStopping) {
+	if _, err := b.add(t.Context(), 0, []byte("3")); !errors.Is(err, errStopping) {
 		t.Errorf("add after close: error %v, want errStopping", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/spans"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/directory"
 )
@@ -33,12 +34,18 @@ var (
 	nosniff        = []string{"nosniff"}
 	allowClicks    = []string{"OPTIONS, POST"}
 	allowGet       = []string{"GET, HEAD"}
-	allowedHeaders = []string{"Authorization, Content-Type, X-Public-Key, X-Request-Id"}
+	allowedHeaders = []string{"Authorization, Content-Type, Traceparent, Tracestate, X-Public-Key, X-Request-Id"}
 	preflightAge   = []string{"86400"}
 )
 
 // bufferPool holds buffers for request bodies, records and responses.
 var bufferPool = sync.Pool{New: func() any { b := make([]byte, maxBody+1); return &b }}
+
+// traced reports whether a request is traced. Health probes and requests for the browser
+// script are not.
+func traced(r *http.Request) bool {
+	return r.URL.Path == clicksPath && r.Method == http.MethodPost || strings.HasPrefix(r.URL.Path, linkPath)
+}
 
 func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
@@ -96,6 +103,7 @@ func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	switch r.Method {
 	case http.MethodPost:
+		spans.SetRoute(r.Context(), http.MethodPost, clicksPath)
 		c.registerClick(w, r)
 	case http.MethodOptions:
 		h["Access-Control-Allow-Methods"] = allowClicks
@@ -178,7 +186,7 @@ func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 	}
 	c.storeClick(w, r, caller, codeEntry, click, visitor{
 		addr: addr, agent: r.UserAgent(), foreignOrigin: foreignOrigin, prefetched: prefetch(r.Header),
-		paidPlatform: paidPlatform(queryOf(click.text[fieldURL])),
+		paidPlatform: paidPlatform(queryOf(click.text[fieldURL])), trace: spans.Reference(r.Context()),
 	})
 }
 
@@ -235,10 +243,11 @@ func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller ap
 		defer bufferPool.Put(scratch)
 		click := c.record((*scratch)[:0], issued.id, issued.receivedAt, caller, codeEntry, request, v)
 		// The framed click uses the rest of the same buffer.
-		return c.batches.add(clickstream.Shard(issued.id, c.shards), frame(click[len(click):], click))
+		return c.batches.add(r.Context(), clickstream.Shard(issued.id, c.shards), frame(click[len(click):], click))
 	})
+	spans.SetClick(r.Context(), issued.id)
 	if err != nil {
-		c.logSinkError(err)
+		c.logSinkError(r.Context(), err)
 		c.unavailable(w, "The click could not be stored.")
 		return
 	}

@@ -131,15 +131,15 @@ func TestBatcher_FailedShardRefusesOnlyItsOwnClicks(t *testing.T) {
 	b := newBatcher(failingShardSink{}, 3, newMetrics(newRegistry()))
 	defer b.close()
 	for range 4 * failuresBeforeRefusal {
-		if batch, err := b.add(1, []byte("x")); err == nil && batch.wait() == nil {
+		if batch, err := b.add(t.Context(), 1, []byte("x")); err == nil && batch.wait() == nil {
 			t.Fatal("the failed shard accepted a click")
 		}
 	}
-	if _, err := b.add(1, []byte("x")); !errors.Is(err, errOverloaded) {
+	if _, err := b.add(t.Context(), 1, []byte("x")); !errors.Is(err, errOverloaded) {
 		t.Errorf("add to the failed shard: error %v, want errOverloaded", err)
 	}
 	for _, shard := range []int{0, 2} {
-		batch, err := b.add(shard, []byte("x"))
+		batch, err := b.add(t.Context(), shard, []byte("x"))
 		check(t, err)
 		if err := batch.wait(); err != nil {
 			t.Errorf("a click of shard %d: %v", shard, err)
@@ -353,7 +353,7 @@ func TestBatcher_OverloadKeepsMemoryBounded(t *testing.T) {
 	overload := func(batches int) {
 		for range batches {
 			for range 2 * batchRecords {
-				if _, err := b.add(0, record); errors.Is(err, errOverloaded) {
+				if _, err := b.add(t.Context(), 0, record); errors.Is(err, errOverloaded) {
 					refused++
 				} else if err != nil {
 					t.Fatalf("add: error %v, want nil or errOverloaded", err)

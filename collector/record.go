@@ -55,6 +55,7 @@ const (
 	clickFieldBrowser
 	clickFieldOS
 	clickFieldPaidPlatform
+	clickFieldTraceReference
 )
 
 // frame appends a marshalled click to dst as one element of ClickBatch.clicks.
@@ -71,6 +72,8 @@ type visitor struct {
 	prefetched    bool
 	// paidPlatform is the platform of the ad that led to the click, or empty.
 	paidPlatform string
+	// trace refers to the recorded span of the request (package spans), or is nil.
+	trace []byte
 }
 
 // record appends the record of a click, a marshalled edge.v1.Click, to dst. If the
@@ -146,7 +149,12 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, receivedAt time.Tim
 		dst = appendBytes(dst, clickFieldBrowser, agent.browser)
 		dst = appendBytes(dst, clickFieldOS, os)
 	}
-	return appendBytes(dst, clickFieldPaidPlatform, v.paidPlatform)
+	dst = appendBytes(dst, clickFieldPaidPlatform, v.paidPlatform)
+	if keepPersonal {
+		// The page of the visitor may have chosen the trace id.
+		dst = appendBytes(dst, clickFieldTraceReference, v.trace)
+	}
+	return dst
 }
 
 // appendBytes appends a field of bytes or text. It appends nothing if value is empty.

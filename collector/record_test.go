@@ -44,7 +44,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 		complete.text[field] = fieldNames[field]
 	}
 	const phone = iphone + "Version/17.3.1 Mobile/15E148 Safari/604.1"
-	v := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: phone, paidPlatform: "google"}
+	v := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: phone, paidPlatform: "google", trace: bytes.Repeat([]byte{5}, 24)}
 	message := func() *edgev1.Click {
 		return &edgev1.Click{
 			Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE,
@@ -54,7 +54,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 			SubId: "sub_id", Consent: edgev1.Consent_CONSENT_GRANTED, Language: "language", Screen: "screen",
 			IpHash: expectedHash("2026-03", "ip", "\xcb\x00\x71\x09"), IpPrefix: "203.0.113.0/24", UaHash: expectedHash("2026-03", "ua", phone),
 			OccurredAtMs: -5, AttributionWindowDays: 300, PaidPlatform: "google",
-			Country: "CH", Region: "ZH", Device: "mobile", Browser: "Safari", Os: "iOS",
+			Country: "CH", Region: "ZH", Device: "mobile", Browser: "Safari", Os: "iOS", TraceReference: v.trace,
 		}
 	}
 
@@ -63,6 +63,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	unresolved.AttributionWindowDays, unresolved.PublicKey = 0, key.Reveal()
 	denied := message()
 	denied.Consent, denied.IpHash, denied.IpPrefix, denied.UaHash = edgev1.Consent_CONSENT_DENIED, nil, "", nil
+	denied.TraceReference = nil
 	denied.Language, denied.Screen, denied.Country, denied.Region, denied.Browser, denied.Os = "", "", "", "", "", ""
 	withoutConsent := *complete
 	withoutConsent.consent = affiliate.ConsentDenied

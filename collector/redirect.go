@@ -12,6 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/spans"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/directory"
 )
@@ -61,6 +62,7 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
 		return
 	}
+	spans.SetRoute(r.Context(), r.Method, linkPath+"{key}")
 	key := r.URL.Path[len(linkPath):]
 	if !isLinkKey(key) {
 		c.writeLinkPage(w, r, http.StatusNotFound, affiliate.ReasonNotFound, unknownLinkPage)
@@ -110,7 +112,7 @@ func (c *Collector) recordVisit(r *http.Request, link *edgev1.LinkEntry, params 
 	}
 	id, err := c.writeLinkClick(r, addr, link, params, target)
 	if err != nil {
-		c.logSinkError(err)
+		c.logSinkError(r.Context(), err)
 		return id, redirectNotDurable
 	}
 	return id, redirectRecorded
@@ -156,9 +158,11 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 		// The ad platform may have added its parameter to the visitor's URL or to the
 		// target URL.
 		paidPlatform: cmp.Or(paidPlatform(r.URL.RawQuery), paidPlatform(targetQuery)),
+		trace:        spans.Reference(r.Context()),
 	})
+	spans.SetClick(r.Context(), id)
 	// The framed click uses the rest of the same buffer.
-	clickBatch, err := c.batches.add(clickstream.Shard(id, c.shards), frame(click[len(click):], click))
+	clickBatch, err := c.batches.add(r.Context(), clickstream.Shard(id, c.shards), frame(click[len(click):], click))
 	if err != nil {
 		return id, err
 	}

@@ -145,7 +145,11 @@ func New(cfg Config, deps Deps) *Collector {
 	c.batches = newBatcher(sink, c.shards, c.metrics)
 	c.metrics.watch(deps.Registry, c.batches, deps.Journal, deps.journalBroken, c.now)
 	c.handler = httpedge.RecoverPanics(http.HandlerFunc(c.serve), c.reportPanic)
-	c.server = httpedge.NewServer(c.handler, c.log)
+	handler := c.handler
+	if cfg.Traces != nil {
+		handler = cfg.Traces.Handler(handler, traced)
+	}
+	c.server = httpedge.NewServer(handler, c.log)
 	return c
 }
 
@@ -160,6 +164,9 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 			return nil
 		}
 		closers = append(closers, client)
+		if cfg.Traces != nil {
+			*errs = errors.Join(*errs, cfg.Traces.InstrumentRedis(client))
+		}
 		return client
 	}
 	fail := func(err error) (*Collector, error) {
@@ -363,14 +370,14 @@ func (c *Collector) newRequestID() string {
 
 func (c *Collector) reportPanic(r *http.Request, value any, stack []byte) {
 	c.metrics.reject(affiliate.ReasonInternal)
-	c.log.Error("panic", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(stack))
+	c.log.ErrorContext(r.Context(), "panic", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(stack))
 }
 
 // logSinkError logs why a click could not be stored. It writes at most one line per
 // second.
-func (c *Collector) logSinkError(err error) {
+func (c *Collector) logSinkError(ctx context.Context, err error) {
 	now := c.now().Unix()
 	if last := c.lastSinkLog.Load(); last != now && c.lastSinkLog.CompareAndSwap(last, now) {
-		c.log.Error("clicks are refused: they cannot be stored", "error", err)
+		c.log.ErrorContext(ctx, "clicks are refused: they cannot be stored", "error", err)
 	}
 }

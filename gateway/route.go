@@ -18,7 +18,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/spans"
 )
+
+// Traced reports whether a request is traced. Health probes, and pages that are not part of
+// the API, are not.
+func Traced(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, "/api/v1/") && !strings.HasPrefix(r.URL.Path, "/api/v1/health")
+}
 
 // route is a contract.Route with precomputed data for serving requests.
 type route struct {
@@ -123,6 +130,7 @@ func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 		if c.probe {
 			return
 		}
+		spans.SetRoute(r.Context(), matched.Verb, matched.Template)
 		if matched.anyOrigin {
 			c.allowAnyOrigin()
 		}

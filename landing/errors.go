@@ -38,19 +38,19 @@ func (h *handler) handleError(_ context.Context, _ *runtime.ServeMux, _ runtime.
 	if status.Code(err) == codes.InvalidArgument {
 		err = affiliate.Refuse(reasonInvalidRequest)
 	}
-	h.service.refuse(w, err)
+	h.service.refuse(r.Context(), w, err)
 }
 
 // refuse writes the response for err. If err is not an *affiliate.Error, it comes from the
 // database.
-func (s *Service) refuse(w http.ResponseWriter, err error) {
+func (s *Service) refuse(ctx context.Context, w http.ResponseWriter, err error) {
 	var refusal *affiliate.Error
 	if !errors.As(err, &refusal) {
 		refusal = affiliate.Refuse(affiliate.ReasonInternal)
 		if databaseLost(err) {
 			refusal = affiliate.Refuse(affiliate.ReasonServiceUnavailable)
 		}
-		s.log.LogAttrs(context.Background(), slog.LevelError, "a request failed",
+		s.log.LogAttrs(ctx, slog.LevelError, "a request failed",
 			slog.String("request_id", w.Header().Get(httpedge.RequestIDHeader)), slog.Any("error", err))
 	}
 	if refusal.Reason == affiliate.ReasonServiceUnavailable {

@@ -89,7 +89,7 @@ func newFixture(t *testing.T, o options) *fixture {
 		check(t, store.Migrate(t.Context(), f.database))
 	}
 	var err error
-	f.store, err = store.Open(t.Context(), f.database)
+	f.store, err = store.Open(t.Context(), f.database, nil)
 	check(t, err)
 	t.Cleanup(f.store.Close)
 	if o.total == 0 {

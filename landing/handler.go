@@ -17,6 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	landingv1 "github.com/tributary-hq/tributary/gen/landing/v1"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/spans"
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
@@ -83,23 +84,29 @@ func (s *Service) Handler(config HTTPConfig) (http.Handler, error) {
 	return httpedge.RecoverPanics(http.HandlerFunc(h.serve), s.reportPanic), nil
 }
 
+// Traced reports whether a request is traced. Health probes are not.
+func Traced(r *http.Request) bool { return !strings.HasPrefix(r.URL.Path, livePath) }
+
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	origin := h.setHeaders(w, r)
 	methods, found := h.routes[r.URL.Path]
+	if found && slices.Contains(methods, r.Method) {
+		spans.SetRoute(r.Context(), r.Method, r.URL.Path) // the paths of the routes contain no values
+	}
 	method := r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet // net/http does not send the body of a response to HEAD
 	}
 	switch {
 	case !httpedge.Secure(r, h.TrustedProxies, h.AllowHTTP):
-		h.service.refuse(w, &affiliate.Error{Reason: affiliate.ReasonHTTPSRequired, Message: httpedge.HTTPSRequiredMessage})
+		h.service.refuse(r.Context(), w, &affiliate.Error{Reason: affiliate.ReasonHTTPSRequired, Message: httpedge.HTTPSRequiredMessage})
 	case !found:
-		h.service.refuse(w, affiliate.Refuse(affiliate.ReasonNotFound))
+		h.service.refuse(r.Context(), w, affiliate.Refuse(affiliate.ReasonNotFound))
 	case method == http.MethodOptions:
 		respondToOptions(w, r, methods, origin)
 	case !slices.Contains(methods, method):
 		w.Header().Set("Allow", strings.Join(methods, ", "))
-		h.service.refuse(w, affiliate.Refuse(affiliate.ReasonMethodNotAllowed))
+		h.service.refuse(r.Context(), w, affiliate.Refuse(affiliate.ReasonMethodNotAllowed))
 	case strings.HasPrefix(r.URL.Path, livePath):
 		h.service.serveHealth(w, r)
 	case method == http.MethodGet:
@@ -114,12 +121,12 @@ func (h *handler) servePost(w http.ResponseWriter, r *http.Request) {
 	result := h.Limits.Allow(r.Context(), h.zone, httpedge.LimitSubject(httpedge.ClientAddr(r, h.TrustedProxies)))
 	result.SetHeaders(w.Header(), zoneName)
 	if !result.Allowed {
-		h.service.refuse(w, affiliate.Refuse(reasonRateLimited))
+		h.service.refuse(r.Context(), w, affiliate.Refuse(reasonRateLimited))
 		return
 	}
 	body, err := readBody(w, r)
 	if err != nil {
-		h.service.refuse(w, err)
+		h.service.refuse(r.Context(), w, err)
 		return
 	}
 	h.mux.ServeHTTP(w, emptyRequest(r, r.Method, body))
@@ -164,7 +171,7 @@ func emptyRequest(r *http.Request, method string, body []byte) *http.Request {
 // The headers that scripts of an allowed origin may send (corsRequestHeaders) and read
 // (corsResponseHeaders).
 const (
-	corsRequestHeaders  = "Content-Type, X-Request-Id"
+	corsRequestHeaders  = "Content-Type, Traceparent, Tracestate, X-Request-Id"
 	corsResponseHeaders = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id"
 	// corsMaxAge is how many seconds a browser caches the response to a preflight.
 	corsMaxAge = "600"

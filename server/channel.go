@@ -25,7 +25,7 @@ import (
 type channel struct {
 	*inprocgrpc.Channel
 	intercept grpc.UnaryServerInterceptor
-	stats     stats.Handler // nil if calls are not measured
+	stats     statsHandlers
 	unary     map[string]unaryMethod
 }
 
@@ -43,14 +43,12 @@ type inProcessAddress struct{}
 func (inProcessAddress) Network() string { return inProcessNetwork }
 func (inProcessAddress) String() string  { return inProcessNetwork }
 
-func newChannel(p *pipeline, handler stats.Handler) *channel {
+func newChannel(p *pipeline, handlers statsHandlers) *channel {
 	streams := (&inprocgrpc.Channel{}).
 		WithCloner(inprocgrpc.CopyFunc(moveMessage)).
-		WithServerStreamInterceptor(p.interceptStream)
-	if handler != nil {
-		streams = streams.WithServerStatsHandler(handler)
-	}
-	return &channel{Channel: streams, intercept: p.unary, stats: handler, unary: map[string]unaryMethod{}}
+		WithServerStreamInterceptor(p.interceptStream).
+		WithServerStatsHandler(handlers)
+	return &channel{Channel: streams, intercept: p.unary, stats: handlers, unary: map[string]unaryMethod{}}
 }
 
 // RegisterService adds the methods of a service.
@@ -84,13 +82,9 @@ func (c *channel) Invoke(ctx context.Context, name string, request, response any
 	ctx = peer.NewContext(metadata.NewIncomingContext(ctx, md), inProcessPeer)
 	ctx = grpc.NewContextWithServerTransportStream(ctx, transport)
 	begin := time.Now()
-	if c.stats != nil {
-		ctx = c.stats.TagRPC(ctx, &stats.RPCTagInfo{FullMethodName: name})
-	}
+	ctx = c.stats.TagRPC(ctx, &stats.RPCTagInfo{FullMethodName: name})
 	result, err := method.handler(method.service, ctx, func(message any) error { return moveMessage(message, request) }, c.intercept)
-	if c.stats != nil {
-		c.stats.HandleRPC(ctx, &stats.End{BeginTime: begin, EndTime: time.Now(), Error: err})
-	}
+	c.stats.HandleRPC(ctx, &stats.End{BeginTime: begin, EndTime: time.Now(), Error: err})
 	if err != nil {
 		return err
 	}

@@ -87,17 +87,7 @@ func (p *pipeline) withCaller(ctx context.Context) context.Context {
 	md, _ := metadata.FromIncomingContext(ctx)
 	var c caller
 	var trusted bool
-	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
-		if from.Addr.Network() == inProcessNetwork {
-			trusted = true
-		} else if addr, err := netip.ParseAddrPort(from.Addr.String()); err == nil {
-			c.address = addr.Addr().WithZone("").Unmap()
-			for _, prefix := range p.trusted {
-				trusted = trusted || prefix.Contains(c.address)
-			}
-		}
-	}
-	if trusted {
+	if c.address, trusted = p.peerOf(ctx); trusted {
 		if addr, err := netip.ParseAddr(first(md, "x-client-ip")); err == nil {
 			c.address = addr.WithZone("").Unmap()
 		}
@@ -107,6 +97,26 @@ func (p *pipeline) withCaller(ctx context.Context) context.Context {
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs("x-request-id", c.requestID))
 	return withCaller(ctx, c)
+}
+
+// peerOf returns the address of the connection of a call; it is not valid for a call from
+// the in-process channel. trusted is true if the core trusts the metadata of the call: the
+// call is from the in-process channel or from a trusted proxy.
+func (p *pipeline) peerOf(ctx context.Context) (address netip.Addr, trusted bool) {
+	from, ok := peer.FromContext(ctx)
+	if !ok || from.Addr == nil {
+		return address, false
+	}
+	if from.Addr.Network() == inProcessNetwork {
+		return address, true
+	}
+	if connection, err := netip.ParseAddrPort(from.Addr.String()); err == nil {
+		address = connection.Addr().WithZone("").Unmap()
+		for _, prefix := range p.trusted {
+			trusted = trusted || prefix.Contains(address)
+		}
+	}
+	return address, trusted
 }
 
 func first(md metadata.MD, key string) string {

@@ -46,7 +46,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 // healthChecks begins the names of the methods that are health checks.
 var healthChecks = []string{"/" + affiliatev1.HealthService_ServiceDesc.ServiceName + "/", "/grpc.health.v1.Health/"}
 
-func isHealthCheck(method string) bool {
+// IsHealthCheck reports whether a method is a health check.
+func IsHealthCheck(method string) bool {
 	return slices.ContainsFunc(healthChecks, func(prefix string) bool { return strings.HasPrefix(method, prefix) })
 }
 
@@ -69,7 +70,7 @@ func (m *Metrics) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	}
 	method, _ := ctx.Value(methodKey{}).(string)
 	code := status.Code(end.Error).String()
-	if !isHealthCheck(method) {
+	if !IsHealthCheck(method) {
 		m.calls.WithLabelValues(code).Inc()
 	}
 	policy, known := policies[method]

@@ -17,7 +17,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/stats"
 
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
@@ -72,6 +71,8 @@ type Config struct {
 	TLS *tls.Config
 	// Metrics measures calls. nil means that calls are not measured.
 	Metrics *Metrics
+	// Traces records spans of calls. nil means that no spans are recorded.
+	Traces *Traces
 	// MaxConnectionAge is the time after which a client must open a new connection. Calls and
 	// streams that are running continue on the old one. A client looks up the addresses of the
 	// cores only when it connects, so it uses a new core after this time at the latest. 0 means
@@ -125,12 +126,15 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	if cfg.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
 	}
-	var handler stats.Handler
-	if cfg.Metrics != nil {
-		handler = cfg.Metrics
-		options = append(options, grpc.StatsHandler(handler))
+	var handlers statsHandlers
+	if cfg.Traces != nil {
+		handlers = append(handlers, tracer{*cfg.Traces, p})
 	}
-	s := &Server{network: grpc.NewServer(options...), inProcess: newChannel(p, handler), health: health.NewServer()}
+	if cfg.Metrics != nil {
+		handlers = append(handlers, cfg.Metrics)
+	}
+	options = append(options, grpc.StatsHandler(handlers))
+	s := &Server{network: grpc.NewServer(options...), inProcess: newChannel(p, handlers), health: health.NewServer()}
 	for _, service := range services {
 		s.network.RegisterService(service.Desc, service.Impl)
 		s.inProcess.RegisterService(service.Desc, service.Impl)

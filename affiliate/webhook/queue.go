@@ -39,6 +39,8 @@ type DueDelivery struct {
 	ID       affiliate.DeliveryID
 	Event    affiliate.EventID
 	Body     []byte
+	// Trace is the field Trace of the event.
+	Trace []byte
 	// State and Attempts (the number of attempts so far) have the values that were
 	// stored at the time of the read.
 	State    State

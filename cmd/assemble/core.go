@@ -26,6 +26,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/stores"
+	"github.com/tributary-hq/tributary/cmd/tracing"
 	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/gateway"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -124,6 +125,7 @@ type Core struct {
 	health *health.Service
 
 	registry *prometheus.Registry
+	traces   *tracing.Traces
 	store    *postgres.Store
 	webhooks *webhookpg.Store
 	stream   redis.UniversalClient // the Redis of the click stream
@@ -150,6 +152,10 @@ type Core struct {
 func NewCore(ctx context.Context, cfg settings.Core, files *certificates.Files, log *slog.Logger, now func() time.Time) (*Core, error) {
 	c := &Core{cfg: cfg, files: files, log: log, now: now, registry: private.NewRegistry()}
 	c.registry.MustRegister(files)
+	var err error
+	if c.traces, err = tracing.Open(cfg.Traces, "tributary-core", c.registry, log); err != nil {
+		return nil, err
+	}
 	if err := c.connect(ctx); err != nil {
 		c.Close()
 		return nil, err
@@ -171,7 +177,7 @@ func (c *Core) connect(ctx context.Context) error {
 			slog.Int64("schema", schema.Database), slog.Int64("known", schema.Known))
 	}
 	if c.store, err = postgres.Open(ctx, postgres.Config{
-		URL: c.cfg.DatabaseURL, MaxConns: connections, ErasureKeys: affiliate.NewErasureKeys(c.cfg.HashKeys.Keys()),
+		URL: c.cfg.DatabaseURL, MaxConns: connections, ErasureKeys: affiliate.NewErasureKeys(c.cfg.HashKeys.Keys()), Tracer: statementTracer(c.traces),
 	}); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
@@ -191,6 +197,11 @@ func (c *Core) connect(ctx context.Context) error {
 	}
 	if c.limits, err = clickstream.Connect(c.cfg.Cache(roots)); err != nil {
 		return fmt.Errorf("TRIBUTARY_CACHE_REDIS_URL: %w", err)
+	}
+	for _, client := range []redis.UniversalClient{c.stream, c.cache, c.limits} { // not blocking, which no request uses
+		if err := c.traces.InstrumentRedis(client); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -273,6 +284,7 @@ func (c *Core) build() error {
 		TrustedProxies: c.cfg.TrustedProxies,
 		TLS:            grpcTLS,
 		Metrics:        server.NewMetrics(c.registry),
+		Traces:         callTraces(c.traces),
 
 		RequireVerifiedEmail: c.cfg.RequireVerifiedEmail,
 	},
@@ -316,6 +328,7 @@ func (c *Core) build() error {
 	}
 	c.sender = webhook.NewSender(webhook.SenderConfig{
 		Queue: stores.WebhookQueue(c.webhooks), Client: c.webhookClient, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
+		Tracer: c.traces.Inner.Tracer(tracerName),
 	})
 	c.registerGauges()
 	c.store.OnEvent(server.CountEvents(c.registry))
@@ -454,7 +467,7 @@ func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 			return err
 		}
 		parts["API"] = func(ctx context.Context) error {
-			return serveHTTP(ctx, listeners.API, httpedge.NewServer(handler, c.log), tlsConfig, c.cfg.ShutdownDelay)
+			return serveHTTP(ctx, listeners.API, httpedge.NewServer(c.traces.Handler(handler, gateway.Traced), c.log), tlsConfig, c.cfg.ShutdownDelay)
 		}
 	}
 	// The jobs do not use ctx, because they must stop after the requests that insert
@@ -484,4 +497,5 @@ func (c *Core) Close() {
 	if c.erasureLog != nil {
 		_ = c.erasureLog.Close()
 	}
+	c.traces.Close()
 }

@@ -42,6 +42,7 @@ func (c *Core) newIngester() (*ingest.Ingester, error) {
 		Log:      c.log,
 		Registry: c.registry,
 		Now:      c.now,
+		Tracer:   c.traces.Inner.Tracer(tracerName),
 	}), nil
 }
 

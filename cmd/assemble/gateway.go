@@ -17,6 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/tracing"
 	"github.com/tributary-hq/tributary/gateway"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge"
@@ -38,14 +39,20 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 	if coreTLS != nil {
 		transport = renewedTLS{credentials.NewTLS(coreTLS()), coreTLS}
 	}
-	conn, err := grpc.NewClient(cfg.CoreAddr, grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(balancing),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: server.PingInterval, Timeout: 10 * time.Second}))
+	registry := private.NewRegistry()
+	registry.MustRegister(files)
+	traces, err := tracing.Open(cfg.Traces, "tributary-gateway", registry, log)
+	if err != nil {
+		return err
+	}
+	defer traces.Close()
+	conn, err := grpc.NewClient(cfg.CoreAddr, append(clientTraces(traces),
+		grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(balancing),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: server.PingInterval, Timeout: 10 * time.Second}))...)
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_GRPC_ADDR: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	registry := private.NewRegistry()
-	registry.MustRegister(files)
 	handler, err := gateway.New(gateway.Config{
 		Conn:           conn,
 		TrustedProxies: cfg.TrustedProxies,
@@ -69,7 +76,7 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 	}
 	return runAll(ctx, map[string]func(context.Context) error{
 		"API": func(ctx context.Context) error {
-			return serveHTTP(ctx, api, httpedge.NewServer(handler, log), apiTLS, cfg.ShutdownDelay)
+			return serveHTTP(ctx, api, httpedge.NewServer(traces.Handler(handler, gateway.Traced), log), apiTLS, cfg.ShutdownDelay)
 		},
 		"metrics": func(ctx context.Context) error {
 			return serveMetrics(ctx, metrics, registry, ready, cfg.ShutdownDelay, log)

@@ -17,6 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/tracing"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/landing"
 	"github.com/tributary-hq/tributary/landing/store"
@@ -28,6 +29,7 @@ import (
 // Landing is the landing service with its connections. Create it with NewLanding.
 type Landing struct {
 	cfg     settings.Landing
+	traces  *tracing.Traces
 	log     *slog.Logger
 	store   *store.Store
 	cache   redis.UniversalClient // nil without Redis
@@ -49,6 +51,9 @@ func NewLanding(ctx context.Context, cfg settings.Landing, files *certificates.F
 	if err != nil {
 		return nil, err
 	}
+	if l.traces, err = tracing.Open(cfg.Traces, "tributary-landing", registry, log); err != nil {
+		return nil, err
+	}
 	if err := l.build(ctx, cfg.Cache(roots), registry, now); err != nil {
 		l.Close()
 		return nil, err
@@ -65,11 +70,14 @@ func (l *Landing) build(ctx context.Context, cache clickstream.Endpoint, registr
 		if l.cache, err = clickstream.Connect(cache); err != nil {
 			return fmt.Errorf("TRIBUTARY_CACHE_REDIS_URL: %w", err)
 		}
+		if err := l.traces.InstrumentRedis(l.cache); err != nil {
+			return err
+		}
 		registry.MustRegister(clickstream.PoolCollector{"landing": l.cache})
 	} else {
 		l.log.LogAttrs(ctx, slog.LevelWarn, "each process counts the rate limit on its own", slog.String("setting", "TRIBUTARY_CACHE_REDIS_URL"))
 	}
-	if l.store, err = store.Open(ctx, l.cfg.DatabaseURL()); err != nil {
+	if l.store, err = store.Open(ctx, l.cfg.DatabaseURL(), statementTracer(l.traces)); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
 	registry.MustRegister(poolCollector{"landing": l.store.Pool()})
@@ -119,7 +127,7 @@ func (l *Landing) Run(ctx context.Context, listener net.Listener) error {
 	if err := l.jobs.Start(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("job queue: %w", err)
 	}
-	err := serveHTTP(ctx, listener, httpedge.NewServer(l.handler, l.log), l.tls, l.cfg.ShutdownDelay)
+	err := serveHTTP(ctx, listener, httpedge.NewServer(l.traces.Handler(l.handler, landing.Traced), l.log), l.tls, l.cfg.ShutdownDelay)
 	l.service.StopJobs(ctx, l.jobs, jobStopTimeout)
 	return err
 }
@@ -133,6 +141,7 @@ func (l *Landing) Close() {
 	if l.store != nil {
 		l.store.Close()
 	}
+	l.traces.Close()
 }
 
 // RunLanding serves the landing service, and its metrics on a port of their own, until ctx

@@ -31,6 +31,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/tracing"
 	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/httpedge"
@@ -68,7 +69,7 @@ func execute(args []string, out, errs io.Writer) error {
 }
 
 func serve() error {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	log := tracing.NewLogger(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return run(ctx, log)
@@ -99,7 +100,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit + 2*fileSize(cfg.CountryDB))
 	}
-	config, err := cfg.ServerTLS(files)
+	tlsConfig, err := cfg.ServerTLS(files)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,14 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	}
 	registry := private.NewRegistry()
 	registry.MustRegister(files)
-	clicks, err := collector.Open(edge.Config(cfg, redisRoots), log, registry)
+	traces, err := tracing.Open(cfg.Traces, "tributary-collector", registry, log)
+	if err != nil {
+		return errors.Join(err, listener.Close(), metricsListener.Close())
+	}
+	defer traces.Close()
+	config := edge.Config(cfg, redisRoots)
+	config.Traces = traces
+	clicks, err := collector.Open(config, log, registry)
 	if err != nil {
 		return errors.Join(err, listener.Close(), metricsListener.Close())
 	}
@@ -142,8 +150,8 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	filesEnded := make(chan error, 1)
 	go func() { filesEnded <- files.Run(ctx) }()
 
-	log.Info("collector is listening", "address", listener.Addr().String(), "tls", config != nil, "metrics", metricsListener.Addr().String())
-	err = clicks.Run(ctx, listener, config)
+	log.Info("collector is listening", "address", listener.Addr().String(), "tls", tlsConfig != nil, "metrics", metricsListener.Addr().String())
+	err = clicks.Run(ctx, listener, tlsConfig)
 
 	shutdown, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -48,6 +48,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/tracing"
 	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
@@ -153,7 +154,7 @@ func serve(ctx context.Context, withGateway bool) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	log := tracing.NewLogger(os.Stderr)
 	files := certificates.New(log)
 	files.ReloadOnHangup()
 	settings.WarnUnknown(log, os.Environ())

@@ -123,7 +123,7 @@ func checkForms(t *testing.T, values map[string]string) {
 	if len(mails) != 1 || mails[0].Subject != "Contact form: Ada Byron" || !strings.Contains(mails[0].Headers["Reply-To"], "<ada@example.com>") {
 		t.Errorf("the operator has the mails %+v, want one of Ada Byron", mails)
 	}
-	s, err := store.Open(t.Context(), values[databaseURLName])
+	s, err := store.Open(t.Context(), values[databaseURLName], nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func printContacts(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, cfg.DatabaseURL())
+	s, err := store.Open(ctx, cfg.DatabaseURL(), nil)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}

@@ -222,7 +222,7 @@ func TestContacts_PrintsPagesWithoutControlCharacters(t *testing.T) {
 	env := environ(pgtest.New(t))
 	execute(t, 0, env, "migrate")
 	database := strings.TrimPrefix(env[1], "TRIBUTARY_LANDING_DATABASE_URL=")
-	s, err := store.Open(t.Context(), database)
+	s, err := store.Open(t.Context(), database, nil)
 	check(t, err)
 	defer s.Close()
 	at := time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)

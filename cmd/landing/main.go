@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -29,6 +28,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/tracing"
 	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/landing/store"
 )
@@ -77,7 +77,7 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	log := tracing.NewLogger(os.Stderr)
 	files := certificates.New(log)
 	files.ReloadOnHangup()
 	settings.WarnUnknown(log, os.Environ())

@@ -39,7 +39,8 @@ type Store struct {
 // Open connects to the database at url, which is a libpq connection string. It returns an
 // error if the database does not have the schema of this binary (Migrate), or if the
 // connections do not keep their sessions (pgsession.Check).
-func Open(ctx context.Context, url string) (*Store, error) {
+// tracer records spans of statements; nil means none.
+func Open(ctx context.Context, url string, tracer pgx.QueryTracer) (*Store, error) {
 	if err := pgsession.Check(ctx, url); err != nil {
 		return nil, err
 	}
@@ -48,6 +49,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		return nil, err
 	}
 	config.MaxConns = maxConns
+	config.ConnConfig.Tracer = tracer
 	config.ConnConfig.RuntimeParams["application_name"] = "tributary-landing"
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, connSettings)

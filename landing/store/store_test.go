@@ -34,7 +34,7 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, url: pgtest.New(t)}
 	check(t, store.Migrate(t.Context(), f.url))
 	var err error
-	f.Store, err = store.Open(t.Context(), f.url)
+	f.Store, err = store.Open(t.Context(), f.url, nil)
 	check(t, err)
 	t.Cleanup(f.Close)
 	f.sql, err = pgx.Connect(t.Context(), f.url)
@@ -76,7 +76,7 @@ func (f *fixture) addContact(text string, at time.Time) uuid.UUID {
 func TestMigrate_InParallelAndRepeated(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
-	if _, err := store.Open(t.Context(), url); err == nil || !strings.Contains(err.Error(), "run `landing migrate` first") {
+	if _, err := store.Open(t.Context(), url, nil); err == nil || !strings.Contains(err.Error(), "run `landing migrate` first") {
 		t.Errorf("Open without the schema returned %v, want an error that names `landing migrate`", err)
 	}
 	var running sync.WaitGroup
@@ -89,7 +89,7 @@ func TestMigrate_InParallelAndRepeated(t *testing.T) {
 	}
 	running.Wait()
 	check(t, store.Migrate(t.Context(), url))
-	s, err := store.Open(t.Context(), url)
+	s, err := store.Open(t.Context(), url, nil)
 	check(t, err)
 	s.Close()
 }
@@ -99,7 +99,7 @@ func TestOpen_ComparesSchemaVersions(t *testing.T) {
 	f := newFixture(t)
 	f.exec(`insert into landing.goose_db_version (version_id, is_applied) values (9999, true)`)
 	f.exec(`insert into landing_river.river_migration (line, version) values ('main', 9999)`)
-	s, err := store.Open(t.Context(), f.url)
+	s, err := store.Open(t.Context(), f.url, nil)
 	if err != nil {
 		t.Fatalf("Open with a newer schema: %v", err)
 	}
@@ -109,7 +109,7 @@ func TestOpen_ComparesSchemaVersions(t *testing.T) {
 		`delete from landing.goose_db_version where version_id > 0`,
 	} {
 		f.exec(older)
-		if _, err := store.Open(t.Context(), f.url); err == nil || !strings.Contains(err.Error(), "run `landing migrate` first") {
+		if _, err := store.Open(t.Context(), f.url, nil); err == nil || !strings.Contains(err.Error(), "run `landing migrate` first") {
 			t.Errorf("Open after %q returned %v, want an error that names `landing migrate`", older, err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestMigrate_WithUserThatOwnsOnlyTheSchemas(t *testing.T) {
 	check(t, err)
 	u.User = url.UserPassword(user, "secret")
 	check(t, store.Migrate(t.Context(), u.String()))
-	s, err := store.Open(t.Context(), u.String())
+	s, err := store.Open(t.Context(), u.String(), nil)
 	check(t, err)
 	defer s.Close()
 	check(t, s.AddToWaitlist(t.Context(), "ada@example.com", now))

@@ -64,6 +64,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/spans"
 )
 
 // lateClickWait is the time for which a recorded conversion waits for its click. A click
@@ -192,6 +193,7 @@ func (s *Service) report(
 	if err != nil || recorded.Replay != nil {
 		return replayedResponse(recorded.Replay, err)
 	}
+	spans.SetConversion(ctx, c.ID, c.Click)
 	return responseOf(recorded.Outcome()), false, nil
 }
 

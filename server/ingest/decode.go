@@ -25,6 +25,9 @@ type record struct {
 	// participant and a link. source is nil if the collector has already looked up the
 	// target.
 	source *affiliate.ClickSource
+	// trace refers to the recorded span of the click's request (package spans). It is empty
+	// for most clicks.
+	trace []byte
 }
 
 // decodedEntry is a stream entry with its decoded records.
@@ -99,7 +102,7 @@ func (p *decodedEntry) add(raw []byte, edge *edgev1.Click) {
 		p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: reason, raw: raw, cause: err})
 		return
 	}
-	r.raw = raw
+	r.raw, r.trace = raw, edge.TraceReference
 	p.records = append(p.records, r)
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
@@ -60,6 +62,8 @@ type Deps struct {
 	Log      *slog.Logger          // default: nothing is logged
 	Registry prometheus.Registerer // default: metrics are not exported
 	Now      func() time.Time      // default: time.Now
+	// Tracer records a span for each click whose request was recorded. Default: no spans.
+	Tracer trace.Tracer
 }
 
 // Ingester stores the clicks of the click stream. It is one consumer in the consumer
@@ -73,6 +77,7 @@ type Ingester struct {
 	now      func() time.Time
 	metrics  *metrics
 	queue    *queue
+	tracer   trace.Tracer
 }
 
 // New returns an Ingester. Run starts it.
@@ -105,9 +110,12 @@ func New(cfg Config, deps Deps) *Ingester {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	if deps.Tracer == nil {
+		deps.Tracer = noop.Tracer{}
+	}
 	return &Ingester{
 		cfg: cfg, reader: deps.Reader, store: deps.Store, visitors: deps.Visitors, log: deps.Log, now: deps.Now,
-		metrics: newMetrics(deps.Registry), queue: newQueue(queueFactor * cfg.BatchRows),
+		metrics: newMetrics(deps.Registry), queue: newQueue(queueFactor * cfg.BatchRows), tracer: deps.Tracer,
 	}
 }
 

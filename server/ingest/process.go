@@ -18,6 +18,8 @@ func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 		p := decodeEntry(entry)
 		batch[n] = &p
 	}
+	ctx, endSpans := i.startSpans(ctx, batch)
+	defer endSpans()
 	if i.resolve(ctx, batch) != nil {
 		return
 	}

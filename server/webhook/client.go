@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/spans"
 )
 
 const (
@@ -147,6 +148,9 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(r.At.Unix(), 10))
 	req.Header.Set("Webhook-Signature", webhook.Sign(r.Secrets, r.ID, r.At, r.Body))
 	req.Header.Set("Webhook-Attempt", strconv.Itoa(r.Attempt))
+	if parent := spans.TraceParent(ctx); parent != "" {
+		req.Header.Set("Traceparent", parent)
+	}
 	// Because of this header, the transport treats the request as idempotent: if the
 	// receiver has closed a reused connection, the transport sends the request again on a
 	// new connection. This is safe, because receivers recognise a repeated request by its

@@ -241,10 +241,12 @@ func (e *servedEndpoint) startAttempt(ctx context.Context, due webhook.DueDelive
 		URL: e.target.URL, ID: affiliate.WireID(due.Event), Attempt: due.Attempts + 1, Body: due.Body, Secrets: e.secrets, Timeout: e.timeout,
 	}
 	go func() {
+		ctx, endSpan := startSpan(ctx, e.tracer, due)
 		result := webhook.AttemptResult{Key: e.key, Delivery: due, Started: e.now(), Random: rand.Float64()}
 		request.At = result.Started
 		result.Outcome = e.client.Send(ctx, request)
 		result.Ended = e.now()
+		endSpan(result.Outcome)
 		e.slots.release(slot)
 		aborted := result.Outcome.StatusCode == 0 && ctx.Err() != nil
 		e.post(func() { e.attemptEnded(result, aborted) })

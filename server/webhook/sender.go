@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -32,6 +34,9 @@ type SenderConfig struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 	Metrics *Metrics
+	// Tracer records a span for each attempt to deliver an event whose cause was recorded.
+	// Default: no spans.
+	Tracer trace.Tracer
 }
 
 // Sender sends due deliveries. It claims endpoints and starts one goroutine for each
@@ -55,18 +60,22 @@ type senderDeps struct {
 	log      *slog.Logger
 	now      func() time.Time
 	metrics  *Metrics
+	tracer   trace.Tracer
 	timeout  time.Duration // time limit of an attempt
 }
 
 // NewSender returns a Sender. Run starts it.
 func NewSender(cfg SenderConfig) *Sender {
 	id := affiliate.SenderID{UUID: uuid.New()}
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.Tracer{}
+	}
 	return &Sender{
 		senderDeps: &senderDeps{
 			reader:   &reader{queue: cfg.Queue, sender: id, log: cfg.Log, now: cfg.Now, requests: newBatcher[readRequest]()},
 			recorder: &recorder{queue: cfg.Queue, log: cfg.Log, now: cfg.Now, pending: newBatcher[finishedAttempt]()},
 			slots:    newSlots(maxInFlight),
-			client:   cfg.Client, seal: cfg.Seal, log: cfg.Log, now: cfg.Now, metrics: cfg.Metrics, timeout: attemptTimeout,
+			client:   cfg.Client, seal: cfg.Seal, log: cfg.Log, now: cfg.Now, metrics: cfg.Metrics, tracer: cfg.Tracer, timeout: attemptTimeout,
 		},
 		leases:  newLeases(cfg.Queue, id, cfg.Now),
 		serving: map[affiliate.EndpointKey]*servedEndpoint{},

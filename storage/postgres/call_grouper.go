@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -19,7 +20,8 @@ import (
 // callGrouper combines calls that are made at the same time into groups and processes
 // each group at once. Calls that arrive while maxGroups groups are running wait and
 // form the next group. A call never waits for other calls to arrive, so a single call
-// runs immediately.
+// runs immediately. The statements of a group belong to the trace of the first call in it
+// that is recorded.
 type callGrouper[T comparable] struct {
 	maxCalls  int // maximum number of calls in a group
 	maxGroups int // maximum number of groups that run at the same time
@@ -45,6 +47,7 @@ type callGrouper[T comparable] struct {
 
 type call[T any] struct {
 	arg  T
+	span trace.Span
 	err  error         // the error of the call, or of its group
 	done chan struct{} // closed after err is set
 }
@@ -61,7 +64,7 @@ type exclusiveKey struct {
 // for its group is never processed, and the outcome of a call that is already being
 // processed is unknown.
 func (g *callGrouper[T]) do(ctx context.Context, arg T) error {
-	c := &call[T]{arg: arg, done: make(chan struct{})}
+	c := &call[T]{arg: arg, span: trace.SpanFromContext(ctx), done: make(chan struct{})}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, c)
 	if g.running < g.maxGroups {
@@ -140,6 +143,9 @@ func (g *callGrouper[T]) runGroup(group []*call[T]) {
 	for i, c := range group {
 		all[i] = c.arg
 	}
+	if i := slices.IndexFunc(group, func(c *call[T]) bool { return c.span.IsRecording() }); i >= 0 {
+		ctx = trace.ContextWithSpan(ctx, group[i].span)
+	}
 	final, err := g.runWork(ctx, g.groupPool, all)
 	if err != nil && !final && reachedDatabase(err) {
 		go g.runEach(group)
@@ -159,7 +165,7 @@ func (g *callGrouper[T]) runEach(group []*call[T]) {
 	singles.SetLimit(maxParallelSingles)
 	for _, c := range group {
 		singles.Go(func() error {
-			_, c.err = g.runWork(ctx, g.singlePool, []T{c.arg})
+			_, c.err = g.runWork(trace.ContextWithSpan(ctx, c.span), g.singlePool, []T{c.arg})
 			close(c.done)
 			return nil
 		})

@@ -18,6 +18,7 @@ import (
 // pendingReport is a report that is being recorded.
 type pendingReport struct {
 	affiliate.Report
+	trace []byte // the recorded span of the call (affiliate.Event.Trace)
 	reportState
 }
 
@@ -267,7 +268,10 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport)
 		}
 		outcomes, changes = append(outcomes, r.outcome), append(changes, r.changes...)
 		recorded := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, r.decision, c.CreatedAt)}, r.refunds.events...)
-		events = append(events, outcomeEvents(recorded, c, r.decision, r.changes)...)
+		for _, event := range outcomeEvents(recorded, c, r.decision, r.changes) {
+			event.Trace = r.trace
+			events = append(events, event)
+		}
 		jobs = append(jobs, redemptionJobs(c.Scope, r.inputs, r.decision)...)
 		if c.Source == affiliate.SourceAPI && len(r.Aliases) > 0 {
 			jobs = append(jobs, affiliate.ReverseConversion{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Conversion: c.ID})

@@ -62,6 +62,8 @@ type Config struct {
 	// ErasureKeys are the keys of the digests of erased codes, which stay taken, and of erased
 	// sales, which duplicates and refunds still find.
 	ErasureKeys affiliate.ErasureKeys
+	// Tracer records spans of statements; nil means none.
+	Tracer pgx.QueryTracer
 }
 
 // DB is a set of connection pools to one database. Its methods are safe for
@@ -127,7 +129,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		{&db.sender, senderConns, senderSettings},
 	} {
 		var err error
-		if *open.pool, err = connect(ctx, cfg.URL, open.conns, open.settings); err != nil {
+		if *open.pool, err = connect(ctx, cfg.URL, open.conns, open.settings, cfg.Tracer); err != nil {
 			db.Close()
 			return nil, err
 		}
@@ -147,12 +149,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // connect creates a pool whose connections have the given settings in addition to the
 // settings that all pools share. It opens no connection; the pool does this when it runs
 // the first statement.
-func connect(ctx context.Context, url string, conns int32, settings map[string]string) (*pgxpool.Pool, error) {
+func connect(ctx context.Context, url string, conns int32, settings map[string]string, tracer pgx.QueryTracer) (*pgxpool.Pool, error) {
 	config, err := pgsession.ParsePool(url)
 	if err != nil {
 		return nil, err
 	}
 	config.MaxConns = conns
+	config.ConnConfig.Tracer = tracer
 	config.ConnConfig.OnPgError = func(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 		// A server that has become a standby may keep its connections open. The pool must
 		// connect to the new primary instead.

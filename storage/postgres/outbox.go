@@ -3,11 +3,13 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/spans"
 )
 
 // publishEvents inserts events, and a delivery for each endpoint that subscribes to them.
@@ -37,6 +39,7 @@ type newEventRow struct {
 	SubjectID   fmt.Stringer          `db:"subject_id"`
 	Body        []byte                `db:"body"`
 	CreatedAt   time.Time             `db:"created_at"`
+	Trace       []byte                `db:"trace_reference"`
 }
 
 // eventBlock is the maximum number of events in one round trip.
@@ -44,8 +47,16 @@ const eventBlock = 500
 
 // Publish stores events, and a delivery for each endpoint that subscribes to them. It
 // serialises the body of each event. The webhook sender later sends this body unchanged,
-// unless RedactEvents has changed it.
+// unless RedactEvents has changed it. If an event has no Trace, it gets the span of ctx.
 func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
+	if span := spans.Reference(ctx); span != nil {
+		events = slices.Clone(events)
+		for i := range events {
+			if events[i].Trace == nil {
+				events[i].Trace = span
+			}
+		}
+	}
 	for from := 0; from < len(events); from += eventBlock {
 		batch := &pgx.Batch{}
 		if err := tx.queueEvents(batch, events[from:min(from+eventBlock, len(events))]...); err != nil {
@@ -83,7 +94,7 @@ func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 		idTime, _ := event.ID.Time()
 		rows[i] = newEventRow{
 			WorkspaceID: event.Scope.Workspace, ID: event.ID, Day: idTime.Truncate(24 * time.Hour), Mode: event.Scope.Mode,
-			Type: event.Name, SubjectID: subjectOf(event), Body: body, CreatedAt: event.At,
+			Type: event.Name, SubjectID: subjectOf(event), Body: body, CreatedAt: event.At, Trace: event.Trace,
 		}
 		notifications = append(notifications, event.Notifications()...)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/spans"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 // external id is already recorded; IDEMPOTENCY_KEY_REUSED. In these cases nothing is
 // stored.
 func (s *Store) RecordConversion(ctx context.Context, report affiliate.Report) (affiliate.ReportResult, error) {
-	r := &pendingReport{Report: report}
+	r := &pendingReport{Report: report, trace: spans.Reference(ctx)}
 	if err := s.recorder.do(ctx, r); err != nil {
 		return affiliate.ReportResult{}, err
 	}

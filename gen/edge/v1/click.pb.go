@@ -200,9 +200,13 @@ type Click struct {
 	Os string `protobuf:"bytes,33,opt,name=os,proto3" json:"os,omitempty"`
 	// The ad platform whose click id was in the landing URL, for example `google`. The
 	// click id itself is not stored.
-	PaidPlatform  string `protobuf:"bytes,34,opt,name=paid_platform,json=paidPlatform,proto3" json:"paid_platform,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PaidPlatform string `protobuf:"bytes,34,opt,name=paid_platform,json=paidPlatform,proto3" json:"paid_platform,omitempty"`
+	// The span of the request, if the edge recorded it: the trace id (16 bytes), followed by
+	// the span id (8 bytes). Ingestion adds its spans to this trace and does not store the
+	// field. Empty for most clicks, and if consent was denied.
+	TraceReference []byte `protobuf:"bytes,35,opt,name=trace_reference,json=traceReference,proto3" json:"trace_reference,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Click) Reset() {
@@ -473,6 +477,13 @@ func (x *Click) GetPaidPlatform() string {
 	return ""
 }
 
+func (x *Click) GetTraceReference() []byte {
+	if x != nil {
+		return x.TraceReference
+	}
+	return nil
+}
+
 // ClickBatch is one entry of the Redis stream. The edge collects the clicks of several
 // requests and writes them together as one batch.
 type ClickBatch struct {
@@ -523,7 +534,7 @@ var File_edge_v1_click_proto protoreflect.FileDescriptor
 
 const file_edge_v1_click_proto_rawDesc = "" +
 	"\n" +
-	"\x13edge/v1/click.proto\x12\aedge.v1\"\xa7\b\n" +
+	"\x13edge/v1/click.proto\x12\aedge.v1\"\xd0\b\n" +
 	"\x05Click\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12!\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\r.edge.v1.ModeR\x04mode\x12!\n" +
@@ -566,7 +577,8 @@ const file_edge_v1_click_proto_rawDesc = "" +
 	"\x06device\x18\x1f \x01(\tR\x06device\x12\x18\n" +
 	"\abrowser\x18  \x01(\tR\abrowser\x12\x0e\n" +
 	"\x02os\x18! \x01(\tR\x02os\x12#\n" +
-	"\rpaid_platform\x18\" \x01(\tR\fpaidPlatform\"4\n" +
+	"\rpaid_platform\x18\" \x01(\tR\fpaidPlatform\x12'\n" +
+	"\x0ftrace_reference\x18# \x01(\fR\x0etraceReference\"4\n" +
 	"\n" +
 	"ClickBatch\x12&\n" +
 	"\x06clicks\x18\x01 \x03(\v2\x0e.edge.v1.ClickR\x06clicks*:\n" +

@@ -124,6 +124,8 @@ func (m *Click) validate(all bool) error {
 
 	// no validation rules for PaidPlatform
 
+	// no validation rules for TraceReference
+
 	if len(errors) > 0 {
 		return ClickMultiError(errors)
 	}

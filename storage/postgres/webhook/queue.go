@@ -89,7 +89,7 @@ const (
 		join webhook_endpoints e on e.workspace_id = w.workspace_id and e.id = w.id
 		where e.active and e.deleted_at is null and e.sender = @sender and e.sender_until > @now`
 	dueDeliveries = `
-		select d.endpoint_id, d.id, d.event_id, v.body, d.status, d.tier, d.extra, d.attempt_count, d.due_at
+		select d.endpoint_id, d.id, d.event_id, v.body, v.trace_reference, d.status, d.tier, d.extra, d.attempt_count, d.due_at
 		from unnest(@workspaces::uuid[], @endpoints::uuid[], @due_from::timestamptz[], @limits::int[]) as w (workspace_id, id, due_from, most)
 		join webhook_endpoints e on e.workspace_id = w.workspace_id and e.id = w.id
 		cross join lateral (
@@ -161,6 +161,6 @@ func dueArgs(sender affiliate.SenderID, queries []webhook.DueQuery, now time.Tim
 // scanDue reads the columns of a due delivery by position. Reading them by name would
 // take longer than all other work for the delivery.
 func scanDue(row pgx.CollectableRow) (d webhook.DueDelivery, err error) {
-	err = row.Scan(&d.Endpoint, &d.ID, &d.Event, &d.Body, &d.State.Status, &d.State.ScheduledAttempts, &d.State.RequestedAttempts, &d.Attempts, &d.DueAt)
+	err = row.Scan(&d.Endpoint, &d.ID, &d.Event, &d.Body, &d.Trace, &d.State.Status, &d.State.ScheduledAttempts, &d.State.RequestedAttempts, &d.Attempts, &d.DueAt)
 	return d, err
 }

@@ -14,7 +14,7 @@ var webhooks = Area{
 				personal(partnerOrBuyer, "body", "content of the event: names, codes and reasons about partners, ids of sales", everyone(Redacted)).
 					because("The pseudonym replaces names, codes, texts and ids of sales. Amounts and states stay."),
 				ids(partner, "subject_id", "id of the participation"),
-				business("workspace_id id day mode type created_at"),
+				business("workspace_id id day mode type created_at trace_reference"),
 			},
 		},
 		{
