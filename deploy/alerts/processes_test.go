@@ -28,6 +28,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/tracing"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/httpedge"
 	landingstore "github.com/tributary-hq/tributary/landing/store"
@@ -106,7 +107,11 @@ func scrapeProcesses(t *testing.T) scrapes {
 		if err != nil {
 			return nil, err
 		}
-		c, err := collector.Open(edge.Config(cfg, nil), log, registry)
+		config := edge.Config(cfg, nil)
+		if config.Traces, err = tracing.Open(cfg.Traces, "tributary-collector", registry, log); err != nil {
+			return nil, err
+		}
+		c, err := collector.Open(config, log, registry)
 		if err != nil {
 			return nil, err
 		}

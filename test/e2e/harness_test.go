@@ -25,6 +25,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/cmd/tracing"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/directory"
@@ -166,7 +167,7 @@ func start(t *testing.T, s setup) *system {
 		logs:     &logBuffer{},
 		http:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: startTimeout},
 	}
-	log := slog.New(slog.NewJSONHandler(sys.logs, nil))
+	log := tracing.NewLogger(sys.logs)
 	var parts processes
 	sys.stop = func() {
 		t.Helper()
@@ -227,13 +228,22 @@ func start(t *testing.T, s setup) *system {
 // the collector like cmd/collector, with the machine's clock.
 func openCollector(t *testing.T, env map[string]string, asCommand bool, now func() time.Time, log *slog.Logger, listener net.Listener) func(context.Context) error {
 	t.Helper()
-	cfg := edge.Config(parse[settings.Collector](t, env), nil)
+	read, registry := parse[settings.Collector](t, env), prometheus.NewRegistry()
+	cfg := edge.Config(read, nil)
 	if asCommand {
-		c, err := collector.Open(cfg, log, prometheus.NewRegistry())
+		traces, err := tracing.Open(read.Traces, "tributary-collector", registry, log)
+		if err != nil {
+			t.Fatalf("open the traces: %v", err)
+		}
+		cfg.Traces = traces
+		c, err := collector.Open(cfg, log, registry)
 		if err != nil {
 			t.Fatalf("open the collector: %v", err)
 		}
-		return func(ctx context.Context) error { return c.Run(ctx, listener, nil) }
+		return func(ctx context.Context) error {
+			defer traces.Close()
+			return c.Run(ctx, listener, nil)
+		}
 	}
 	stream, lookups, limits := connectRedis(t, cfg.Stream), connectRedis(t, cfg.Cache), connectRedis(t, cfg.Cache)
 	reader := directory.NewReader(lookups, now)
