@@ -50,6 +50,9 @@ type Zone struct {
 	Window time.Duration
 	// LocalLimit replaces Limit while Redis does not respond. 0 means Limit.
 	LocalLimit int64
+	// Regional means that Limit is the limit of all regions together, if there are several
+	// (Exchange). Only a Lease supports it.
+	Regional bool
 }
 
 // bucketMs returns the length of a bucket in ms.
@@ -134,19 +137,21 @@ func windowKey(hashKey []byte, zone, subject string) string {
 // The arguments are the current time in ms, the limit, the requested number of tokens,
 // the number of buckets in the window, the length of a bucket in ms, and the name of the
 // holder. A Lease also sends its
-// whole row, and the script replaces the stored row by it. If a later call has written
+// whole row, and the script replaces the stored row by it. If a version follows the row, the
+// tokens that the home region has lent (Exchange) are added to the limit, unless they were
+// lent before this version. The field "lent" contains two numbers of four bytes: the version
+// and the tokens. If a later call has written
 // the stored row, the script changes nothing: this call has arrived late, and its caller
 // no longer waits for the result. The client of a Cluster may send a call twice. Because
 // the second call replaces the row with the same row, its tokens count once.
 //
-// The script returns the number of granted tokens, the sum of the window after the grant,
-// the time in ms until one more token is free (0 if all requested tokens were granted)
-// and the time in ms until the window is empty.
+// The script returns the number of granted tokens, the sum of the window after the grant, the time in ms until one more token is free (0 if all requested tokens were granted)
+// the time in ms until the window is empty, and the number of lent tokens.
 var acquireScript = redis.NewScript(`
 local now, limit, want, span, length = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local holder, sent = ARGV[6], ARGV[7]
 local current = math.floor(now / length)
-local rows, total, newest = {}, 0, current - span
+local rows, total, newest, lent = {}, 0, current - span, 0
 -- take removes the buckets of a row that have left the window and adds the other buckets
 -- to total. It returns the number of the call that wrote the row, the sum of the remaining
 -- buckets and these buckets.
@@ -165,7 +170,12 @@ local function take(row)
 end
 local stored, own = redis.call('HGETALL', KEYS[1]), sent
 for i = 1, #stored, 2 do
-  if stored[i] ~= holder then
+  if stored[i] == 'lent' then
+    local version, tokens = struct.unpack('>I4I4', stored[i + 1])
+    if ARGV[8] and version >= tonumber(ARGV[8]) then
+      lent, limit = tokens, limit + tokens
+    end
+  elseif stored[i] ~= holder then
     local _, _, buckets = take(stored[i + 1])
     if buckets == '' then
       redis.call('HDEL', KEYS[1], stored[i])
@@ -174,7 +184,7 @@ for i = 1, #stored, 2 do
   elseif not sent then
     own = stored[i + 1]
   elseif struct.unpack('>I4', stored[i + 1]) > struct.unpack('>I4', sent) then
-    return {0, limit, 0, 0}
+    return {0, limit, 0, 0, lent}
   end
 end
 local number, sum, buckets = 0, 0, ''
@@ -204,7 +214,9 @@ if granted > 0 or sent then
     redis.call('HDEL', KEYS[1], holder)
   else
     redis.call('HSET', KEYS[1], holder, struct.pack('>I4I4', number, sum) .. buckets)
-    redis.call('PEXPIRE', KEYS[1], (span + 1) * length)
+    if redis.call('PTTL', KEYS[1]) < (span + 1) * length then -- the row of another region may need longer
+      redis.call('PEXPIRE', KEYS[1], (span + 1) * length)
+    end
   end
 end
 local retry = 0
@@ -227,7 +239,7 @@ if granted < want then
     end
   end
 end
-return {granted, total, retry, (newest + span) * length - now}
+return {granted, total, retry, (newest + span) * length - now, lent}
 `)
 
 // seconds rounds milliseconds up to whole seconds, at least one.

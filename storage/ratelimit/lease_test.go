@@ -200,9 +200,9 @@ func TestLease_IgnoresCallThatArrivesLate(t *testing.T) {
 	s := lease.subject(tracking, "a")
 	lateRow := s.row()
 	burst([]*Lease{lease}, "a", 895)
-	granted, _, _, _, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, leaseBucketMs, s.holder, lateRow)
-	if err != nil || granted != 0 {
-		t.Fatalf("the late call returned %d tokens, %v, want 0", granted, err)
+	got, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, leaseBucketMs, s.holder, lateRow, false)
+	if err != nil || got.granted != 0 {
+		t.Fatalf("the late call returned %d tokens, %v, want 0", got.granted, err)
 	}
 	other := NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 	if n := burst([]*Lease{other}, "a", 1100); n > 100 || n < 80 {
@@ -220,9 +220,9 @@ func TestLease_CallThatIsSentTwiceCountsOnce(t *testing.T) {
 	s.calls++
 	row := s.row()
 	for range 2 {
-		granted, sum, _, _, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, leaseBucketMs, s.holder, row)
-		if err != nil || granted != 12 || sum != 24 {
-			t.Errorf("the call returned %d tokens, the sum %d and the error %v, want 12 and 24", granted, sum, err)
+		got, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, leaseBucketMs, s.holder, row, false)
+		if err != nil || got.granted != 12 || got.sum != 24 {
+			t.Errorf("the call returned %d tokens, the sum %d and the error %v, want 12 and 24", got.granted, got.sum, err)
 		}
 	}
 }

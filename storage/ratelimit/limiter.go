@@ -32,9 +32,9 @@ type sharedCall struct {
 	started  bool        // no more requests can join the call
 	requests int64       // number of requests
 
-	done                       chan struct{} // closed when the result is set
-	granted, sum, retry, reset int64
-	err                        error
+	done chan struct{} // closed when the result is set
+	acquisition
+	err error
 }
 
 // NewLimiter returns a Limiter. The client must come from clickstream.Connect. If the
@@ -109,7 +109,7 @@ func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sha
 	call.started = true
 	l.mu.Unlock()
 	nowMs := l.opt.Now().UnixMilli()
-	call.granted, call.sum, call.retry, call.reset, call.err = l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, call.requests, span, zone.bucketMs(), "", nil)
+	call.acquisition, call.err = l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, call.requests, span, zone.bucketMs(), "", nil, false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if call.granted > 0 {
@@ -124,12 +124,16 @@ var (
 	errAbandoned = errors.New("the call to Redis was abandoned")
 )
 
+// acquisition is the result of acquireScript. The times are in ms.
+type acquisition struct{ granted, sum, retry, reset, lent int64 }
+
 // acquire requests tokens from the shared window with the given key: it runs
 // acquireScript. The given row replaces the stored row of the holder. If row is nil, the
-// script adds the granted tokens to the stored row.
-func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, tokens, span, bucketMs int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
+// script adds the granted tokens to the stored row. If lent is true, the tokens that the
+// home region has lent are added to the limit.
+func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, tokens, span, bucketMs int64, holder string, row []byte, lent bool) (acquisition, error) {
 	if client == nil {
-		return 0, 0, 0, 0, errNoRedis
+		return acquisition{}, errNoRedis
 	}
 	// A canceled request must not count as a failure of Redis.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Timeout)
@@ -137,12 +141,15 @@ func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key
 	args := []any{nowMs, limit, tokens, span, bucketMs, holder}
 	if row != nil {
 		args = append(args, row)
+		if lent {
+			args = append(args, versionAt(time.UnixMilli(nowMs))-lentLifetime)
+		}
 	}
 	reply, err := acquireScript.Run(ctx, client, []string{key}, args...).Int64Slice()
 	if err != nil {
-		return 0, 0, 0, 0, err
+		return acquisition{}, err
 	}
-	return reply[0], reply[1], reply[2], reply[3], nil
+	return acquisition{reply[0], reply[1], reply[2], reply[3], reply[4]}, nil
 }
 
 // localWindowFull reports whether the local window of a key is full. If it is full,
