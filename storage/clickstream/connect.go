@@ -41,6 +41,8 @@ type Endpoint struct {
 	// the sentinels. Each new connection calls it. If Roots is nil, the authorities of the
 	// system are used.
 	Roots func() *x509.CertPool
+	// Far means that the deployment is in another region, so that the time-outs are longer.
+	Far bool
 }
 
 // Connect returns a client for all commands except blocking reads. The client never

@@ -24,7 +24,7 @@ func (r *Reader) DeadLetter(ctx context.Context, records []DeadLetter) error {
 	if len(records) == 0 {
 		return nil
 	}
-	commands, err := r.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	commands, err := r.cfg.DeadLetters.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, record := range records {
 			pipe.XAdd(ctx, &redis.XAddArgs{
 				Stream: DeadLetterStream,
@@ -50,7 +50,7 @@ func (r *Reader) DeadLetter(ctx context.Context, records []DeadLetter) error {
 func (r *Reader) TrimDeadLetters(ctx context.Context, before time.Time) (int64, error) {
 	// The trim must be exact. An approximate trim could leave about a hundred old records
 	// in the stream until new records are appended.
-	trimmed, err := r.client.XTrimMinID(ctx, DeadLetterStream, strconv.FormatInt(before.UnixMilli(), 10)).Result()
+	trimmed, err := r.cfg.DeadLetters.XTrimMinID(ctx, DeadLetterStream, strconv.FormatInt(before.UnixMilli(), 10)).Result()
 	if err != nil {
 		return 0, fmt.Errorf("trim %s: %w", DeadLetterStream, err)
 	}

@@ -13,25 +13,32 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Timeouts of all clients (RELIABILITY.md section 2). The library's defaults are too long
-// for requests that wait for Redis.
 const (
-	dialTimeout = 500 * time.Millisecond
-	ioTimeout   = time.Second
-	poolTimeout = 250 * time.Millisecond
-
-	// masterTimeout limits the time to find a master through its sentinels. The client
-	// makes two attempts with the last used sentinel before it tries another sentinel. If
-	// the last used sentinel does not respond, the two attempts take two seconds. With a
-	// shorter timeout, the client would never try another sentinel.
-	masterTimeout = 2*ioTimeout + 2*dialTimeout
-
 	// maxRedirects is the maximum number of redirections of a command in a Cluster.
 	maxRedirects = 3
 	// clusterReload is the maximum age of the client's map from slots to nodes. After a
 	// failover, the client finds the new master after this time at the latest.
 	clusterReload = time.Second
 )
+
+// timeouts are the time-outs of a client.
+type timeouts struct{ dial, io, pool time.Duration }
+
+// timeouts returns the time-outs for a deployment (RELIABILITY.md section 2). The library's
+// defaults are too long for requests that wait for Redis. No request waits for another
+// region, where TCP and TLS need several round trips between continents.
+func (e Endpoint) timeouts() timeouts {
+	if e.Far {
+		return timeouts{dial: 3 * time.Second, io: 5 * time.Second, pool: time.Second}
+	}
+	return timeouts{dial: 500 * time.Millisecond, io: time.Second, pool: 250 * time.Millisecond}
+}
+
+// master returns the maximum time to find a master through its sentinels. The client makes
+// two attempts with the last used sentinel before it tries another sentinel. If the last used
+// sentinel does not respond, each attempt takes the time-out of a response. With a shorter
+// timeout, the client would never try another sentinel.
+func (t timeouts) master() time.Duration { return 2*t.io + 2*t.dial }
 
 // These errors replace the errors of the library, because an error of the library may
 // contain the password from the URL.
@@ -48,13 +55,14 @@ func (e Endpoint) singleOptions() (*redis.Options, error) {
 	if err != nil {
 		return nil, errSingle
 	}
+	limits := e.timeouts()
 	options.MaxRetries = -1
 	options.ContextTimeoutEnabled = true
-	options.DialTimeout = dialTimeout
+	options.DialTimeout = limits.dial
 	options.DialerRetries = 1
-	options.ReadTimeout = ioTimeout
-	options.WriteTimeout = ioTimeout
-	options.PoolTimeout = poolTimeout
+	options.ReadTimeout = limits.io
+	options.WriteTimeout = limits.io
+	options.PoolTimeout = limits.pool
 	options.Dialer = e.dialer(options.TLSConfig)
 	options.MaintNotificationsConfig = maintNotificationsDisabled()
 	return options, nil
@@ -68,13 +76,14 @@ func (e Endpoint) sentinelOptions() (*redis.FailoverOptions, error) {
 	if options.ReplicaOnly || options.RouteByLatency || options.RouteRandomly {
 		return nil, errReplicas
 	}
+	limits := e.timeouts()
 	options.MaxRetries = -1
 	options.ContextTimeoutEnabled = true
-	options.DialTimeout = masterTimeout
+	options.DialTimeout = limits.master()
 	options.DialerRetries = 1
-	options.ReadTimeout = ioTimeout
-	options.WriteTimeout = ioTimeout
-	options.PoolTimeout = poolTimeout
+	options.ReadTimeout = limits.io
+	options.WriteTimeout = limits.io
+	options.PoolTimeout = limits.pool
 	options.Dialer = e.dialer(options.TLSConfig)
 	return options, nil
 }
@@ -85,7 +94,7 @@ func (e Endpoint) sentinelOptions() (*redis.FailoverOptions, error) {
 // The dialer requires instead that the certificate is valid for the host that it connects
 // to, which can also be a host that a sentinel or a node of a Cluster has returned.
 func (e Endpoint) dialer(parsed *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	plain := &net.Dialer{Timeout: dialTimeout}
+	plain := &net.Dialer{Timeout: e.timeouts().dial}
 	if parsed == nil {
 		return plain.DialContext
 	}
@@ -108,14 +117,15 @@ func (e Endpoint) clusterOptions() (*redis.ClusterOptions, error) {
 	if options.ReadOnly || options.RouteByLatency || options.RouteRandomly {
 		return nil, errReplicas
 	}
+	limits := e.timeouts()
 	options.MaxRetries = -1
 	options.MaxRedirects = maxRedirects
 	options.ContextTimeoutEnabled = true
-	options.DialTimeout = dialTimeout
+	options.DialTimeout = limits.dial
 	options.DialerRetries = 1
-	options.ReadTimeout = ioTimeout
-	options.WriteTimeout = ioTimeout
-	options.PoolTimeout = poolTimeout
+	options.ReadTimeout = limits.io
+	options.WriteTimeout = limits.io
+	options.PoolTimeout = limits.pool
 	options.Dialer = e.dialer(options.TLSConfig)
 	options.ClusterStateReloadInterval = clusterReload
 	// The commands of this package need no routing policies, because all keys of a

@@ -45,6 +45,8 @@ type ReaderConfig struct {
 	// ClaimIdle is the time that an entry must be pending before another consumer claims
 	// it. 0 means 30 s.
 	ClaimIdle time.Duration
+	// DeadLetters is the Redis of DeadLetterStream. nil means the Redis of the stream.
+	DeadLetters redis.UniversalClient
 }
 
 // Reader reads entries as one consumer of the consumer group. Calls for different shards
@@ -81,6 +83,9 @@ func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader
 	}
 	if cfg.ClaimIdle == 0 {
 		cfg.ClaimIdle = 30 * time.Second
+	}
+	if cfg.DeadLetters == nil {
+		cfg.DeadLetters = client
 	}
 	names := keys(cfg.Shards)
 	return &Reader{cfg: cfg, client: client, blocking: blocking, keys: names, known: make([]knownGroup, len(names))}
