@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"time"
@@ -138,6 +139,7 @@ type Core struct {
 	upkeep        *upkeep.Worker
 	ingester      *ingest.Ingester
 	keeper        *keeper
+	regions       []*region // the other regions
 	webhookClient *webhook.Client
 	sender        *webhook.Sender
 	distributor   *notification.Distributor
@@ -203,7 +205,7 @@ func (c *Core) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return c.connectRegions(roots)
 }
 
 func (c *Core) build() error {
@@ -244,10 +246,11 @@ func (c *Core) build() error {
 			affiliate.Stripe: stripe.New(stripe.Config{APIURL: c.cfg.StripeAPIURL}),
 		},
 	})
-	c.keeper = directory.New(c.store, edge.NewWriter(c.cache), directory.Config{
-		SigningKeys: signingKeys(tokens), Now: c.now, Log: c.log,
-	})
-	c.store.OnDirectoryChange(c.keeper.SyncNow)
+	keys := signingKeys(tokens)
+	c.keeper = directory.New(c.store, edge.NewWriter(c.cache), directory.Config{SigningKeys: keys, Now: c.now, Log: c.log})
+	c.buildRegions(keys)
+	directories := c.directories()
+	c.store.OnDirectoryChange(directories.SyncNow)
 	erasureLog, err := c.openErasureLog()
 	if err != nil {
 		return err
@@ -256,7 +259,7 @@ func (c *Core) build() error {
 	erasureKeys := affiliate.NewErasureKeys(hashKeys)
 	deadLetters := clickstream.NewDeadLetters(c.stream)
 	erasures := privacy.New(privacy.Config{
-		Store: stores.Privacy(c.store.DB, erasureKeys.First()), Directory: c.keeper, DeadLetters: deadLetters, Analytics: reports, Log: erasureLog,
+		Store: stores.Privacy(c.store.DB, erasureKeys.First()), Directory: directories, DeadLetters: deadLetters, Analytics: reports, Log: erasureLog,
 		HashKeys: hashKeys, Now: c.now,
 	})
 	exports := export.New(export.Config{Store: stores.Export(c.store.DB), Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now})
@@ -269,7 +272,7 @@ func (c *Core) build() error {
 		MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
 	})
 	testData := testmode.New(testmode.Config{
-		Store: stores.TestMode(c.store.DB), Edge: c.keeper, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now,
+		Store: stores.TestMode(c.store.DB), Edge: directories, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now,
 	})
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
@@ -338,7 +341,7 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
-	return c.buildWork(mails, conversions, processors, accounts, erasures, buyers, exports, testData)
+	return c.buildWork(directories.Worker(), mails, conversions, processors, accounts, erasures, buyers, exports, testData)
 }
 
 // newWebhookClient returns the client that sends webhooks. It logs a warning if the
@@ -358,18 +361,23 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 // buildWork creates the parts that do not serve requests: the jobs and the consumer of the
 // click stream.
 func (c *Core) buildWork(
-	mails *servermail.Worker, conversions *conversion.Service, processors *processor.Service, accounts *account.Service,
+	directories river.Worker[affiliate.SyncDirectory], mails *servermail.Worker, conversions *conversion.Service, processors *processor.Service, accounts *account.Service,
 	erasures *privacy.Service, buyers *buyer.Service, exports *export.Service, testData *testmode.Service,
 ) error {
 	var err error
-	if c.ingester, err = c.newIngester(); err != nil {
+	if c.ingester, err = c.newIngester(c.cfg.HomeRegion, c.stream, c.blocking, c.cfg.StreamShards); err != nil {
 		return err
+	}
+	for _, r := range c.regions {
+		if r.ingester, err = c.newIngester(r.name, r.stream, r.blocking, c.cfg.RegionShards); err != nil {
+			return err
+		}
 	}
 	c.upkeep = upkeep.NewWorker(stores.Upkeep(c.store), c.log, c.now)
 
 	registered := river.NewWorkers()
 	river.AddWorker(registered, c.upkeep)
-	river.AddWorker(registered, c.keeper.Worker())
+	river.AddWorker(registered, directories)
 	conversions.AddWorkers(registered)
 	river.AddWorker(registered, participant.NewReviewWorker(c.store, c.now))
 	river.AddWorker(registered, commission.NewSweepWorker(stores.Commission(c.store), c.log, c.now))
@@ -457,6 +465,7 @@ func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 		"notifications": func(ctx context.Context) error { c.distributor.Run(ctx); return nil },
 		"streams":       func(ctx context.Context) error { c.hub.Run(ctx); return nil },
 	}
+	maps.Copy(parts, c.regionParts())
 	if listeners.API != nil {
 		handler, err := c.Gateway()
 		if err != nil {
@@ -487,6 +496,9 @@ func (c *Core) Close() {
 		if client != nil {
 			_ = client.Close()
 		}
+	}
+	for _, r := range c.regions {
+		r.close()
 	}
 	if c.webhookClient != nil {
 		c.webhookClient.Close()

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -25,22 +27,24 @@ const tailLimit = 2000
 // keeper updates the edge directory in Redis.
 type keeper = directory.Keeper[edge.Rebuild, *edge.Batch]
 
-// newIngester returns the ingester, which reads the click stream and stores the clicks.
-// It is a consumer in the consumer group that all cores share.
-func (c *Core) newIngester() (*ingest.Ingester, error) {
+// newIngester returns the ingester of a region, which reads its click stream and stores the
+// clicks. It is a consumer in the consumer group that all cores share. All regions have the
+// same dead-letter stream, in the home region.
+func (c *Core) newIngester(region string, stream, blocking redis.UniversalClient, shards int) (*ingest.Ingester, error) {
 	name, err := consumerName(c.cfg.GRPCListen)
 	if err != nil {
 		return nil, err
 	}
 	return ingest.New(ingest.Config{}, ingest.Deps{
-		Reader: clickstream.NewReader(c.stream, c.blocking, clickstream.ReaderConfig{
-			Shards:   c.cfg.StreamShards,
-			Consumer: name,
+		Reader: clickstream.NewReader(stream, blocking, clickstream.ReaderConfig{
+			Shards:      shards,
+			Consumer:    name,
+			DeadLetters: c.stream,
 		}),
 		Store:    c.store,
 		Visitors: visitors.New(c.cache),
-		Log:      c.log,
-		Registry: c.registry,
+		Log:      c.log.With("region", region),
+		Registry: prometheus.WrapRegistererWith(prometheus.Labels{"region": region}, c.registry),
 		Now:      c.now,
 		Tracer:   c.traces.Inner.Tracer(tracerName),
 	}), nil

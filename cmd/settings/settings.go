@@ -168,6 +168,7 @@ type Erasures struct {
 type Core struct {
 	Database
 	Redis
+	Regions
 	HTTP
 	// APIListen is the address of the REST API, if the gateway runs in the core's
 	// process.
@@ -398,14 +399,22 @@ func (r *Redis) Cache(roots func() *x509.CertPool) clickstream.Endpoint {
 // that each master has some shards.
 const clusterShards = 16
 
-func (r *Redis) setDefaults() {
+// shards returns the number of streams for the setting TRIBUTARY_STREAM_SHARDS.
+func shards(set int, kind clickstream.Kind) int {
 	switch {
-	case r.StreamShards != 0:
-	case r.StreamRedis == clickstream.Cluster:
-		r.StreamShards = clusterShards
-	default:
-		r.StreamShards = 1
+	case set != 0:
+		return set
+	case kind == clickstream.Cluster:
+		return clusterShards
 	}
+	return 1
+}
+
+func (r *Redis) setDefaults() { r.StreamShards = shards(r.StreamShards, r.StreamRedis) }
+
+func (c *Core) setDefaults() {
+	c.RegionShards = shards(c.StreamShards, c.RegionRedis)
+	c.Redis.setDefaults()
 }
 
 const (
@@ -466,6 +475,7 @@ func checkPositive[N int | int64](name string, n N) []error {
 
 func (c *Core) check() []error {
 	faults := append(c.Redis.faults(), c.HTTP.faults()...)
+	faults = append(faults, c.Regions.faults(c.URL, c.CacheURL)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_CONVERSIONS", c.Conversions)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_AUTH", c.Auth)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_RESEND", c.Resend)...)

@@ -63,6 +63,7 @@ func scrapeProcesses(t *testing.T) scrapes {
 		"TRIBUTARY_ALLOW_HTTP":      "true",
 		"TRIBUTARY_SHUTDOWN_DELAY":  "0s",
 		"TRIBUTARY_JOURNAL_DIR":     t.TempDir(),
+		"TRIBUTARY_REGIONS":         "far=" + redistest.New(t),
 	}
 	addCertificate(t, env)
 	log := slog.New(slog.DiscardHandler)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/riverqueue/river"
-
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
@@ -16,40 +14,7 @@ const (
 	// changes calls SyncNow for each change. If the directory does not respond, the pause
 	// ensures that the request waits once and not for each change.
 	syncNowPause = time.Second
-	// syncTimeout is the longest time that a job may take. The jobs of the largest
-	// programmes take less time.
-	syncTimeout = 2 * time.Minute
-	// maxRetryDelay is the longest delay before a failed job is retried. After an outage
-	// of the directory, a job therefore writes its change within this time. The default
-	// delays of River would grow to hours. If the outage is so long that a job fails in
-	// all its attempts, the sweep after the outage writes the change.
-	maxRetryDelay = 10 * time.Second
 )
-
-// Worker returns the worker of the SyncDirectory jobs.
-func (k *Keeper[R, B]) Worker() river.Worker[affiliate.SyncDirectory] {
-	return &worker[R, B]{keeper: k}
-}
-
-type worker[R any, B Batch] struct {
-	river.WorkerDefaults[affiliate.SyncDirectory]
-
-	keeper *Keeper[R, B]
-}
-
-func (w *worker[R, B]) Timeout(*river.Job[affiliate.SyncDirectory]) time.Duration { return syncTimeout }
-
-func (w *worker[R, B]) NextRetry(job *river.Job[affiliate.SyncDirectory]) time.Time {
-	delay := min(time.Duration(job.Attempt)*time.Second, maxRetryDelay)
-	return w.keeper.cfg.Now().Add(delay)
-}
-
-// Work writes the entries of one programme, of one participant, or of the public keys of
-// a workspace. It reads the current state from the database, so a job can run late or
-// several times.
-func (w *worker[R, B]) Work(ctx context.Context, job *river.Job[affiliate.SyncDirectory]) error {
-	return w.keeper.Sync(ctx, job.Args)
-}
 
 // SyncNow writes a change to the directory. It is called after the commit of the change
 // and before the response is sent, so that collectors know the change when the client

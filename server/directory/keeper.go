@@ -28,6 +28,10 @@
 //
 // The package guarantees nothing while the directory cannot be reached. Collectors then
 // use their caches, or accept clicks without looking up the link.
+//
+// Each region has a directory of its own (Regions). A change reaches the directories of other
+// regions with its job, usually within a second. If a region cannot be reached, a sweep writes
+// the change when the region is back.
 package directory
 
 import (
@@ -77,8 +81,11 @@ type Keeper[R any, B Batch] struct {
 	source Source
 	sink   Sink[R, B]
 	cfg    Config
-	// pausedUntil is the time in Unix nanoseconds until which SyncNow does nothing.
+	// pausedUntil is the time in Unix nanoseconds until which SyncNow and the writes of
+	// changes to another region do nothing.
 	pausedUntil atomic.Int64
+	// sweepDue is true if a change is missing in the directory of another region.
+	sweepDue atomic.Bool
 }
 
 // New returns a Keeper. Several processes may each run a Keeper on the same directory.
@@ -107,7 +114,8 @@ func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 		}
 		wait = k.cfg.Check
 		began := time.Now()
-		result, err := k.check(ctx, time.Since(swept) >= k.cfg.Sweep)
+		due := k.sweepDue.Swap(false) || time.Since(swept) >= k.cfg.Sweep
+		result, err := k.check(ctx, due)
 		switch {
 		case err != nil:
 			if !failed && !errors.Is(err, context.Canceled) {

@@ -237,7 +237,7 @@ func TestKeep_SweepsAfterOutage(t *testing.T) {
 func TestWorker_WritesChanges(t *testing.T) {
 	f := newFixture(t)
 	workers := river.NewWorkers()
-	river.AddWorker(workers, directory.New(f.Store, f.writer, config()).Worker())
+	river.AddWorker(workers, directory.NewRegions(directory.New(f.Store, f.writer, config()), nil).Worker())
 	f.StartWorkers(&river.Config{
 		Queues:  map[string]river.QueueConfig{affiliate.DirectoryQueue: {MaxWorkers: 4}},
 		Workers: workers,

@@ -53,7 +53,7 @@ func newSystem(t *testing.T) *system {
 	s.binaries = filepath.Dir(process.Binary(t, "core"))
 	s.metrics = map[string]string{"core": free[4], "gateway": free[5], "landing": free[6], "collector": free[7]}
 	s.environment = service.Environ(
-		"TRIBUTARY_DATABASE_URL="+pgtest.New(t), "TRIBUTARY_REDIS_URL="+redistest.New(t),
+		"TRIBUTARY_DATABASE_URL="+pgtest.New(t), "TRIBUTARY_REDIS_URL="+redistest.New(t), "TRIBUTARY_REGIONS=far="+redistest.New(t),
 		"TRIBUTARY_API_LISTEN="+s.api, "TRIBUTARY_COLLECTOR_LISTEN="+s.collector, "TRIBUTARY_GRPC_LISTEN="+free[2], "TRIBUTARY_GRPC_ADDR="+free[2],
 		"TRIBUTARY_LANDING_LISTEN="+free[3], "TRIBUTARY_LANDING_METRICS_LISTEN="+s.metrics["landing"],
 		"TRIBUTARY_JWT_KEYS=k:"+key, "TRIBUTARY_ENCRYPTION_KEYS=k:"+key, "TRIBUTARY_HASH_KEY="+key,

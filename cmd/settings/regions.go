@@ -1,0 +1,93 @@
+package settings
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/tributary-hq/tributary/storage/clickstream"
+)
+
+// Regions are the regions in which collectors run near visitors, with a Redis of their own.
+// The home region is the one of the cores and of the Redis of package Redis.
+type Regions struct {
+	// Others are the other regions.
+	Others RegionList `env:"TRIBUTARY_REGIONS"`
+	// RegionRedis is the kind of their Redis.
+	RegionRedis clickstream.Kind `env:"TRIBUTARY_REGION_REDIS" envDefault:"single"`
+	// HomeRegion is the name of the home region in metrics and logs.
+	HomeRegion string `env:"TRIBUTARY_HOME_REGION" envDefault:"home"`
+	// Tracking is Collector.Tracking. It must be the same in cores and collectors.
+	Tracking int64 `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
+	// RegionShards is the number of streams in the Redis of each other region.
+	RegionShards int
+}
+
+// Region is a region other than the home region.
+type Region struct{ Name, URL string }
+
+// RegionList is a list of regions, `name=URL`, separated by spaces or line ends.
+type RegionList []Region
+
+// maxRegions is the maximum number of regions, with the home region. Each region takes a
+// fortieth of a limit as its reserve.
+const maxRegions = 10
+
+var regionName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
+var errRegionName = errors.New("the name of a region must have 1 to 32 lower-case letters, digits or hyphens")
+
+// UnmarshalText reads a list of regions. Its errors do not contain the URLs, because a URL
+// may contain a password.
+func (l *RegionList) UnmarshalText(text []byte) error {
+	var list RegionList
+	seen := map[string]bool{}
+	for i, field := range strings.Fields(string(text)) {
+		name, url, _ := strings.Cut(field, "=")
+		switch {
+		case !regionName.MatchString(name):
+			return fmt.Errorf("region %d: %w", i+1, errRegionName)
+		case url == "":
+			return fmt.Errorf("region %s: must be name=URL", name)
+		case seen[name]:
+			return fmt.Errorf("region %s is in the list twice", name)
+		case seen[url]:
+			return fmt.Errorf("region %s has the same Redis as another region", name)
+		}
+		seen[name], seen[url] = true, true
+		list = append(list, Region{Name: name, URL: url})
+	}
+	*l = list
+	return nil
+}
+
+// Region returns the address of the Redis of a region. It is used for the click stream, the
+// edge directory and the rate limits of the region.
+func (r *Regions) Region(of Region, roots func() *x509.CertPool) clickstream.Endpoint {
+	return clickstream.Endpoint{URL: of.URL, Kind: r.RegionRedis, Roots: roots, Far: true}
+}
+
+// faults returns what is wrong. home are the URLs of the Redis of the home region.
+func (r *Regions) faults(home ...string) []error {
+	faults := checkPositive("TRIBUTARY_LIMIT_TRACKING", r.Tracking)
+	if !regionName.MatchString(r.HomeRegion) {
+		faults = append(faults, fmt.Errorf("TRIBUTARY_HOME_REGION: %w", errRegionName))
+	}
+	if len(r.Others) >= maxRegions {
+		faults = append(faults, fmt.Errorf("TRIBUTARY_REGIONS: must have at most %d regions", maxRegions-1))
+	}
+	for _, other := range r.Others {
+		if other.Name == r.HomeRegion {
+			faults = append(faults, fmt.Errorf("TRIBUTARY_REGIONS: region %s has the name of the home region", other.Name))
+		}
+		for _, url := range home {
+			if other.URL == url {
+				faults = append(faults, fmt.Errorf("TRIBUTARY_REGIONS: region %s has the Redis of the home region", other.Name))
+			}
+		}
+		faults = append(faults, checkEndpoint("TRIBUTARY_REGIONS", other.URL, "TRIBUTARY_REGION_REDIS", r.RegionRedis)...)
+	}
+	return faults
+}

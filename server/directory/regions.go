@@ -1,0 +1,100 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+const (
+	// syncTimeout is the longest time that a job may take. The jobs of the largest
+	// programmes take less time.
+	syncTimeout = 2 * time.Minute
+	// maxRetryDelay is the longest delay before a failed job is retried. After an outage
+	// of the directory, a job therefore writes its change within this time. The default
+	// delays of River would grow to hours. If the outage is so long that a job fails in
+	// all its attempts, the sweep after the outage writes the change.
+	maxRetryDelay = 10 * time.Second
+	// farPause is how long changes are not written to a region after a failure. So the jobs
+	// do not wait for a region that is cut off.
+	farPause = 10 * time.Second
+)
+
+// Regions writes changes to the directories of all regions.
+type Regions[R any, B Batch] struct {
+	home   *Keeper[R, B]
+	others map[string]*Keeper[R, B] // by name
+}
+
+// NewRegions returns a Regions. home is the keeper of the home region, and others are the
+// keepers of the other regions by their names. Each keeper must run (Keep).
+func NewRegions[R any, B Batch](home *Keeper[R, B], others map[string]*Keeper[R, B]) *Regions[R, B] {
+	return &Regions[R, B]{home: home, others: others}
+}
+
+// Worker returns the worker of the SyncDirectory jobs.
+func (r *Regions[R, B]) Worker() river.Worker[affiliate.SyncDirectory] {
+	return &worker[R, B]{regions: r}
+}
+
+type worker[R any, B Batch] struct {
+	river.WorkerDefaults[affiliate.SyncDirectory]
+
+	regions *Regions[R, B]
+}
+
+func (w *worker[R, B]) Timeout(*river.Job[affiliate.SyncDirectory]) time.Duration { return syncTimeout }
+
+func (w *worker[R, B]) NextRetry(job *river.Job[affiliate.SyncDirectory]) time.Time {
+	delay := min(time.Duration(job.Attempt)*time.Second, maxRetryDelay)
+	return w.regions.home.cfg.Now().Add(delay)
+}
+
+// Work writes the entries of one programme, of one participant, or of the public keys of
+// a workspace. It reads the current state from the database, so a job can run late or
+// several times. It fails only if the home region fails: a sweep repairs the others.
+func (w *worker[R, B]) Work(ctx context.Context, job *river.Job[affiliate.SyncDirectory]) error {
+	var others sync.WaitGroup
+	for _, keeper := range w.regions.others {
+		others.Go(func() { keeper.syncFar(ctx, job.Args) })
+	}
+	err := w.regions.home.Sync(ctx, job.Args)
+	others.Wait()
+	return err
+}
+
+// SyncNow writes a change to the directory of the home region (Keeper.SyncNow). The response
+// to a request does not wait for other regions.
+func (r *Regions[R, B]) SyncNow(change affiliate.SyncDirectory) { r.home.SyncNow(change) }
+
+// DeleteCodes deletes codes and short links whose texts must not stay in the directories. It
+// returns an error if a region cannot be reached. The caller must then repeat it, because a
+// sweep does not delete entries. The database must already say that they do not work.
+func (r *Regions[R, B]) DeleteCodes(ctx context.Context, codes affiliate.DirectoryCodes) error {
+	err := r.home.DeleteCodes(ctx, codes)
+	for name, keeper := range r.others {
+		if farErr := keeper.DeleteCodes(ctx, codes); farErr != nil {
+			err = errors.Join(err, fmt.Errorf("region %s: %w", name, farErr))
+		}
+	}
+	return err
+}
+
+// syncFar writes a change to the directory of another region. If it fails, or if the region
+// has failed a short time ago, Keep sweeps.
+func (k *Keeper[R, B]) syncFar(ctx context.Context, change affiliate.SyncDirectory) {
+	if k.cfg.Now().UnixNano() < k.pausedUntil.Load() {
+		k.sweepDue.Store(true)
+		return
+	}
+	if err := k.Sync(ctx, change); err != nil {
+		k.pausedUntil.Store(k.cfg.Now().Add(farPause).UnixNano())
+		k.sweepDue.Store(true)
+	}
+}
