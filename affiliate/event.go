@@ -28,7 +28,7 @@ type Event struct {
 	Partner *UserID
 	Program *ProgramID
 	// Trace refers to the recorded span that caused the event, in the format of package
-	// spans. It is nil if there is none. Receivers do not see it in the body.
+	// spans. It is nil if no recorded span caused the event. The body of a webhook does not contain it.
 	Trace []byte
 }
 

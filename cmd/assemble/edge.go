@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server"

@@ -69,7 +69,7 @@ func handler(ctx context.Context, gatherer prometheus.Gatherer, ready func(conte
 }
 
 // check returns the handler of a health check. It responds with 503 and the first error of
-// the conditions, or with 200 if there is none.
+// the conditions. If no condition returns an error, it responds with 200.
 func check(conditions ...func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for _, condition := range conditions {

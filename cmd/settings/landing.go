@@ -71,8 +71,8 @@ func (r LandingRedis) redis() *Redis {
 	}
 }
 
-// Cache returns the address of the Redis. Its URL is empty if there is none. roots comes
-// from RedisRoots.
+// Cache returns the address of the Redis. If no Redis is configured, its URL is empty.
+// roots comes from RedisRoots.
 func (r LandingRedis) Cache(roots func() *x509.CertPool) clickstream.Endpoint {
 	return r.redis().Cache(roots)
 }

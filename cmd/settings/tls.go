@@ -50,14 +50,7 @@ func (c *Core) GRPCTLS(files *certificates.Files) (*tls.Config, error) {
 // the sentinels. It returns nil if the authorities of the system are used. It adds the file
 // of the authorities to files, so call it once.
 func (r *Redis) RedisRoots(files *certificates.Files) (func() *x509.CertPool, error) {
-	if r.CAFile == "" {
-		return nil, nil
-	}
-	roots, err := files.Authorities("TRIBUTARY_REDIS_CA_FILE", r.CAFile, false)
-	if err != nil {
-		return nil, err
-	}
-	return roots.Pool, nil
+	return roots(files, "TRIBUTARY_REDIS_CA_FILE", r.CAFile, false)
 }
 
 // RedisRoots is Redis.RedisRoots.
@@ -69,14 +62,20 @@ func (r LandingRedis) RedisRoots(files *certificates.Files) (func() *x509.CertPo
 // trust. It returns nil if webhooks trust only the authorities of the system. It adds the
 // file of the authorities to files.
 func (c *Core) WebhookRoots(files *certificates.Files) (func() *x509.CertPool, error) {
-	if c.WebhookCAFile == "" {
+	return roots(files, "TRIBUTARY_WEBHOOK_CA_FILE", c.WebhookCAFile, true)
+}
+
+// roots adds a file of certificate authorities to files. It returns a function that returns
+// the authorities, or nil if path is empty.
+func roots(files *certificates.Files, setting, path string, withSystem bool) (func() *x509.CertPool, error) {
+	if path == "" {
 		return nil, nil
 	}
-	roots, err := files.Authorities("TRIBUTARY_WEBHOOK_CA_FILE", c.WebhookCAFile, true)
+	authorities, err := files.Authorities(setting, path, withSystem)
 	if err != nil {
 		return nil, err
 	}
-	return roots.Pool, nil
+	return authorities.Pool, nil
 }
 
 // CoreTLS returns a function that returns the TLS configuration for a new connection from
