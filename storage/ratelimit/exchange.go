@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -187,6 +186,7 @@ local stored = redis.call('HGET', KEYS[1], 'lent')
 if stored and struct.unpack('>I4', stored) == tonumber(ARGV[1]) then
   redis.call('HSET', KEYS[1], 'lent', struct.pack('>I4I4', tonumber(ARGV[1]), tonumber(ARGV[2])))
 end
+return 1
 `)
 
 // NewExchange returns an Exchange. Run starts it.
@@ -316,9 +316,6 @@ func runEach(ctx context.Context, client redis.UniversalClient, script *redis.Sc
 			}
 		}
 		_, err := pipe.Exec(ctx)
-		if errors.Is(err, redis.Nil) { // the reply of grantScript
-			err = nil
-		}
 		return replies, err
 	}
 	replies, err := send()
