@@ -271,6 +271,7 @@ func (w *world) wait(t testing.TB, d time.Duration) {
 
 // settled makes the first part of a round.
 func (w *world) settled(t testing.TB) (*Exchange, []exchanged) {
+	t.Helper()
 	x := *w.cores[1][0]
 	x.headroom = map[string]int64{}
 	x.version = max(x.version+1, versionAt(w.clock.now()))
@@ -282,6 +283,7 @@ func (w *world) settled(t testing.TB) (*Exchange, []exchanged) {
 
 // part makes a round without its last part, the grant.
 func (w *world) part(t testing.TB) (*Exchange, []exchanged) {
+	t.Helper()
 	x, windows := w.settled(t)
 	ok(t, x.lend(t.Context(), windows, w.clock.now().Unix()-leaseSpan, w.clock.now().Add(maxBehind).Unix()))
 	return x, windows
