@@ -37,6 +37,8 @@ type storm struct {
 	completed map[kind]int
 	// notTriggered counts the faults that returned errNotTriggered.
 	notTriggered map[kind]int
+	// cutOffClicks counts the clicks that a region acknowledged while it was cut off.
+	cutOffClicks int
 	// overlaps counts the faults that began while another fault was active. active is the
 	// number of active faults.
 	overlaps, active int
@@ -154,6 +156,8 @@ func (s *storm) inject(st step) error {
 		return sys.postgres.restart(false, st.duration)
 	case dropBackends:
 		return s.dropBackends()
+	case cutOffRegion:
+		return s.cutOffRegion(st)
 	default:
 		if st.kind.affectsWire() {
 			return s.disturbConnection(sys.wires[st.index], st)
@@ -270,6 +274,32 @@ func (s *storm) disturbConnection(wire *toxiproxy.Proxy, st step) error {
 	}
 	time.Sleep(st.duration)
 	return wire.Toxics.RemoveToxic(context.Background(), toxic.Name)
+}
+
+// cutOffRegion interrupts the connection from the core to the other region for st.duration,
+// and until the region has accepted a click.
+func (s *storm) cutOffRegion(st step) error {
+	wire, far := s.system.wires[s.scale.collectors+wireCoreFarRedis], farCollector(s.scale.collectors)
+	wire.Stop()
+	began := time.Now()
+	time.Sleep(st.duration)
+	var clicks int
+	err := await(context.Background(), "a region that is cut off accepts clicks", func(context.Context) error {
+		clicks = 0
+		for _, a := range s.load.history.since(began) {
+			if a.Collector == far && a.Start >= began.UnixMilli() && a.Outcome == acknowledged && !a.WithoutDirectory {
+				clicks++
+			}
+		}
+		if clicks == 0 {
+			return errors.New("no click was acknowledged")
+		}
+		return nil
+	})
+	s.mu.Lock()
+	s.cutOffClicks += clicks
+	s.mu.Unlock()
+	return errors.Join(err, wire.Start())
 }
 
 // disturbRedis causes a fault of Redis or of its data.

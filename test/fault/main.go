@@ -5,11 +5,12 @@
 //	make fault                      a storm of two minutes with a new seed
 //	make fault SEED=7 FOR=10m       a storm of ten minutes with the seed 7
 //
-// The command starts real processes on the loopback interface: a durable Postgres, a
-// durable Redis, the core, and three collectors with a journal each. If the command runs
-// as root, the first collector's journal is on a disk of 4 MiB. Proxies (toxiproxy)
-// connect the collectors to Redis, the core to Redis, and the core to Postgres. A
-// connection through a proxy is called a wire.
+// The command starts real processes on the loopback interface: a durable Postgres, two
+// durable Redis, the core, and three collectors with a journal each. The last collector and
+// the second Redis are another region, at a distance of 100 ms from the core. If the command
+// runs as root, the first collector's journal is on a disk of 4 MiB. Proxies (toxiproxy)
+// connect each collector to the Redis of its region, the core to each Redis, and the core to
+// Postgres. A connection through a proxy is called a wire.
 //
 //	clients ──▶ collectors ──▶ toxiproxy ──▶ Redis ◀── toxiproxy ◀── core ──▶ toxiproxy ──▶ Postgres
 //	   │                                                                                       │
@@ -21,8 +22,9 @@
 //
 // Clients register clicks during the whole storm. For half of the clicks, the client
 // chooses the click id and repeats the request until it is acknowledged. At the same time
-// the command causes faults: it kills, stops and pauses processes, cuts connections,
-// fills disks and memory, and deletes the click stream. The seed determines the plan of
+// the command causes faults: it kills, stops and pauses processes, cuts connections, cuts
+// the other region off, fills disks and memory, and deletes the click stream. A region that
+// is cut off must continue to accept clicks. The seed determines the plan of
 // the faults. Up to two faults are active at the same time. At the end all faults are
 // removed. The clients continue until each collector works again and each kind of request
 // has succeeded. When all clicks and events are processed, the checker compares the

@@ -33,6 +33,7 @@ const (
 	trimStream       kind = "stream trimmed to nothing"
 	stopPostgres     kind = "Postgres stopped"
 	dropBackends     kind = "Postgres drops its clients"
+	cutOffRegion     kind = "region cut off"
 	wireDown         kind = "connection down"
 	wireLatency      kind = "connection latency"
 	wireTimeout      kind = "connection timeout"
@@ -45,16 +46,17 @@ const (
 var kinds = []kind{
 	killCollector, pauseCollector, stopCollector, fillDisk, killCore, pauseCore, stopCore, killWhileSending, killAfterCommit,
 	killRedis, pauseRedis, stopRedis, stallRedis, dropClients, fillRedis, flushCache, poison, deleteStream, trimStream,
-	stopPostgres, dropBackends,
+	stopPostgres, dropBackends, cutOffRegion,
 	wireDown, wireLatency, wireTimeout, wireReset, wireLimit, wireSlicer, wireBandwidth,
 }
 
-// A wire is a connection through a proxy. The first wires connect the collectors to
-// Redis, one wire for each collector. The index of another wire is the number of
-// collectors plus one of the following constants.
+// A wire is a connection through a proxy. The first wires connect the collectors to the
+// Redis of their region, one wire for each collector. The index of another wire is the
+// number of collectors plus one of the following constants.
 const (
 	wireCoreRedis = iota
 	wireCorePostgres
+	wireCoreFarRedis // from the core to the Redis of the other region
 	coreWires
 )
 
@@ -65,7 +67,7 @@ type scale struct {
 	// everyKind means that the plan contains every kind of fault at least once, even if
 	// the faults then take longer than length.
 	everyKind bool
-	// outage is how long Redis or Postgres is stopped.
+	// outage is how long Redis or Postgres is stopped, or the region cut off.
 	outage time.Duration
 	// maxPause is the maximum length of a SIGSTOP. maxRestart is the maximum time until
 	// a killed process is started again. maxOther is the maximum length of all other
@@ -141,6 +143,10 @@ func (s step) components(collectors int) []string {
 		return []string{"core", "postgres", wire(collectors + wireCorePostgres)}
 	case stopPostgres, dropBackends:
 		return []string{"postgres"}
+	case cutOffRegion:
+		// The region itself works, so that it accepts clicks.
+		far := farCollector(collectors)
+		return []string{wire(collectors + wireCoreFarRedis), wire(far), fmt.Sprintf("collector %d", far)}
 	case deleteStream, trimStream:
 		// A stream may be deleted only after ingestion has stored all its entries.
 		return []string{"core", "postgres", "redis", wire(collectors + wireCoreRedis), wire(collectors + wireCorePostgres)}
@@ -213,7 +219,7 @@ func draw(r *rand.Rand, k kind, s scale) step {
 	}
 	drawn.duration = between(r, s.maxOther/4, s.maxOther)
 	switch k {
-	case stopRedis, stopPostgres:
+	case stopRedis, stopPostgres, cutOffRegion:
 		drawn.duration = s.outage
 	case pauseCollector, pauseCore, pauseRedis:
 		drawn.duration = between(r, s.maxPause/4, s.maxPause)

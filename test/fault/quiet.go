@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
@@ -49,7 +50,7 @@ func (s *storm) awaitRecovery(ctx context.Context) error {
 }
 
 // settle waits until all clicks and events are processed. This means that the queues and
-// journals of the collectors are empty, that every entry of the stream is stored and
+// journals of the collectors are empty, that every entry of the streams is stored and
 // acknowledged, and that every delivery has ended.
 func (s *storm) settle(ctx context.Context) error {
 	err := awaitWithin(ctx, settleTimeout, "all clicks are stored", func(ctx context.Context) error {
@@ -59,14 +60,14 @@ func (s *storm) settle(ctx context.Context) error {
 				errs = append(errs, fmt.Errorf("collector %d: %w", n, err))
 			}
 		}
-		return errors.Join(append(errs, s.streamStored(ctx))...)
+		return errors.Join(append(errs, s.streamsStored(ctx))...)
 	})
 	if err != nil {
 		return err
 	}
-	// Check the stream again, because a collector may have appended clicks after the last
-	// check of the stream.
-	if err := await(ctx, "the stream is stored", s.streamStored); err != nil {
+	// Check the streams again, because a collector may have appended clicks after the last
+	// check of its stream.
+	if err := await(ctx, "the streams are stored", s.streamsStored); err != nil {
 		return err
 	}
 	return s.settleWebhooks(ctx)
@@ -146,18 +147,22 @@ func (c *collector) journalSummary() string {
 	return fmt.Sprintf("%d bytes in %d files of %s", size, files, c.journal)
 }
 
-// streamStored returns an error if an entry of the stream is not yet stored.
-func (s *storm) streamStored(ctx context.Context) error {
+// streamsStored returns an error if an entry of the stream of a region is not yet stored.
+func (s *storm) streamsStored(ctx context.Context) error {
+	return errors.Join(streamStored(ctx, s.system.stream), streamStored(ctx, s.system.farStream))
+}
+
+func streamStored(ctx context.Context, client *redis.Client) error {
 	key := clickstream.Key(0)
-	exists, err := s.system.stream.Exists(ctx, key).Result()
+	exists, err := client.Exists(ctx, key).Result()
 	if err != nil || exists == 0 {
 		return err
 	}
-	stream, err := s.system.stream.XInfoStream(ctx, key).Result()
+	stream, err := client.XInfoStream(ctx, key).Result()
 	if err != nil {
 		return err
 	}
-	groups, err := s.system.stream.XInfoGroups(ctx, key).Result()
+	groups, err := client.XInfoGroups(ctx, key).Result()
 	if err != nil {
 		return err
 	}

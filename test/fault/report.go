@@ -44,6 +44,7 @@ func (r *report) print(w io.Writer) {
 		line("  "+name, v.outcomes[n])
 	}
 	line("acknowledged without the directory", v.withoutDirectory)
+	line("acknowledged in a cut-off region", r.storm.cutOffClicks)
 	line("records planted by the storm", v.planted)
 	_, _ = fmt.Fprintln(w, "clicks")
 	line("acknowledged, planted included", v.acknowledged)

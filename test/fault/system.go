@@ -31,6 +31,9 @@ const (
 	// smallDiskSize is the size of the disk for the first collector's journal in bytes.
 	// If Redis is stopped for a minute, the journal needs more space than this.
 	smallDiskSize = 4 << 20
+	// distance delays each response that the core gets from the other region. It is the
+	// definition of a toxic, in milliseconds.
+	distance = `{"name":"distance","type":"latency","stream":"downstream","toxicity":1,"attributes":{"latency":100,"jitter":20}}`
 	// serverTimeout is the maximum time to start or stop Postgres or Redis.
 	serverTimeout = time.Minute
 	// authorityName is the file with the certificate authority that the core trusts for
@@ -39,21 +42,22 @@ const (
 )
 
 // system contains all processes of the storm: the servers, the proxies in front of them,
-// the core and the collectors.
+// the core and the collectors. The last collector is in another region than the core.
 type system struct {
 	dir        string // contains data, journals, logs and the history
 	binaries   string
 	postgres   *server
 	redis      *server
-	wires      []*toxiproxy.Proxy // one from each collector to Redis, then wireCoreRedis and wireCorePostgres
+	farRedis   *server            // the Redis of the other region
+	wires      []*toxiproxy.Proxy // one from each collector to the Redis of its region, then those of the core
 	core       *process
 	collectors []*collector
 	// receiver gets the webhooks of all merchants.
 	receiver       *receiver
 	api            service.API
 	metricsAddress string // address of the core's health checks
-	// stream and cache are direct connections to Redis, without a proxy.
-	stream, cache *redis.Client
+	// stream, cache and farStream are direct connections to Redis, without a proxy.
+	stream, cache, farStream *redis.Client
 	// smallDiskErr is the error if the small disk for the first collector's journal could
 	// not be mounted.
 	smallDiskErr  error
@@ -119,7 +123,7 @@ func (s *server) pause(duration time.Duration) error {
 
 // start starts all processes. The caller must call stop even if start returns an error.
 func (s *system) start(ctx context.Context, collectors int) error {
-	for _, dir := range []string{"logs", "postgres", "redis"} {
+	for _, dir := range []string{"logs", "postgres", "redis", "far-redis"} {
 		if err := os.Mkdir(s.file(dir), 0o711); err != nil {
 			return err
 		}
@@ -150,24 +154,27 @@ func (s *system) start(ctx context.Context, collectors int) error {
 }
 
 func (s *system) startServers(ctx context.Context) error {
-	addresses, err := servers.FreeAddresses(2)
+	addresses, err := servers.FreeAddresses(3)
 	if err != nil {
 		return err
 	}
 	portOf := func(address string) int { return int(netip.MustParseAddrPort(address).Port()) }
+	redisAt := func(address, dir string) *server {
+		return &server{address: address, launch: func(ctx context.Context) (*servers.Server, error) {
+			return servers.StartRedis(ctx, servers.RedisConfig{Dir: s.file(dir), Port: portOf(address), Durable: true})
+		}}
+	}
 	s.postgres = &server{address: addresses[0], launch: func(ctx context.Context) (*servers.Server, error) {
 		return servers.StartPostgres(ctx, servers.PostgresConfig{Dir: s.file("postgres"), Port: portOf(addresses[0]), Durable: true})
 	}}
-	s.redis = &server{address: addresses[1], launch: func(ctx context.Context) (*servers.Server, error) {
-		return servers.StartRedis(ctx, servers.RedisConfig{Dir: s.file("redis"), Port: portOf(addresses[1]), Durable: true})
-	}}
-	if err := errors.Join(s.postgres.open(), s.redis.open()); err != nil {
+	s.redis, s.farRedis = redisAt(addresses[1], "redis"), redisAt(addresses[2], "far-redis")
+	if err := errors.Join(s.postgres.open(), s.redis.open(), s.farRedis.open()); err != nil {
 		return err
 	}
-	direct := func(database int) *redis.Client {
-		return redis.NewClient(&redis.Options{Addr: s.redis.address, DB: database, MaxRetries: -1})
+	direct := func(to *server, database int) *redis.Client {
+		return redis.NewClient(&redis.Options{Addr: to.address, DB: database, MaxRetries: -1})
 	}
-	s.stream, s.cache = direct(0), direct(cacheDatabase)
+	s.stream, s.cache, s.farStream = direct(s.redis, 0), direct(s.redis, cacheDatabase), direct(s.farRedis, 0)
 	return nil
 }
 
@@ -182,7 +189,10 @@ func (s *system) startWires(collectors int) error {
 	}
 	for n, address := range addresses {
 		upstream := s.redis.address
-		if n == collectors+wireCorePostgres {
+		switch n {
+		case farCollector(collectors), collectors + wireCoreFarRedis:
+			upstream = s.farRedis.address
+		case collectors + wireCorePostgres:
 			upstream = s.postgres.address
 		}
 		proxy := toxiproxy.NewProxy(proxies, "wire "+strconv.Itoa(n), address, upstream)
@@ -191,8 +201,12 @@ func (s *system) startWires(collectors int) error {
 		}
 		s.wires = append(s.wires, proxy)
 	}
-	return nil
+	_, err = s.wires[collectors+wireCoreFarRedis].Toxics.AddToxicJson(strings.NewReader(distance))
+	return err
 }
+
+// farCollector is the index of the collector in the other region.
+func farCollector(collectors int) int { return collectors - 1 }
 
 // redisSettings returns the settings of a process that connects to Redis through a wire.
 func (s *system) redisSettings(wire int) []string {
@@ -221,6 +235,8 @@ func (s *system) startCore(ctx context.Context) error {
 		name: "core", log: s.file("logs/core.log"), argv: []string{s.binary("core"), "serve", "--gateway"},
 		env: service.Environ(append(s.redisSettings(collectors+wireCoreRedis),
 			"TRIBUTARY_DATABASE_URL="+database.String(),
+			"TRIBUTARY_REGIONS=far=redis://"+s.wires[collectors+wireCoreFarRedis].Listen+"/0",
+			"TRIBUTARY_LIMIT_TRACKING="+noLimit,
 			"TRIBUTARY_API_LISTEN="+s.api.Address,
 			"TRIBUTARY_GRPC_LISTEN="+addresses[1],
 			"TRIBUTARY_METRICS_LISTEN="+s.metricsAddress,
@@ -256,10 +272,14 @@ func (s *system) startCollector(ctx context.Context, n int) error {
 		s.smallDiskErr = mountSmallDisk(c.journal, smallDiskSize)
 		c.onSmallDisk = s.smallDiskErr == nil
 	}
+	settings := s.redisSettings(n)
+	if n == farCollector(len(s.wires)-coreWires) {
+		settings = []string{"TRIBUTARY_REDIS_URL=redis://" + s.wires[n].Listen + "/0"}
+	}
 	name := "collector-" + strconv.Itoa(n)
 	c.process = &process{
 		name: name, log: s.file("logs/" + name + ".log"), argv: []string{s.binary("collector")},
-		env: service.Environ(append(s.redisSettings(n),
+		env: service.Environ(append(settings,
 			"TRIBUTARY_COLLECTOR_LISTEN="+c.address,
 			"TRIBUTARY_METRICS_LISTEN="+c.metricsAddress,
 			"TRIBUTARY_JOURNAL_DIR="+c.journal,
@@ -292,9 +312,9 @@ func (s *system) stop(keep bool) error {
 		wire.Stop()
 	}
 	if s.stream != nil {
-		faults = append(faults, s.stream.Close(), s.cache.Close())
+		faults = append(faults, s.stream.Close(), s.cache.Close(), s.farStream.Close())
 	}
-	faults = append(faults, s.redis.stop(), s.postgres.stop())
+	faults = append(faults, s.redis.stop(), s.farRedis.stop(), s.postgres.stop())
 	for _, c := range s.collectors {
 		if c.onSmallDisk {
 			if keep {
