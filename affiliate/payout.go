@@ -153,7 +153,8 @@ type PayoutTransition struct {
 	Move  PayoutMove
 	Actor Actor
 	At    time.Time
-	// Reference and PaidAt are set for MoveMarkPaid, and Reason for MoveMarkFailed.
+	// Reference and PaidAt belong to MoveMarkPaid, and Reason to MoveMarkFailed. PaidAt is
+	// At if the service has chosen it.
 	Reference *string
 	PaidAt    time.Time
 	Reason    *string

@@ -9,7 +9,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -92,6 +94,21 @@ func TestMarkPayoutPaid_LimitsThePaymentDate(t *testing.T) {
 	// The money left the books now, and the entry keeps the date of the payment.
 	f.WantCount(1, "ledger entries of the payout", `select count(*) from ledger_entries where payout_id = $1 and created_at = $2 and occurred_at = $3`, id, now, closed)
 	f.checkConsistency()
+}
+
+// If the request names no date, the payment has exactly the time of the move, so that the
+// ledger entry has no other date. Here the clock advances with each reading.
+func TestMarkPayoutPaid_WithoutDateIsTheTimeOfTheMove(t *testing.T) {
+	f := newFixture(t)
+	f.addCommission(f.partner("Anna"), 100)
+	b := f.confirm(f.mustCreateBatch())
+	f.service = payout.New(payout.Config{Store: stores.Payout(f.Store), Seal: f.keys, Now: func() time.Time {
+		f.clock.Advance(time.Millisecond)
+		return f.Now()
+	}})
+	p := f.mustMove(f.onlyPayout(b).Id, "paid")
+	f.WantCount(1, "ledger entries of the payout", `
+		select count(*) from ledger_entries where payout_id = $1 and created_at = $2 and occurred_at is null`, p.Id, p.PaidAt.AsTime())
 }
 
 // If the books are closed while a payout is marked as paid, and the request names no date,

@@ -233,7 +233,7 @@ func (s *Service) GetPayout(ctx context.Context, req *affiliatev1.GetPayoutReque
 
 // MarkPayoutPaid records that the partner received the money.
 func (s *Service) MarkPayoutPaid(ctx context.Context, req *affiliatev1.MarkPayoutPaidRequest) (*affiliatev1.Payout, error) {
-	t := affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, Reference: &req.Reference, PaidAt: s.currentTime()}
+	t := affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, Reference: &req.Reference}
 	if req.GetPaidAt() != nil {
 		t.PaidAt = req.GetPaidAt().AsTime().Truncate(time.Millisecond)
 	}
@@ -261,6 +261,9 @@ func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string 
 		return nil, err
 	}
 	t.Actor, t.At = server.ActorFrom(ctx), s.currentTime()
+	if t.PaidAt.IsZero() {
+		t.PaidAt = t.At
+	}
 	p, err := s.store.MovePayout(ctx, server.PrincipalFrom(ctx).Scope(), id, t)
 	if err != nil {
 		return nil, err
