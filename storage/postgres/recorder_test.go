@@ -62,6 +62,7 @@ func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Repor
 	if err != nil {
 		s.Fatal(err)
 	}
+	defer func() { _ = holder.Rollback(s.Context()) }() // if the test fails
 	click := s.click(noon.Add(-24 * time.Hour))
 	var busy sync.WaitGroup
 	for i := range postgres.RecordConcurrency {
