@@ -30,11 +30,11 @@ const (
 	batchRows = 5000
 	// entryClicks is the number of clicks per stream entry of a busy collector.
 	entryClicks = 128
-	// drainTimeout is the maximum duration of one round of row I2.
+	// drainTimeout is the maximum duration of one round of the rows I2 and I3.
 	drainTimeout = 5 * time.Minute
 )
 
-// measureIngestion measures the rows I1 and I2.
+// measureIngestion measures the rows I1 to I3.
 func measureIngestion(ctx context.Context, b *bench) error {
 	i, err := newIngestion(ctx, b)
 	if i != nil {
@@ -61,7 +61,7 @@ func measureIngestion(ctx context.Context, b *bench) error {
 		}
 		b.compare(row.id, row.what, "raw COPY", row.goal, got[0], got[1], rate, perSecond)
 	}
-	return nil
+	return i.measureRegion(ctx)
 }
 
 // ingestion contains a database for the service (ours) and a database for the yardstick
@@ -71,6 +71,7 @@ type ingestion struct {
 	rows             int
 	ours, twin       *database
 	postgres         *postgres.Store
+	redisURL         string
 	stream, blocking redis.UniversalClient
 	cache            redis.UniversalClient
 	workspace        affiliate.WorkspaceID
@@ -95,17 +96,17 @@ func newIngestion(ctx context.Context, b *bench) (i *ingestion, err error) {
 	if err = execute(ctx, i.twin.url, partitions); err != nil {
 		return i, err
 	}
-	redisURL, err := b.redisURL(ingestionRedis)
-	if err != nil {
+	if i.redisURL, err = b.redisURL(ingestionRedis); err != nil {
 		return i, err
 	}
-	if i.stream, err = clickstream.Connect(clickstream.Endpoint{URL: redisURL}); err != nil {
+	endpoint := clickstream.Endpoint{URL: i.redisURL}
+	if i.stream, err = clickstream.Connect(endpoint); err != nil {
 		return i, err
 	}
-	if i.cache, err = clickstream.Connect(clickstream.Endpoint{URL: redisURL}); err != nil {
+	if i.cache, err = clickstream.Connect(endpoint); err != nil {
 		return i, err
 	}
-	i.blocking, err = clickstream.ConnectBlocking(clickstream.Endpoint{URL: redisURL})
+	i.blocking, err = clickstream.ConnectBlocking(endpoint)
 	return i, err
 }
 
@@ -221,9 +222,15 @@ const (
 	pollInterval = 5 * time.Millisecond
 )
 
-// drainStream measures the whole ingestion. The measurement starts with a full stream and
-// ends when the clicks of every entry are committed and every entry is acknowledged.
+// drainStream measures the whole ingestion.
 func (i *ingestion) drainStream(ctx context.Context) (sample, error) {
+	return i.drain(ctx, i.stream, i.blocking)
+}
+
+// drain measures the whole ingestion over two clients of the stream. The measurement starts
+// with a full stream and ends when the clicks of every entry are committed and every entry
+// is acknowledged.
+func (i *ingestion) drain(ctx context.Context, stream, blocking redis.UniversalClient) (sample, error) {
 	lastID, err := i.fillStream(ctx)
 	if err != nil {
 		return sample{}, err
@@ -234,7 +241,7 @@ func (i *ingestion) drainStream(ctx context.Context) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	ingester := ingest.New(ingest.Config{}, ingest.Deps{
-		Reader:   clickstream.NewReader(i.stream, i.blocking, clickstream.ReaderConfig{Shards: 1, Consumer: "load", Block: streamBlock}),
+		Reader:   clickstream.NewReader(stream, blocking, clickstream.ReaderConfig{Shards: 1, Consumer: "load", Block: streamBlock}),
 		Store:    i.postgres,
 		Visitors: visitors.New(i.cache),
 	})
