@@ -18,10 +18,12 @@ type Gauge struct {
 }
 
 // Gauges is a group of gauges that are read from the database at each scrape. All cores
-// report the same numbers. The gauges are missing while the database does not respond.
+// report the same numbers. The gauges are missing while the database does not respond; a
+// counter shows this.
 type Gauges struct {
 	descriptions []*prometheus.Desc
 	read         func(ctx context.Context, set SetGauge) error
+	failures     prometheus.Counter
 }
 
 // SetGauge reports the value of the gauge with the given index. labels are the values of
@@ -29,9 +31,13 @@ type Gauges struct {
 type SetGauge func(index int, value float64, labels ...string)
 
 // NewGauges returns a prometheus.Collector. At each scrape it calls read, which reports
-// the values of the gauges.
-func NewGauges(read func(ctx context.Context, set SetGauge) error, gauges ...Gauge) *Gauges {
-	g := &Gauges{read: read}
+// the values of the gauges. group is the name of the group in the metrics.
+func NewGauges(group string, read func(ctx context.Context, set SetGauge) error, gauges ...Gauge) *Gauges {
+	g := &Gauges{read: read, failures: prometheus.NewCounter(prometheus.CounterOpts{
+		Name:        "tributary_gauges_failed_total",
+		Help:        "Scrapes in which a group of gauges is missing, because the database did not respond within a second, by group.",
+		ConstLabels: prometheus.Labels{"group": group},
+	})}
 	for _, gauge := range gauges {
 		g.descriptions = append(g.descriptions, prometheus.NewDesc(gauge.Name, gauge.Help, gauge.Labels, nil))
 	}
@@ -40,6 +46,7 @@ func NewGauges(read func(ctx context.Context, set SetGauge) error, gauges ...Gau
 
 // Describe implements prometheus.Collector.
 func (g *Gauges) Describe(descriptions chan<- *prometheus.Desc) {
+	g.failures.Describe(descriptions)
 	for _, description := range g.descriptions {
 		descriptions <- description
 	}
@@ -54,8 +61,10 @@ func (g *Gauges) Collect(values chan<- prometheus.Metric) {
 		read = append(read, prometheus.MustNewConstMetric(g.descriptions[index], prometheus.GaugeValue, value, labels...))
 	})
 	if err != nil {
-		return
+		g.failures.Inc()
+		read = nil
 	}
+	g.failures.Collect(values)
 	for _, metric := range read {
 		values <- metric
 	}

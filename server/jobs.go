@@ -64,7 +64,7 @@ type JobQueues interface {
 // NewJobGauges returns the gauges of the given queues. A scrape costs one statement, which
 // searches an index five times for each queue and counts at most 1,000 entries of each.
 func NewJobGauges(store JobQueues, queues []string, now func() time.Time) *Gauges {
-	return NewGauges(func(ctx context.Context, set SetGauge) error {
+	return NewGauges("jobs", func(ctx context.Context, set SetGauge) error {
 		stats, err := store.JobQueueStats(ctx, queues)
 		for _, queue := range stats {
 			age := 0.0

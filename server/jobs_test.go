@@ -66,7 +66,11 @@ func TestJobGauges(t *testing.T) {
 		{Queue: "default", OldestWaiting: &since}, {Queue: "export"}, {Queue: "mail", OldestWaiting: &future, Retrying: 3},
 	}
 	clock := func() time.Time { return now }
-	want := `
+	failures := `
+		# HELP tributary_gauges_failed_total Scrapes in which a group of gauges is missing, because the database did not respond within a second, by group.
+		# TYPE tributary_gauges_failed_total counter
+		tributary_gauges_failed_total{group="jobs"} `
+	want := failures + `0
 		# HELP tributary_jobs_oldest_waiting_seconds Time since the oldest job that waits for a worker could run, by queue. 0 if none waits.
 		# TYPE tributary_jobs_oldest_waiting_seconds gauge
 		tributary_jobs_oldest_waiting_seconds{queue="default"} 90
@@ -82,7 +86,7 @@ func TestJobGauges(t *testing.T) {
 		t.Error(err)
 	}
 	failing := fixedQueues{stats: stats[:1], err: errors.New("the connection was lost")}
-	if n := testutil.CollectAndCount(NewJobGauges(failing, nil, clock)); n != 0 {
-		t.Errorf("there are %d gauges after a failure, want none", n)
+	if err := testutil.CollectAndCompare(NewJobGauges(failing, nil, clock), strings.NewReader(failures+"1\n")); err != nil {
+		t.Errorf("after a failure: %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
@@ -228,13 +228,22 @@ func TestTryLock_DoesNotWait(t *testing.T) {
 func TestCollector_ShowsOldestEntry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, time.Now())
-	collector := analytics.NewGauges(stores.Analytics(f.Store.DB), f.clock.Now)
-	if age := testutil.ToFloat64(collector); age != 0 {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(analytics.NewGauges(stores.Analytics(f.Store.DB), f.clock.Now))
+	oldest := func() float64 {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil || len(families) != 2 || families[0].GetName() != "tributary_analytics_oldest_entry_seconds" {
+			t.Fatalf("the metrics are %v, %v; want the age and the counter of failures", families, err)
+		}
+		return families[0].GetMetric()[0].GetGauge().GetValue()
+	}
+	if age := oldest(); age != 0 {
 		t.Errorf("the age is %v without entries, want 0", age)
 	}
 	f.storeSubIDs("a")
 	f.Exec(`update analytics_log set created_at = $1`, f.clock.Now().Add(-time.Minute))
-	if age := testutil.ToFloat64(collector); age < 59 || age > 61 {
+	if age := oldest(); age < 59 || age > 61 {
 		t.Errorf("the age is %v, want 60", age)
 	}
 }

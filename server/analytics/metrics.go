@@ -10,7 +10,7 @@ import (
 // NewGauges returns the gauge of the changes that the analytics do not contain yet. now is
 // its clock.
 func NewGauges(store Store, now func() time.Time) *server.Gauges {
-	return server.NewGauges(func(ctx context.Context, set server.SetGauge) error {
+	return server.NewGauges("analytics", func(ctx context.Context, set server.SetGauge) error {
 		at, err := store.Oldest(ctx)
 		age := 0.0
 		if at != nil {

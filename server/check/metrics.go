@@ -12,7 +12,7 @@ import (
 // fire for a new service.
 func NewGauges(store Store, now func() time.Time) *server.Gauges {
 	started := now()
-	return server.NewGauges(func(ctx context.Context, set server.SetGauge) error {
+	return server.NewGauges("checks", func(ctx context.Context, set server.SetGauge) error {
 		checks, err := store.LatestChecks(ctx)
 		if err != nil {
 			return err

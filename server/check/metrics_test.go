@@ -41,8 +41,8 @@ func TestGauges_ShowLatestResults(t *testing.T) {
 	}
 	const age = "oldest_result_seconds"
 	clock.Advance(time.Hour)
-	if got := values(); len(got) != 24 || got["balances"] != 0 || got[age] < 3600 || got[age] > 3660 {
-		t.Errorf("before the first run the gauges are %v, want 23 checks without violations and an age of an hour", got)
+	if got := values(); len(got) != 25 || got["balances"] != 0 || got[age] < 3600 || got[age] > 3660 {
+		t.Errorf("before the first run the gauges are %v, want 23 checks without violations, an age of an hour, and the counter of failures", got)
 	}
 
 	f.Exec(`update commissions set amount_cents = amount_cents - 1 where id = $1`, commission.ID)
@@ -68,7 +68,12 @@ func TestGauges_ShowLatestResults(t *testing.T) {
 	}
 
 	f.Exec(`drop table check_results`)
-	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
-		t.Errorf("without the database there are %d gauges and the error %v, want none", n, err)
+	const want = `
+		# HELP tributary_gauges_failed_total Scrapes in which a group of gauges is missing, because the database did not respond within a second, by group.
+		# TYPE tributary_gauges_failed_total counter
+		tributary_gauges_failed_total{group="checks"} 1
+	`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Errorf("without the table: %v", err)
 	}
 }

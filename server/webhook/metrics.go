@@ -90,7 +90,7 @@ func (m *Metrics) setGauges(inFlight, served int) {
 // NewGauges returns the gauges of the deliveries that are due. A scrape searches an index
 // once for each active endpoint.
 func NewGauges(queue Queue, now func() time.Time) *server.Gauges {
-	return server.NewGauges(func(ctx context.Context, set server.SetGauge) error {
+	return server.NewGauges("webhooks", func(ctx context.Context, set server.SetGauge) error {
 		at := now()
 		lateness, err := queue.Lateness(ctx, at, at.Add(-lateAfter))
 		age := 0.0

@@ -33,7 +33,11 @@ func TestGauges_ShowLateness(t *testing.T) {
 	due := now.Add(-100 * time.Second)
 	clock := func() time.Time { return now }
 	queue := lateQueue{lateness: domain.Lateness{Endpoints: 7, Late: 2, OldestDue: &due}, now: now}
-	want := `
+	failures := `
+		# HELP tributary_gauges_failed_total Scrapes in which a group of gauges is missing, because the database did not respond within a second, by group.
+		# TYPE tributary_gauges_failed_total counter
+		tributary_gauges_failed_total{group="webhooks"} `
+	want := failures + `0
 		# HELP tributary_webhook_endpoints Active endpoints.
 		# TYPE tributary_webhook_endpoints gauge
 		tributary_webhook_endpoints 7
@@ -48,7 +52,7 @@ func TestGauges_ShowLateness(t *testing.T) {
 		t.Error(err)
 	}
 	queue.err = errors.New("the connection was lost")
-	if n := testutil.CollectAndCount(webhook.NewGauges(queue, clock)); n != 0 {
-		t.Errorf("there are %d gauges after a failure, want none", n)
+	if err := testutil.CollectAndCompare(webhook.NewGauges(queue, clock), strings.NewReader(failures+"1\n")); err != nil {
+		t.Errorf("after a failure: %v", err)
 	}
 }
