@@ -112,6 +112,19 @@ func TestMigrate_CreatesOnlyNeededQueueIndexes(t *testing.T) {
 	}
 }
 
+// A foreign key that deletes or changes rows of another table needs no privilege on it
+// (RELIABILITY.md section 5).
+func TestForeignKeys_ChangeNoRows(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	keys := f.Texts(`select conname from pg_constraint where contype = 'f' and connamespace = 'public'::regnamespace and (confdeltype not in ('a', 'r') or confupdtype not in ('a', 'r'))`)
+	if len(keys) != 0 {
+		t.Errorf("the foreign keys %q change rows", keys)
+	}
+	if all := f.Count(`select count(*) from pg_constraint where contype = 'f' and connamespace = 'public'::regnamespace`); all < 50 {
+		t.Errorf("the schema has only %d foreign keys", all)
+	}
+}
+
 // The role of the service must not have the privilege to change or delete rows of the
 // append-only tables.
 func TestAppendOnlyTables_RejectChanges(t *testing.T) {
