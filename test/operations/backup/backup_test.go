@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/test/operations/deployment"
+	"github.com/tributary-hq/tributary/test/operations/shop"
 )
 
 const (
@@ -31,7 +31,7 @@ type story struct {
 	// target is a time after the sales before and before the sales after.
 	target string
 	// ada is erased after the last archived segment. cleo has joined after the target.
-	ada, bob, cleo *deployment.Partner
+	ada, bob, cleo *shop.Partner
 	payout         string
 	// stored are clicks that were stored after the target, and archived. waiting are clicks
 	// that were acknowledged after the disaster.
@@ -42,11 +42,11 @@ func TestBackupAndRestore(t *testing.T) {
 	s := newSite(t)
 	events := s.live()
 	s.destroy()
-	if _, err := s.shop.Sell(t.Context(), "refused", events.bob.Promo, ""); err == nil {
+	if _, _, err := s.shop.Sell(t.Context(), "refused", events.bob.Promo, ""); err == nil {
 		t.Error("a sale without the database is acknowledged")
 	}
-	s.core.Kill()
-	s.landing.Kill()
+	s.core.Kill(t)
+	s.landing.Kill(t)
 	events.waiting = s.click(waitingClicks, events.bob)
 
 	t.Log("restoring the newest state")
@@ -64,7 +64,7 @@ func TestBackupAndRestore(t *testing.T) {
 	s.wantSales("lost", 0)
 	s.wantPayout(events.payout, "paid")
 	s.wantClicks(events.stored, len(events.stored))
-	s.shop.AwaitCode(t, s.Collector, events.cleo.Code)
+	s.shop.AwaitCode(t, events.cleo.Code)
 	s.wantRestored(events)
 	s.sell("lost", salesLost, events.bob) // the merchant reports them again
 	s.checkFailures()
@@ -126,10 +126,10 @@ func (s *site) live() *story {
 	s.run(s.manual.block(t, setUp, 0))
 	s.startPrograms()
 	s.StartCollector(t)
-	s.shop = deployment.OpenShop(t, s.API)
+	s.shop = shop.Open(t, http.DefaultClient, "http://"+s.Gateway, "http://"+s.Collector)
 	events := &story{ada: s.shop.Join(t, "ada"), bob: s.shop.Join(t, "bob")}
-	for _, partner := range []*deployment.Partner{events.ada, events.bob} {
-		s.shop.AwaitCode(t, s.Collector, partner.Code)
+	for _, partner := range []*shop.Partner{events.ada, events.bob} {
+		s.shop.AwaitCode(t, partner.Code)
 	}
 	s.sell("erased", 2, events.ada)
 
@@ -146,7 +146,7 @@ func (s *site) live() *story {
 	paid := s.sell("after", salesAfter, events.bob)
 	events.payout = s.shop.Pay(t, paid.Commission.ID)
 	events.cleo = s.shop.Join(t, "cleo")
-	s.shop.AwaitCode(t, s.Collector, events.cleo.Code)
+	s.shop.AwaitCode(t, events.cleo.Code)
 	events.stored = s.click(waitingClicks, events.bob)
 	s.awaitClicks(events.stored)
 	s.archiveWAL()
@@ -157,12 +157,12 @@ func (s *site) live() *story {
 }
 
 // sellDuring reports sales until action has returned. It returns their number.
-func (s *site) sellDuring(p *deployment.Partner, action func()) (n int) {
+func (s *site) sellDuring(p *shop.Partner, action func()) (n int) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {
 		for ; ctx.Err() == nil; n++ {
-			if _, err := s.shop.Sell(s.t.Context(), fmt.Sprintf("load-%d", n), p.Promo, ""); err != nil {
+			if _, _, err := s.shop.Sell(s.t.Context(), fmt.Sprintf("load-%d", n), p.Promo, ""); err != nil {
 				s.t.Error(err)
 			}
 		}
@@ -199,11 +199,11 @@ func (s *site) wantRestored(events *story) {
 	if status := s.loginStatus(events.bob); status != http.StatusOK {
 		t.Errorf("the login of a partner returns %d, want 200", status)
 	}
-	if _, err := s.shop.Sell(t.Context(), "before-1", events.bob.Promo, ""); err == nil || !strings.Contains(err.Error(), "CONVERSION_DUPLICATE") {
+	if _, _, err := s.shop.Sell(t.Context(), "before-1", events.bob.Promo, ""); err == nil || !strings.Contains(err.Error(), "CONVERSION_DUPLICATE") {
 		t.Errorf("a restored sale that is reported again returns %v, want CONVERSION_DUPLICATE", err)
 	}
-	click := s.shop.AwaitCode(t, s.Collector, events.bob.Code)
-	if sale, err := s.shop.Sell(t.Context(), "new-"+click, "", click); err != nil || !sale.Attributed {
+	click := s.shop.AwaitCode(t, events.bob.Code)
+	if _, sale, err := s.shop.Sell(t.Context(), "new-"+click, "", click); err != nil || !sale.Attributed {
 		t.Errorf("a new sale with a new click: %+v, %v; want an attributed sale", sale, err)
 	}
 	s.sendContact("new")

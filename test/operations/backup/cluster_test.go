@@ -17,7 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tributary-hq/tributary/test/operations/deployment"
+	"github.com/tributary-hq/tributary/test/operations/process"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
@@ -31,7 +31,7 @@ type cluster struct {
 	port string
 	// env is the environment of Postgres and of the commands of the user postgres.
 	env     []string
-	running *deployment.Process
+	running *process.Process
 }
 
 func (c *cluster) data() string { return filepath.Join(c.dir, "data") }
@@ -156,7 +156,7 @@ func (c *cluster) create() {
 // can take long after a restore.
 func (c *cluster) start() {
 	c.t.Helper()
-	c.running = deployment.StartCommand(c.t, c.dir, c.env, "postgres", append(asPostgres(),
+	c.running = process.StartCommand(c.t, c.env, "postgres", append(asPostgres(),
 		c.bin+"/postgres", "-D", c.data(), "-p", c.port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+c.file("socket"),
 		"-c", "max_connections=200", "-c", "timezone=UTC")...)
 }
@@ -164,7 +164,7 @@ func (c *cluster) start() {
 // awaitWritable waits until Postgres accepts changes.
 func (c *cluster) awaitWritable() {
 	c.t.Helper()
-	deployment.Await(c.t, "Postgres is not in recovery", func() error {
+	process.Await(c.t, "Postgres is not in recovery", func() error {
 		out, err := c.try("psql -AXqt -c 'select pg_is_in_recovery()'")
 		if err == nil && out != "f" {
 			err = errors.New(out)
@@ -176,10 +176,10 @@ func (c *cluster) awaitWritable() {
 // destroy kills Postgres and deletes its data.
 func (c *cluster) destroy() {
 	c.t.Helper()
-	c.running.Kill()
+	c.running.Kill(c.t)
 	// The other processes of Postgres notice the end of their parent and end too. Until then
 	// they can create files.
-	deployment.Await(c.t, "all processes of Postgres have ended", func() error {
+	process.Await(c.t, "all processes of Postgres have ended", func() error {
 		folders, err := filepath.Glob("/proc/[0-9]*/cwd")
 		for _, folder := range folders {
 			if at, _ := os.Readlink(folder); at == c.data() { // an error means that the process has ended
@@ -220,7 +220,7 @@ func (c *cluster) query(sql string, args ...any) string {
 func (c *cluster) archiveWAL() {
 	c.t.Helper()
 	segment := c.query("select pg_walfile_name(pg_switch_wal())")
-	deployment.Await(c.t, segment+" is archived", func() error {
+	process.Await(c.t, segment+" is archived", func() error {
 		if last := c.query("select last_archived_wal from pg_stat_archiver"); strings.Compare(last, segment) < 0 {
 			return fmt.Errorf("the last archived segment is %s", last)
 		}

@@ -4,6 +4,7 @@ package backup
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -12,7 +13,8 @@ import (
 	"strings"
 
 	"github.com/tributary-hq/tributary/storage/pgsession"
-	"github.com/tributary-hq/tributary/test/operations/deployment"
+	"github.com/tributary-hq/tributary/test/operations/process"
+	"github.com/tributary-hq/tributary/test/operations/shop"
 )
 
 // checkFailures causes failures of the backups and checks that the commands of the manual
@@ -33,9 +35,9 @@ func (s *site) checkFailures() {
 	if err := os.Rename(s.repository(), away); err != nil {
 		t.Fatal(err)
 	}
-	s.sell("unarchived", 3, &deployment.Partner{Promo: "SAVE-BOB"})
+	s.sell("unarchived", 3, &shop.Partner{Promo: "SAVE-BOB"})
 	segment := s.query("select pg_walfile_name(pg_switch_wal())")
-	deployment.Await(t, "the query finds the failure", func() error {
+	process.Await(t, "the query finds the failure", func() error {
 		if _, err := s.try(query); err == nil {
 			return errors.New("it succeeds")
 		}
@@ -54,7 +56,7 @@ func (s *site) checkFailures() {
 	if err := os.Rename(away, s.repository()); err != nil {
 		t.Fatal(err)
 	}
-	deployment.Await(t, "the segment is archived after the repair", func() error {
+	process.Await(t, "the segment is archived after the repair", func() error {
 		_, err := s.try(query)
 		return err
 	})
@@ -107,10 +109,10 @@ func (s *site) damage(folder string) {
 // notifications. The cluster is a standby afterwards.
 func (s *site) checkStandby() {
 	s.t.Helper()
-	s.running.Interrupt()
+	s.running.Interrupt(s.t)
 	s.write("data/standby.signal", "")
 	s.start()
-	deployment.Await(s.t, "the standby accepts connections", func() error {
+	process.Await(s.t, "the standby accepts connections", func() error {
 		out, err := s.try("psql -AXqt -c 'select pg_is_in_recovery()'")
 		if err == nil && out != "t" {
 			err = errors.New(out)
@@ -123,7 +125,9 @@ func (s *site) checkStandby() {
 }
 
 // wrongKeys are the settings of another installation.
-var wrongKeys = []string{"TRIBUTARY_HASH_KEY=" + deployment.Key("x"), "TRIBUTARY_ENCRYPTION_KEYS=k:" + deployment.Key("y")}
+var wrongKeys = []string{"TRIBUTARY_HASH_KEY=" + wrongKey, "TRIBUTARY_ENCRYPTION_KEYS=k:" + wrongKey}
+
+var wrongKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32))
 
 // replayWithWrongKey erases the buyer of the sale erased-1 again under a wrong hash key.
 func (s *site) replayWithWrongKey() {
@@ -141,7 +145,7 @@ func (s *site) replayWithWrongKey() {
 	if out := s.runCore("core erasures replay "+last, wrongKeys...); !strings.Contains(out, "1 entries, 1 erased again") {
 		t.Errorf("a replay with a wrong hash key prints\n%s\nwant that the buyer is erased again", out)
 	}
-	core := s.StartCore(t, wrongKeys...)
+	core := s.StartCoreWithGateway(t, wrongKeys...)
 	s.awaitBuyerErased("erased-1")
 	core.Stop(t)
 }
@@ -152,7 +156,7 @@ func (s *site) checkKeys(events *story) {
 	t := s.t
 	t.Helper()
 	report := func(order string) (customer string) {
-		deployment.Call(t, s.API, http.MethodPost, "/conversions", s.shop.SecretKey, deployment.Object{
+		s.shop.Must(t, http.MethodPost, "/conversions", s.shop.SecretKey, shop.Object{
 			"event_type": "purchase", "external_transaction_id": order, "amount_cents": 100, "currency": "EUR",
 			"customer_id": "a customer", "promo_code": events.bob.Promo,
 		}, &struct{}{})
@@ -163,7 +167,7 @@ func (s *site) checkKeys(events *story) {
 	export := "/payouts/batches/" + batch + "/export?format=generic"
 
 	s.core.Stop(t)
-	s.core = s.StartCore(t, wrongKeys...)
+	s.core = s.StartCoreWithGateway(t, wrongKeys...)
 	if other := report("keys-3"); other == customer {
 		t.Errorf("with a wrong hash key the customer still has the reference %s", other)
 	}
@@ -171,7 +175,7 @@ func (s *site) checkKeys(events *story) {
 		t.Errorf("an export with wrong encryption keys returns %d %s, want 500", status, text)
 	}
 	s.core.Stop(t)
-	s.core = s.StartCore(t)
+	s.core = s.StartCoreWithGateway(t)
 	if again := report("keys-4"); customer == "" || again != customer {
 		t.Errorf("with the right hash key the customer has the reference %q, want %q as before", again, customer)
 	}
@@ -183,7 +187,7 @@ func (s *site) checkKeys(events *story) {
 // get sends a GET request of the merchant to the API and returns the status and the body.
 func (s *site) get(path string) (int, string) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.API.Address+"/api/v1"+path, http.NoBody)
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.Gateway+"/api/v1"+path, http.NoBody)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package backup
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,8 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/test/operations/deployment"
 	"github.com/tributary-hq/tributary/test/operations/process"
+	"github.com/tributary-hq/tributary/test/operations/shop"
+	"github.com/tributary-hq/tributary/test/operations/stack"
 	"github.com/tributary-hq/tributary/test/service"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
@@ -27,14 +29,14 @@ const cacheDatabase = "1"
 // site is the whole system: a cluster with backups, Redis, and the programs.
 type site struct {
 	*cluster
-	*deployment.Deployment
+	*stack.Stack
 	manual     *manual
 	redis      *servers.Server
 	redisPort  int
 	erasureLog string
 
-	core, landing *deployment.Process
-	shop          *deployment.Shop
+	core, landing *process.Process
+	shop          *shop.Shop
 }
 
 func newSite(t *testing.T) *site {
@@ -58,7 +60,7 @@ func newSite(t *testing.T) *site {
 	if err := os.Mkdir(journal, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s.Deployment = deployment.New(t, t.TempDir(),
+	s.Stack = stack.At(t,
 		"TRIBUTARY_DATABASE_URL="+s.url("tributary"), "TRIBUTARY_LANDING_DATABASE_URL="+s.url("tributary_landing"),
 		"TRIBUTARY_REDIS_URL="+s.redis.URL, "TRIBUTARY_CACHE_REDIS_URL="+s.cacheURL(), "TRIBUTARY_JOURNAL_DIR="+journal,
 		"TRIBUTARY_ERASURE_LOG="+s.erasureLog, "TRIBUTARY_LIMIT_LANDING=1000")
@@ -98,9 +100,9 @@ func (s *site) createDatabase() {
 // can be replaced.
 func (s *site) runCore(script string, settings ...string) string {
 	s.t.Helper()
-	env := service.Environ(s.Settings(settings...)...)
+	env := service.Environ(s.With(settings...)...)
 	env = append(env, "PATH="+filepath.Dir(process.Binary(s.t, "core"))+":"+os.Getenv("PATH"))
-	out, err := shell(s.t, nil, env, s.Dir, script)
+	out, err := shell(s.t, nil, env, s.t.TempDir(), script)
 	if err != nil {
 		s.t.Fatalf("%s\nends with %v:\n%s", script, err, out)
 	}
@@ -109,7 +111,7 @@ func (s *site) runCore(script string, settings ...string) string {
 
 func (s *site) startPrograms() {
 	s.t.Helper()
-	s.core, s.landing = s.StartCore(s.t), s.StartLanding(s.t)
+	s.core, s.landing = s.StartCoreWithGateway(s.t), s.StartLanding(s.t)
 }
 
 func (s *site) stopPrograms() {
@@ -119,7 +121,7 @@ func (s *site) stopPrograms() {
 }
 
 // sell reports n sales with the given prefix.
-func (s *site) sell(prefix string, n int, p *deployment.Partner) (last deployment.Sale) {
+func (s *site) sell(prefix string, n int, p *shop.Partner) (last shop.Sale) {
 	s.t.Helper()
 	for i := range n {
 		last = s.shop.MustSell(s.t, fmt.Sprintf("%s-%d", prefix, i), p)
@@ -137,10 +139,10 @@ func (s *site) wantSales(prefix string, want int) {
 }
 
 // click sends n clicks with the code of a partner and returns their ids.
-func (s *site) click(n int, p *deployment.Partner) (ids []string) {
+func (s *site) click(n int, p *shop.Partner) (ids []string) {
 	s.t.Helper()
 	for range n {
-		status, id, err := s.shop.Click(s.t.Context(), s.Collector, p.Code)
+		status, id, err := s.shop.Click(s.t.Context(), p.Code)
 		if err != nil || id == "" {
 			s.t.Fatalf("a click returns %d, %v; want an id", status, err)
 		}
@@ -152,7 +154,7 @@ func (s *site) click(n int, p *deployment.Partner) (ids []string) {
 // awaitClicks waits until the clicks are stored.
 func (s *site) awaitClicks(ids []string) {
 	s.t.Helper()
-	deployment.Await(s.t, "the clicks are stored", func() error {
+	process.Await(s.t, "the clicks are stored", func() error {
 		if n := s.storedClicks(ids); n != len(ids) {
 			return fmt.Errorf("%d of %d clicks are stored", n, len(ids))
 		}
@@ -178,21 +180,21 @@ func (s *site) storedClicks(ids []string) int {
 }
 
 // wantCodeRefused waits until the collector refuses the code of a partner.
-func (s *site) wantCodeRefused(p *deployment.Partner) {
+func (s *site) wantCodeRefused(p *shop.Partner) {
 	s.t.Helper()
-	deployment.Await(s.t, "the code "+p.Code+" is refused", func() error {
-		status, _, err := s.shop.Click(s.t.Context(), s.Collector, p.Code)
-		if err == nil && status < http.StatusBadRequest {
-			err = fmt.Errorf("a click returns %d", status)
+	process.Await(s.t, "the code "+p.Code+" is refused", func() error {
+		status, _, err := s.shop.Click(s.t.Context(), p.Code)
+		if status < http.StatusBadRequest {
+			return errors.Join(err, fmt.Errorf("a click returns %d", status))
 		}
-		return err
+		return nil
 	})
 }
 
 // loginStatus returns the status of a login of a partner.
-func (s *site) loginStatus(p *deployment.Partner) int {
+func (s *site) loginStatus(p *shop.Partner) int {
 	s.t.Helper()
-	return s.post("http://"+s.API.Address+"/api/v1/auth/partner/login", deployment.Object{"email": p.Email, "password": deployment.Password})
+	return s.post("http://"+s.Gateway+"/api/v1/auth/partner/login", shop.Object{"email": p.Email, "password": shop.Password})
 }
 
 // contactText returns the text of a contact message, which has a minimum length.
@@ -201,13 +203,13 @@ func contactText(name string) string { return "A message from " + name }
 // sendContact sends a contact message to the landing service.
 func (s *site) sendContact(name string) {
 	s.t.Helper()
-	message := deployment.Object{"name": "Ada", "email": "ada@example.com", "message": contactText(name), "website": "", "elapsedMs": 21000}
+	message := shop.Object{"name": "Ada", "email": "ada@example.com", "message": contactText(name), "website": "", "elapsedMs": 21000}
 	if status := s.post("http://"+s.Landing+"/api/public/contact", message); status >= http.StatusBadRequest {
 		s.t.Errorf("a contact message returns %d", status)
 	}
 }
 
-func (s *site) post(url string, body deployment.Object) int {
+func (s *site) post(url string, body shop.Object) int {
 	s.t.Helper()
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -224,13 +226,13 @@ func (s *site) post(url string, body deployment.Object) int {
 
 // erase erases the account of a partner, and the buyers of sales. The erasure log then has
 // entries for all of them.
-func (s *site) erase(p *deployment.Partner, orders ...string) {
+func (s *site) erase(p *shop.Partner, orders ...string) {
 	s.t.Helper()
-	confirmed := deployment.Object{"confirmation": "DELETE"}
-	deployment.Call(s.t, s.API, http.MethodPost, "/partner/account/erase", p.Token, confirmed, &struct{}{})
+	confirmed := shop.Object{"confirmation": "DELETE"}
+	s.shop.Must(s.t, http.MethodPost, "/partner/account/erase", p.Token, confirmed, &struct{}{})
 	for _, order := range orders {
-		confirmed["buyer"] = deployment.Object{"customerId": "customer-of-" + order}
-		deployment.Call(s.t, s.API, http.MethodPost, "/merchant/gdpr/buyer-erasure", s.shop.Token, confirmed, &struct{}{})
+		confirmed["buyer"] = shop.Object{"customerId": "customer-of-" + order}
+		s.shop.Must(s.t, http.MethodPost, "/merchant/gdpr/buyer-erasure", s.shop.Token, confirmed, &struct{}{})
 		s.awaitBuyerErased(order)
 	}
 }
@@ -238,7 +240,7 @@ func (s *site) erase(p *deployment.Partner, orders ...string) {
 // awaitBuyerErased waits until a sale has lost its id.
 func (s *site) awaitBuyerErased(order string) {
 	s.t.Helper()
-	deployment.Await(s.t, "the buyer is erased", func() error {
+	process.Await(s.t, "the buyer is erased", func() error {
 		if n := s.query("select count(*)::text from conversions where external_transaction_id = $1", order); n != "0" {
 			return fmt.Errorf("%s sales still have the id %s", n, order)
 		}
@@ -247,18 +249,18 @@ func (s *site) awaitBuyerErased(order string) {
 }
 
 // wantErased waits until the jobs of erase are done.
-func (s *site) wantErased(p *deployment.Partner, order string) {
+func (s *site) wantErased(p *shop.Partner, order string) {
 	s.t.Helper()
 	if status := s.loginStatus(p); status != http.StatusUnauthorized {
 		s.t.Errorf("the login of an erased partner returns %d, want 401", status)
 	}
 	var participant struct{ PartnerName, PartnerEmail string }
-	deployment.Call(s.t, s.API, http.MethodGet, "/programs/"+s.shop.ID+"/partners/"+p.Participant, s.shop.Token, nil, &participant)
+	s.shop.Must(s.t, http.MethodGet, "/programs/"+s.shop.ProgramID+"/partners/"+p.Participant, s.shop.Token, nil, &participant)
 	if !strings.HasPrefix(participant.PartnerName, "erased-") || participant.PartnerEmail == p.Email {
 		s.t.Errorf("the merchant sees the erased partner as %+v, want a pseudonym", participant)
 	}
 	s.awaitBuyerErased(order)
-	if _, err := s.shop.Sell(s.t.Context(), order, p.Promo, ""); err == nil || !strings.Contains(err.Error(), "CONVERSION_DUPLICATE") {
+	if _, _, err := s.shop.Sell(s.t.Context(), order, p.Promo, ""); err == nil || !strings.Contains(err.Error(), "CONVERSION_DUPLICATE") {
 		s.t.Errorf("a second report of the erased sale returns %v, want CONVERSION_DUPLICATE", err)
 	}
 }

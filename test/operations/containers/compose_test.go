@@ -339,6 +339,7 @@ func useService(t *testing.T, roots *x509.CertPool, api, collect, site string) {
 		return err == nil && response.StatusCode == http.StatusOK
 	})
 	direct := shop.Open(t, client, "https://"+api, "https://"+collect)
+	partner := direct.Join(t, "ada")
 	for i, collector := range []string{direct.Collector, "https://" + site + "/t"} {
 		s := *direct
 		s.Collector = collector
@@ -350,13 +351,13 @@ func useService(t *testing.T, roots *x509.CertPool, api, collect, site string) {
 		if response.StatusCode != http.StatusOK || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/javascript") {
 			t.Errorf("%s/v1/script.js returns %s, %s", collector, response.Status, response.Header.Get("Content-Type"))
 		}
-		status, click, err := s.Click(t.Context())
+		status, click, err := s.Click(t.Context(), partner.Code)
 		if err != nil || status != http.StatusCreated {
 			t.Fatalf("click at %s: %d %v", collector, status, err)
 		}
-		status, sale, err := s.Convert(t.Context(), fmt.Sprintf("order-%d", i), click)
-		if attributed, _ := sale["attributed"].(bool); err != nil || status != http.StatusCreated || !attributed {
-			t.Errorf("conversion after a click at %s: %d %v %v", collector, status, sale, err)
+		status, sale, err := s.Sell(t.Context(), fmt.Sprintf("order-%d", i), "", click)
+		if err != nil || status != http.StatusCreated || !sale.Attributed {
+			t.Errorf("conversion after a click at %s: %d %+v %v", collector, status, sale, err)
 		}
 	}
 }

@@ -117,6 +117,7 @@ func query[T any](t *testing.T, url, statement string, args ...any) (value T) {
 // acknowledged.
 type load struct {
 	shop    *shop.Shop
+	partner *shop.Partner
 	counter atomic.Int64
 	over    atomic.Bool
 	group   sync.WaitGroup
@@ -132,7 +133,7 @@ type load struct {
 
 func startLoad(t *testing.T, s *shop.Shop) *load {
 	t.Helper()
-	l := &load{shop: s, statuses: map[int]int{}}
+	l := &load{shop: s, partner: s.Join(t, "ada"), statuses: map[int]int{}}
 	for n := range workers {
 		l.group.Go(func() {
 			for !l.over.Load() {
@@ -151,15 +152,16 @@ func (l *load) stop() { l.over.Store(true); l.group.Wait() }
 
 // call sends a request and counts its status. It returns the response of a success.
 func (l *load) call(ctx context.Context, method, path, credential string, body map[string]any) map[string]any {
-	status, response, err := l.shop.Call(ctx, method, l.shop.API+"/api/v1"+path, credential, body)
+	response := map[string]any{}
+	status, err := l.shop.Call(ctx, method, path, credential, body, &response)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.statuses[status]++
 	switch {
-	case err == nil && status < http.StatusBadRequest:
+	case err == nil:
 		return response
 	case status != http.StatusServiceUnavailable && status != http.StatusConflict:
-		l.failures = append(l.failures, fmt.Sprint(method, " ", path, ": ", status, " ", response, " ", err))
+		l.failures = append(l.failures, fmt.Sprint(method, " ", path, ": ", err))
 	}
 	return nil
 }
@@ -167,7 +169,7 @@ func (l *load) call(ctx context.Context, method, path, credential string, body m
 func (l *load) sell(ctx context.Context) {
 	order := fmt.Sprintf("order-%d", l.counter.Add(1))
 	sale := l.call(ctx, http.MethodPost, "/conversions", l.shop.SecretKey, map[string]any{
-		"event_type": "purchase", "external_transaction_id": order, "amount_cents": 10000, "currency": "EUR", "promo_code": l.shop.PromoCode,
+		"event_type": "purchase", "external_transaction_id": order, "amount_cents": 10000, "currency": "EUR", "promo_code": l.partner.Promo,
 	})
 	if sale == nil {
 		return
@@ -209,7 +211,7 @@ func TestPostgres_PromotedStandbyHasAllWrites(t *testing.T) {
 	s := stack.New(t, "TRIBUTARY_DATABASE_URL="+p.url())
 	core := s.StartCoreWithGateway(t)
 	client := &http.Client{Timeout: 30 * time.Second}
-	l := startLoad(t, shop.OpenWithPayouts(t, client, "http://"+s.Gateway, ""))
+	l := startLoad(t, shop.Open(t, client, "http://"+s.Gateway, ""))
 	time.Sleep(before)
 
 	failed := time.Now()
@@ -256,7 +258,7 @@ func TestPostgres_ConnectionsToADemotedPrimaryAreClosed(t *testing.T) {
 	p := startPair(t)
 	s := stack.New(t, "TRIBUTARY_DATABASE_URL="+p.url())
 	s.StartCoreWithGateway(t)
-	opened := shop.OpenWithPayouts(t, &http.Client{Timeout: 30 * time.Second}, "http://"+s.Gateway, "")
+	opened := shop.Open(t, &http.Client{Timeout: 30 * time.Second}, "http://"+s.Gateway, "")
 	l := startLoad(t, opened)
 	process.Eventually(t, 20*time.Second, "conversions are accepted", func() bool { return l.acknowledgedAfter(time.Time{}) })
 	execute(t, p.primary, "alter system set synchronous_standby_names = ''", "alter system set default_transaction_read_only = on", "select pg_reload_conf()")

@@ -56,13 +56,13 @@ type clickLoad struct {
 	clickStatuses, saleStatuses map[int]int
 }
 
-func startClicks(t *testing.T, s *shop.Shop) *clickLoad {
+func startClicks(t *testing.T, s *shop.Shop, code string) *clickLoad {
 	t.Helper()
 	l := &clickLoad{clickStatuses: map[int]int{}, saleStatuses: map[int]int{}}
 	for range workers {
 		l.group.Go(func() {
 			for n := 0; !l.over.Load(); n++ {
-				if id := l.click(t.Context(), s); id != "" && n%10 == 0 {
+				if id := l.click(t.Context(), s, code); id != "" && n%10 == 0 {
 					l.convert(t.Context(), s, id)
 				}
 				time.Sleep(clickPause)
@@ -75,13 +75,13 @@ func startClicks(t *testing.T, s *shop.Shop) *clickLoad {
 func (l *clickLoad) stop() { l.over.Store(true); l.group.Wait() }
 
 // click sends a click. It returns its id, or "" if it was not acknowledged.
-func (l *clickLoad) click(ctx context.Context, s *shop.Shop) string {
+func (l *clickLoad) click(ctx context.Context, s *shop.Shop, code string) string {
 	sent := time.Now()
-	status, id, _ := s.Click(ctx) // status 0 without a response
+	status, id, _ := s.Click(ctx, code) // status 0 without a response
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clickStatuses[status]++
-	if status >= http.StatusBadRequest || id == "" {
+	if id == "" {
 		return ""
 	}
 	l.clicks = append(l.clicks, sentClick{id: id, sent: sent, acknowledged: time.Now()})
@@ -90,11 +90,11 @@ func (l *clickLoad) click(ctx context.Context, s *shop.Shop) string {
 
 func (l *clickLoad) convert(ctx context.Context, s *shop.Shop, click string) {
 	order := "order-" + click
-	status, _, err := s.Convert(ctx, order, click)
+	status, _, err := s.Sell(ctx, order, "", click)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.saleStatuses[status]++
-	if err == nil && status < http.StatusBadRequest {
+	if err == nil {
 		l.orders = append(l.orders, order)
 	}
 }
@@ -133,11 +133,9 @@ func TestRedis_FailoverLosesOnlyClicksThatWereNotReplicated(t *testing.T) {
 	core, collector := s.StartCore(t), s.StartCollector(t)
 	s.StartGateway(t)
 	opened := shop.Open(t, &http.Client{Timeout: 30 * time.Second}, "http://"+s.Gateway, "http://"+s.Collector)
-	process.Eventually(t, 20*time.Second, "the collector accepts clicks", func() bool {
-		status, _, err := opened.Click(t.Context())
-		return err == nil && status < http.StatusBadRequest
-	})
-	l := startClicks(t, opened)
+	partner := opened.Join(t, "ada")
+	opened.AwaitCode(t, partner.Code)
+	l := startClicks(t, opened, partner.Code)
 	time.Sleep(streamBefore)
 
 	failed := time.Now()

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tributary-hq/tributary/test/operations/process"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
@@ -60,9 +61,9 @@ func startPrometheus(s *system) *prometheus {
 		s.Fatal(err)
 	}
 	p := &prometheus{s, free[0]}
-	s.start("prometheus", os.Environ(), "prometheus", "--config.file="+s.write("prometheus.yml", config),
+	running := process.StartCommand(s, os.Environ(), "prometheus", "prometheus", "--config.file="+s.write("prometheus.yml", config),
 		"--web.listen-address="+p.address, "--storage.tsdb.path="+filepath.Join(s.dir, "data"), "--log.level=warn")
-	s.await("Prometheus is ready", func() error { return s.get("http://" + p.address + "/-/ready") })
+	running.AwaitReady(s, "http://"+p.address+"/-/ready")
 	return p
 }
 
@@ -111,14 +112,14 @@ var emptyPanels = map[string]bool{"core.json: Methods with server errors": true}
 // dashboard returns data. An alert is pending after a program has stopped.
 func TestPrometheus(t *testing.T) {
 	s := newSystem(t)
-	shop := s.newShop()
+	opened, code := s.openShop()
 	p := startPrometheus(s)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	sold := make(chan struct{})
 	go func() {
 		defer close(sold)
-		if err := shop.sell(ctx); err != nil {
+		if err := sell(ctx, opened, code); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -128,7 +129,7 @@ func TestPrometheus(t *testing.T) {
 		`rate(tributary_conversions_total{mode="live", outcome="CLICK_MATCHED"}[10s])`, `rate(tributary_events_total{mode="live", type="commission.created"}[10s])`,
 		`rate(tributary_gateway_request_seconds_count{class="2xx"}[10s])`, `rate(tributary_core_calls_total{code="OK"}[10s])`,
 	} {
-		s.await(busy, func() error {
+		process.Await(s, busy, func() error {
 			found, err := p.query(busy + " > 0")
 			if err == nil && len(found) == 0 {
 				err = fmt.Errorf("no samples above 0")
@@ -142,8 +143,8 @@ func TestPrometheus(t *testing.T) {
 	stop()
 	<-sold
 
-	s.stops["collector"]()
-	s.await("the alert about a stopped collector is pending", func() error {
+	s.collector.Stop(t)
+	process.Await(s, "the alert about a stopped collector is pending", func() error {
 		found, err := p.query(`ALERTS{alertname="TargetDown", alertstate="pending", job="tributary-collector", severity="page"}`)
 		if err == nil && len(found) != 1 {
 			err = fmt.Errorf("%d alerts are pending", len(found))

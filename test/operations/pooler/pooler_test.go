@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,9 +21,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	"github.com/tributary-hq/tributary/test/operations/deployment"
 	"github.com/tributary-hq/tributary/test/operations/process"
-	"github.com/tributary-hq/tributary/test/service"
+	"github.com/tributary-hq/tributary/test/operations/shop"
+	"github.com/tributary-hq/tributary/test/operations/stack"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
@@ -113,45 +112,44 @@ func TestSessionMode(t *testing.T) {
 	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hooks.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := deployment.New(t, dir, "TRIBUTARY_DATABASE_URL="+database, "TRIBUTARY_REDIS_URL="+redisURL(t, "11"), "TRIBUTARY_WEBHOOK_CA_FILE="+authority)
-	run(t, d, "core", "migrate")
-	run(t, d, "landing", "migrate")
-	core, landing := d.StartCore(t), d.StartLanding(t)
+	d := stack.At(t, "TRIBUTARY_DATABASE_URL="+database, "TRIBUTARY_REDIS_URL="+redisURL(t, "11"), "TRIBUTARY_WEBHOOK_CA_FILE="+authority)
+	process.Run(t, d.Settings, process.Binary(t, "core"), "migrate")
+	core, landing := d.StartCoreWithGateway(t), d.StartLanding(t)
 	d.StartCollector(t)
 	// The job queue of each program keeps a session that listens. It runs no other statement in this
 	// session in the first seconds.
-	deployment.Await(t, "the job queues listen", func() error {
+	process.Await(t, "the job queues listen", func() error {
 		if n := query(t, direct, `select count(distinct application_name) from pg_stat_activity where datname = current_database() and query ilike 'listen "%river.%'`); n != 2 {
 			return fmt.Errorf("%d programs listen, want the core and the landing service", n)
 		}
 		return nil
 	})
 
-	shop := deployment.OpenShop(t, d.API)
+	opened := shop.Open(t, http.DefaultClient, "http://"+d.Gateway, "http://"+d.Collector)
 	var created struct{ ID string }
-	deployment.Call(t, d.API, http.MethodPost, "/webhooks", shop.Token, deployment.Object{"url": hooks.URL, "subscriptions": []string{"*"}}, &created)
+	opened.Must(t, http.MethodPost, "/webhooks", opened.Token, shop.Object{"url": hooks.URL, "subscriptions": []string{"*"}}, &created)
 	// A job writes the code to the edge directory.
-	partner := shop.Join(t, "ada")
-	click := shop.AwaitCode(t, d.Collector, partner.Code)
+	partner := opened.Join(t, "ada")
+	click := opened.AwaitCode(t, partner.Code)
 
 	var group sync.WaitGroup
 	for seller := range sellers {
 		group.Go(func() {
 			for n := range salesPerSeller {
-				if _, err := shop.Sell(t.Context(), fmt.Sprintf("order-%d-%d", seller, n), partner.Promo, ""); err != nil {
+				if _, _, err := opened.Sell(t.Context(), fmt.Sprintf("order-%d-%d", seller, n), partner.Promo, ""); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	group.Wait()
-	sale, err := shop.Sell(t.Context(), "order-with-click", "", click)
+	_, sale, err := opened.Sell(t.Context(), "order-with-click", "", click)
 	if err != nil || !sale.Attributed {
 		t.Errorf("a sale with a click: %+v, %v; want an attributed sale", sale, err)
 	}
-	shop.Pay(t, sale.Commission.ID)
+	opened.Pay(t, sale.Commission.ID)
 	const want = sellers*salesPerSeller + 1
-	deployment.Await(t, "all webhooks have arrived", func() error {
+	process.Await(t, "all webhooks have arrived", func() error {
 		if conversions, approved := hooks.count("conversion.created"), hooks.count("commission.approved"); conversions < want || approved < 1 {
 			return fmt.Errorf("%d webhooks about conversions, %d about commissions; want %d and 1", conversions, approved, want)
 		}
@@ -162,21 +160,9 @@ func TestSessionMode(t *testing.T) {
 	}
 	core.Stop(t)
 	landing.Stop(t)
-	if out := run(t, d, "core", "check"); strings.Contains(out, "VIOLATED") {
+	if out := process.Run(t, d.Settings, process.Binary(t, "core"), "check"); strings.Contains(out, "VIOLATED") {
 		t.Errorf("core check:\n%s", out)
 	}
-}
-
-// run runs a command of a program and returns its output.
-func run(t *testing.T, d *deployment.Deployment, name string, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), process.Binary(t, name), args...)
-	cmd.Env = service.Environ(d.Settings()...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-	return string(out)
 }
 
 func query(t *testing.T, database, sql string) (n int) {
@@ -195,11 +181,11 @@ func query(t *testing.T, database, sql string) (n int) {
 func TestOtherModes_AreRefused(t *testing.T) {
 	database := pgtest.New(t)
 	for _, mode := range []string{"transaction", "statement"} {
-		d := deployment.New(t, t.TempDir(), "TRIBUTARY_DATABASE_URL="+startPgBouncer(t, database, mode), "TRIBUTARY_REDIS_URL="+redisURL(t, "12"))
+		d := stack.At(t, "TRIBUTARY_DATABASE_URL="+startPgBouncer(t, database, mode), "TRIBUTARY_REDIS_URL="+redisURL(t, "12"))
 		for _, argv := range [][]string{{"core", "migrate"}, {"core", "serve"}, {"core", "check"}, {"landing", "migrate"}, {"landing"}} {
 			t.Run(mode+" "+strings.Join(argv, " "), func(t *testing.T) {
 				t.Parallel()
-				deployment.Start(t, d.Dir, d.Settings(), argv[0], argv[1:]...).WantExit(t, "behind PgBouncer in "+mode+" mode (pool_mode = "+mode+")")
+				process.Start(t, d.Settings, append([]string{process.Binary(t, argv[0])}, argv[1:]...)...).WantExit(t, "behind PgBouncer in "+mode+" mode (pool_mode = "+mode+")")
 			})
 		}
 	}

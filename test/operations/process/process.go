@@ -1,5 +1,5 @@
-// Package process builds the binaries of the service and runs them in tests, as an operator
-// would. Each process writes its log to a file of the test.
+// Package process builds the binaries of the service and runs them and other programs in
+// tests, as an operator would. Each process writes its log to a file of the test.
 package process
 
 import (
@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -23,8 +24,10 @@ const (
 	// readyTimeout is the longest time from the start of a process until it is ready.
 	readyTimeout = 30 * time.Second
 	// stopTimeout is longer than any process of the service needs to stop.
-	stopTimeout = 40 * time.Second
+	stopTimeout = 45 * time.Second
 	pollEvery   = 20 * time.Millisecond
+	// logTail is the number of bytes of a log that a failed test prints.
+	logTail = 3000
 )
 
 // built builds the binaries from the working tree, at most once in each test program, and
@@ -58,18 +61,27 @@ type Process struct {
 	err  error // set before done is closed
 }
 
-// Start starts a program with the given settings. Other settings of the service are removed
-// from its environment.
-func Start(t *testing.T, settings []string, argv ...string) *Process {
+// Start starts a program of the service with the given settings. Other settings of the
+// service are removed from its environment. When the test ends, the program must stop
+// without an error if it still runs.
+func Start(t testing.TB, settings []string, argv ...string) *Process {
 	t.Helper()
-	name := filepath.Base(argv[0])
+	p := StartCommand(t, service.Environ(settings...), filepath.Base(argv[0]), argv...)
+	t.Cleanup(func() { p.Stop(t) })
+	return p
+}
+
+// StartCommand starts any program with the given environment. The program is killed when the
+// test ends. name is for messages.
+func StartCommand(t testing.TB, env []string, name string, argv ...string) *Process {
+	t.Helper()
 	log, err := os.CreateTemp(t.TempDir(), name+"-*.log")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &Process{name: name, log: log.Name(), done: make(chan struct{})}
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), argv[0], argv[1:]...)
-	p.cmd.Env = service.Environ(settings...)
+	p.cmd.Env = env
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = service.ChildAttributes()
 	started := make(chan error, 1)
@@ -89,9 +101,9 @@ func Start(t *testing.T, settings []string, argv ...string) *Process {
 		t.Fatalf("start the %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		p.Stop(t)
+		p.Kill(t)
 		if t.Failed() {
-			t.Logf("the log of the %s:\n%s", name, p.Log(t))
+			t.Logf("the log of the %s ends with:\n%s", name, p.tail(t))
 		}
 	})
 	return p
@@ -99,7 +111,7 @@ func Start(t *testing.T, settings []string, argv ...string) *Process {
 
 // Run runs a program with the given settings until it ends, and returns its output. If the
 // program fails, the test fails.
-func Run(t *testing.T, settings []string, argv ...string) string {
+func Run(t testing.TB, settings []string, argv ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Env = service.Environ(settings...)
@@ -114,7 +126,7 @@ func Run(t *testing.T, settings []string, argv ...string) string {
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal to the process.
-func (p *Process) Signal(t *testing.T, signal syscall.Signal) {
+func (p *Process) Signal(t testing.TB, signal syscall.Signal) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(signal); err != nil {
 		t.Fatalf("signal %s to the %s: %v", signal, p.name, err)
@@ -133,7 +145,7 @@ func (p *Process) Ended() bool {
 
 // Stop stops the process with SIGTERM and waits until it has ended. It does nothing if the
 // process has already ended.
-func (p *Process) Stop(t *testing.T) {
+func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	if p.Ended() {
 		return
@@ -151,7 +163,7 @@ func (p *Process) Stop(t *testing.T) {
 }
 
 // Kill ends the process with SIGKILL and waits until it has ended.
-func (p *Process) Kill(t *testing.T) {
+func (p *Process) Kill(t testing.TB) {
 	t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("kill the %s: %v", p.name, err)
@@ -159,8 +171,29 @@ func (p *Process) Kill(t *testing.T) {
 	<-p.done
 }
 
+// Interrupt stops the process with SIGINT and waits until it has ended.
+func (p *Process) Interrupt(t testing.TB) {
+	t.Helper()
+	p.Signal(t, syscall.SIGINT)
+	<-p.done
+}
+
+// WantExit waits until the process has ended with an error, and checks the end of its log.
+func (p *Process) WantExit(t testing.TB, output string) {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(readyTimeout):
+		t.Fatalf("the %s runs, want an exit with %q", p.name, output)
+	}
+	var exit *exec.ExitError
+	if log := p.tail(t); !errors.As(p.err, &exit) || !strings.Contains(log, output) {
+		t.Errorf("the %s ended with %v, want an error with %q; its log:\n%s", p.name, p.err, output, log)
+	}
+}
+
 // Log returns what the process has written to its standard output and standard error.
-func (p *Process) Log(t *testing.T) string {
+func (p *Process) Log(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -169,13 +202,19 @@ func (p *Process) Log(t *testing.T) string {
 	return string(text)
 }
 
+func (p *Process) tail(t testing.TB) string {
+	t.Helper()
+	log := strings.TrimSpace(p.Log(t))
+	return log[max(0, len(log)-logTail):]
+}
+
 // AwaitReady waits until a GET request to the URL returns status 200. The test fails if the
 // process ends before.
-func (p *Process) AwaitReady(t *testing.T, url string) {
+func (p *Process) AwaitReady(t testing.TB, url string) {
 	t.Helper()
 	Eventually(t, readyTimeout, "the "+p.name+" is ready", func() bool {
 		if p.Ended() {
-			t.Fatalf("the %s has ended: %v\n%s", p.name, p.err, p.Log(t))
+			t.Fatalf("the %s has ended: %v\n%s", p.name, p.err, p.tail(t))
 		}
 		return Status(t.Context(), url) == http.StatusOK
 	})
@@ -195,8 +234,20 @@ func Status(ctx context.Context, url string) int {
 	return response.StatusCode
 }
 
+// Await calls check repeatedly until it returns nil. The test fails if this takes too long.
+func Await(t testing.TB, what string, check func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(readyTimeout); time.Now().Before(deadline); time.Sleep(pollEvery) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("not within %s: %s: %v", readyTimeout, what, err)
+}
+
 // Eventually waits until a condition holds. The test fails if this takes longer than limit.
-func Eventually(t *testing.T, limit time.Duration, what string, condition func() bool) {
+func Eventually(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); !condition(); time.Sleep(pollEvery) {
 		if time.Now().After(deadline) {

@@ -1,5 +1,4 @@
-// Package stack runs the processes of the service in tests of operations, with a database
-// of their own.
+// Package stack runs the processes of the service in tests of operations.
 package stack
 
 import (
@@ -25,39 +24,48 @@ const noLimit = "1000000000"
 // contain the hosts and ports of the public and of the metrics ports.
 type Stack struct {
 	Settings []string
-	Database string // the URL of the database
+	Database string // the URL of the database, if New created it
 
 	Gateway, Collector, Landing, GRPC                             string
 	CoreMetrics, GatewayMetrics, CollectorMetrics, LandingMetrics string
 }
 
-// New creates a database on the Postgres of withservers, applies the migrations, and
-// chooses addresses. The given settings override the default settings of a stack.
+// New returns a stack with the Redis of withservers and with a new database on its Postgres,
+// and applies the migrations. The given settings override the default settings of a stack.
 func New(t *testing.T, settings ...string) *Stack {
 	t.Helper()
 	redis := os.Getenv("TRIBUTARY_TEST_REDIS_URL")
 	if redis == "" {
 		t.Fatal("no servers: run `make operations`")
 	}
+	database := newDatabase(t)
+	s := At(t, append([]string{"TRIBUTARY_DATABASE_URL=" + database, "TRIBUTARY_REDIS_URL=" + redis}, settings...)...)
+	s.Database = database
+	process.Run(t, s.Settings, process.Binary(t, "core"), "migrate")
+	return s
+}
+
+// At returns a stack whose settings contain the URLs of its servers, and chooses addresses.
+// It does not apply the migrations.
+func At(t *testing.T, settings ...string) *Stack {
+	t.Helper()
 	addresses, err := servers.FreeAddresses(8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	s := &Stack{
-		Database: newDatabase(t),
-		Gateway:  addresses[0], Collector: addresses[1], Landing: addresses[2], GRPC: addresses[3],
+		Gateway: addresses[0], Collector: addresses[1], Landing: addresses[2], GRPC: addresses[3],
 		CoreMetrics: addresses[4], GatewayMetrics: addresses[5], CollectorMetrics: addresses[6], LandingMetrics: addresses[7],
 	}
 	s.Settings = append([]string{
-		"TRIBUTARY_DATABASE_URL=" + s.Database, "TRIBUTARY_REDIS_URL=" + redis,
 		"TRIBUTARY_API_LISTEN=" + s.Gateway, "TRIBUTARY_COLLECTOR_LISTEN=" + s.Collector, "TRIBUTARY_LANDING_LISTEN=" + s.Landing,
-		"TRIBUTARY_GRPC_LISTEN=" + s.GRPC, "TRIBUTARY_GRPC_ADDR=" + s.GRPC, "TRIBUTARY_LANDING_METRICS_LISTEN=" + s.LandingMetrics,
+		"TRIBUTARY_GRPC_LISTEN=" + s.GRPC, "TRIBUTARY_GRPC_ADDR=" + s.GRPC,
+		"TRIBUTARY_LINK_URL=https://go.example", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8",
 		"TRIBUTARY_SHUTDOWN_DELAY=0s", "TRIBUTARY_ALLOW_HTTP=true", "TRIBUTARY_TRUSTED_PROXIES=127.0.0.1",
 		"TRIBUTARY_JWT_KEYS=k:" + key, "TRIBUTARY_ENCRYPTION_KEYS=k:" + key, "TRIBUTARY_HASH_KEY=" + key,
 		"TRIBUTARY_LIMIT_CONVERSIONS=" + noLimit, "TRIBUTARY_LIMIT_AUTH=" + noLimit, "TRIBUTARY_LIMIT_GENERAL=" + noLimit, "TRIBUTARY_LIMIT_TRACKING=" + noLimit,
 	}, settings...)
-	process.Run(t, s.Settings, process.Binary(t, "core"), "migrate")
 	return s
 }
 
@@ -83,47 +91,54 @@ func newDatabase(t *testing.T) string {
 	return target.String()
 }
 
-// with returns the settings of the stack with others after them. The last value of a
+// With returns the settings of the stack with others after them. The last value of a
 // setting applies.
-func (s *Stack) with(settings ...string) []string {
+func (s *Stack) With(settings ...string) []string {
 	return slices.Concat(s.Settings, settings)
 }
 
 // StartCore starts `core serve` and waits until it is ready.
-func (s *Stack) StartCore(t *testing.T) *process.Process {
+func (s *Stack) StartCore(t *testing.T, settings ...string) *process.Process {
 	t.Helper()
-	return start(t, s.with("TRIBUTARY_METRICS_LISTEN="+s.CoreMetrics), s.CoreMetrics, "core", "serve")
+	return s.start(t, s.CoreMetrics, settings, "core", "serve")
 }
 
 // StartCoreWithGateway starts `core serve --gateway` and waits until it is ready.
-func (s *Stack) StartCoreWithGateway(t *testing.T) *process.Process {
+func (s *Stack) StartCoreWithGateway(t *testing.T, settings ...string) *process.Process {
 	t.Helper()
-	return start(t, s.with("TRIBUTARY_METRICS_LISTEN="+s.CoreMetrics), s.CoreMetrics, "core", "serve", "--gateway")
+	core := s.start(t, s.CoreMetrics, settings, "core", "serve", "--gateway")
+	core.AwaitReady(t, "http://"+s.Gateway+"/api/v1/health/ready")
+	return core
 }
 
 // StartGateway starts a gateway and waits until it is ready.
 func (s *Stack) StartGateway(t *testing.T) *process.Process {
 	t.Helper()
-	return start(t, s.with("TRIBUTARY_METRICS_LISTEN="+s.GatewayMetrics), s.GatewayMetrics, "gateway")
+	return s.start(t, s.GatewayMetrics, nil, "gateway")
 }
 
 // StartCollector starts a collector and waits until it is ready.
 func (s *Stack) StartCollector(t *testing.T) *process.Process {
 	t.Helper()
-	return start(t, s.with("TRIBUTARY_METRICS_LISTEN="+s.CollectorMetrics), s.CollectorMetrics, "collector")
+	return s.start(t, s.CollectorMetrics, nil, "collector")
 }
 
 // StartLanding applies the migrations of the landing service, starts it and waits until it
 // is ready.
-func (s *Stack) StartLanding(t *testing.T) *process.Process {
+func (s *Stack) StartLanding(t *testing.T, settings ...string) *process.Process {
 	t.Helper()
 	process.Run(t, s.Settings, process.Binary(t, "landing"), "migrate")
-	return start(t, s.Settings, s.LandingMetrics, "landing")
+	return s.start(t, s.LandingMetrics, settings, "landing")
 }
 
-func start(t *testing.T, settings []string, metrics, binary string, args ...string) *process.Process {
+// start starts a program whose metrics port has the given address.
+func (s *Stack) start(t *testing.T, metrics string, settings []string, binary string, args ...string) *process.Process {
 	t.Helper()
-	p := process.Start(t, settings, append([]string{process.Binary(t, binary)}, args...)...)
+	name := "TRIBUTARY_METRICS_LISTEN="
+	if binary == "landing" {
+		name = "TRIBUTARY_LANDING_METRICS_LISTEN="
+	}
+	p := process.Start(t, append(s.With(settings...), name+metrics), append([]string{process.Binary(t, binary)}, args...)...)
 	p.AwaitReady(t, "http://"+metrics+"/readyz")
 	return p
 }
