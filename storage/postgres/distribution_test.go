@@ -15,7 +15,7 @@ const (
 	ofPerson       = "belongs to a person, who can be in several workspaces: a table that every server has"
 	ofInstallation = "belongs to the whole installation: a table that every server has"
 	ofFeed         = "belongs to a feed of notifications: distributed by the feed"
-	ofOperation    = "belongs to an export, an erasure or a message: distributed by its id"
+	ofOperation    = "belongs to an export, an erasure, a message or a dead letter: distributed by its id"
 	findsWorkspace = "finds the workspace of a random value that a request contains: a table from the value to the workspace"
 )
 
@@ -38,7 +38,7 @@ var keysWithoutWorkspace = map[string]string{
 	"notification_stream_tickets_pkey": ofPerson, "notification_streams_pkey": ofPerson,
 
 	"announcements_pkey": ofInstallation, "click_rolls_pkey": ofInstallation, "fx_rates_pkey": ofInstallation, "goose_db_version_pkey": ofInstallation,
-	"mail_provider_messages_pkey": ofInstallation, "mail_suppressions_pkey": ofInstallation, "click_dead_letters_pkey": ofInstallation,
+	"mail_provider_messages_pkey": ofInstallation, "mail_suppressions_pkey": ofInstallation, "click_dead_letters_pkey": ofOperation,
 	"check_results_pkey": ofInstallation, "workspaces_pkey": ofInstallation, "notification_arrivals_pkey": ofInstallation,
 
 	"notification_dismissals_pkey": ofFeed, "notification_feeds_pkey": ofFeed, "notification_periods_pkey": ofFeed,
