@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	_ "google.golang.org/grpc/health" // checks the health of the cores
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/tributary-hq/tributary/cmd/certificates"
@@ -24,9 +23,11 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// balancing distributes the calls to all addresses of the core's name. A core that reports
-// that it is not healthy, for example because it stops, gets no new calls.
-const balancing = `{"loadBalancingConfig": [{"round_robin": {}}], "healthCheckConfig": {"serviceName": ""}}`
+// balancing distributes the calls to all addresses of the core's name. A core that stops
+// sends GOAWAY on its connections, and the gateway then uses others. It does not watch the
+// health of cores: if a proxy is its only address, calls would fail between the report that
+// a core is not healthy and its GOAWAY.
+const balancing = `{"loadBalancingConfig": [{"round_robin": {}}]}`
 
 // RunGateway serves REST over a network connection to the core until ctx ends. It adds the
 // TLS files of the settings to files.

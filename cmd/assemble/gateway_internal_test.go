@@ -98,6 +98,84 @@ func TestRunGateway_BalancesCores(t *testing.T) {
 	pgtest.Eventually(t, "the new core gets calls too", func() bool { return third.calls.Load() > 10 && first.calls.Load() > before+10 })
 }
 
+// A gateway can have one address for all cores, that of a proxy. No call fails while a core
+// stops and the proxy leads to another core.
+func TestRunGateway_OneAddressOfAProxy(t *testing.T) {
+	var config net.ListenConfig
+	proxy, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var target atomic.Pointer[string]
+	go forward(t, proxy, &target)
+	t.Cleanup(func() { _ = proxy.Close() })
+	startTarget := func() *healthCore {
+		core, port := startCore(t, "127.0.0.1", "0", nil)
+		target.Store(new(net.JoinHostPort(core.address, port)))
+		return core
+	}
+	core := startTarget()
+
+	log := slog.New(slog.DiscardHandler)
+	cfg := settings.Gateway{CoreAddr: proxy.Addr().String()}
+	cfg.AllowHTTP = true
+	api := listenLocal(t)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	parts.Go(func() {
+		if err := RunGateway(ctx, cfg, certificates.New(log), api, listenLocal(t), log); err != nil {
+			t.Error(err)
+		}
+	})
+	var served atomic.Int64
+	for range 4 {
+		parts.Go(func() {
+			for ctx.Err() == nil {
+				if err := get(ctx, "http://"+api.Addr().String()+"/api/v1/health"); err != nil && ctx.Err() == nil {
+					t.Errorf("a call failed: %v", err)
+					return
+				}
+				served.Add(1)
+			}
+		})
+	}
+	for range 200 {
+		before := served.Load()
+		pgtest.Eventually(t, "calls succeed", func() bool { return served.Load() > before+50 || t.Failed() })
+		stopped := core
+		core = startTarget()
+		stopped.stop()
+		if err := <-stopped.ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// forward connects each client of the proxy to the target.
+func forward(t *testing.T, proxy net.Listener, target *atomic.Pointer[string]) {
+	t.Helper()
+	for {
+		client, err := proxy.Accept()
+		if err != nil {
+			return // the proxy is closed
+		}
+		server, err := net.Dial("tcp", *target.Load())
+		if err != nil {
+			t.Errorf("the proxy: %v", err)
+			_ = client.Close()
+			continue
+		}
+		for _, pair := range [][2]net.Conn{{client, server}, {server, client}} {
+			go func() {
+				_, _ = io.Copy(pair[0], pair[1])
+				_ = pair[0].Close()
+			}()
+		}
+	}
+}
+
 func get(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -33,6 +33,9 @@ const (
 	// clicksPath is the path of the only request to the collector. All other requests are
 	// sent to the gateway.
 	clicksPath = "/v1/clicks"
+	// readinessPath responds with 503 as soon as a gateway stops, before the proxy has
+	// noticed this.
+	readinessPath = "/health/ready"
 )
 
 type object = map[string]any
@@ -43,8 +46,8 @@ type load struct {
 	client             *http.Client
 
 	merchant, partner, secretKey, publicKey string
-	// readPaths contains the paths of all GET routes in the OpenAPI document, with
-	// parameters in braces.
+	// readPaths contains the paths of all GET routes in the OpenAPI document except
+	// readinessPath, with parameters in braces.
 	readPaths []string
 
 	counter atomic.Int64
@@ -114,8 +117,9 @@ func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	paths, _ := document["paths"].(object)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		operations, _ := paths[path].(object)
-		if _, hasGet := operations["get"]; hasGet {
-			l.readPaths = append(l.readPaths, strings.TrimPrefix(path, "/api/v1"))
+		path = strings.TrimPrefix(path, "/api/v1")
+		if _, hasGet := operations["get"]; hasGet && path != readinessPath {
+			l.readPaths = append(l.readPaths, path)
 		}
 	}
 	if len(l.readPaths) == 0 {
