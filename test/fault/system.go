@@ -205,7 +205,7 @@ func (s *system) startWires(collectors int) error {
 	return err
 }
 
-// farCollector is the index of the collector in the other region.
+// farCollector returns the index of the collector in the other region.
 func farCollector(collectors int) int { return collectors - 1 }
 
 // redisSettings returns the settings of a process that connects to Redis through a wire.

@@ -60,7 +60,7 @@ func At(t *testing.T, settings ...string) *Stack {
 	}
 	s.Settings = append([]string{
 		"TRIBUTARY_API_LISTEN=" + s.Gateway, "TRIBUTARY_COLLECTOR_LISTEN=" + s.Collector, "TRIBUTARY_LANDING_LISTEN=" + s.Landing,
-		"TRIBUTARY_GRPC_LISTEN=" + s.GRPC, "TRIBUTARY_GRPC_ADDR=" + s.GRPC,
+		"TRIBUTARY_GRPC_LISTEN=" + s.GRPC, "TRIBUTARY_GRPC_ADDR=" + s.GRPC, "TRIBUTARY_LANDING_METRICS_LISTEN=" + s.LandingMetrics,
 		"TRIBUTARY_LINK_URL=https://go.example", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8",
 		"TRIBUTARY_SHUTDOWN_DELAY=0s", "TRIBUTARY_ALLOW_HTTP=true", "TRIBUTARY_TRUSTED_PROXIES=127.0.0.1",
 		"TRIBUTARY_JWT_KEYS=k:" + key, "TRIBUTARY_ENCRYPTION_KEYS=k:" + key, "TRIBUTARY_HASH_KEY=" + key,
@@ -98,9 +98,9 @@ func (s *Stack) With(settings ...string) []string {
 }
 
 // StartCore starts `core serve` and waits until it is ready.
-func (s *Stack) StartCore(t *testing.T, settings ...string) *process.Process {
+func (s *Stack) StartCore(t *testing.T) *process.Process {
 	t.Helper()
-	return s.start(t, s.CoreMetrics, settings, "core", "serve")
+	return s.start(t, s.CoreMetrics, nil, "core", "serve")
 }
 
 // StartCoreWithGateway starts `core serve --gateway` and waits until it is ready.
@@ -134,11 +134,7 @@ func (s *Stack) StartLanding(t *testing.T, settings ...string) *process.Process 
 // start starts a program whose metrics port has the given address.
 func (s *Stack) start(t *testing.T, metrics string, settings []string, binary string, args ...string) *process.Process {
 	t.Helper()
-	name := "TRIBUTARY_METRICS_LISTEN="
-	if binary == "landing" {
-		name = "TRIBUTARY_LANDING_METRICS_LISTEN="
-	}
-	p := process.Start(t, append(s.With(settings...), name+metrics), append([]string{process.Binary(t, binary)}, args...)...)
+	p := process.Start(t, append(s.With(settings...), "TRIBUTARY_METRICS_LISTEN="+metrics), append([]string{process.Binary(t, binary)}, args...)...)
 	p.AwaitReady(t, "http://"+metrics+"/readyz")
 	return p
 }
