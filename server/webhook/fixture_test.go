@@ -191,7 +191,7 @@ func (f *fixture) lastAudit(e affiliate.Endpoint) string {
 	f.Helper()
 	texts := f.Texts(`
 		select action || ' ' || coalesce(before::text, '-') || ' ' || coalesce(after::text, '-') from audit_log
-		where resource_type = 'webhook' and resource_id = $1 and mode = $2 and workspace_id = $3 order by at desc, xmin::text::bigint desc, ctid desc limit 1`,
+		where resource_type = 'webhook' and resource_id = $1 and mode = $2 and workspace_id = $3 order by at desc, ctid desc limit 1`,
 		e.ID, e.Scope.Mode, e.Scope.Workspace)
 	if len(texts) == 0 {
 		f.Fatalf("the endpoint %s has no audit record", e.ID)

@@ -21,12 +21,11 @@ func (f *Fixture) CountJobs(kind string) int {
 	return f.Count(`select count(*) from river.river_job where kind = $1`, kind)
 }
 
-// Events returns the types and the objects of events in the order of their times and, for
-// equal times, in the order in which they were inserted. If ids are given, it returns only
-// the events about objects with these ids.
+// Events returns the types and the objects of events in the order of publication. If
+// ids are given, it returns only the events about objects with these ids.
 func (f *Fixture) Events(ids ...string) (types []string, objects []map[string]any) {
 	f.Helper()
-	rows, _ := f.SQL.Query(f.Context(), `select type, body from events order by created_at, xmin::text::bigint, cmin::text::bigint, ctid`)
+	rows, _ := f.SQL.Query(f.Context(), `select type, body from events order by created_at, ctid`)
 	var name string
 	var body []byte
 	_, err := pgx.ForEachRow(rows, []any{&name, &body}, func() error {
@@ -47,7 +46,7 @@ func (f *Fixture) Events(ids ...string) (types []string, objects []map[string]an
 func (f *Fixture) LastEvent(name affiliate.EventName) (object, previous map[string]any) {
 	f.Helper()
 	var body []byte
-	err := f.SQL.QueryRow(f.Context(), `select body from events where type = $1 order by created_at desc, xmin::text::bigint desc, cmin::text::bigint desc, ctid desc limit 1`, name).Scan(&body)
+	err := f.SQL.QueryRow(f.Context(), `select body from events where type = $1 order by created_at desc, ctid desc limit 1`, name).Scan(&body)
 	if err == nil {
 		object, previous, err = eventData(body)
 	}
