@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ import (
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 const password = "correct horse battery"
 

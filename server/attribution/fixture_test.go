@@ -3,6 +3,7 @@ package attribution_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 const partnerEmail = "pat@corp.example"
 

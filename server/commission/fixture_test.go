@@ -3,6 +3,7 @@ package commission_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 // fixture is a shop with the service under test. Its programme has the name Alpha.
 type fixture struct {

@@ -3,6 +3,7 @@ package directory_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 // fixture is a shop in live mode, and an edge directory in Redis.
 type fixture struct {

@@ -2,6 +2,7 @@ package fraud_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 const (
 	confirmed = affiliatev1.FraudEventStatus_FRAUD_EVENT_STATUS_CONFIRMED

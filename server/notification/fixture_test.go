@@ -3,6 +3,7 @@ package notification_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 var hashKeys = affiliate.HashKeys{[]byte("the key of the tests, 32 bytes..")}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -19,6 +20,8 @@ import (
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 const (
 	pending   = affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING

@@ -23,6 +23,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
+
 var (
 	hashKeys    = affiliate.HashKeys{[]byte("a key of 32 bytes for the tests.")}
 	erasureKeys = affiliate.NewErasureKeys(hashKeys)

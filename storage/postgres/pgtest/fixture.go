@@ -39,21 +39,20 @@ var ErasureKeys = affiliate.NewErasureKeys(affiliate.HashKeys{[]byte("key of the
 // Row holds the values of a row by column name.
 type Row = map[string]any
 
-// Open creates a database and returns a fixture for it. The database is dropped when
-// the test ends.
+// Open returns a fixture for an empty database. If the package uses Main, this can be the
+// database of an earlier test: its rows are deleted, but its sequences continue.
 func Open(t testing.TB, now func() time.Time) *Fixture {
 	t.Helper()
-	f := &Fixture{TB: t, URL: New(t), Now: now}
-	var err error
-	if f.Store, err = postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: ErasureKeys}); err != nil {
-		t.Fatal(err)
+	d, err := acquire(t.Context())
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
 	}
-	t.Cleanup(f.Store.Close)
-	if f.SQL, err = pgxpool.New(t.Context(), f.URL); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(f.SQL.Close)
-	return f
+	t.Cleanup(func() {
+		if err := release(d, t.Failed()); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return &Fixture{TB: t, URL: d.url, Store: d.store, SQL: d.sql, Now: now}
 }
 
 // Exec runs a statement as the owner of the database.

@@ -60,31 +60,46 @@ const (
 // The test fails if the environment variable with the server's URL is not set.
 func New(t testing.TB) string {
 	t.Helper()
+	name, url, err := create()
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := drop(name); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return url
+}
+
+// create copies the template database. It returns the name and the URL of the copy.
+func create() (name, url string, err error) {
 	server := os.Getenv(serverVariable)
 	if server == "" {
-		t.Fatal("pgtest: there is no Postgres server for tests: run `make test`, or set " + serverVariable)
+		return "", "", errors.New("there is no Postgres server for tests: run `make test`, or set " + serverVariable)
 	}
 	template, err := ensureTemplate(server)
 	if err != nil {
-		t.Fatalf("pgtest: create the template database: %v", err)
+		return "", "", fmt.Errorf("create the template database: %w", err)
 	}
-	name := "tributary_test_" + randomSuffix()
+	name = "tributary_test_" + randomSuffix()
+	if url, err = databaseURL(server, name); err != nil {
+		return "", "", fmt.Errorf("%s: %w", serverVariable, err)
+	}
 	// FILE_COPY takes half the time of the default strategy, which writes each page to
 	// the write-ahead log. Its disadvantage is that it runs checkpoints, which write the
 	// changed buffers of all tests to disk.
 	if err := adminExec(server, copyTimeout, "CREATE DATABASE "+name+" TEMPLATE "+template+" STRATEGY FILE_COPY"); err != nil {
-		t.Fatalf("pgtest: copy the template database: %v", err)
+		return "", "", fmt.Errorf("copy the template database: %w", err)
 	}
-	t.Cleanup(func() {
-		if err := adminExec(server, copyTimeout, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Errorf("pgtest: drop the test's database: %v", err)
-		}
-	})
-	database, err := databaseURL(server, name)
-	if err != nil {
-		t.Fatalf("pgtest: %s: %v", serverVariable, err)
+	return name, url, nil
+}
+
+func drop(name string) error {
+	if err := adminExec(os.Getenv(serverVariable), copyTimeout, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+		return fmt.Errorf("drop the database of a test: %w", err)
 	}
-	return database
+	return nil
 }
 
 // templates caches, for each server, the name of the template database. The template
@@ -168,16 +183,25 @@ var adminConns struct {
 	idle map[string][]*pgx.Conn
 }
 
-// Main runs the tests of a package and then closes the idle connections of this package.
-// Packages that search for leaked goroutines pass it to goleak.VerifyTestMain. If the
-// machine is busy, pgx can leave a goroutine that reads from an idle connection until the
-// connection is closed.
+// Main runs the tests of a package. With Main, a Fixture can use the database of an
+// earlier test of the package again. After the tests, Main drops these databases and
+// closes the idle connections of this package. Packages that search for leaked goroutines
+// pass Main to goleak.VerifyTestMain.
 type Main struct{ *testing.M }
 
-// Run returns the exit code of the tests.
+// Run returns the exit code of the tests. The code is not 0 if a database cannot be
+// dropped.
 func (m Main) Run() int {
-	defer closeIdle()
-	return m.M.Run()
+	idle.reuse = true
+	code := m.M.Run()
+	for _, d := range idle.databases {
+		if err := d.drop(); err != nil {
+			fmt.Fprintln(os.Stderr, "pgtest:", err)
+			code = max(code, 1)
+		}
+	}
+	closeIdle()
+	return code
 }
 
 func closeIdle() {
