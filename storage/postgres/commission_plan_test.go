@@ -67,6 +67,7 @@ func newLargeCommissionFixture(t *testing.T) *fixture {
 
 // The checks share one fixture, because its creation takes a long time.
 func TestCommissions_PlansAndTotals(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	f := newLargeCommissionFixture(t)
 	checkCommissionPlans(t, f)
@@ -272,7 +273,7 @@ func checkCommissionTotals(t *testing.T, f *fixture) {
 func checkPendingPlans(t *testing.T, f *fixture) {
 	t.Helper()
 	p := anyParticipant(f.Shop)
-	f.Exec(`
+	f.ExecWithoutForeignKeys(`
 		insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
 		select workspace_id, id, 1, created_at, 'system', status, amount_cents from commissions limit 20000`)
 	f.VacuumAnalyze("commission_history")

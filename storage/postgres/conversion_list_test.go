@@ -72,6 +72,7 @@ func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversio
 }
 
 func TestConversions_ReadIndexes(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	f := newConversionFixture(t, 12_000, time.Minute)
 	f.VacuumAnalyze()

@@ -157,7 +157,7 @@ func TestFindClick_ReadsOnePartitionByIndex(t *testing.T) {
 	s := newSales(t)
 	s.partitionClicks()
 	for day := range 5 {
-		s.Exec(`
+		s.ExecWithoutForeignKeys(`
 			insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
 			select $1, gen_random_uuid(), $2::timestamptz + n * interval '1 millisecond', $5, $3, $4, 'pat', $2, $2, $2, 'unknown', false
 			from generate_series(1, 2000) as n`,

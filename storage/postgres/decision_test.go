@@ -8,6 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // manyDecisions stores 3,000 decisions in each mode of the fixture's workspace, one per
@@ -57,6 +58,7 @@ func checkDecisionPlan(t *testing.T, what, plan string, required ...string) {
 }
 
 func TestDecisions_PlansAndTotals(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	s := newSales(t)
 	other := s.NewProgram(s.Scope)
@@ -144,6 +146,7 @@ func TestAttributedClick_ReadsOnePartition(t *testing.T) {
 
 // A simulation of a decision must read a promo code with an index and must lock no rows.
 func TestFindPromoCode_UsesIndexAndLocksNothing(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	s := newSales(t)
 	s.manySignals()

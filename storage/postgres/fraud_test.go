@@ -15,6 +15,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // manyFacts stores so many rows that a scan of a table is more expensive than the use of
@@ -26,7 +27,7 @@ func (s *sales) manyFacts() {
 	s.partitionClicks()
 	s.manySignals()
 	s.Exec(`update conversions set customer_email_hash = sha256(id::text::bytea)`)
-	s.Exec(`
+	s.ExecWithoutForeignKeys(`
 		insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents, fee_cents,
 			discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, program_id, participant_id, customer_ref,
 			customer_email_hash, product_ids, is_recurring, fraud_score, fraud_signals, version)
@@ -34,11 +35,11 @@ func (s *sales) manyFacts() {
 			gen_random_uuid(), $3, $4, 'many-' || n, sha256(n::text::bytea), '{}', false, 0, '[]', 1
 		from generate_series(1, 5000) n cross join lateral (select $5::timestamptz - n * interval '1 minute' as at) as instant`,
 		s.Scope.Workspace, s.Scope.Mode, s.Program, s.participant.ID, noon)
-	s.Exec(`
+	s.ExecWithoutForeignKeys(`
 		insert into user_origins (user_id, ip_prefix, ua_hash, seen_at)
 		select id, '10.' || n || '.0.0/24', decode(md5(n::text), 'hex'), $1 from users, generate_series(1, 5) n`, noon)
 	for day := range 5 {
-		s.Exec(`
+		s.ExecWithoutForeignKeys(`
 			insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot, ip_hash)
 			select $1, gen_random_uuid(), $2::timestamptz + n * interval '1 second', 'live', $3, $4, 'pat', $2, $2, $2, 'unknown', false, decode(md5((n % 200)::text), 'hex')
 			from generate_series(1, 4000) as n`, s.Scope.Workspace, noon.AddDate(0, 0, day-2), s.Program, s.participant.ID)
@@ -49,6 +50,7 @@ func (s *sales) manyFacts() {
 // The custom and the generic plans of the statements that read the facts for a decision
 // must use indexes.
 func TestFraudFacts_AreReadByIndex(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	s := newSales(t)
 	s.manyFacts()
@@ -71,6 +73,7 @@ func TestFraudFacts_AreReadByIndex(t *testing.T) {
 // The facts cost a limited number of pages, even if one participant has thousands of
 // conversions of one customer that were all reported within an hour and occurred before it.
 func TestFraudFacts_CostDoesNotGrow(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	s := newSales(t)
 	s.manyFacts()

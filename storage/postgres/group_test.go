@@ -9,9 +9,11 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestGroupsAndRules_UseIndexes(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	f := newFixture(t)
 	other := f.NewProgram(f.Scope)

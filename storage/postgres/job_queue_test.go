@@ -7,9 +7,11 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestJobQueueStats_ReadsFewRowsFromIndex(t *testing.T) {
+	pgtest.LargeData(t)
 	f := newFixture(t)
 	insert := func(queue, state string, jobs int, at time.Time) {
 		f.Exec(`

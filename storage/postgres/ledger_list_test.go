@@ -4,15 +4,17 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // The statement for a total counts at most affiliate.MaxTotal+1 entries. Pages with later
 // entries can still be read. On the last page, the total is exact, because the store
 // computes it from the page.
 func TestLedger_TotalIsLimited(t *testing.T) {
+	pgtest.LargeData(t)
 	f := newFixture(t)
 	p := f.Join("Jane")
-	f.Exec(`
+	f.ExecWithoutForeignKeys(`
 		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, reason, created_by, created_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, case when n % 100 = 0 then 'adjustment' else 'bonus' end, 1, 'EUR', 'x', 'system',
 			$1::timestamptz + n * interval '1 second'

@@ -198,6 +198,7 @@ func (f *fixture) checkLedgerExport(when string, entries []affiliate.LedgerEntry
 }
 
 func TestLedgerStatements_UseIndexes(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	f := newFixture(t)
 	fill := func(s *pgtest.Shop) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // insertRelatedRows inserts the rows that belong to the commissions and that the
@@ -64,6 +65,7 @@ func (f *fixture) checkConsistency() {
 // Commissions that were rejected before the payment must stay rejected, at any position
 // in a chunk. The last chunk of this test has only a rejected commission.
 func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	const commissions = 3*postgres.PayChunk + 1
 	f := newFixture(t)
@@ -135,6 +137,7 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 // none of the commissions that are due to a participant. The next batch must contain the
 // remaining participants.
 func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	const participants, perParticipant = 2, affiliate.MaxBatchCommissions/2 + 1
 	f := newFixture(t)

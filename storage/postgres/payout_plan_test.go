@@ -23,11 +23,11 @@ func fillWithCommissions(s *pgtest.Shop, participants, approved, paid int) {
 			'o', case when n > $3 then 'paid' else 'approved' end, 'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', false, '{}', 'none',
 			$2::timestamptz - n * interval '1 minute', '{}', 1, $2::timestamptz - n * interval '1 minute', $2
 		from participants t, generate_series(1, $3::integer + $4::integer) n where t.workspace_id = $1`, s.Scope.Workspace, s.Now(), approved, paid)
-	s.Exec(`
+	s.ExecWithoutForeignKeys(`
 		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, commission_id, created_by, created_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, partner_id, 'commission_approved', amount_cents, currency, id, 'system', approved_at
 		from commissions where workspace_id = $1 and status = 'approved'`, s.Scope.Workspace)
-	s.Exec(`
+	s.ExecWithoutForeignKeys(`
 		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, participant_id, currency, 0, sum(amount_cents) from ledger_entries where workspace_id = $1 group by 1, 2, 3`, s.Scope.Workspace)
 }
@@ -62,6 +62,7 @@ func (f *fixture) batch() affiliate.PayoutBatch {
 }
 
 func TestPayoutStatements_UseIndexes(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	f := newFixture(t)
 	fillWithCommissions(f.Shop, 100, 4, 40)
@@ -146,6 +147,7 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 // The store processes the payouts, commissions and events of a large batch in several
 // chunks. No chunk may be missing after the batch was created, confirmed and sent.
 func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	f := newFixture(t)
 	fillWithCommissions(f.Shop, 600, 18, 0)

@@ -31,6 +31,7 @@ func (f *fixture) crowd(program affiliate.ProgramID, n int) {
 }
 
 func TestProgramLists_UseIndexes(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	f := newFixture(t)
 	for range 30 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // refundOf returns a refund of the full amount of a sale.
@@ -31,6 +32,7 @@ func (s *sales) manyRefunds(n int) {
 }
 
 func TestRefundStatements_UseIndexes(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	s := newSales(t)
 	s.manyRefunds(5_000)

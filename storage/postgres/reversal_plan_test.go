@@ -6,10 +6,12 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // The statements that connect charges and conversions read only the rows of one sale.
 func TestReversalStatements_UseIndexes(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	f := newConversionFixture(t, 6_000, time.Minute)
 	f.Exec(`

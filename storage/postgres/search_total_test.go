@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // newSearchFixture stores n programmes and n participants. Each participant has a link, a
@@ -16,9 +17,9 @@ func newSearchFixture(t *testing.T, n int) *fixture {
 	t.Helper()
 	f := newFixture(t)
 	fillWithLinks(f.Shop, n)
-	f.Exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
+	f.ExecWithoutForeignKeys(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
 	// 6,000 participants have two referral codes with the prefix "twin".
-	f.Exec(`
+	f.ExecWithoutForeignKeys(`
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select workspace_id, mode, 'twin-' || id || n, program_id, id, gen_random_uuid(), $1 from (
 			select * from participants where program_id = $2 order by id limit 6000
@@ -47,6 +48,7 @@ func idsOf[T any](items []T, id func(T) fmt.Stringer) []string {
 // The statement that counts the matches of a search stops at affiliate.MaxSearchTotal+1.
 // Pages with later matches can still be read, in the order of the list.
 func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	const matches, size = affiliate.MaxSearchTotal + 150, 100
 	f := newSearchFixture(t, matches)

@@ -363,16 +363,17 @@ func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
 }
 
 func TestStatsStatements_UseIndexes(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	f := newStatsFixture(t, 500, 20)
 	partner := f.participants[0].Partner // takes part in only a few programmes
 	f.Exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`, partner)
 	f.Exec(`delete from participants where partner_id = $1 and workspace_id > '0a000000-0000-0000-0000-000000000000'`, partner)
-	f.Exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
-	f.Exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
-	f.Exec(`insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode)
+	f.ExecWithoutForeignKeys(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
+	f.ExecWithoutForeignKeys(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
+	f.ExecWithoutForeignKeys(`insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode)
 		select workspace_id, id, $1::timestamptz + n * interval '1 hour', 'EUR', program_id, mode from participants, generate_series(1, 5) n`, f.Now())
-	f.Exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
+	f.ExecWithoutForeignKeys(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
 		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, $1, 'EUR' from participants t, generate_series(1, 3)`, f.Now())
 	f.VacuumAnalyze()
 	f.checkStatsPlan("fold", f.Plan(postgres.FoldStatsSQL, 20_000))

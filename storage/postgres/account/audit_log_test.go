@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // newAuditFixture returns a fixture with the audit logs of several workspaces. The audit
@@ -52,6 +53,7 @@ func newAuditFixture(t *testing.T) *fixture {
 }
 
 func TestAuditLogPlansAndExport(t *testing.T) {
+	pgtest.LargeData(t)
 	t.Parallel()
 	f := newAuditFixture(t)
 	checkAuditPlans(t, f)

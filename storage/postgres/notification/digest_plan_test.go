@@ -8,6 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres/notification"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // wholeTable matches the scans that read a whole table that grows.
@@ -16,6 +17,7 @@ var wholeTable = regexp.MustCompile(`Seq Scan on (?:notification\w*|users|member
 // The statements of the Distributor and of the DigestWorker read only the rows that they
 // need, with and without statistics.
 func TestDistribution_UsesIndexes(t *testing.T) {
+	pgtest.LargeData(t)
 	f := newFixture(t)
 	now := f.Now()
 	if _, err := f.Store.EnsureWeekPartitions(t.Context(), now.AddDate(0, 0, -180), now); err != nil {
