@@ -148,17 +148,17 @@ func (d *database) reset(ctx context.Context) error {
 		return errors.Join(err, errors.New("the schema has changed"))
 	}
 	// Without foreign keys and triggers, the order of the tables does not matter.
-	statements := "set local session_replication_role = replica;"
+	statements := []string{"set local session_replication_role = replica"}
 	for _, table := range filled {
 		if !slices.Contains(d.filled, table) {
-			statements += "delete from " + table + ";"
+			statements = append(statements, "delete from "+table)
 		}
 	}
 	// Tests read these tables in the order of the insertions. Rows that are inserted into
 	// the space of deleted rows can have another order.
-	statements += "truncate events, audit_log"
+	statements = append(statements, "truncate events, audit_log")
 	err = pgx.BeginFunc(ctx, d.sql, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, statements)
+		_, err := tx.Exec(ctx, strings.Join(statements, "; "))
 		return err
 	})
 	if err != nil {
@@ -169,7 +169,7 @@ func (d *database) reset(ctx context.Context) error {
 }
 
 // checkConnections returns an error if a connection of the pool is in use or broken. It
-// closes all but a few connections and releases the advisory locks of the others.
+// closes most connections and releases the advisory locks of the others.
 func checkConnections(ctx context.Context, pool *pgxpool.Pool) error {
 	conns := pool.AcquireAllIdle(ctx)
 	var failed error
