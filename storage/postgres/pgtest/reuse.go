@@ -39,10 +39,11 @@ type database struct {
 	state string
 }
 
-// idle contains the databases that are ready for the next test. Without Main, databases
-// are not reused, because nobody would drop them at the end.
+// idle contains the databases that are ready for the next test.
 var idle struct {
 	sync.Mutex
+	// reuse is set by Main, before the first test. Main drops the databases after the last
+	// test, so a package without Main does not reuse them.
 	reuse     bool
 	databases []*database
 }
@@ -60,15 +61,12 @@ func acquire(ctx context.Context) (*database, error) {
 	return newDatabase(ctx)
 }
 
-// release makes a database available for the next test, or drops it if the test failed
-// or left something behind that reset cannot undo.
+// release makes a database available for the next test. If the test failed, or if reset
+// returns an error, it drops the database.
 func release(d *database, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
 	defer cancel()
-	idle.Lock()
-	reuse := idle.reuse
-	idle.Unlock()
-	if failed || !reuse || d.reset(ctx) != nil {
+	if failed || !idle.reuse || d.reset(ctx) != nil {
 		return d.drop()
 	}
 	idle.Lock()
