@@ -58,18 +58,19 @@ run: ## start the whole system on private servers, with demo data; Ctrl-C stops 
 reset: ## delete the data of make run
 	@go build -o bin/ ./cmd/dev && exec bin/dev reset
 
-# Packages that test whole programs, deployments and documents.
-WHOLE := ./cmd/... ./deploy/... ./docs/... ./test/...
+# Packages that test whole programs, deployments and documents, and the start of Postgres
+# and Redis for tests.
+WHOLE := ./cmd/... ./deploy/... ./docs/... ./test/... ./tools/servers ./tools/withservers
 
 # The tests of these packages mostly wait for time-outs. They start early, while others use
 # the processor.
-WAITING := ./storage/clickstream ./server/processor/stripe ./server/webhook ./landing ./gateway ./collector/snippet
+WAITING := ./storage/clickstream ./server/processor/stripe ./server/webhook ./landing ./gateway ./collector/snippet ./storage/pgsession ./server/notification
 
 # Four packages run at the same time on two cores, because some packages mostly wait.
 GO_TEST := go test -p 4 -timeout 20m -shuffle=on
 
 .PHONY: test
-test: browser node commands ## run the quick tests on private servers: not those of whole programs or with much data
+test: browser node commands ## run the quick tests on private servers: not those of whole programs and the slow ones
 	@packages=$$(go list ./... | grep -vxF -f <(go list $(WHOLE))); \
 	$(WITHSERVERS) -- $(GO_TEST) -short -ldflags=-s ./storage/postgres $(WAITING) $$packages
 

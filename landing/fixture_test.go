@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m, Migrate: store.Migrate}.Run()) }
 
 const (
 	waitlist = "/api/public/waitlist"
@@ -86,7 +89,6 @@ func newFixture(t *testing.T, o options) *fixture {
 	}
 	if f.database == "" {
 		f.database = pgtest.New(t)
-		check(t, store.Migrate(t.Context(), f.database))
 	}
 	var err error
 	f.store, err = store.Open(t.Context(), f.database, nil)

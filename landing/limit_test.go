@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/landing/store"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -61,7 +60,6 @@ func TestLimit_CountsEveryPost(t *testing.T) {
 func TestLimit_IsSharedByProcesses(t *testing.T) {
 	t.Parallel()
 	key, redis, database := hashKey(), redistest.New(t), pgtest.New(t)
-	check(t, store.Migrate(t.Context(), database))
 	shared := options{redis: redis, hashKey: key, database: database, clock: newClock()}
 	processes := []*fixture{newFixture(t, shared), newFixture(t, shared)}
 	var accepted, refused atomic.Int64

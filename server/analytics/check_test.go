@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // checks returns the results of the consistency checks of the analytics, by name.
@@ -175,6 +176,7 @@ var differences = map[string]difference{
 
 // The nightly checks accept the sums of random histories, and detect each kind of difference.
 func TestCheckAccounts_ComparesAnalytics(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t, time.Now())
 	f.addHistory()

@@ -13,6 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // storeSubIDs stores a click for each sub id, all of them received now.
@@ -30,6 +31,7 @@ func (f *fixture) storeSubIDs(ids ...string) {
 // A visitor who sends clicks with ever new sub ids can neither make the tables grow without limit
 // nor hide the sub ids with many clicks. No click is lost.
 func TestBreakdown_ManyValues(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t, time.Now())
 	const rounds, junk = 6, 2500
@@ -169,6 +171,7 @@ func TestSummary_ContainsWhatWasStoredBefore(t *testing.T) {
 // Recount counts what an older version has stored without the log, and repairs sums that differ
 // from the rows, while clicks arrive.
 func TestRecount_RepairsSums(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t, time.Date(2026, 5, 20, 11, 0, 0, 0, time.UTC))
 	f.addHistory()

@@ -16,6 +16,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/conversion"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // breakdown returns the metrics of a value, and those of the other values. The value must be among
@@ -163,6 +164,7 @@ func TestWork_AddsLargeBacklog(t *testing.T) {
 
 // The erasure of a participant with many values needs several transactions.
 func TestErase_ParticipantWithManyValues(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t, time.Now())
 	const days, values = 6, 1000

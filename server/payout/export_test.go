@@ -149,7 +149,7 @@ func TestExportPayoutBatch_WritesWholeUnitsForPayPal(t *testing.T) {
 // The parts of an export must not move when payouts of another part are paid between the
 // downloads. Otherwise payouts would be in two parts or in none.
 func TestExportPayoutBatch_HasFixedParts(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	f := newFixture(t)
 	const payouts = 12_000
 	f.fillWithPartners(payouts)

@@ -23,7 +23,7 @@ const copyRow = `
 // which contain the data of all workspaces. Mails and dead letters have no index of the
 // workspace; they are kept for a few weeks, and are read in the order of their ids.
 func TestErase_ScansNoTable(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	other := f.NewShop(affiliate.ModeLive)

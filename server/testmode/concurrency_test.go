@@ -52,6 +52,7 @@ func TestDeleteTestData_RunsOnceAtATime(t *testing.T) {
 // Conversions that are reported during deletions are either deleted with everything that
 // follows from them, or recorded completely. No request fails with an internal error.
 func TestDeleteTestData_LeavesNoOrphansOfConcurrentRequests(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	live := f.InOtherMode()

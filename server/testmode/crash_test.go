@@ -9,6 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/testmode"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 var errKilled = errors.New("the process was killed")
@@ -53,6 +54,7 @@ func (s *killedStore) run(fn func(tx testmode.Tx) error, inTx func(func(tx testm
 // If the process of the request ends at any point, the job does the rest. The counts in the
 // audit log include what the request has deleted.
 func TestDeleteTestData_IsFinishedByTheJobAfterACrash(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	populate(f.Fixture, f.InOtherMode(), "live")
@@ -84,6 +86,7 @@ func TestDeleteTestData_IsFinishedByTheJobAfterACrash(t *testing.T) {
 
 // A crash in the deletion of many rows, which has many transactions, is continued too.
 func TestDelete_ContinuesAfterACrashBetweenParts(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	f.Exec(`delete from programs where id = $1`, f.Program)

@@ -106,6 +106,7 @@ func TestDeleteTestData_FreesNames(t *testing.T) {
 
 // A deletion of more records than the limit is left to a job.
 func TestDeleteTestData_LeavesManyRecordsToTheJob(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	populate(f.Fixture, f.InOtherMode(), "live")
@@ -146,6 +147,7 @@ func TestDeleteTestData_LeavesManyRecordsToTheJob(t *testing.T) {
 // A workspace with many clicks of live mode has no index that finds the few clicks of test
 // mode, so the request does not count them.
 func TestDeleteTestData_LeavesWorkspacesWithManyLiveClicksToTheJob(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	live := f.InOtherMode()

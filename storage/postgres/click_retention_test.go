@@ -437,7 +437,7 @@ func TestDropDeadLetters_DropsOldRecordsInBatches(t *testing.T) {
 // A batch must open only the partition of its day. It must find the rows with the index
 // on ip_hash, in the order of this index, and update them by ctid.
 func TestPurgeClicks_ReadsOneDayByIndex(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	const rows = 8000
 	f := newRetentionFixture(t)

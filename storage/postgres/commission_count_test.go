@@ -138,6 +138,7 @@ func matches(f affiliate.CommissionFilter, c affiliate.Commission) bool {
 // Every page, total, sum and export must be equal to the result that the test computes
 // from all commissions.
 func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	r := rand.New(rand.NewPCG(3, 4))

@@ -67,7 +67,7 @@ func newLargeCommissionFixture(t *testing.T) *fixture {
 
 // The checks share one fixture, because its creation takes a long time.
 func TestCommissions_PlansAndTotals(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newLargeCommissionFixture(t)
 	checkCommissionPlans(t, f)

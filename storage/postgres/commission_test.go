@@ -69,6 +69,7 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 // ApproveDue selects commissions with SQL conditions. These conditions must have the same
 // result as Commission.DueForApproval for every combination of states.
 func TestApproveDue_AgreesWithDueForApproval(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	instants := []*time.Time{nil, new(f.Now().Add(-time.Millisecond)), new(f.Now()), new(f.Now().Add(time.Millisecond))}

@@ -72,7 +72,7 @@ func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversio
 }
 
 func TestConversions_ReadIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newConversionFixture(t, 12_000, time.Minute)
 	f.VacuumAnalyze()
@@ -124,6 +124,7 @@ func TestConversions_ReadIndexes(t *testing.T) {
 // For random filters, the pages together must have the conversions that the test selects
 // from all conversions.
 func TestConversions_ReturnEachRowOnce(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newConversionFixture(t, 300, 0) // many conversions have the same time
 	random := rand.New(rand.NewPCG(3, 5))

@@ -58,7 +58,7 @@ func checkDecisionPlan(t *testing.T, what, plan string, required ...string) {
 }
 
 func TestDecisions_PlansAndTotals(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	s := newSales(t)
 	other := s.NewProgram(s.Scope)
@@ -146,7 +146,7 @@ func TestAttributedClick_ReadsOnePartition(t *testing.T) {
 
 // A simulation of a decision must read a promo code with an index and must lock no rows.
 func TestFindPromoCode_UsesIndexAndLocksNothing(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	s := newSales(t)
 	s.manySignals()

@@ -279,7 +279,7 @@ func TestDirectoryVersion_Increases(t *testing.T) {
 // The cost of a page must depend only on the size of the page, and not on the number of
 // stored codes, links and promo codes.
 func TestDirectoryStatements_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t, directoryProgram)
 	large, small := f.Program, f.NewProgram(f.Scope)

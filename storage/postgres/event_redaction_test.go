@@ -241,7 +241,7 @@ func TestRedactEvents_WaitsForConcurrentEvents(t *testing.T) {
 }
 
 func TestRedactEvents_UsesIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newRedactionFixture(t)
 	participant, other := f.partnerWithEvents("anna"), f.partnerWithEvents("bert")

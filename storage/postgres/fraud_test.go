@@ -50,7 +50,7 @@ func (s *sales) manyFacts() {
 // The custom and the generic plans of the statements that read the facts for a decision
 // must use indexes.
 func TestFraudFacts_AreReadByIndex(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	s := newSales(t)
 	s.manyFacts()
@@ -73,7 +73,7 @@ func TestFraudFacts_AreReadByIndex(t *testing.T) {
 // The facts cost a limited number of pages, even if one participant has thousands of
 // conversions of one customer that were all reported within an hour and occurred before it.
 func TestFraudFacts_CostDoesNotGrow(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	s := newSales(t)
 	s.manyFacts()

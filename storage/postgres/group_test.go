@@ -13,7 +13,7 @@ import (
 )
 
 func TestGroupsAndRules_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	other := f.NewProgram(f.Scope)

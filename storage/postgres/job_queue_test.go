@@ -11,7 +11,7 @@ import (
 )
 
 func TestJobQueueStats_ReadsFewRowsFromIndex(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	f := newFixture(t)
 	insert := func(queue, state string, jobs int, at time.Time) {
 		f.Exec(`

@@ -11,7 +11,7 @@ import (
 // entries can still be read. On the last page, the total is exact, because the store
 // computes it from the page.
 func TestLedger_TotalIsLimited(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	f := newFixture(t)
 	p := f.Join("Jane")
 	f.ExecWithoutForeignKeys(`

@@ -100,6 +100,7 @@ func sumEntries(entries []affiliate.LedgerEntry, filter affiliate.BalanceFilter)
 // lines of an export lead from the statement of its start to the statement of its end. An
 // erasure changes neither.
 func TestLedgerStatement_IsTheSumOfTheEntries(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the test repeats the same entries
@@ -198,7 +199,7 @@ func (f *fixture) checkLedgerExport(when string, entries []affiliate.LedgerEntry
 }
 
 func TestLedgerStatements_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	fill := func(s *pgtest.Shop) {

@@ -54,7 +54,7 @@ func (f *fixture) checkLinkPlan(what, sql string, args pgx.NamedArgs, index stri
 }
 
 func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	fillWithLinks(f.Shop, crowd)

@@ -21,7 +21,7 @@ var participantSorts = []affiliate.ParticipantSort{
 }
 
 func TestListParticipants_UsesIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	f.crowd(f.Program, 5000)
@@ -160,7 +160,7 @@ func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 // The total of a search counts at most affiliate.MaxSearchTotal+1 matches. The pages must
 // still contain different rows.
 func TestListParticipants_SearchTotalIsLimited(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	f.crowd(f.Program, affiliate.MaxSearchTotal+500)

@@ -11,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/stores"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // moveParticipant makes a move of a participant. The actor is the owner.
@@ -156,6 +157,7 @@ func (f *fixture) checkReview(when string, flagged, requiredEvents, updatedEvent
 // commissions remain. Commissions that are not flagged yet must not be approved
 // automatically.
 func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	const n = 1200
 	f := newFixture(t)

@@ -65,7 +65,7 @@ func (f *fixture) checkConsistency() {
 // Commissions that were rejected before the payment must stay rejected, at any position
 // in a chunk. The last chunk of this test has only a rejected commission.
 func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	const commissions = 3*postgres.PayChunk + 1
 	f := newFixture(t)
@@ -137,7 +137,7 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 // none of the commissions that are due to a participant. The next batch must contain the
 // remaining participants.
 func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	const participants, perParticipant = 2, affiliate.MaxBatchCommissions/2 + 1
 	f := newFixture(t)

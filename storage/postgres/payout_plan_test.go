@@ -62,7 +62,7 @@ func (f *fixture) batch() affiliate.PayoutBatch {
 }
 
 func TestPayoutStatements_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	fillWithCommissions(f.Shop, 100, 4, 40)
@@ -147,7 +147,7 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 // The store processes the payouts, commissions and events of a large batch in several
 // chunks. No chunk may be missing after the batch was created, confirmed and sent.
 func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	fillWithCommissions(f.Shop, 600, 18, 0)

@@ -31,7 +31,7 @@ func (f *fixture) crowd(program affiliate.ProgramID, n int) {
 }
 
 func TestProgramLists_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
 	for range 30 {

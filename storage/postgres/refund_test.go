@@ -32,7 +32,7 @@ func (s *sales) manyRefunds(n int) {
 }
 
 func TestRefundStatements_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	s := newSales(t)
 	s.manyRefunds(5_000)

@@ -11,7 +11,7 @@ import (
 
 // The statements that connect charges and conversions read only the rows of one sale.
 func TestReversalStatements_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newConversionFixture(t, 6_000, time.Minute)
 	f.Exec(`

@@ -48,7 +48,7 @@ func idsOf[T any](items []T, id func(T) fmt.Stringer) []string {
 // The statement that counts the matches of a search stops at affiliate.MaxSearchTotal+1.
 // Pages with later matches can still be read, in the order of the list.
 func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	const matches, size = affiliate.MaxSearchTotal + 150, 100
 	f := newSearchFixture(t, matches)

@@ -56,7 +56,7 @@ func (s *sales) manySignals() {
 // The custom and the generic plans of each statement that reads a promo code, a customer
 // or a participant for a decision must use indexes.
 func TestSignalLookups_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	s := newSales(t)
 	s.Exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`)

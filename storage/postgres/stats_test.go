@@ -363,7 +363,7 @@ func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
 }
 
 func TestStatsStatements_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newStatsFixture(t, 500, 20)
 	partner := f.participants[0].Partner // takes part in only a few programmes

@@ -309,6 +309,7 @@ func (f *fixture) breakAfter(n int, operation string) bool {
 // An erasure that fails has erased a part of the data, by which the rest could be found. The
 // next erasure of the same buyer erases the rest.
 func TestErase_EndsWhatAFailedErasureHasBegun(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	clock := pgtest.NewRunningClock()
 	db := pgtest.Open(t, clock.Now)
@@ -462,6 +463,7 @@ func (f *fixture) kill(n int, operation string) bool {
 
 // A process may end at every step. A later worker finishes the erasure.
 func TestWork_ContinuesAfterTheEndOfTheProcess(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	clock := pgtest.NewRunningClock()
 	db := pgtest.Open(t, clock.Now)

@@ -53,7 +53,7 @@ func newAuditFixture(t *testing.T) *fixture {
 }
 
 func TestAuditLogPlansAndExport(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newAuditFixture(t)
 	checkAuditPlans(t, f)

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 // Every statement finds its rows with an index, in a database with several workspaces of the
 // same size. The reports read the rows of the selected days only.
 func TestStatements_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := pgtest.Open(t, time.Now)
 	shop := f.NewShop(affiliate.ModeLive)

@@ -26,7 +26,7 @@ func positional(t *testing.T, sql string, named pgx.NamedArgs) (string, []any) {
 // All statements that walk tables read ranges of indexes. The tables have more rows than a
 // buyer has, of which most belong to other buyers and workspaces.
 func TestStatements_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := pgtest.Open(t, time.Now)
 	shop := f.NewShop(affiliate.ModeTest)

@@ -15,7 +15,7 @@ import (
 // A page of a large table is a range of an index, however many rows the workspace and other
 // workspaces have. Only the rows of the page are sorted.
 func TestPage_ReadsARangeOfAnIndex(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := pgtest.Open(t, time.Now)
 	shop := f.NewShop(affiliate.ModeTest)

@@ -17,7 +17,7 @@ var wholeTable = regexp.MustCompile(`Seq Scan on (?:notification\w*|users|member
 // The statements of the Distributor and of the DigestWorker read only the rows that they
 // need, with and without statistics.
 func TestDistribution_UsesIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	f := newFixture(t)
 	now := f.Now()
 	if _, err := f.Store.EnsureWeekPartitions(t.Context(), now.AddDate(0, 0, -180), now); err != nil {

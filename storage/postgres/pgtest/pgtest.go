@@ -4,7 +4,8 @@
 // contains the hash of the migrations, so changed migrations get a new template. The
 // database of a test is a copy of the template, which is much faster than running the
 // migrations. It is dropped when the test ends. A Fixture is such a database with a
-// store and with methods that insert the rows a test needs.
+// store and with methods that insert the rows a test needs. Packages with another schema
+// set Main.Migrate.
 //
 // The package guarantees:
 //
@@ -97,7 +98,7 @@ func create() (name, url string, err error) {
 
 func drop(name string) error {
 	if err := adminExec(os.Getenv(serverVariable), copyTimeout, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-		return fmt.Errorf("drop the database of a test: %w", err)
+		return fmt.Errorf("drop database %s: %w", name, err)
 	}
 	return nil
 }
@@ -107,6 +108,8 @@ func drop(name string) error {
 var templates struct {
 	sync.Mutex
 	complete map[string]string
+	// migrate is Main.Migrate. It is set before the first test.
+	migrate func(ctx context.Context, url string) error
 }
 
 // ensureTemplate returns the name of the template database on a server. It creates the
@@ -119,8 +122,12 @@ func ensureTemplate(server string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), templateTimeout)
 	defer cancel()
-	name := "tributary_tpl_" + shortHash(postgres.MigrationsHash())
-	if err := createTemplate(ctx, server, name); err != nil {
+	name, migrate := shortHash(postgres.MigrationsHash()), postgres.Migrate
+	if templates.migrate != nil {
+		name, migrate = randomSuffix(), templates.migrate
+	}
+	name = "tributary_tpl_" + name
+	if err := createTemplate(ctx, server, name, migrate); err != nil {
 		return "", err
 	}
 	if templates.complete == nil {
@@ -133,7 +140,7 @@ func ensureTemplate(server string) (string, error) {
 // createTemplate creates the template database if it does not exist. It runs the
 // migrations in a database with another name and renames it at the end. A database with
 // the name of the template is therefore always complete.
-func createTemplate(ctx context.Context, server, name string) (err error) {
+func createTemplate(ctx context.Context, server, name string, migrate func(ctx context.Context, url string) error) (err error) {
 	conn, err := pgx.Connect(ctx, server)
 	if err != nil {
 		return err
@@ -160,7 +167,7 @@ func createTemplate(ctx context.Context, server, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := postgres.Migrate(ctx, database); err != nil {
+	if err := migrate(ctx, database); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	for _, sql := range []string{
@@ -187,20 +194,32 @@ var adminConns struct {
 // earlier test of the package again. After the tests, Main drops these databases and
 // closes the idle connections of this package. Packages that search for leaked goroutines
 // pass Main to goleak.VerifyTestMain.
-type Main struct{ *testing.M }
+type Main struct {
+	*testing.M
+	// Migrate creates the schema of the databases that New returns, in an empty database.
+	// By default it is postgres.Migrate, which Open needs.
+	Migrate func(ctx context.Context, url string) error
+}
 
 // Run returns the exit code of the tests. The code is not 0 if a database cannot be
 // dropped.
 func (m Main) Run() int {
-	idle.reuse = true
+	idle.reuse, templates.migrate = true, m.Migrate
 	code := m.M.Run()
+	var errs []error
 	for _, d := range idle.databases {
-		if err := d.drop(); err != nil {
-			fmt.Fprintln(os.Stderr, "pgtest:", err)
-			code = max(code, 1)
+		errs = append(errs, d.drop())
+	}
+	if m.Migrate != nil {
+		for _, name := range templates.complete {
+			errs = append(errs, drop(name))
 		}
 	}
 	closeIdle()
+	if err := errors.Join(errs...); err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest:", err)
+		code = max(code, 1)
+	}
 	return code
 }
 

@@ -24,7 +24,7 @@ var scanned = []string{"awaited_clicks", "stats_deltas", "participant_invites"}
 // the mode, a programme or a participant. A workspace with much live data and much test data
 // is among others of the same size.
 func TestSteps_UseIndexes(t *testing.T) {
-	pgtest.LargeData(t)
+	pgtest.Slow(t)
 	t.Parallel()
 	f := pgtest.Open(t, time.Now)
 	shop := f.NewShop(affiliate.ModeTest)

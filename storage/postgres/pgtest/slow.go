@@ -1,0 +1,12 @@
+package pgtest
+
+import "testing"
+
+// Slow skips a test that takes seconds of processor time, if `go test` runs with -short.
+// `make test` uses -short. CI runs all tests.
+func Slow(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the test is slow; it runs without -short")
+	}
+}
