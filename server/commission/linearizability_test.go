@@ -21,6 +21,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // operation is the input of one call in the history of calls that the test records. At is
@@ -197,6 +198,7 @@ func (r *recorder) settleSweeps(t *testing.T) {
 // means that the same calls, made one after the other in some order, have the same
 // results. A call that ended before another call began must come first in this order.
 func TestReview_IsLinearizable(t *testing.T) {
+	pgtest.Slow(t)
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Some Body")
 	seed := rand.Uint64()

@@ -253,6 +253,7 @@ func TestReattribute_ToSuspendedParticipant(t *testing.T) {
 }
 
 func TestReattribute_ParallelCallsLeaveOneCommission(t *testing.T) {
+	pgtest.Slow(t)
 	for name, customer := range map[string]string{"with a customer": "ann", "without a customer": ""} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

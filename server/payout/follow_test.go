@@ -8,6 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
@@ -120,6 +121,7 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 // Commissions change while their payouts are created, confirmed, sent, paid and canceled.
 // No transaction may fail with an unexpected error, and all invariants must hold.
 func TestPayouts_ChangeInParallelWithTheirCommissions(t *testing.T) {
+	pgtest.Slow(t)
 	f := newFixture(t)
 	moves := []string{"process", "paid", "cancel", "failed"}
 	calls := newOutcomes(append(moves, "confirm", "create", "refund", "refund in part", "reject")...)

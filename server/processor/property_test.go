@@ -46,6 +46,7 @@ var deliveries = []delivery{
 // that were lost before a resync. A failure names the number of the history. To repeat it,
 // add the number to the name of the test in the flag -run.
 func TestApply_OrderAndRepetitionDoNotMatter(t *testing.T) {
+	pgtest.Slow(t)
 	clock := pgtest.NewClock(historyStart)
 	database := pgtest.Open(t, clock.Now)
 	database.Exec(`

@@ -151,6 +151,7 @@ const differences = `
 		+ (select count(*) from ((table links except table true_links) union all (table true_links except table links)) x)`
 
 func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
+	pgtest.Slow(t)
 	t.Parallel()
 	f := newStatsFixture(t, 2, 5)
 	if n := f.Count(`select count(*) from participant_totals`); n != 0 {
