@@ -22,7 +22,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at 
 			update payouts p set payee_name = @name
 			from workspaces w
 			where w.id = @workspace and p.workspace_id = w.id and p.mode = @mode and p.mode = 'live' and p.participant_id = @id
-				and p.status = 'paid' and p.paid_at > @at::timestamptz - make_interval(years => w.retain_payee_years)`
+				and w.retain_payee_years > 0 and p.status = 'paid' and p.paid_at > @at::timestamptz - make_interval(years => w.retain_payee_years)`
 		codes = `select code from referral_codes where workspace_id = @workspace and mode = @mode and participant_id = @id`
 		erase = `
 			update participants set
