@@ -69,7 +69,7 @@ WAITING := ./storage/clickstream ./server/processor/stripe ./server/webhook ./la
 GO_TEST := go test -p 4 -timeout 20m -shuffle=on
 
 .PHONY: test
-test: browser node commands ## run the quick tests on private servers: not those of whole programs and the slow ones
+test: browser ## run the quick tests on private servers: not those of whole programs and the slow ones
 	@packages=$$(go list ./... | grep -vxF -f <(go list $(WHOLE))); \
 	$(WITHSERVERS) -- $(GO_TEST) $(TEST_BUILD) -short ./storage/postgres $(WAITING) $$packages
 

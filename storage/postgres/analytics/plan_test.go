@@ -1,7 +1,6 @@
 package analytics
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,8 +12,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 // Every statement finds its rows with an index, in a database with several workspaces of the
 // same size. The reports read the rows of the selected days only.

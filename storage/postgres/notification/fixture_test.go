@@ -1,7 +1,6 @@
 package notification_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +12,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/notification"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 // fixture is a shop in test mode, with the store under test. reader is its owner.
 type fixture struct {

@@ -122,11 +122,11 @@ func ensureTemplate(server string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), templateTimeout)
 	defer cancel()
-	name, migrate := shortHash(postgres.MigrationsHash()), postgres.Migrate
+	suffix, migrate := shortHash(postgres.MigrationsHash()), postgres.Migrate
 	if templates.migrate != nil {
-		name, migrate = randomSuffix(), templates.migrate
+		suffix, migrate = randomSuffix(), templates.migrate
 	}
-	name = "tributary_tpl_" + name
+	name := "tributary_tpl_" + suffix
 	if err := createTemplate(ctx, server, name, migrate); err != nil {
 		return "", err
 	}

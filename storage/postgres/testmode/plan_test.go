@@ -1,7 +1,6 @@
 package testmode
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,8 +12,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 // scanned are the tables whose rows are found by the workspace alone. They have few rows in
 // a workspace.
