@@ -51,7 +51,10 @@ func TestMigrate_WaitsForLocksInShortTurns(t *testing.T) {
 		for _, want := range []int{1, 0} {
 			pgtest.Eventually(t, "the number of migrations that wait changes", func() bool {
 				var waiting int
-				err := tx.QueryRow(ctx, "select count(*) from pg_locks where relation = 'goose_db_version'::regclass and not granted").Scan(&waiting)
+				err := tx.QueryRow(ctx, `
+					select count(*) from pg_locks
+					where database = (select oid from pg_database where datname = current_database())
+						and relation = 'goose_db_version'::regclass and not granted`).Scan(&waiting)
 				if err != nil {
 					t.Fatal(err)
 				}
