@@ -533,7 +533,7 @@ func TestDistribute_LocksDigestsInOneOrder(t *testing.T) {
 			}
 		})
 		pgtest.Eventually(t, "the distributor waits for a digest", func() bool {
-			return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == i+1
+			return f.CountLockWaits() == i+1
 		})
 	}
 	if err := lock.Rollback(t.Context()); err != nil {

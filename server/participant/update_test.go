@@ -186,7 +186,7 @@ func TestUpdateParticipant_WaitsForTheDeletionOfTheGroup(t *testing.T) {
 			result <- err
 		}()
 		pgtest.Eventually(t, "the update waits for the deletion", func() bool {
-			return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) > 0
+			return f.CountLockWaits() > 0
 		})
 		if commit {
 			if err := deletion.Commit(t.Context()); err != nil {

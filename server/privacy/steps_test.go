@@ -235,7 +235,7 @@ func TestEraseWorkspace_ErasesMembersWhoJoinAtTheSameTime(t *testing.T) {
 	var erasing sync.WaitGroup
 	erasing.Go(f.eraseWorkspace)
 	pgtest.Eventually(t, "the erasure waits for the new member", func() bool {
-		return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) > 0
+		return f.CountLockWaits() > 0
 	})
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -88,12 +88,6 @@ func (f *fixture) beginWithLock() pgx.Tx {
 	return tx
 }
 
-// countWaitingForLock counts the connections that wait for a lock.
-func (f *fixture) countWaitingForLock() int {
-	f.Helper()
-	return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
-}
-
 // as returns the context of a call by a user. The call was authorised with the given
 // role, even if the user now has another role.
 func (f *fixture) as(user affiliate.UserID, role affiliate.Role) context.Context {

@@ -155,7 +155,7 @@ func TestMembers_LastOwnerCannotLeave(t *testing.T) {
 	}
 	// Wait until all calls have begun. No call has counted the owners yet, because all
 	// wait for the lock.
-	pgtest.Eventually(t, "all calls wait for the lock", func() bool { return f.countWaitingForLock() == len(owners) })
+	pgtest.Eventually(t, "all calls wait for the lock", func() bool { return f.CountLockWaits() == len(owners) })
 	if err := lock.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (f *fixture) changeWhileWaiting(call func() error, changeSQL string, args .
 	tx := f.beginWithLock()
 	done := make(chan error, 1)
 	go func() { done <- call() }()
-	pgtest.Eventually(f, "the call waits for the lock", func() bool { return f.countWaitingForLock() == 1 })
+	pgtest.Eventually(f, "the call waits for the lock", func() bool { return f.CountLockWaits() == 1 })
 	if _, err := tx.Exec(f.Context(), changeSQL, args...); err != nil {
 		f.Fatal(err)
 	}

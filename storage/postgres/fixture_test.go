@@ -79,7 +79,7 @@ func inOneLine(plan string) string { return strings.Join(strings.Fields(plan), "
 func awaitLock(f *pgtest.Fixture) {
 	f.Helper()
 	pgtest.Eventually(f, "a transaction waits for a lock", func() bool {
-		return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) > 0
+		return f.CountLockWaits() > 0
 	})
 }
 

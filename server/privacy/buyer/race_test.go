@@ -46,7 +46,7 @@ func TestErase_WithReportsAtTheSameTime(t *testing.T) {
 		})
 		reports.Go(func() { charge = f.putCharge(ada.charge("1", 700)) })
 		pgtest.Eventually(t, "five reports wait for the erasure", func() bool {
-			return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) >= 5
+			return f.CountLockWaits() >= 5
 		})
 		return nil
 	}
@@ -102,7 +102,7 @@ func TestErase_WhileTheClickOfTheSaleArrives(t *testing.T) {
 			lateErr = f.conversions.AttributeAwaited(t.Context(), affiliate.AwaitedClick{Workspace: f.Scope.Workspace, Click: click.ID})
 		})
 		pgtest.Eventually(t, "the late attribution waits for the erasure", func() bool {
-			return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) > 0
+			return f.CountLockWaits() > 0
 		})
 		return nil
 	}

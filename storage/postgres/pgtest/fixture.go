@@ -120,6 +120,14 @@ func (f *Fixture) Count(sql string, args ...any) (n int) {
 	return n
 }
 
+// CountLockWaits returns the number of sessions of the fixture's database that wait for a
+// lock. A query of pg_locks would also count the sessions of databases of other tests,
+// because a table has the same oid in each copy of the template.
+func (f *Fixture) CountLockWaits() int {
+	f.Helper()
+	return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
+}
+
 // WantCount reports an error if the number that a query selects differs from wantCount.
 // description names the rows that the query counts.
 func (f *Fixture) WantCount(wantCount int, description, sql string, args ...any) {
