@@ -18,14 +18,14 @@ PROGRAMS := core gateway collector landing
 GENERATED := gen docs/errors.md docs/events.md docs/notifications.md docs/privacy.md collector/snippet/dist
 
 # Options for all tests. Linking a test binary takes up to 40 % less time without the tables
-# for a debugger. Stack traces do not need these tables.
-TEST_BUILD := -gcflags=all=-dwarf=false -ldflags=-s
+# for a debugger. Stack traces do not need these tables. The compiler has no options here, so
+# that the tests, the linter and `go run` use the same compiled packages.
+TEST_BUILD := -ldflags=-s
 
 # Options for the race detector. Argon2 reads and writes 19 MB for each
 # password hash. With the race detector this takes a fifth of the time of all tests.
-# Package argon2 has no shared state, so it is compiled without the race detector. For
-# each package, the last option that names it applies.
-RACE_BUILD := -race $(TEST_BUILD) -gcflags='golang.org/x/crypto/argon2=-dwarf=false -race=false'
+# Package argon2 has no shared state, so it is compiled without the race detector.
+RACE_BUILD := -race $(TEST_BUILD) -gcflags='golang.org/x/crypto/argon2=-race=false'
 
 # A program that is built with the race detector sleeps before it exits, by default for
 # one second. This would cost one second for each package and for each program that a
@@ -65,13 +65,22 @@ WHOLE := ./cmd/... ./deploy/... ./docs/... ./test/... ./tools/servers ./tools/wi
 # the processor.
 WAITING := ./storage/clickstream ./server/processor/stripe ./server/webhook ./landing ./gateway ./collector/snippet ./storage/pgsession ./server/notification
 
-# Four packages run at the same time on two cores, because some packages mostly wait.
-GO_TEST := go test -p 4 -timeout 20m -shuffle=on
+# Four packages run at the same time on two cores, because some packages mostly wait. The
+# tests run without vet, because the linter runs it.
+GO_TEST := go test -p 4 -vet=off -timeout 20m -shuffle=on
 
 .PHONY: test
 test: browser ## run the quick tests on private servers: not those of whole programs and the slow ones
 	@packages=$$(go list ./... | grep -vxF -f <(go list $(WHOLE))); \
 	$(WITHSERVERS) -- $(GO_TEST) $(TEST_BUILD) -short ./storage/postgres $(WAITING) $$packages
+
+.PHONY: e2e
+e2e: compiler browser ## test the whole service through its API, with the race detector
+	@$(WITHSERVERS) -- $(RACE_ENV) $(GO_TEST) $(RACE_BUILD) ./test/e2e
+
+# .ci/run runs the checks of each change: verify, lint, test and e2e. These are the others.
+.PHONY: full
+full: test-all schema operations fault ## run the checks that take too long for each change
 
 .PHONY: test-all
 test-all: compiler browser node commands ## run every test, with the race detector, on private servers

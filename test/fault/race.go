@@ -3,6 +3,6 @@
 package main
 
 // buildFlags makes build use the race detector if this program uses it too. A data race in
-// the tested programs is then a violation. TEST_BUILD in the Makefile has the same flags, so
+// the tested programs is then a violation. RACE_BUILD in the Makefile has the same flags, so
 // build can use the packages that were compiled for the tests.
-var buildFlags = []string{"-race", "-gcflags=all=-dwarf=false", "-gcflags=golang.org/x/crypto/argon2=-dwarf=false -race=false", "-ldflags=-w"}
+var buildFlags = []string{"-race", "-gcflags=golang.org/x/crypto/argon2=-race=false", "-ldflags=-w"}
