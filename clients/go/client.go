@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -71,6 +72,15 @@ type Client struct {
 	Workspaces    affiliatev1.WorkspaceServiceClient
 }
 
+// reconnect bounds the time until the client uses a core that has returned. An attempt to
+// connect takes at most MinConnectTimeout, and the pause before the next one at most
+// MaxDelay plus a fifth of it (Jitter): 4.8 seconds together. By default gRPC waits for up to
+// two minutes.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 1500 * time.Millisecond},
+	MinConnectTimeout: 3 * time.Second,
+}
+
 // New returns a client of the core at the address target, for example core.internal:9090.
 // It does not wait until the client is connected.
 func New(target string, options Options) (*Client, error) {
@@ -89,6 +99,7 @@ func New(target string, options Options) (*Client, error) {
 	}
 	dial := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(transport),
+		grpc.WithConnectParams(reconnect),
 		grpc.WithChainUnaryInterceptor(options.addDeadline, options.addIdempotencyKey, options.repeat, options.addCredential),
 		grpc.WithChainStreamInterceptor(options.addStreamCredential),
 	}, options.DialOptions...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -29,6 +30,23 @@ import (
 // a core is not healthy and its GOAWAY.
 const balancing = `{"loadBalancingConfig": [{"round_robin": {}}]}`
 
+// reconnect bounds the time until a gateway uses a core that has returned. An attempt to
+// connect takes at most MinConnectTimeout, and the pause before the next one at most
+// MaxDelay plus a fifth of it (Jitter): 4.8 seconds together. The defaults of gRPC, 20 and 120
+// seconds, are for servers on the internet with many clients.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 1500 * time.Millisecond},
+	MinConnectTimeout: 3 * time.Second,
+}
+
+// connectToCore returns a connection to the core. It does not wait until it is connected.
+func connectToCore(address string, transport credentials.TransportCredentials, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(balancing), grpc.WithConnectParams(reconnect),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: server.PingInterval, Timeout: 10 * time.Second}),
+	}, options...)...)
+}
+
 // RunGateway serves REST over a network connection to the core until ctx ends. It adds the
 // TLS files of the settings to files.
 func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.Files, api, metrics net.Listener, log *slog.Logger) error {
@@ -47,9 +65,7 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 		return err
 	}
 	defer traces.Close()
-	conn, err := grpc.NewClient(cfg.CoreAddr, append(clientTraces(traces),
-		grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(balancing),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: server.PingInterval, Timeout: 10 * time.Second}))...)
+	conn, err := connectToCore(cfg.CoreAddr, transport, clientTraces(traces)...)
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_GRPC_ADDR: %w", err)
 	}

@@ -13,11 +13,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver/dns"
+	"google.golang.org/grpc/test/bufconn"
 
+	tributary "github.com/tributary-hq/tributary/clients/go"
 	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -97,6 +102,59 @@ func TestRunGateway_OneAddressOfAProxy(t *testing.T) {
 		stopped.stop()
 		if err := <-stopped.ended; err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A core that was gone for ten minutes gets calls within five seconds of its return, whether
+// its machine refused connections or did not respond at all.
+func TestConnectToCore_ReconnectsWithinFiveSeconds(t *testing.T) {
+	const absence, allowed = 10 * time.Minute, 5 * time.Second
+	clients := map[string]func(grpc.DialOption) (affiliatev1.HealthServiceClient, io.Closer, error){
+		"gateway": func(dialer grpc.DialOption) (affiliatev1.HealthServiceClient, io.Closer, error) {
+			conn, err := connectToCore("passthrough:///core", insecure.NewCredentials(), dialer)
+			return affiliatev1.NewHealthServiceClient(conn), conn, err
+		},
+		"Go client": func(dialer grpc.DialOption) (affiliatev1.HealthServiceClient, io.Closer, error) {
+			client, err := tributary.New("passthrough:///core", tributary.Options{Plaintext: true, DialOptions: []grpc.DialOption{dialer}})
+			return client.Health, client, err
+		},
+	}
+	for name, connect := range clients {
+		for _, silent := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, silent: %v", name, silent), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					core, listener := grpc.NewServer(), bufconn.Listen(1<<16)
+					affiliatev1.RegisterHealthServiceServer(core, &healthCore{})
+					go func() { _ = core.Serve(listener) }()
+					defer core.Stop()
+					returned := time.Now().Add(absence)
+					previous, longest := time.Now(), time.Duration(0) // between two attempts to connect
+					client, conn, err := connect(grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+						longest = max(longest, time.Since(previous))
+						previous = time.Now()
+						if time.Now().Before(returned) {
+							if silent {
+								<-ctx.Done()
+							}
+							return nil, errors.New("the core is gone")
+						}
+						return listener.DialContext(ctx)
+					}))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = conn.Close() }()
+					ctx, cancel := context.WithTimeout(t.Context(), 2*absence)
+					defer cancel()
+					if _, err := client.CheckLiveness(ctx, &affiliatev1.CheckLivenessRequest{}, grpc.WaitForReady(true)); err != nil {
+						t.Fatal(err)
+					}
+					if waited := time.Since(returned); waited > allowed || longest > allowed {
+						t.Errorf("the first call succeeded %s after the return, and the longest time between two attempts to connect was %s, want at most %s", waited, longest, allowed)
+					}
+				})
+			})
 		}
 	}
 }
