@@ -77,7 +77,9 @@ type Ingester struct {
 	now      func() time.Time
 	metrics  *metrics
 	queue    *queue
-	tracer   trace.Tracer
+	// expectedShards is the number of streams according to the configuration.
+	expectedShards int
+	tracer         trace.Tracer
 }
 
 // New returns an Ingester. Run starts it.
@@ -115,7 +117,7 @@ func New(cfg Config, deps Deps) *Ingester {
 	}
 	return &Ingester{
 		cfg: cfg, reader: deps.Reader, store: deps.Store, visitors: deps.Visitors, log: deps.Log, now: deps.Now,
-		metrics: newMetrics(deps.Registry), queue: newQueue(queueFactor * cfg.BatchRows), tracer: deps.Tracer,
+		metrics: newMetrics(deps.Registry), queue: newQueue(queueFactor * cfg.BatchRows), expectedShards: deps.Reader.Shards(), tracer: deps.Tracer,
 	}
 }
 
@@ -132,6 +134,7 @@ func (i *Ingester) Run(ctx context.Context) {
 		fetchers.Go(func() { i.fetch(ctx, shard) })
 	}
 	fetchers.Go(func() { i.upkeep(ctx) })
+	fetchers.Go(func() { i.discover(ctx, &fetchers) })
 	for range i.cfg.Workers {
 		workers.Go(func() {
 			for {
@@ -205,6 +208,9 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 			if entry.Batch != nil {
 				i.queue.push(entry)
 			}
+			if shard >= i.expectedShards {
+				i.metrics.unexpected.Add(float64(entry.Clicks))
+			}
 		}
 		if errors.Is(err, clickstream.ErrGroupLost) {
 			i.metrics.recreated.Inc()
@@ -222,6 +228,28 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 			continue
 		}
 		delay = i.cfg.FirstDelay
+	}
+}
+
+// discover starts a fetcher for each stream beyond the configured number as soon as the
+// stream has entries. Otherwise the clicks of a collector that is configured with more
+// streams than this process would stay in Redis unread.
+func (i *Ingester) discover(ctx context.Context, fetchers *sync.WaitGroup) {
+	started := i.reader.Shards()
+	for ok := true; ok; ok = pause(ctx, i.cfg.TrimEvery) {
+		shards, err := i.reader.Discover(ctx)
+		if err != nil && ctx.Err() == nil {
+			i.log.Warn("the click stream cannot be searched for further streams", "error", err)
+		}
+		if shards == started {
+			continue
+		}
+		i.log.Warn("collectors use more streams than TRIBUTARY_STREAM_SHARDS of this core, which now reads them too",
+			"setting", i.expectedShards, "streams", shards)
+		for shard := started; shard < shards; shard++ {
+			fetchers.Go(func() { i.fetch(ctx, shard) })
+		}
+		started = shards
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 type metrics struct {
 	stored, acknowledged, trimmed prometheus.Counter
-	lost, recreated               prometheus.Counter
+	lost, recreated, unexpected   prometheus.Counter
 	unreachable, rejections       prometheus.Counter
 	uniqueUnknown                 prometheus.Counter
 	dead                          *prometheus.CounterVec
@@ -42,6 +42,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		trimmed:      counter("entries_trimmed_total", "Stream entries removed after their clicks were stored."),
 		lost:         counter("entries_lost_total", "Entries that disappeared from Redis before they were acknowledged, plus one for each time that Redis lost the latest entries of a stream. Alert if it is above 0."),
 		recreated:    counter("groups_recreated_total", "Consumer groups that disappeared from Redis and were created again, because the stream was lost. Alert if it is above 0."),
+		unexpected:   counter("unexpected_stream_clicks_total", "Clicks read from streams beyond TRIBUTARY_STREAM_SHARDS of this core, because a collector is configured with more streams. Clicks that are read again are counted again. Alert if it grows."),
 		unreachable:  counter("store_unreachable_total", "Failed calls of the database or of Redis while a batch was processed. The call is repeated."),
 		rejections:   counter("store_rejections_total", "Calls to store a batch or an entry that the database rejected because of the data."),
 		uniqueUnknown: counter("unique_unknown_total",

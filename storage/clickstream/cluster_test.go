@@ -57,6 +57,10 @@ func TestCluster_DeadMasterStopsOnlyItsShards(t *testing.T) {
 			}
 		}
 	}
+	few := newShardReader(t, endpoint, 1, "two")
+	if shards, err := few.Discover(t.Context()); err == nil || shards != alive[len(alive)-1]+1 {
+		t.Errorf("Discover returned %d shards and the error %v, want %d, because the last stream on a running master is %d, and an error", shards, err, alive[len(alive)-1]+1, alive[len(alive)-1])
+	}
 	for _, shard := range alive {
 		written.read(t, r, shard)
 		if _, err := r.Trim(t.Context(), shard); err != nil {

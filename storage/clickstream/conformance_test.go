@@ -33,6 +33,7 @@ func TestStreamOnEachKindOfRedis(t *testing.T) {
 		redistest.Behaviour{Name: "dead letters", Test: withEndpoint(testDeadLetters)},
 		redistest.Behaviour{Name: "dead letters are deleted", Test: withEndpoint(testDeadLettersAreDeleted)},
 		redistest.Behaviour{Name: "all shards work in parallel", Test: withEndpoint(testAllShards)},
+		redistest.Behaviour{Name: "streams beyond the configured number are discovered", Test: withEndpoint(testStreamsAreDiscovered)},
 	)
 }
 
@@ -135,5 +136,40 @@ func testAllShards(t *testing.T, endpoint clickstream.Endpoint) {
 		if err != nil || trimmed < 100 || trimmed > entriesPerShard+1 {
 			t.Errorf("Trim of shard %d removed %d entries, %v, want 100 to %d", shard, trimmed, err, entriesPerShard+1)
 		}
+	}
+}
+
+// A collector with shardCount shards writes to streams of which the Reader expects only two.
+func testStreamsAreDiscovered(t *testing.T, endpoint clickstream.Endpoint) {
+	t.Helper()
+	writer, r := clickstream.NewWriter(connect(t, endpoint), shardCount), newShardReader(t, endpoint, 2, "one")
+	var written acknowledgedClicks
+	discover := func(want int) {
+		t.Helper()
+		if got := must[int](t)(r.Discover(t.Context())); got != want || r.Shards() != want {
+			t.Errorf("Discover returned %d shards, and the Reader reads %d, want %d", got, r.Shards(), want)
+		}
+	}
+	discover(2)
+	if err := written.write(t, writer, 5); err != nil {
+		t.Fatal(err)
+	}
+	discover(6)
+	written.read(t, r, 5)
+	if _, err := r.Trim(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	discover(6)
+
+	// A stream that was read to its end and stays empty is not read after a restart.
+	r = newShardReader(t, endpoint, 2, "one")
+	discover(2)
+	if err := written.write(t, writer, shardCount-1); err != nil {
+		t.Fatal(err)
+	}
+	discover(shardCount)
+	written.ids[5] = nil // read above
+	for shard := range shardCount {
+		written.read(t, r, shard)
 	}
 }

@@ -57,9 +57,9 @@ const MaxShards = 64
 // key in a Redis Cluster.
 func Key(shard int) string { return fmt.Sprintf("clicks:{s%02d}", shard) }
 
-// Shard returns the shard of a click. An operator may increase the number of shards at
-// any time. Before an operator reduces the number, all entries of the streams that will
-// no longer be read must have been processed.
+// Shard returns the shard of a click. The number of shards may change at any time, because
+// Reader.Discover finds the entries in all streams. A Tail finds a click only if it has the
+// number of shards with which the click was written.
 func Shard(id affiliate.ClickID, shards int) int {
 	if shards <= 1 {
 		return 0

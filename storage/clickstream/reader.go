@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,6 +32,7 @@ type Entry struct {
 
 // ReaderConfig configures a Reader.
 type ReaderConfig struct {
+	// Shards is the number of streams that are expected. Discover finds further streams.
 	Shards int
 	// Consumer is the name of this process in the consumer group. It must be the same
 	// after a restart, so that the process finds the entries that it has not
@@ -55,10 +57,11 @@ type Reader struct {
 	cfg      ReaderConfig
 	client   redis.UniversalClient
 	blocking redis.UniversalClient
-	keys     []string
+	keys     []string     // of all possible shards
+	shards   atomic.Int64 // the number of streams that are read
 
 	mu    sync.Mutex
-	known []knownGroup // by shard
+	known [MaxShards]knownGroup // by shard
 
 	rewound sync.Mutex // held by Rewound, so that concurrent calls report a loss once
 }
@@ -87,12 +90,43 @@ func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader
 	if cfg.DeadLetters == nil {
 		cfg.DeadLetters = client
 	}
-	names := keys(cfg.Shards)
-	return &Reader{cfg: cfg, client: client, blocking: blocking, keys: names, known: make([]knownGroup, len(names))}
+	r := &Reader{cfg: cfg, client: client, blocking: blocking, keys: keys(MaxShards)}
+	r.shards.Store(int64(max(1, cfg.Shards)))
+	return r
 }
 
-// Shards returns the number of streams.
-func (r *Reader) Shards() int { return len(r.keys) }
+// Shards returns the number of streams that are read: ReaderConfig.Shards, or more after
+// Discover has found more.
+func (r *Reader) Shards() int { return int(r.shards.Load()) }
+
+// Discover searches for entries in streams that are not read yet. A collector writes such
+// entries if it is configured with more shards than this process. Discover returns the
+// number of streams that are read from now on. If a server of a Cluster does not respond,
+// Discover returns an error and examines the streams of the other servers.
+func (r *Reader) Discover(ctx context.Context) (shards int, err error) {
+	first := r.Shards()
+	shards = first
+	if first == MaxShards {
+		return shards, nil
+	}
+	lengths := make([]*redis.IntCmd, 0, MaxShards)
+	_, err = r.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, key := range r.keys[first:] {
+			lengths = append(lengths, pipe.XLen(ctx, key))
+		}
+		return nil
+	})
+	for i, length := range lengths {
+		if length.Val() > 0 {
+			shards = first + i + 1
+		}
+	}
+	r.shards.Store(int64(shards))
+	if err != nil {
+		return shards, fmt.Errorf("lengths of further streams: %w", err)
+	}
+	return shards, nil
+}
 
 // Pending reads entries that were delivered to this consumer but not acknowledged. It
 // returns entries whose id is greater than lastID, which is "0" in the first call. If

@@ -29,7 +29,7 @@ type Usage struct {
 // to each master.
 func (r *Reader) Usage(ctx context.Context) (Usage, error) {
 	var u Usage
-	for _, key := range r.keys {
+	for _, key := range r.keys[:r.Shards()] {
 		entries, err := r.client.XLen(ctx, key).Result()
 		if err != nil {
 			return u, fmt.Errorf("length of %s: %w", key, err)

@@ -13,7 +13,8 @@ import (
 
 // TestRegions_CutOffAndBack runs a collector in another region, with a Redis of its own. The
 // core reaches this Redis through a proxy, which cuts the region off and heals it. The core
-// never reaches a third region, and starts and works without it.
+// never reaches a third region, and starts and works without it. The collector uses more streams
+// than the core is configured with.
 func TestRegions_CutOffAndBack(t *testing.T) {
 	t.Parallel()
 	const limit = 200 // a third of it is the region's own part, a fortieth is its reserve
@@ -26,6 +27,7 @@ func TestRegions_CutOffAndBack(t *testing.T) {
 	env := map[string]string{
 		"TRIBUTARY_REDIS_URL": redis.URL, "TRIBUTARY_HASH_KEY": base64.StdEncoding.EncodeToString(hashKey),
 		"TRIBUTARY_ALLOW_HTTP": "true", "TRIBUTARY_SHUTDOWN_DELAY": "0s", "TRIBUTARY_LIMIT_TRACKING": "200", "TRIBUTARY_JOURNAL_DIR": t.TempDir(),
+		"TRIBUTARY_STREAM_SHARDS": "16", // the core is configured with 1
 	}
 	var parts processes
 	parts.run("collector of the region", openCollector(t, env, true, time.Now, tracing.NewLogger(sys.logs), listener))
