@@ -24,7 +24,9 @@
 // the click is durable in the stream or in the journal. The collector never refuses a
 // click because it cannot read the directory. In that case it accepts any key with a
 // valid checksum, and the core looks up the key and the code when it ingests the click. A
-// visitor who opens a known link reaches its target even if the click cannot be stored.
+// visitor who opens a known link reaches its target even if the click cannot be stored. If
+// the directory cannot be read, a link is known if it was read in the last 24 hours, also by
+// an earlier process with the same folder of the journal.
 //
 // Limits: a click can be written to the stream more than once. A click may also be stored
 // although the client got a 503 or no response. The core stores each click id only once.

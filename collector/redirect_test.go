@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -433,6 +434,35 @@ func TestLink_LostRedisRedirectsVisitors(t *testing.T) {
 			stopVisitors()
 			requireStored(t, e.storedClicks(), acknowledged, false)
 		})
+	}
+}
+
+// A collector that is restarted while Redis does not respond redirects the visitors of the
+// links that the earlier process knew.
+func TestLink_IsKnownAfterRestartWithoutRedis(t *testing.T) {
+	server, dir := redistest.Start(t), t.TempDir()
+	withJournal := func(cfg *Config) { cfg.JournalDir = dir }
+	first := newLinkEdge(t, server.URL, withJournal)
+	if _, id := splitLocation(t, first.followLink("GET", "/r/"+annasKey)); id == "" {
+		t.Fatal("the first redirect has no click id")
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	check(t, err)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	check(t, first.collector.Run(stopped, listener, nil))
+	first.collector.closers = nil
+
+	second := newLinkEdge(t, server.URL, withJournal)
+	server.Kill9()
+	got := second.followLink("GET", "/r/"+annasKey)
+	if target, id := splitLocation(t, got); got.status != 302 || target != annasTarget || id == "" || second.journaledClicks() != 1 {
+		t.Errorf("status %d to %q with the click id %q and %d clicks in the journal, want 302 to %s with a click id and 1 click", got.status, target, id, second.journaledClicks(), annasTarget)
+	}
+	for _, key := range []string{inactiveKey, "0000000000"} {
+		if got := second.followLink("GET", "/r/"+key); got.status != 503 {
+			t.Errorf("the link %s that no process knew: status %d, want 503", key, got.status)
+		}
 	}
 }
 

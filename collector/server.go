@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,10 @@ import (
 // and replays the journal (bounded by finalDrainTimeout). Both parts together take at
 // most 20 seconds.
 const shutdownTimeout = 12 * time.Second
+
+// linkFile is the name of the file in the folder of the journal that contains the last known
+// short links, so that visitors are redirected after a restart without Redis.
+const linkFile = "links.json"
 
 // Directory looks up keys, codes and links. *directory.Reader implements this interface.
 type Directory interface {
@@ -189,15 +194,20 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 	}
 	writer := clickstream.NewWriter(stream, cfg.Shards)
 	reader := directory.NewReader(lookups, time.Now)
+	background := []func(context.Context){reader.Run}
+	if clickJournal != nil {
+		path := filepath.Join(cfg.JournalDir, linkFile)
+		if err := reader.LoadLinks(path); err != nil {
+			log.Warn("the copy of the short links cannot be read", "error", err)
+		}
+		background = append(background, func(ctx context.Context) { reader.SaveLinks(ctx, path, log) })
+	}
 	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log, Fallback: m.fallback, Timeout: cfg.LimitTimeout})
 	c := New(cfg, Deps{
 		Sink: writer, Directory: reader, Limits: lease, Journal: clickJournal,
 		MissingDependency: redisDependency(writer.Ping, log),
-		Background: []func(context.Context){
-			reader.Run, lease.Run,
-			func(ctx context.Context) { clickstream.CheckDurability(ctx, stream, log) },
-		},
-		Log: log, Registry: registry, metrics: m, countries: countries,
+		Background:        append(background, lease.Run, func(ctx context.Context) { clickstream.CheckDurability(ctx, stream, log) }),
+		Log:               log, Registry: registry, metrics: m, countries: countries,
 		journalBroken: cfg.JournalDir != "" && clickJournal == nil,
 	})
 	c.closers = closers

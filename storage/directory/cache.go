@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -11,41 +12,66 @@ const (
 	// maxCacheAge is the maximum age of a cache entry. If a Reader does not receive the
 	// message about a change, it uses the old entry for at most this time.
 	maxCacheAge = 30 * time.Second
-	// maxCacheEntries is the maximum number of entries. An entry takes about 400 bytes.
+	// maxCacheEntries is the maximum number of keys and codes in the cache, and
+	// maxCacheLinks the maximum number of links. An entry takes about 400 bytes, a link
+	// about 600.
 	maxCacheEntries = 50_000
+	maxCacheLinks   = 20_000
+	// maxLinkAge is the maximum age of a link that is used while Redis cannot be read. A
+	// link that was deactivated or erased in this time leads to its target until then.
+	maxLinkAge = 24 * time.Hour
 )
 
-// cache stores usable entries (active codes, active links and keys that are not revoked)
-// for at most maxCacheAge. If the cache is full, it evicts the oldest entry. All entries
-// have the same maximum age, so the oldest entry is also the first to expire. Reads use
-// Peek, which does not change the order of the entries and therefore needs no exclusive
-// lock.
+// cache stores usable entries (active codes, active links and keys that are not revoked).
+// get returns an entry for at most maxCacheAge, lastKnown for at most maxAge. If the cache
+// is full, it evicts the oldest entry. Reads use Peek, which does not change the order of
+// the entries and therefore needs no exclusive lock.
 type cache struct {
-	now func() time.Time
+	now    func() time.Time
+	maxAge time.Duration
 
 	mu      sync.RWMutex
-	entries *simplelru.LRU[string, cacheEntry]
-	// drops counts the calls of drop and dropAll. put does not store an entry if the
+	entries *simplelru.LRU[string, cacheEntry] // in the order in which they were read
+	// drops counts the calls of drop and expireAll. put does not store an entry if the
 	// counter has changed since the entry was read, because the entry may be older than
 	// the change that caused the drop.
 	drops uint64
+	// current is the number of calls of expireAll plus 1. get returns only entries with
+	// this number.
+	current uint64
+	// changes counts the changes of entries.
+	changes uint64
 }
 
 type cacheEntry struct {
-	value   any
-	expires time.Time
+	value  any
+	read   time.Time
+	number uint64 // cache.current when the entry was read; 0 if it was restored
 }
 
-func newCache(now func() time.Time) *cache {
-	entries, _ := simplelru.NewLRU[string, cacheEntry](maxCacheEntries, nil) // fails only if the size is not positive
-	return &cache{now: now, entries: entries}
+// newCache returns a cache of size entries. If maxAge is 0, lastKnown finds nothing.
+func newCache(now func() time.Time, size int, maxAge time.Duration) *cache {
+	entries, _ := simplelru.NewLRU[string, cacheEntry](size, nil) // fails only if the size is not positive
+	return &cache{now: now, maxAge: maxAge, entries: entries, current: 1}
 }
 
 func (c *cache) get(key string) (value any, ok bool) {
 	c.mu.RLock()
 	entry, ok := c.entries.Peek(key)
+	current := c.current
 	c.mu.RUnlock()
-	if !ok || !c.now().Before(entry.expires) {
+	if !ok || entry.number != current || c.now().Sub(entry.read) >= maxCacheAge {
+		return nil, false
+	}
+	return entry.value, true
+}
+
+// lastKnown returns an entry that is not older than maxAge.
+func (c *cache) lastKnown(key string) (value any, ok bool) {
+	c.mu.RLock()
+	entry, ok := c.entries.Peek(key)
+	c.mu.RUnlock()
+	if !ok || c.now().Sub(entry.read) >= c.maxAge {
 		return nil, false
 	}
 	return entry.value, true
@@ -59,25 +85,85 @@ func (c *cache) generation() uint64 {
 	return c.drops
 }
 
-// put stores a value, unless drop or dropAll was called after generation.
-func (c *cache) put(key string, value any, generation uint64) {
+// put stores a value, unless drop or expireAll was called after generation. It reports
+// whether it has stored the value.
+func (c *cache) put(key string, value any, generation uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.drops == generation {
-		c.entries.Add(key, cacheEntry{value: value, expires: c.now().Add(maxCacheAge)})
+	if c.drops != generation {
+		return false
 	}
+	c.entries.Add(key, cacheEntry{value: value, read: c.now(), number: c.current})
+	c.changes++
+	return true
 }
 
-func (c *cache) drop(key string) {
+// drop removes an entry that has changed. It reports whether the cache had the entry.
+func (c *cache) drop(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drops++
-	c.entries.Remove(key)
+	return c.removeLocked(key)
 }
 
-func (c *cache) dropAll() {
+// remove removes an entry that Redis has not, or that is not usable any more.
+func (c *cache) remove(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removeLocked(key)
+}
+
+func (c *cache) removeLocked(key string) bool {
+	removed := c.entries.Remove(key)
+	if removed {
+		c.changes++
+	}
+	return removed
+}
+
+// expireAll makes get return no entry that was read before.
+func (c *cache) expireAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drops++
-	c.entries.Purge()
+	c.current++
+}
+
+// savedEntry is an entry of a copy of a cache.
+type savedEntry struct {
+	key   string
+	value any
+	read  time.Time
+}
+
+// save returns a copy of the cache, newest entry first, and the number of its changes. It
+// removes the entries that are older than maxAge.
+func (c *cache) save() (entries []savedEntry, changes uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		_, oldest, ok := c.entries.GetOldest()
+		if !ok || c.now().Sub(oldest.read) < c.maxAge {
+			break
+		}
+		c.entries.RemoveOldest()
+		c.changes++
+	}
+	for _, key := range slices.Backward(c.entries.Keys()) {
+		entry, _ := c.entries.Peek(key)
+		entries = append(entries, savedEntry{key, entry.value, entry.read})
+	}
+	return entries, c.changes
+}
+
+// restore adds the entries of a copy. get does not return them. Entries that are too old, or
+// that were read at a time in the future, are not added.
+func (c *cache) restore(entries []savedEntry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, entry := range slices.Backward(entries) {
+		if age := c.now().Sub(entry.read); age >= 0 && age < c.maxAge {
+			c.entries.Add(entry.key, cacheEntry{value: entry.value, read: entry.read})
+		}
+	}
 }

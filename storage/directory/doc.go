@@ -27,6 +27,10 @@
 //     keys that are not revoked), so no cache can contain an older, unusable state.
 //   - A Reader that is connected to Redis uses the new state of an entry as soon as it
 //     receives the published change. Every other Reader uses it within 30 seconds.
+//   - While Redis does not respond, a link leads to the target that the Reader has read
+//     last, for at most 24 hours after that read. The same holds for a link that is missing
+//     while the directory is being rebuilt. An entry that Redis returns is always preferred.
+//     With SaveLinks and LoadLinks, this also holds after a restart.
 //
 // It has these limits:
 //
@@ -54,7 +58,7 @@ const (
 	signingKeysKey = keyPrefix + "signing-keys"
 	changeChannel  = keyPrefix + "changed"
 	// dropAllMessage is a message on changeChannel. A Reader that receives this message
-	// drops its whole cache. Any other message is the key of one changed entry.
+	// reads all entries from Redis again. Any other message is the key of one changed entry.
 	dropAllMessage = "*"
 )
 

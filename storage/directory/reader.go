@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +18,8 @@ type State int
 // The results of a look-up.
 const (
 	// Unknown means that Redis did not respond, or that the entry is missing and the
-	// directory is not complete. It is unknown whether the entry exists.
+	// directory is not complete. It is unknown whether the entry exists. Link returns it
+	// only if it also has no last known state of the link.
 	Unknown State = iota
 	// Found means that the entry exists.
 	Found
@@ -32,77 +34,109 @@ const lookupTimeout = 250 * time.Millisecond
 
 // Reader looks up entries. It caches usable entries: active codes, active links and keys
 // that are not revoked. It reads all other entries from Redis each time, so that a new or
-// activated entry works at once. A Reader is safe for concurrent use. The returned
-// entries are shared with other callers and must not be changed.
+// activated entry works at once. It keeps the last known state of links for times in which
+// Redis cannot be read. A Reader is safe for concurrent use. The returned entries are shared
+// with other callers and must not be changed.
 type Reader struct {
 	client  redis.UniversalClient
-	cache   *cache
+	cache   *cache // keys and codes
+	links   *cache
 	lookups *lookups
 }
 
 // NewReader returns a Reader. The client must come from clickstream.Connect. If Run is
 // not called, cached entries can be up to 30 seconds old.
 func NewReader(client redis.UniversalClient, now func() time.Time) *Reader {
-	return &Reader{client: client, cache: newCache(now), lookups: newLookups()}
+	return &Reader{
+		client: client, lookups: newLookups(),
+		cache: newCache(now, maxCacheEntries, 0), links: newCache(now, maxCacheLinks, maxLinkAge),
+	}
 }
 
 // PublicKey looks up the workspace of a public key.
 func (r *Reader) PublicKey(ctx context.Context, digest [32]byte) (*edgev1.PublicKeyEntry, State) {
-	return lookup(ctx, r, publicKeyKey(digest), func(key *edgev1.PublicKeyEntry) bool { return !key.Revoked })
+	return lookup(ctx, r, r.cache, publicKeyKey(digest), func(key *edgev1.PublicKeyEntry) bool { return !key.Revoked })
 }
 
 // ReferralCode looks up the programme and participant of a referral code. Codes are
 // case-insensitive.
 func (r *Reader) ReferralCode(ctx context.Context, scope affiliate.Scope, code string) (*edgev1.ReferralCodeEntry, State) {
-	return lookup(ctx, r, referralCodeKey(scope, code), (*edgev1.ReferralCodeEntry).GetActive)
+	return lookup(ctx, r, r.cache, referralCodeKey(scope, code), (*edgev1.ReferralCodeEntry).GetActive)
 }
 
-// Link looks up the target of a short link. The keys of links are case-sensitive.
+// Link looks up the target of a short link. The keys of links are case-sensitive. If Redis
+// does not respond, or the directory is being rebuilt, Link returns the last known state of
+// an active link, which was read at most 24 hours ago.
 func (r *Reader) Link(ctx context.Context, key string) (*edgev1.LinkEntry, State) {
-	return lookup(ctx, r, linkKey(key), (*edgev1.LinkEntry).GetActive)
+	entry, state := lookup(ctx, r, r.links, linkKey(key), (*edgev1.LinkEntry).GetActive)
+	if state == Unknown {
+		if known, ok := r.links.lastKnown(linkKey(key)); ok {
+			return known.(*edgev1.LinkEntry), Found
+		}
+	}
+	return entry, state
 }
 
 // SigningKeys looks up the public keys that verify access tokens.
 func (r *Reader) SigningKeys(ctx context.Context) (*edgev1.SigningKeys, State) {
-	return lookup(ctx, r, signingKeysKey, func(*edgev1.SigningKeys) bool { return true })
+	return lookup(ctx, r, r.cache, signingKeysKey, func(*edgev1.SigningKeys) bool { return true })
 }
 
 // lookup reads an entry from the cache or from Redis. It caches the entry if usable
-// returns true.
+// returns true, and otherwise removes an earlier state from the cache.
 func lookup[T any, M interface {
 	*T
 	proto.Message
-}](ctx context.Context, r *Reader, key string, usable func(M) bool) (M, State) {
-	if value, ok := r.cache.get(key); ok {
+}](ctx context.Context, r *Reader, cache *cache, key string, usable func(M) bool) (M, State) {
+	if value, ok := cache.get(key); ok {
 		return value.(M), Found
 	}
 	value, state := r.lookups.do(key, func() (any, State) {
 		// This read may have waited for an earlier read, which may have cached the entry.
-		if value, ok := r.cache.get(key); ok {
+		if value, ok := cache.get(key); ok {
 			return value, Found
 		}
 		// Other requests may share the read, so it must not end when this request is
 		// canceled.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 		defer cancel()
-		generation := r.cache.generation()
-		payload, state := r.fetch(ctx, key)
-		if state != Found {
-			return nil, state
+		entry, state, stored := read(ctx, r, cache, key, usable)
+		if !stored {
+			// An entry changed during the read. Without a second read, the cache would not
+			// contain a link that this visit could have made known.
+			if again, newer, _ := read(ctx, r, cache, key, usable); newer != Unknown {
+				entry, state = again, newer
+			}
 		}
-		entry := M(new(T))
-		if proto.Unmarshal([]byte(payload), entry) != nil {
-			return nil, Unknown
-		}
-		if usable(entry) {
-			r.cache.put(key, entry, generation)
-		}
-		return entry, Found
+		return entry, state
 	})
 	if state != Found {
 		return nil, state
 	}
 	return value.(M), Found
+}
+
+// read reads an entry from Redis and updates the cache. stored is false if the entry was not
+// cached because an entry was dropped during the read.
+func read[T any, M interface {
+	*T
+	proto.Message
+}](ctx context.Context, r *Reader, cache *cache, key string, usable func(M) bool) (entry M, state State, stored bool) {
+	generation := cache.generation()
+	payload, state := r.fetch(ctx, key)
+	if state == Found {
+		entry = M(new(T))
+		if proto.Unmarshal([]byte(payload), entry) != nil {
+			return nil, Unknown, true
+		}
+		if usable(entry) {
+			return entry, Found, cache.put(key, entry, generation)
+		}
+	}
+	if state != Unknown {
+		cache.remove(key)
+	}
+	return entry, state, true
 }
 
 func (r *Reader) fetch(ctx context.Context, key string) (payload string, state State) {
@@ -132,7 +166,7 @@ const resubscribeDelay = 500 * time.Millisecond
 
 // Run subscribes to changes until ctx ends. It drops a cached entry when a change of the
 // entry is published. The Reader does not receive messages that are published while it is
-// not subscribed, so it drops its whole cache after each new subscription.
+// not subscribed, so after each new subscription it reads all entries from Redis again.
 func (r *Reader) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.listen(ctx)
@@ -158,10 +192,20 @@ func (r *Reader) listen(ctx context.Context) {
 				return
 			}
 			if m, ok := message.(*redis.Message); ok && m.Payload != dropAllMessage {
-				r.cache.drop(m.Payload)
+				r.dropChanged(ctx, m.Payload)
 			} else {
-				r.cache.dropAll()
+				r.cache.expireAll()
+				r.links.expireAll()
 			}
 		}
+	}
+}
+
+// dropChanged drops an entry that has changed. It reads a link again, so that the new state
+// is known if Redis stops to respond before the next visit.
+func (r *Reader) dropChanged(ctx context.Context, key string) {
+	r.cache.drop(key)
+	if r.links.drop(key) {
+		r.Link(ctx, strings.TrimPrefix(key, linkKey("")))
 	}
 }

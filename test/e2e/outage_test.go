@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -16,15 +17,31 @@ import (
 )
 
 // TestOutage_Redis checks that a system without Redis reports that it is not ready, still
-// serves the API, and rejects clicks.
+// serves the API and the short links that it knows, and rejects clicks.
 func TestOutage_Redis(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	sys := start(t, setup{redis: redis.URL})
-	merchant := sys.newMerchant(t)
+	f := sys.newFixture(t, "test", nil)
+	merchant := f.merchant
+	short := merchant.post(t, f.programPath()+"/links", object{"participantId": f.participant, "destinationUrl": "https://shop.example/beans"}).
+		wantStatus(http.StatusCreated).text("shortUrl")
+	eventually(t, waitTimeout, "collectors got all messages about changes", func() error {
+		if n := sys.count(t, `select count(*) from river.river_job where kind = 'sync_directory' and state not in ('completed', 'scheduled')`); n != 0 {
+			return fmt.Errorf("%d jobs are not completed", n)
+		}
+		return nil
+	})
+	for range 3 { // a collector does not keep a link that it reads while a message arrives
+		sys.awaitLink(t, short)
+	}
 	redis.Kill9()
 
 	wantNotReady(t, sys, "cache")
+	sys.clock.advance(10 * time.Minute) // the cache of the collector has expired
+	if got := sys.getShortLink(t, short); got.status != http.StatusFound || !strings.HasPrefix(got.header.Get("Location"), "https://shop.example/beans") {
+		t.Errorf("without Redis, the short link returns %d with the location %q, want 302 to https://shop.example/beans", got.status, got.header.Get("Location"))
+	}
 	sys.client().send(t, http.MethodGet, sys.edge+"/v1/health", nil).wantStatus(http.StatusOK)
 	// Without Redis, the API counts requests for the rate limits in memory. The collector
 	// rejects clicks, because it cannot store them.
