@@ -110,7 +110,7 @@ operations: ## run the operations manual on real processes: releases, certificat
 fault: ## check that random faults lose no click, conversion, webhook or notification; SEED=n repeats a run, FOR=10m sets its length
 	@$(WITHSERVERS) -- $(RACE_ENV) LONG_STORMS=yes go test $(RACE_BUILD) -count=1 -timeout 20m -run "^(TestStream_StormOfReconnections|TestApply_OrderAndRepetitionDoNotMatter)$$" \
 		./server/notification ./server/processor
-	@go build -o bin/ ./cmd/collector ./cmd/core ./test/fault && exec bin/fault
+	@go build -o bin/ ./cmd/collector ./cmd/core ./cmd/gateway ./test/fault && exec bin/fault
 
 # VERSION and COMMIT are printed by the command `version`. Without git both are empty,
 # and the binary prints the version that the Go toolchain recorded.

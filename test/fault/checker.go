@@ -18,6 +18,9 @@ type history struct {
 	planted  []plantedRecord
 	// targets are the click targets, by attempt.Target.
 	targets []target
+	// starts contains the times at which the processes of each collector were started, in
+	// Unix milliseconds.
+	starts [][]int64
 	// end is the time at which the storm was over, in Unix milliseconds. All requests and
 	// all replays of journals had ended by then.
 	end int64
@@ -84,6 +87,7 @@ type verdict struct {
 	uniqueTwice  []string // a second click of a visitor was stored as unique
 	deadLettered []string // a valid click is a dead letter
 	wrong        []string // the response to a valid click has a status that is never correct
+	unknownLinks []string // a collector did not redirect a visitor, although it had read the link before
 	renamed      []string // the response has another click id than the request
 	cutOff       []string // a graceful stop closed the connection before the response
 	counts       []string // the API's click count differs from the rows
@@ -101,6 +105,7 @@ func (v *verdict) violations() []finding {
 		{"unique twice", v.uniqueTwice},
 		{"dead-lettered", v.deadLettered},
 		{"wrong responses", v.wrong},
+		{"known links that did not redirect", v.unknownLinks},
 		{"renamed", v.renamed},
 		{"cut off by a graceful stop", v.cutOff},
 		{"counts", v.counts},
@@ -155,6 +160,7 @@ func checkClicks(h history, t tables) *verdict {
 		traced: make(map[int]bool), garbage: make(map[string]*clickState), visitors: make(map[visitor]uuid.UUID),
 	}
 	c.readAttempts()
+	c.checkLinks()
 	c.readPlanted()
 	nonBots := make(map[uuid.UUID]int64)
 	for i := range t.clicks {
@@ -222,6 +228,44 @@ func (c *clickCheck) readAttempts() {
 		}
 	}
 	v.requests, v.attempts = len(requests), len(c.history.attempts)
+}
+
+// linkRun identifies a short link and one run of a collector's process.
+type linkRun struct {
+	collector, target int
+	start             int64 // of the process
+}
+
+// run returns the link of an attempt and the run of the process that responded.
+func (c *clickCheck) run(a *attempt) linkRun {
+	run := linkRun{collector: a.Collector, target: a.Target}
+	for _, start := range c.history.starts[a.Collector] {
+		if start <= a.Start {
+			run.start = start
+		}
+	}
+	return run
+}
+
+// checkLinks finds visitors of short links who got a 503, although the same process had
+// redirected a visitor of the link before. The links do not change during a storm, so a
+// collector must still know them, whatever happens to Redis.
+func (c *clickCheck) checkLinks() {
+	knownAt := make(map[linkRun]int64) // the end of the first redirect
+	for i := range c.history.attempts {
+		if a := &c.history.attempts[i]; a.Route == getShortLink && (a.Outcome == acknowledged || a.Outcome == redirected) {
+			if first, ok := knownAt[c.run(a)]; !ok || a.End < first {
+				knownAt[c.run(a)] = a.End
+			}
+		}
+	}
+	for i := range c.history.attempts {
+		if a := &c.history.attempts[i]; a.Route == getShortLink && a.Outcome == refused {
+			if first, ok := knownAt[c.run(a)]; ok && first < a.Start {
+				c.verdict.unknownLinks = append(c.verdict.unknownLinks, describe(a))
+			}
+		}
+	}
 }
 
 func (c *clickCheck) readPlanted() {

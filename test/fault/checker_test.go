@@ -51,6 +51,7 @@ func newClickFixture() *clickFixture {
 		linkWithoutID:    {Request: 6, Route: getShortLink, Outcome: redirected, Status: 302},
 		clickUnsent:      {Request: 7, Route: postWithoutID, Outcome: unsent},
 	}
+	f.history.starts = [][]int64{{start - 1000}, {start - 1000, start + 2000}}
 	for i := range f.history.attempts {
 		f.history.attempts[i].Start, f.history.attempts[i].End = start, end
 	}
@@ -215,7 +216,8 @@ func TestCheckClicks_FindsViolations(t *testing.T) {
 			f.tables.clicks[len(f.tables.clicks)-1].IsBot = true
 			f.tables.counts[f.participant(1)]--
 		}, []string{"stored as bots"}},
-		"a visitor's second unique click": {func(f *clickFixture) { f.row(4).IsUnique = true }, []string{"unique twice"}},
+		"a visitor's second unique click":   {func(f *clickFixture) { f.row(4).IsUnique = true }, []string{"unique twice"}},
+		"a refused visitor of a known link": {func(f *clickFixture) { f.refuseLink(0, time.Second) }, []string{"known links that did not redirect"}},
 		"a response with another id": {func(f *clickFixture) {
 			// Here the first attempt gets a response with the id that the client proposed. The
 			// repeated attempt gets a response with another id.
@@ -239,6 +241,32 @@ func TestCheckClicks_FindsViolations(t *testing.T) {
 				t.Errorf("checkClicks found the violations %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// refuseLink adds a visitor of the link that another visitor has followed before. A collector
+// refuses the visitor with a 503.
+func (f *clickFixture) refuseLink(collector int, later time.Duration) {
+	at := f.now.Add(later).UnixMilli()
+	f.history.attempts[linkWithoutID].Collector = collector
+	f.history.attempts = append(f.history.attempts, attempt{Request: 8, Route: getShortLink, Outcome: refused, Status: 503, Collector: collector, Start: at, End: at + 1})
+}
+
+// A collector that was restarted, or another collector, need not know a link.
+func TestCheckClicks_AllowsUnknownLinks(t *testing.T) {
+	for name, change := range map[string]func(*clickFixture){
+		"after a restart": func(f *clickFixture) { f.refuseLink(1, 3*time.Second) },
+		"another collector": func(f *clickFixture) {
+			f.refuseLink(1, time.Second)
+			f.history.attempts[linkWithoutID].Collector = 0
+		},
+		"before the first redirect": func(f *clickFixture) { f.refuseLink(0, -100*time.Millisecond) },
+	} {
+		f := newClickFixture()
+		change(f)
+		if v := checkClicks(f.history, f.tables); len(v.violations()) > 0 {
+			t.Errorf("%s: checkClicks found %+v, want no violations", name, v.violations())
+		}
 	}
 }
 

@@ -6,19 +6,20 @@
 //	make fault SEED=7 FOR=10m       a storm of ten minutes with the seed 7
 //
 // The command starts real processes on the loopback interface: a durable Postgres, two
-// durable Redis, the core, and three collectors with a journal each. The last collector and
-// the second Redis are another region, at a distance of 100 ms from the core. If the command
-// runs as root, the first collector's journal is on a disk of 4 MiB. Proxies (toxiproxy)
-// connect each collector to the Redis of its region, the core to each Redis, and the core to
-// Postgres. A connection through a proxy is called a wire.
+// durable Redis, the core, a gateway, and three collectors with a journal each. The last
+// collector and the second Redis are another region, at a distance of 100 ms from the core.
+// This collector distributes its clicks over four streams, although the core is configured
+// with one. If the command runs as root, the first collector's journal is on a disk of 4 MiB.
+// Proxies (toxiproxy) connect each collector to the Redis of its region, the core to each
+// Redis, and the core to Postgres. A connection through a proxy is called a wire.
 //
 //	clients ──▶ collectors ──▶ toxiproxy ──▶ Redis ◀── toxiproxy ◀── core ──▶ toxiproxy ──▶ Postgres
 //	   │                                                                                       │
 //	   └── history of requests and responses ──▶ checker ◀── rows, dead letters, click counts ─┘
 //
-//	sellers ──▶ core ──▶ receiver
-//	   │                    │
-//	   └── sale reports ────┴── webhooks ──▶ checker ◀── conversions, events, deliveries
+//	sellers ──▶ gateway ──▶ core ──▶ receiver
+//	   │                                │
+//	   └── sale reports ────────────────┴── webhooks ──▶ checker ◀── conversions, events, deliveries
 //
 // Clients register clicks during the whole storm. For half of the clicks, the client
 // chooses the click id and repeats the request until it is acknowledged. At the same time
@@ -59,6 +60,8 @@
 //   - dead-lettered: a valid click is among the dead letters.
 //   - wrong responses: the response to a valid click has a status that is never correct,
 //     such as 404 or 500.
+//   - known links that did not redirect: a collector responded to a visitor of a short link
+//     with 503, although its process had redirected a visitor of the link before.
 //   - renamed: the response has a different click id than the request.
 //   - cut off by a graceful stop: a collector that was stopping gracefully closed the
 //     connection before it sent the response.
@@ -202,8 +205,12 @@ func (c config) run(ctx context.Context) (err error) {
 		return err
 	}
 	h := s.load.history
+	var starts [][]int64
+	for _, collector := range sys.collectors {
+		starts = append(starts, collector.starts())
+	}
 	r.verdict = checkClicks(history{
-		attempts: h.attempts, planted: h.planted, targets: s.targets, end: time.Now().UnixMilli(), cacheFlushed: s.completed[flushCache] > 0,
+		attempts: h.attempts, planted: h.planted, targets: s.targets, starts: starts, end: time.Now().UnixMilli(), cacheFlushed: s.completed[flushCache] > 0,
 	}, t)
 	if r.sales, err = s.checkSales(ctx); err != nil {
 		return err
@@ -287,7 +294,7 @@ func (c config) prepare(ctx context.Context, sys *system) (*storm, error) {
 				}
 			}
 		}
-		return nil
+		return s.directoryUpdated(ctx)
 	})
 	return s, err
 }

@@ -40,9 +40,10 @@ type process struct {
 	downtime       time.Duration // the pause before the next start after a requested end
 	stopped        bool          // the process must not be started again
 	supervisorDone chan struct{} // closed when the goroutine that restarts the process has returned
-	// starts counts how often the process was started. unexpectedEnds counts how often it
+	// startedAt contains the time of each start. unexpectedEnds counts how often the process
 	// exited although the storm had not requested it.
-	starts, unexpectedEnds int
+	startedAt      []time.Time
+	unexpectedEnds int
 }
 
 // supervise starts the process. It restarts the process when it exits, until stop is
@@ -91,11 +92,12 @@ func (p *process) start() (*exec.Cmd, error) {
 	if p.stopped {
 		return nil, errors.New("the process was stopped")
 	}
+	now := time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	p.running, p.ended, p.endRequested = cmd.Process, make(chan struct{}), false
-	p.starts++
+	p.startedAt = append(p.startedAt, now)
 	return cmd, nil
 }
 
@@ -148,7 +150,18 @@ func (p *process) pause(duration time.Duration) {
 func (p *process) summary() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Sprintf("%d starts, %d unexpected ends", p.starts, p.unexpectedEnds)
+	return fmt.Sprintf("%d starts, %d unexpected ends", len(p.startedAt), p.unexpectedEnds)
+}
+
+// starts returns the time of each start, in Unix milliseconds.
+func (p *process) starts() []int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	times := make([]int64, len(p.startedAt))
+	for n, at := range p.startedAt {
+		times[n] = at.UnixMilli()
+	}
+	return times
 }
 
 // stop ends the process and does not start it again.

@@ -49,6 +49,25 @@ func (s *storm) awaitRecovery(ctx context.Context) error {
 	})
 }
 
+// directoryUpdated returns an error while changes of links are not in the edge directory.
+// Otherwise a collector could learn during the storm that a link has changed.
+func (s *storm) directoryUpdated(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.system.postgres.url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	var jobs int
+	const waiting = `select count(*) from river.river_job where kind = 'sync_directory' and state <> 'completed'`
+	if err := conn.QueryRow(ctx, waiting).Scan(&jobs); err != nil {
+		return err
+	}
+	if jobs > 0 {
+		return fmt.Errorf("%d changes are not in the edge directory", jobs)
+	}
+	return nil
+}
+
 // settle waits until all clicks and events are processed. This means that the queues and
 // journals of the collectors are empty, that every entry of the streams is stored and
 // acknowledged, and that every delivery has ended.
@@ -149,11 +168,14 @@ func (c *collector) journalSummary() string {
 
 // streamsStored returns an error if an entry of the stream of a region is not yet stored.
 func (s *storm) streamsStored(ctx context.Context) error {
-	return errors.Join(streamStored(ctx, s.system.stream), streamStored(ctx, s.system.farStream))
+	err := streamStored(ctx, s.system.stream, clickstream.Key(0))
+	for shard := range farStreams {
+		err = errors.Join(err, streamStored(ctx, s.system.farStream, clickstream.Key(shard)))
+	}
+	return err
 }
 
-func streamStored(ctx context.Context, client *redis.Client) error {
-	key := clickstream.Key(0)
+func streamStored(ctx context.Context, client *redis.Client, key string) error {
 	exists, err := client.Exists(ctx, key).Result()
 	if err != nil || exists == 0 {
 		return err

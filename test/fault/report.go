@@ -72,6 +72,7 @@ func (r *report) print(w io.Writer) {
 		line(c.name, c.summary())
 	}
 	line("core", r.storm.system.core.summary())
+	line("gateway", r.storm.system.gateway.summary())
 	if err := r.storm.system.smallDiskErr; err != nil {
 		_, _ = fmt.Fprintf(w, "no disk of limited size: %v\n", err)
 	}

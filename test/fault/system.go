@@ -36,13 +36,16 @@ const (
 	distance = `{"name":"distance","type":"latency","stream":"downstream","toxicity":1,"attributes":{"latency":100,"jitter":20}}`
 	// serverTimeout is the maximum time to start or stop Postgres or Redis.
 	serverTimeout = time.Minute
+	// farStreams is the number of streams of the collector in the other region. The core is
+	// configured with one stream.
+	farStreams = 4
 	// authorityName is the file with the certificate authority that the core trusts for
 	// webhooks.
 	authorityName = "webhook-ca.pem"
 )
 
 // system contains all processes of the storm: the servers, the proxies in front of them,
-// the core and the collectors. The last collector is in another region than the core.
+// the core, the gateway and the collectors. The last collector is in another region than the core.
 type system struct {
 	dir        string // contains data, journals, logs and the history
 	binaries   string
@@ -51,10 +54,12 @@ type system struct {
 	farRedis   *server            // the Redis of the other region
 	wires      []*toxiproxy.Proxy // one from each collector to the Redis of its region, then those of the core
 	core       *process
+	gateway    *process
 	collectors []*collector
 	// receiver gets the webhooks of all merchants.
 	receiver       *receiver
 	api            service.API
+	grpcAddress    string // of the core
 	metricsAddress string // address of the core's health checks
 	// stream, cache and farStream are direct connections to Redis, without a proxy.
 	stream, cache, farStream *redis.Client
@@ -145,6 +150,9 @@ func (s *system) start(ctx context.Context, collectors int) error {
 	if err := s.startCore(ctx); err != nil {
 		return err
 	}
+	if err := s.startGateway(ctx); err != nil {
+		return err
+	}
 	for n := range collectors {
 		if err := s.startCollector(ctx, n); err != nil {
 			return err
@@ -220,7 +228,7 @@ func testKey(letter string) string {
 }
 
 func (s *system) startCore(ctx context.Context) error {
-	addresses, err := servers.FreeAddresses(3)
+	addresses, err := servers.FreeAddresses(2)
 	if err != nil {
 		return err
 	}
@@ -230,15 +238,14 @@ func (s *system) startCore(ctx context.Context) error {
 		return err
 	}
 	database.Host = s.wires[collectors+wireCorePostgres].Listen
-	s.api, s.metricsAddress = service.API{Address: addresses[0]}, addresses[2]
+	s.grpcAddress, s.metricsAddress = addresses[0], addresses[1]
 	s.core = &process{
-		name: "core", log: s.file("logs/core.log"), argv: []string{s.binary("core"), "serve", "--gateway"},
+		name: "core", log: s.file("logs/core.log"), argv: []string{s.binary("core"), "serve"},
 		env: service.Environ(append(s.redisSettings(collectors+wireCoreRedis),
 			"TRIBUTARY_DATABASE_URL="+database.String(),
 			"TRIBUTARY_REGIONS=far=redis://"+s.wires[collectors+wireCoreFarRedis].Listen+"/0",
 			"TRIBUTARY_LIMIT_TRACKING="+noLimit,
-			"TRIBUTARY_API_LISTEN="+s.api.Address,
-			"TRIBUTARY_GRPC_LISTEN="+addresses[1],
+			"TRIBUTARY_GRPC_LISTEN="+s.grpcAddress,
 			"TRIBUTARY_METRICS_LISTEN="+s.metricsAddress,
 			"TRIBUTARY_ALLOW_HTTP=true",
 			"TRIBUTARY_SHUTDOWN_DELAY=0s", // no load balancer
@@ -259,6 +266,32 @@ func (s *system) startCore(ctx context.Context) error {
 	return await(ctx, "the core is ready", func(ctx context.Context) error { return checkHealth(ctx, "http://"+s.metricsAddress+"/readyz") })
 }
 
+// startGateway starts a gateway, which must connect to the core again after each fault of the
+// core.
+func (s *system) startGateway(ctx context.Context) error {
+	addresses, err := servers.FreeAddresses(2)
+	if err != nil {
+		return err
+	}
+	s.api = service.API{Address: addresses[0]}
+	s.gateway = &process{
+		name: "gateway", log: s.file("logs/gateway.log"), argv: []string{s.binary("gateway")},
+		env: service.Environ(
+			"TRIBUTARY_GRPC_ADDR="+s.grpcAddress,
+			"TRIBUTARY_API_LISTEN="+s.api.Address,
+			"TRIBUTARY_METRICS_LISTEN="+addresses[1],
+			"TRIBUTARY_ALLOW_HTTP=true",
+			"TRIBUTARY_SHUTDOWN_DELAY=0s", // no load balancer
+		),
+	}
+	if err := s.gateway.supervise(); err != nil {
+		return err
+	}
+	return await(ctx, "the gateway is ready", func(ctx context.Context) error {
+		return checkHealth(ctx, "http://"+s.api.Address+"/api/v1/health/ready")
+	})
+}
+
 func (s *system) startCollector(ctx context.Context, n int) error {
 	addresses, err := servers.FreeAddresses(2)
 	if err != nil {
@@ -274,7 +307,7 @@ func (s *system) startCollector(ctx context.Context, n int) error {
 	}
 	settings := s.redisSettings(n)
 	if n == farCollector(len(s.wires)-coreWires) {
-		settings = []string{"TRIBUTARY_REDIS_URL=redis://" + s.wires[n].Listen + "/0"}
+		settings = []string{"TRIBUTARY_REDIS_URL=redis://" + s.wires[n].Listen + "/0", "TRIBUTARY_STREAM_SHARDS=" + strconv.Itoa(farStreams)}
 	}
 	name := "collector-" + strconv.Itoa(n)
 	c.process = &process{
@@ -304,8 +337,10 @@ func (s *system) stop(keep bool) error {
 	for _, c := range s.collectors {
 		faults = append(faults, c.stop())
 	}
-	if s.core != nil {
-		faults = append(faults, s.core.stop())
+	for _, p := range []*process{s.core, s.gateway} {
+		if p != nil {
+			faults = append(faults, p.stop())
+		}
 	}
 	faults = append(faults, s.receiver.stop())
 	for _, wire := range s.wires {
@@ -329,10 +364,10 @@ func (s *system) stop(keep bool) error {
 func (s *system) file(name string) string   { return filepath.Join(s.dir, name) }
 func (s *system) binary(name string) string { return filepath.Join(s.binaries, name) }
 
-// build compiles the collector and the core into dir.
+// build compiles the collector, the core and the gateway into dir.
 func build(ctx context.Context, dir string) error {
 	const module = "github.com/tributary-hq/tributary/cmd/"
-	argv := append(append([]string{"go", "build"}, buildFlags...), "-o", dir+"/", module+"collector", module+"core")
+	argv := append(append([]string{"go", "build"}, buildFlags...), "-o", dir+"/", module+"collector", module+"core", module+"gateway")
 	return run(ctx, os.Stderr, os.Environ(), argv...)
 }
 
