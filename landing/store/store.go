@@ -12,12 +12,14 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/storage/pgsession"
 )
@@ -63,7 +65,7 @@ func Open(ctx context.Context, url string, tracer pgx.QueryTracer) (*Store, erro
 		pool.Close()
 		return nil, err
 	}
-	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: queueSchema})
+	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: queueSchema, Middleware: []rivertype.Middleware{&pgsession.DueNow{}}})
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("job inserter: %w", err)
@@ -77,6 +79,12 @@ func (s *Store) Close() { s.pool.Close() }
 // Ping reports whether the database responds.
 func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 
+// Time returns the time of the server.
+func (s *Store) Time(ctx context.Context) (at time.Time, err error) {
+	err = s.pool.QueryRow(ctx, `select clock_timestamp()`).Scan(&at)
+	return at, err
+}
+
 // Pool returns the connection pool.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 
@@ -84,6 +92,7 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // sets the schema in cfg.
 func (s *Store) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
 	cfg.Schema = queueSchema
+	cfg.Middleware = append(cfg.Middleware, &pgsession.DueNow{})
 	return river.NewClient(riverpgxv5.New(s.pool), cfg)
 }
 

@@ -7,6 +7,8 @@
 // in different sessions. Then a statement can run with a wrong role or without a time
 // limit, and errors occur only under load. Check finds such a pooler when a program
 // starts.
+//
+// The package also makes the sessions set the times of jobs (DueNow).
 package pgsession
 
 import (
@@ -20,6 +22,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 )
 
 const (
@@ -158,4 +162,24 @@ func SetStatements(settings map[string]string) string {
 		fmt.Fprintf(&sql, "set %s = '%s';", name, strings.ReplaceAll(settings[name], "'", "''"))
 	}
 	return sql.String()
+}
+
+// DueNow is a middleware of River clients that insert jobs. It makes Postgres set the times
+// of a job that is due at once. River would set them with the clock of the process but fetches
+// jobs with the clock of Postgres, so a process whose clock is ahead would delay its jobs, and
+// a unique job would keep correct processes from inserting theirs.
+type DueNow struct{ river.MiddlewareDefaults }
+
+// InsertMany implements rivertype.JobInsertMiddleware. River's statement replaces the zero time
+// by now().
+func (*DueNow) InsertMany(
+	ctx context.Context, jobs []*rivertype.JobInsertParams, insert func(context.Context) ([]*rivertype.JobInsertResult, error),
+) ([]*rivertype.JobInsertResult, error) {
+	for _, job := range jobs {
+		job.CreatedAt = &time.Time{}
+		if job.State == rivertype.JobStateAvailable {
+			job.ScheduledAt = &time.Time{}
+		}
+	}
+	return insert(ctx)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/pgsession"
@@ -135,7 +136,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		}
 	}
 	var err error
-	if db.jobs, err = river.NewClient(riverpgxv5.New(db.pool), &river.Config{Schema: queueSchema}); err != nil {
+	if db.jobs, err = river.NewClient(riverpgxv5.New(db.pool), &river.Config{Schema: queueSchema, Middleware: []rivertype.Middleware{&pgsession.DueNow{}}}); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("job inserter: %w", err)
 	}
@@ -252,6 +253,12 @@ func (db *DB) OnNotifications(callback func()) { db.onNotifications = callback }
 // processes. The callback must be set before the first transaction.
 func (db *DB) OnEvent(callback func(affiliate.EventName, affiliate.Mode)) { db.onEvent = callback }
 
+// Time returns the time of the server.
+func (db *DB) Time(ctx context.Context) (at time.Time, err error) {
+	err = db.queue.QueryRow(ctx, `select clock_timestamp()`).Scan(&at)
+	return at, err
+}
+
 // Pools returns the connection pools by name.
 func (db *DB) Pools() map[string]*pgxpool.Pool {
 	return map[string]*pgxpool.Pool{"calls": db.pool, "groups": db.groups, "queue": db.queue, "webhooks": db.sender}
@@ -262,6 +269,7 @@ func (db *DB) Pools() map[string]*pgxpool.Pool {
 // time. The caller sets the queues and workers in cfg.
 func (db *DB) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
 	cfg.Schema = queueSchema
+	cfg.Middleware = append(cfg.Middleware, &pgsession.DueNow{})
 	cfg.ReindexerIndexNames = slices.DeleteFunc(river.ReindexerIndexNamesDefault(), func(name string) bool {
 		return slices.Contains(unusedQueueIndexes, name)
 	})

@@ -51,3 +51,23 @@ func TestJobQueueStats_ReadsFewRowsFromIndex(t *testing.T) {
 		t.Errorf("the statement reads more than it needs:\n%s", plan)
 	}
 }
+
+// River fetches jobs with the clock of Postgres. So a job is due at the time of its
+// transaction in Postgres, whatever the clock of the process is.
+func TestEnqueue_SetsTimesByClockOfPostgres(t *testing.T) {
+	f := newFixture(t)
+	err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
+		if err := tx.Enqueue(t.Context(), affiliate.SendMail{}); err != nil {
+			return err
+		}
+		var jobs int
+		err := tx.QueryRow(t.Context(), `select count(*) from river.river_job where scheduled_at = now() and created_at = now() and state = 'available'`).Scan(&jobs)
+		if err == nil && jobs != 1 {
+			t.Errorf("%d jobs have the time of the transaction, want 1", jobs)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
