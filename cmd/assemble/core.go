@@ -24,6 +24,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/stores"
@@ -122,7 +123,8 @@ type Core struct {
 	cfg    settings.Core
 	files  *certificates.Files
 	log    *slog.Logger
-	now    func() time.Time
+	clock  *clock.Clock
+	now    func() time.Time // clock.Now
 	health *health.Service
 
 	registry *prometheus.Registry
@@ -150,9 +152,10 @@ type Core struct {
 // NewCore connects to the database and to Redis and creates all parts. Run starts them.
 // NewCore returns an error if a migration is missing in the database (postgres.Migrate).
 // The caller must call Close.
-// NewCore adds the TLS files of the settings to files.
-func NewCore(ctx context.Context, cfg settings.Core, files *certificates.Files, log *slog.Logger, now func() time.Time) (*Core, error) {
-	c := &Core{cfg: cfg, files: files, log: log, now: now, registry: private.NewRegistry()}
+// NewCore adds the TLS files of the settings to files. It compares the clock with that of
+// Postgres.
+func NewCore(ctx context.Context, cfg settings.Core, files *certificates.Files, log *slog.Logger, process *clock.Clock) (*Core, error) {
+	c := &Core{cfg: cfg, files: files, log: log, clock: process, now: process.Now, registry: private.NewRegistry()}
 	c.registry.MustRegister(files)
 	var err error
 	if c.traces, err = tracing.Open(cfg.Traces, "tributary-core", c.registry, log); err != nil {
@@ -182,6 +185,9 @@ func (c *Core) connect(ctx context.Context) error {
 		URL: c.cfg.DatabaseURL, MaxConns: connections, ErasureKeys: affiliate.NewErasureKeys(c.cfg.HashKeys.Keys()), Tracer: statementTracer(c.traces),
 	}); err != nil {
 		return fmt.Errorf("database: %w", err)
+	}
+	if err := c.clock.Compare(ctx, clock.Server{Name: "Postgres", Time: c.store.Time}, c.log, c.registry); err != nil {
+		return err
 	}
 	c.webhooks = webhookpg.NewStore(c.store.DB)
 	roots, err := c.cfg.RedisRoots(c.files)
@@ -407,6 +413,7 @@ func (c *Core) buildWork(
 		Workers:              registered,
 		PeriodicJobs:         periodic,
 		RescueStuckJobsAfter: rescueAfter,
+		Test:                 river.TestConfig{Time: jobTime{c.clock}},
 		FetchCooldown:        fetchCooldown,
 		FetchPollInterval:    fetchPoll,
 		Logger:               c.log,
@@ -416,6 +423,16 @@ func (c *Core) buildWork(
 	}
 	return nil
 }
+
+// jobTime gives River the time of Postgres for retries and snoozed jobs. River has no other
+// setting for its clock.
+type jobTime struct{ clock *clock.Clock }
+
+// Now implements rivertype.TimeGenerator.
+func (t jobTime) Now() time.Time { return t.clock.ServerTime() }
+
+// NowOrNil implements rivertype.TimeGenerator. With nil, River's statements use now().
+func (jobTime) NowOrNil() *time.Time { return nil }
 
 // Registry returns the registry for the metrics of this process. Other parts of the
 // process can register their metrics in it.
@@ -450,6 +467,7 @@ func (c *Core) Run(ctx context.Context, listeners Listeners) error {
 	}
 	parts := map[string]func(context.Context) error{
 		"TLS files": c.files.Run,
+		"clock":     func(ctx context.Context) error { c.clock.Run(ctx); return nil },
 		"gRPC":      func(ctx context.Context) error { return c.grpc.Serve(ctx, listeners.GRPC) },
 		"metrics": func(ctx context.Context) error {
 			return serveMetrics(ctx, listeners.Metrics, c.registry, c.health.Ready, c.cfg.ShutdownDelay, c.log)

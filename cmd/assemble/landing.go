@@ -15,6 +15,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/tracing"
@@ -41,7 +42,7 @@ type Landing struct {
 
 // NewLanding connects to the database and creates all parts. It does not wait for Redis.
 // NewLanding adds the TLS files of the settings to files.
-func NewLanding(ctx context.Context, cfg settings.Landing, files *certificates.Files, log *slog.Logger, registry prometheus.Registerer, now func() time.Time) (*Landing, error) {
+func NewLanding(ctx context.Context, cfg settings.Landing, files *certificates.Files, log *slog.Logger, registry prometheus.Registerer, process *clock.Clock) (*Landing, error) {
 	l := &Landing{cfg: cfg, log: log}
 	var err error
 	if l.tls, err = cfg.ServerTLS(files); err != nil {
@@ -54,14 +55,14 @@ func NewLanding(ctx context.Context, cfg settings.Landing, files *certificates.F
 	if l.traces, err = tracing.Open(cfg.Traces, "tributary-landing", registry, log); err != nil {
 		return nil, err
 	}
-	if err := l.build(ctx, cfg.Cache(roots), registry, now); err != nil {
+	if err := l.build(ctx, cfg.Cache(roots), registry, process); err != nil {
 		l.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *Landing) build(ctx context.Context, cache clickstream.Endpoint, registry prometheus.Registerer, now func() time.Time) error {
+func (l *Landing) build(ctx context.Context, cache clickstream.Endpoint, registry prometheus.Registerer, process *clock.Clock) error {
 	mailer, err := l.newMailer()
 	if err != nil {
 		return err
@@ -81,12 +82,15 @@ func (l *Landing) build(ctx context.Context, cache clickstream.Endpoint, registr
 		return fmt.Errorf("database: %w", err)
 	}
 	registry.MustRegister(poolCollector{"landing": l.store.Pool()})
+	if err := process.Compare(ctx, clock.Server{Name: "Postgres", Time: l.store.Time}, l.log, registry); err != nil {
+		return err
+	}
 	l.service = landing.New(landing.Config{
-		Store: l.store, WaitlistBase: l.cfg.WaitlistBase(), WaitlistTotal: l.cfg.WaitlistTotal(), Log: l.log, Registry: registry, Now: now,
+		Store: l.store, WaitlistBase: l.cfg.WaitlistBase(), WaitlistTotal: l.cfg.WaitlistTotal(), Log: l.log, Registry: registry, Now: process.Now,
 	})
 	l.handler, err = l.service.Handler(landing.HTTPConfig{
 		Limits: ratelimit.NewLimiter(l.cache, ratelimit.Options{
-			HashKey: l.cfg.HashKeys.Keys().First(), Now: now, Log: l.log, Timeout: l.cfg.LimitTimeout, Fallback: l.service.LimitFallback,
+			HashKey: l.cfg.HashKeys.Keys().First(), Now: process.Now, Log: l.log, Timeout: l.cfg.LimitTimeout, Fallback: l.service.LimitFallback,
 		}),
 		Limit:          l.cfg.Limit,
 		Origins:        l.cfg.Origins,
@@ -149,7 +153,8 @@ func (l *Landing) Close() {
 func RunLanding(ctx context.Context, cfg settings.Landing, files *certificates.Files, public, metrics net.Listener, log *slog.Logger) error {
 	registry := private.NewRegistry()
 	registry.MustRegister(files)
-	l, err := NewLanding(ctx, cfg, files, log, registry, time.Now)
+	process := clock.New(time.Now)
+	l, err := NewLanding(ctx, cfg, files, log, registry, process)
 	if err != nil {
 		return err
 	}
@@ -158,6 +163,7 @@ func RunLanding(ctx context.Context, cfg settings.Landing, files *certificates.F
 		slog.String("address", public.Addr().String()), slog.Bool("tls", l.tls != nil), slog.String("metrics", metrics.Addr().String()))
 	return runAll(ctx, map[string]func(context.Context) error{
 		"TLS files": files.Run,
+		"clock":     func(ctx context.Context) error { process.Run(ctx); return nil },
 		"landing":   func(ctx context.Context) error { return l.Run(ctx, public) },
 		"metrics": func(ctx context.Context) error {
 			return serveMetrics(ctx, metrics, registry, l.service.Ready, cfg.ShutdownDelay, log)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -48,7 +49,7 @@ func TestNewCore_ChecksSchemaVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			core, err := assemble.NewCore(t.Context(), cfg, certificates.New(slog.New(slog.DiscardHandler)), slog.New(slog.NewJSONHandler(&log, nil)), time.Now)
+			core, err := assemble.NewCore(t.Context(), cfg, certificates.New(slog.New(slog.DiscardHandler)), slog.New(slog.NewJSONHandler(&log, nil)), clock.New(time.Now))
 			if core != nil {
 				core.Close()
 			}

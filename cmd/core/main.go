@@ -46,6 +46,7 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/tracing"
@@ -162,7 +163,7 @@ func serve(ctx context.Context, withGateway bool) error {
 	// logs these bytes with the standard logger. Responses of receivers must not be
 	// logged. Therefore the output of the standard logger is discarded.
 	stdlog.SetOutput(io.Discard)
-	core, err := assemble.NewCore(ctx, cfg, files, log, time.Now)
+	core, err := assemble.NewCore(ctx, cfg, files, log, clock.New(time.Now))
 	if err != nil {
 		return err
 	}

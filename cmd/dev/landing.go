@@ -13,6 +13,7 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/landing/store"
 )
@@ -56,7 +57,7 @@ func newLanding(ctx context.Context, cfg settings.Landing, d *databases, log *sl
 	if err := store.Migrate(ctx, cfg.DatabaseURL()); err != nil {
 		return nil, fmt.Errorf("migrate the landing service: %w", err)
 	}
-	return assemble.NewLanding(ctx, cfg, certificates.New(log), log, registry, time.Now)
+	return assemble.NewLanding(ctx, cfg, certificates.New(log), log, registry, clock.Manual(time.Now))
 }
 
 // writeLandingPage writes the landing page. service is the base URL of the landing service.

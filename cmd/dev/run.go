@@ -14,6 +14,7 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -127,7 +128,7 @@ func serve(
 		return fmt.Errorf("migrate: %w", err)
 	}
 	fmt.Fprintln(out, "  core, gateway, collector and landing service …")
-	c, err := assemble.NewCore(ctx, core, certificates.New(log), log, time.Now)
+	c, err := assemble.NewCore(ctx, core, certificates.New(log), log, clock.New(time.Now))
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
@@ -70,7 +71,7 @@ func scrapeProcesses(t *testing.T) scrapes {
 	found := scrapes{}
 
 	core := func(listeners assemble.Listeners) (func(context.Context) error, error) {
-		c, err := assemble.NewCore(t.Context(), parse[settings.Core](t, env), certificates.New(log), log, time.Now)
+		c, err := assemble.NewCore(t.Context(), parse[settings.Core](t, env), certificates.New(log), log, clock.New(time.Now))
 		if err != nil {
 			return nil, err
 		}

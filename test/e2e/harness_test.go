@@ -23,6 +23,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	clocks "github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/tracing"
@@ -181,7 +182,7 @@ func start(t *testing.T, s setup) *system {
 		}
 	})
 
-	core, err := assemble.NewCore(t.Context(), parse[settings.Core](t, env), certificates.New(log), log, sys.clock.now)
+	core, err := assemble.NewCore(t.Context(), parse[settings.Core](t, env), certificates.New(log), log, clocks.Manual(sys.clock.now))
 	if err != nil {
 		t.Fatalf("create the core: %v", err)
 	}
