@@ -62,3 +62,29 @@ func TestNewCore_ChecksSchemaVersion(t *testing.T) {
 		})
 	}
 }
+
+// A core refuses to start on a machine with a wrong clock. It compares the clock with that of
+// Postgres before it writes anything.
+func TestNewCore_RefusesWrongClock(t *testing.T) {
+	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
+	f := pgtest.Open(t, time.Now)
+	cfg, err := settings.Parse[settings.Core]([]string{
+		"TRIBUTARY_DATABASE_URL=" + f.URL, "TRIBUTARY_REDIS_URL=" + os.Getenv("TRIBUTARY_TEST_REDIS_URL"), "TRIBUTARY_JWT_KEYS=k:" + key,
+		"TRIBUTARY_HASH_KEY=" + key, "TRIBUTARY_ENCRYPTION_KEYS=k:" + key,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	process := clock.New(func() time.Time { return time.Now().Add(time.Hour) })
+	core, err := assemble.NewCore(t.Context(), cfg, certificates.New(log), log, process)
+	if core != nil {
+		core.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "ahead of the clock of Postgres (maximum: 30s)") {
+		t.Errorf("a core whose clock is an hour ahead starts with the error %v", err)
+	}
+	if ahead := time.Until(process.Now()).Abs(); ahead > time.Minute {
+		t.Errorf("the clock of the process is still %s ahead", ahead)
+	}
+}
