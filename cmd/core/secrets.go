@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -22,20 +23,27 @@ func createSecrets(out io.Writer, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, secret := range []struct {
+	type secret struct {
 		name   string
 		create func() (string, error)
-	}{
+	}
+	secrets := []secret{
 		{"jwt-keys", func() (string, error) { return "k1:" + newSecret(base64.StdEncoding), nil }},
 		{"encryption-keys", func() (string, error) { return "k1:" + newSecret(base64.StdEncoding), nil }},
 		{"hash-key", func() (string, error) { return newSecret(base64.StdEncoding), nil }},
-		{"database-password", func() (string, error) { return newSecret(base64.RawURLEncoding), nil }},
-		// The password file of libpq, for PGPASSFILE.
-		{"pgpass", func() (string, error) {
-			password, err := os.ReadFile(filepath.Join(dir, "database-password")) // #nosec G304 -- the operator names the folder
-			return "*:*:*:*:" + strings.TrimSpace(string(password)), err
-		}},
-	} {
+	}
+	// The passwords of the login roles in deploy/postgres/roles.sql. The second file has the
+	// format of libpq, for PGPASSFILE.
+	for _, prefix := range []string{"", "owner-", "landing-"} {
+		password := cmp.Or(prefix, "database-") + "password"
+		secrets = append(secrets,
+			secret{password, func() (string, error) { return newSecret(base64.RawURLEncoding), nil }},
+			secret{prefix + "pgpass", func() (string, error) {
+				content, err := os.ReadFile(filepath.Join(dir, password)) // #nosec G304 -- the operator names the folder
+				return "*:*:*:*:" + strings.TrimSpace(string(content)), err
+			}})
+	}
+	for _, secret := range secrets {
 		created, err := createFile(filepath.Join(dir, secret.name), secret.create)
 		if err != nil {
 			return err

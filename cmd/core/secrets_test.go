@@ -45,7 +45,7 @@ func TestCreateSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := read()
-	want := []string{"database-password", "encryption-keys", "hash-key", "jwt-keys", "pgpass"}
+	want := []string{"database-password", "encryption-keys", "hash-key", "jwt-keys", "landing-password", "landing-pgpass", "owner-password", "owner-pgpass", "pgpass"}
 	if got := slices.Sorted(maps.Keys(first)); !slices.Equal(got, want) {
 		t.Fatalf("the files are %v, want %v", got, want)
 	}

@@ -1,4 +1,4 @@
-// Package systemd tests the units of this folder.
+// Package systemd tests the units and the script of this folder.
 package systemd
 
 import (
@@ -62,5 +62,55 @@ func TestUnits(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The script gives a command the secrets and the settings of the core's unit, and its
+// arguments. systemd-run needs a running systemd, so the test replaces it by a script that
+// provides the credentials and runs the command.
+func TestScript_RunsTheCoreWithTheSecretsOfItsUnit(t *testing.T) {
+	unit, err := os.ReadFile("tributary-core.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile("tributary")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var wanted []string
+	for line := range strings.Lines(string(unit)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch {
+		case name == "EnvironmentFile", name == "LoadCredential":
+			wanted = append(wanted, "--property="+name+"="+value)
+		case name == "Environment" && strings.Contains(value, "%d/"):
+			wanted = append(wanted, "> "+strings.ReplaceAll(value, "%d", dir))
+		}
+	}
+	if len(wanted) != 10 {
+		t.Fatalf("the unit has the settings %q, want 10", wanted)
+	}
+	changed := strings.ReplaceAll(string(script), installed, dir+"/")
+	for name, text := range map[string]string{
+		"tributary": changed,
+		"core":      "#!/bin/sh\nenv | sed 's/^/> /'\nfor a; do echo \"argument $a\"; done\n",
+		"systemd-run": "#!/bin/sh\nfor a; do case $a in --*) echo \"$a\"; shift;; *) break;; esac; done\n" +
+			"CREDENTIALS_DIRECTORY=" + dir + " exec \"$@\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), filepath.Join(dir, "tributary"), "workspace", "create", "--name", "Mia's shop")
+	command.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, line := range append(wanted, "--uid=tributary", "argument workspace", "argument create", "argument --name", "argument Mia's shop") {
+		if !strings.Contains("\n"+string(out), "\n"+line+"\n") {
+			t.Errorf("the output does not contain the line %s:\n%s", line, out)
+		}
 	}
 }
