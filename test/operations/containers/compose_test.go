@@ -119,18 +119,23 @@ func newServices(t *testing.T, dir string) *services {
 	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
 		WorkingDir:  filepath.Join(deploy, "compose"),
 		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(deploy, "compose/compose.yaml")}},
-		// All services have the address 127.0.0.1 in this test.
-		Environment: types.Mapping{"VERSION": version, "TRUSTED_PROXIES": "127.0.0.0/8"},
+		// All services have the address 127.0.0.1 in this test. The test registers its users.
+		Environment: types.Mapping{"VERSION": version, "TRUSTED_PROXIES": "127.0.0.0/8", "REGISTRATION_MERCHANT": "open", "REGISTRATION_PARTNER": "open"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	command(t, "", "ip", "link", "set", "lo", "up")
 	hosts := []string{"127.0.0.1", "localhost"}
-	for name := range project.Services {
+	for name, service := range project.Services {
 		hosts = append(hosts, name)
+		for _, network := range service.Networks {
+			if network != nil {
+				hosts = append(hosts, network.Aliases...)
+			}
+		}
 	}
-	for _, host := range []string{"api", "collect", "go", "shop"} {
+	for _, host := range []string{"api", "collect", "go", "shop", "forms"} {
 		hosts = append(hosts, host+".localhost", host+".example.com")
 	}
 	file := filepath.Join(t.TempDir(), "hosts")
@@ -160,6 +165,8 @@ func (s *services) start(t *testing.T) {
 			s.startPostgres(t, service)
 		case "redis":
 			s.startRedis(t, service)
+		case "roles":
+			s.createRoles(t, service)
 		case "secrets", "migrate":
 			s.run(t, name, service)
 		case "core", "collector":
@@ -223,15 +230,38 @@ func (s *services) awaitHealthy(t *testing.T, name string, service *types.Servic
 	})
 }
 
+// hostPath returns the path on the host of a file in a volume of a service.
+func (s *services) hostPath(t *testing.T, service *types.ServiceConfig, file string) string {
+	t.Helper()
+	volume := service.Volumes[slices.IndexFunc(service.Volumes, func(v types.ServiceVolumeConfig) bool { return strings.HasPrefix(file, v.Target) })]
+	source := volume.Source
+	if volume.Type == types.VolumeTypeVolume {
+		source = s.podman(t, "volume", "inspect", "--format", "{{.Mountpoint}}", volume.Source)
+	}
+	return filepath.Join(source, strings.TrimPrefix(file, volume.Target))
+}
+
+// createRoles runs the command of the service with the psql of this machine.
+func (s *services) createRoles(t *testing.T, service *types.ServiceConfig) {
+	t.Helper()
+	args := slices.Clone(service.Command)
+	last := len(args) - 1
+	option, file, _ := strings.Cut(args[last], "=")
+	args[last] = option + "=" + s.hostPath(t, service, file)
+	psql := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	psql.Env = append(os.Environ(),
+		"PGPASSFILE="+s.hostPath(t, service, *service.Environment["PGPASSFILE"]), "SECRETS="+s.hostPath(t, service, *service.Environment["SECRETS"]))
+	if out, err := psql.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", args, err, out)
+	}
+}
+
 // startPostgres starts a server that requires the password which the service secrets has
 // created.
 func (s *services) startPostgres(t *testing.T, service *types.ServiceConfig) {
 	t.Helper()
 	environment := service.Environment.Resolve(func(string) (string, bool) { return "", false })
-	file := *environment["POSTGRES_PASSWORD_FILE"]
-	volume := service.Volumes[slices.IndexFunc(service.Volumes, func(v types.ServiceVolumeConfig) bool { return strings.HasPrefix(file, v.Target) })]
-	source := s.podman(t, "volume", "inspect", "--format", "{{.Mountpoint}}", volume.Source)
-	password, err := os.ReadFile(filepath.Join(source, strings.TrimPrefix(file, volume.Target)))
+	password, err := os.ReadFile(s.hostPath(t, service, *environment["POSTGRES_PASSWORD_FILE"]))
 	if err != nil {
 		t.Fatal(err)
 	}
