@@ -151,7 +151,7 @@ func checkSettings(t *testing.T, name string, container corev1.Container, config
 	t.Helper()
 	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	secrets := map[string]string{
-		"TRIBUTARY_DATABASE_URL": "postgres://tributary@db/tributary", "TRIBUTARY_HASH_KEY": key, "TRIBUTARY_JWT_KEYS": "k:" + key, "TRIBUTARY_ENCRYPTION_KEYS": "k:" + key,
+		"TRIBUTARY_DATABASE_URL": "postgres://tributary@db/tributary", "TRIBUTARY_REDIS_URL": "redis://user:password@redis:6379/0", "TRIBUTARY_HASH_KEY": key, "TRIBUTARY_JWT_KEYS": "k:" + key, "TRIBUTARY_ENCRYPTION_KEYS": "k:" + key,
 	}
 	var environ []string
 	for _, source := range container.EnvFrom {
@@ -189,6 +189,44 @@ func checkSettings(t *testing.T, name string, container corev1.Container, config
 	}
 	if err != nil {
 		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// A password in the address of Redis is not in a ConfigMap. A core does not have the password
+// of the schema's owner, and a collector has none of Postgres.
+func TestSecrets_BelongToTheProgramsThatNeedThem(t *testing.T) {
+	for name, pod := range build(t, "base").pods() {
+		var keys []string
+		for _, item := range pod.Spec.Volumes[0].Secret.Items {
+			keys = append(keys, item.Key)
+		}
+		want := map[string][]string{
+			"core":    {"database-url", "redis-url", "jwt-keys", "encryption-keys", "hash-key"},
+			"migrate": {"owner-database-url"}, "collector": {"hash-key", "redis-url"},
+		}[name]
+		if !slices.Equal(keys, want) {
+			t.Errorf("%s has the secrets %q, want %q", name, keys, want)
+		}
+	}
+	for name, config := range build(t, "base").configMaps {
+		if config.Data["TRIBUTARY_REDIS_URL"] != "" {
+			t.Errorf("%s contains the address of Redis", name)
+		}
+		// Every pod of a cluster-wide default could claim to be a proxy.
+		if proxies := config.Data["TRIBUTARY_TRUSTED_PROXIES"]; proxies != "" {
+			t.Errorf("%s trusts the proxies %s", name, proxies)
+		}
+	}
+}
+
+// The ingress accepts bodies as large as the programs do. The default of ingress-nginx is
+// 1 MiB.
+func TestIngresses_AcceptBodiesOfTheirPrograms(t *testing.T) {
+	c := build(t, "base")
+	for name, want := range map[string]string{"core": "4m", "collector": "64k"} {
+		if got := c.ingresses[name].Annotations["nginx.ingress.kubernetes.io/proxy-body-size"]; got != want {
+			t.Errorf("%s: the ingress accepts bodies of %q, want %s as in nginx.conf", name, got, want)
+		}
 	}
 }
 
