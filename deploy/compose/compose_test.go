@@ -73,8 +73,8 @@ func TestPrograms_AcceptTheirSettings(t *testing.T) {
 	}
 }
 
-// A container cannot fill the disk with its log. One that runs all the time has a limit of
-// memory.
+// A container cannot fill the disk with its log. A service that runs all the time has a
+// limit of memory.
 func TestServices_AreLimited(t *testing.T) {
 	for name, service := range load(t, types.Mapping{}).Services {
 		if service.Logging == nil || service.Logging.Options["max-size"] == "" || service.Logging.Options["max-file"] == "" {
