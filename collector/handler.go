@@ -66,6 +66,7 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		h["Strict-Transport-Security"] = hsts
 	}
 	if !httpedge.Secure(r, c.trusted, c.allowHTTP) {
+		c.refusedProxies.Log(c.log, r, c.trusted)
 		c.refuse(w, http.StatusForbidden, affiliate.ReasonHTTPSRequired, httpedge.HTTPSRequiredMessage)
 		return
 	}

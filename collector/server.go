@@ -82,6 +82,7 @@ type Collector struct {
 	now               func() time.Time
 	log               *slog.Logger
 	trusted           []netip.Prefix
+	refusedProxies    httpedge.RefusedProxies
 	allowHTTP         bool
 	limit             int64
 	shards            int

@@ -93,6 +93,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	c.ResponseWriter = w
 	origin := g.setHeaders(c)
 	if !httpedge.Secure(c.request, g.TrustedProxies, g.AllowHTTP) {
+		g.refusedProxies.Log(g.Log, c.request, g.TrustedProxies)
 		httpedge.WriteError(c, http.StatusForbidden, affiliate.ReasonHTTPSRequired, httpedge.HTTPSRequiredMessage)
 		return
 	}

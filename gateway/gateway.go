@@ -94,6 +94,8 @@ type gateway struct {
 	handler http.Handler // calls serve and recovers from panics
 	// pieceTimeout bounds the time in which a client must read one piece of a download.
 	pieceTimeout time.Duration
+	// refusedProxies logs the first request of a proxy that is not trusted.
+	refusedProxies httpedge.RefusedProxies
 }
 
 // services contains a registration function for every service that has routes. The mux

@@ -2,9 +2,11 @@ package httpedge
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 )
 
 // ParseProxies parses a comma-separated list of CIDRs and single addresses, the format of
@@ -111,6 +113,24 @@ func Secure(r *http.Request, trusted []netip.Prefix, allowHTTP bool) bool {
 		last = last[cut+1:]
 	}
 	return strings.EqualFold(strings.TrimSpace(last), "https")
+}
+
+// RefusedProxies logs that requests are refused because their proxy is not trusted. The
+// zero value is ready. Its method can run concurrently.
+type RefusedProxies struct{ logged atomic.Bool }
+
+// Log logs a warning at the first request that has the header X-Forwarded-Proto and does
+// not come from a trusted proxy. The caller refuses the request, because Secure has
+// returned false. The line has the network to add, not the complete address, because a
+// client can send the header too.
+func (p *RefusedProxies) Log(log *slog.Logger, r *http.Request, trusted []netip.Prefix) {
+	peer := peerAddr(r)
+	if r.Header.Get("X-Forwarded-Proto") == "" || contains(trusted, peer) || p.logged.Swap(true) {
+		return
+	}
+	log.LogAttrs(r.Context(), slog.LevelWarn, "a request is refused with HTTPS_REQUIRED, because its X-Forwarded-Proto is not from a trusted proxy: "+
+		"if the address belongs to your proxy, add it to the setting",
+		slog.String("setting", "TRIBUTARY_TRUSTED_PROXIES"), slog.String("network", AddressPrefix(peer)))
 }
 
 func peerAddr(r *http.Request) netip.Addr {

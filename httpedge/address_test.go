@@ -1,9 +1,11 @@
 package httpedge
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -23,6 +25,26 @@ func proxies(t testing.TB, list string) []netip.Prefix {
 		t.Fatal(err)
 	}
 	return trusted
+}
+
+// The first request of a proxy that is not trusted is logged, with the network of the proxy.
+func TestRefusedProxies_LogsOnce(t *testing.T) {
+	var out strings.Builder
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	var refused RefusedProxies
+	trusted := proxies(t, "10.0.0.1")
+	refused.Log(log, request("192.0.2.9:1234"), trusted)
+	refused.Log(log, request("10.0.0.1:1234", "X-Forwarded-Proto", "http"), trusted)
+	if out.Len() > 0 {
+		t.Errorf("requests without the header or from a trusted proxy are logged: %s", out.String())
+	}
+	for range 2 {
+		refused.Log(log, request("192.0.2.9:1234", "X-Forwarded-Proto", "https"), trusted)
+	}
+	line := out.String()
+	if strings.Count(line, "level=WARN") != 1 || !strings.Contains(line, "setting=TRIBUTARY_TRUSTED_PROXIES network=192.0.2.0/24") || strings.Contains(line, "192.0.2.9") {
+		t.Errorf("the log contains %q, want one warning with the setting and the network 192.0.2.0/24", line)
+	}
 }
 
 func TestAddressPrefix(t *testing.T) {

@@ -59,6 +59,8 @@ type handler struct {
 	// routes contains the HTTP methods of each path, sorted.
 	routes map[string][]string
 	mux    *runtime.ServeMux
+	// refusedProxies logs the first request of a proxy that is not trusted.
+	refusedProxies httpedge.RefusedProxies
 }
 
 // Handler returns the HTTP handler of the service.
@@ -99,6 +101,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !httpedge.Secure(r, h.TrustedProxies, h.AllowHTTP):
+		h.refusedProxies.Log(h.service.log, r, h.TrustedProxies)
 		h.service.refuse(r.Context(), w, &affiliate.Error{Reason: affiliate.ReasonHTTPSRequired, Message: httpedge.HTTPSRequiredMessage})
 	case !found:
 		h.service.refuse(r.Context(), w, affiliate.Refuse(affiliate.ReasonNotFound))

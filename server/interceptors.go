@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -146,11 +147,18 @@ func (p *pipeline) mapErrors(ctx context.Context, req any, info *grpc.UnaryServe
 	if err == nil {
 		return resp, nil
 	}
+	st := toStatus(err)
 	if isInternalError(err) {
-		p.log.LogAttrs(ctx, slog.LevelError, "internal error", slog.String("request_id", RequestID(ctx)),
+		// The caller can repeat a call that ends with 503. The alerts about errors of the
+		// level ERROR are for faults that need a correction.
+		level, message := slog.LevelError, "internal error"
+		if st.Code() == codes.Unavailable {
+			level, message = slog.LevelWarn, "the call ends with SERVICE_UNAVAILABLE"
+		}
+		p.log.LogAttrs(ctx, level, message, slog.String("request_id", RequestID(ctx)),
 			slog.String("method", info.FullMethod), slog.String("error", err.Error()))
 	}
-	return nil, toStatus(err).Err()
+	return nil, st.Err()
 }
 
 func (p *pipeline) recover(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -99,7 +100,31 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 			return serveMetrics(ctx, metrics, registry, ready, cfg.ShutdownDelay, log)
 		},
 		"TLS files": files.Run,
+		"core":      func(ctx context.Context) error { logCore(ctx, conn, cfg.CoreAddr, log); return nil },
 	})
+}
+
+// logCore logs whether the gateway reaches a core, at the start and after each change,
+// until ctx ends.
+func logCore(ctx context.Context, conn *grpc.ClientConn, address string, log *slog.Logger) {
+	var logged connectivity.State // Idle is never logged
+	for {
+		conn.Connect()
+		state := conn.GetState()
+		switch {
+		case state == logged:
+		case state == connectivity.Ready:
+			log.LogAttrs(ctx, slog.LevelInfo, "the core is reached", slog.String("core", address))
+			logged = state
+		case state == connectivity.TransientFailure:
+			log.LogAttrs(ctx, slog.LevelWarn, "the core is not reached; check the address, and the TLS settings of both sides",
+				slog.String("core", address), slog.String("setting", "TRIBUTARY_GRPC_ADDR"))
+			logged = state
+		}
+		if !conn.WaitForStateChange(ctx, state) {
+			return
+		}
+	}
 }
 
 // renewedTLS uses a new TLS configuration for each connection, because the authority of

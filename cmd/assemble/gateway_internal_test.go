@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -157,6 +158,46 @@ func TestConnectToCore_ReconnectsWithinFiveSeconds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A gateway logs that it does not reach the core at its address, and that it does.
+func TestRunGateway_LogsWhetherTheCoreIsReached(t *testing.T) {
+	free := listenLocal(t)
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	log := slog.New(slog.NewTextHandler(lineWriter(lines), nil))
+	cfg := settings.Gateway{CoreAddr: address}
+	cfg.AllowHTTP = true
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	api, metrics := listenLocal(t), listenLocal(t)
+	go func() { ended <- RunGateway(ctx, cfg, certificates.New(log), api, metrics, log) }()
+	if line := <-lines; !strings.Contains(line, "level=WARN msg=\"the core is not reached") || !strings.Contains(line, "core="+address) {
+		t.Errorf("the first line is %s", line)
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	startCore(t, "127.0.0.1", port, nil)
+	if line := <-lines; !strings.Contains(line, "level=INFO msg=\"the core is reached\" core="+address) {
+		t.Errorf("the line after the start of the core is %s", line)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// lineWriter sends each line of a log to the channel.
+type lineWriter chan string
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w <- string(line)
+	return len(line), nil
 }
 
 // callThroughGateway starts a gateway, and clients that call it until the test ends. The test

@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -69,10 +68,9 @@ func execute(args []string, out, errs io.Writer) error {
 }
 
 func serve() error {
-	log := tracing.NewLogger(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	return run(ctx, log)
+	return run(ctx)
 }
 
 // Most objects in a collector are used for one request only. With Go's default setting,
@@ -86,7 +84,7 @@ const (
 	memoryLimit = 256 << 20
 )
 
-func run(ctx context.Context, log *slog.Logger) (err error) {
+func run(ctx context.Context) (err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -94,6 +92,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	log := tracing.NewLogger(os.Stderr, cfg.LogLevel)
 	files := certificates.New(log)
 	files.ReloadOnHangup()
 	settings.WarnUnknown(log, os.Environ())
@@ -150,7 +149,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	filesEnded := make(chan error, 1)
 	go func() { filesEnded <- files.Run(ctx) }()
 
-	log.Info("collector is listening", "address", listener.Addr().String(), "tls", tlsConfig != nil, "metrics", metricsListener.Addr().String())
+	log.Info("collector is listening", "version", version.String(), "address", listener.Addr().String(), "tls", tlsConfig != nil, "metrics", metricsListener.Addr().String())
 	err = clicks.Run(ctx, listener, tlsConfig)
 
 	shutdown, cancel := context.WithTimeout(context.Background(), time.Second)

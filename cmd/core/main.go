@@ -155,7 +155,7 @@ func serve(ctx context.Context, withGateway bool) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	log := tracing.NewLogger(os.Stderr)
+	log := tracing.NewLogger(os.Stderr, cfg.LogLevel)
 	files := certificates.New(log)
 	files.ReloadOnHangup()
 	settings.WarnUnknown(log, os.Environ())
@@ -183,6 +183,6 @@ func serve(ctx context.Context, withGateway bool) error {
 			return err
 		}
 	}
-	log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.String("grpc", cfg.GRPCListen), slog.Bool("gateway", withGateway))
+	log.LogAttrs(ctx, slog.LevelInfo, "serving", slog.String("version", version.String()), slog.String("grpc", cfg.GRPCListen), slog.Bool("gateway", withGateway))
 	return core.Run(ctx, listeners)
 }

@@ -63,7 +63,7 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := tracing.NewLogger(os.Stderr)
+	log := tracing.NewLogger(os.Stderr, cfg.LogLevel)
 	files := certificates.New(log)
 	files.ReloadOnHangup()
 	settings.WarnUnknown(log, os.Environ())
@@ -76,5 +76,6 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	log.Info("gateway is listening", "version", version.String(), "address", api.Addr().String(), "metrics", metrics.Addr().String(), "core", cfg.CoreAddr)
 	return assemble.RunGateway(ctx, cfg, files, api, metrics, log)
 }

@@ -77,7 +77,7 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := tracing.NewLogger(os.Stderr)
+	log := tracing.NewLogger(os.Stderr, cfg.LogLevel)
 	files := certificates.New(log)
 	files.ReloadOnHangup()
 	settings.WarnUnknown(log, os.Environ())
@@ -90,5 +90,6 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("TRIBUTARY_LANDING_METRICS_LISTEN: %w", err), public.Close())
 	}
+	log.Info("landing is listening", "version", version.String(), "address", public.Addr().String(), "metrics", metrics.Addr().String())
 	return assemble.RunLanding(ctx, cfg, files, public, metrics, log)
 }

@@ -19,6 +19,7 @@ type Landing struct {
 	Waitlist
 	HTTP
 	Traces
+	Log
 	Listen string `env:"TRIBUTARY_LANDING_LISTEN" envDefault:"127.0.0.1:8083"`
 	LandingMetrics
 	// Origins is a comma-separated list of the exact origins of the pages with the forms.

@@ -215,6 +215,7 @@ type Core struct {
 	Privacy
 	CORS
 	Traces
+	Log
 }
 
 // Mail holds the settings for mail (DECISIONS.md section 18).
@@ -276,6 +277,7 @@ type Gateway struct {
 	CORS
 	GatewayMetrics
 	Traces
+	Log
 	APIListen string `env:"TRIBUTARY_API_LISTEN" envDefault:"127.0.0.1:8080"`
 	// CoreAddr is the core's gRPC address. The core must trust the gateway's host as a
 	// proxy. Otherwise it would use the address of the gateway as the address of every
@@ -295,6 +297,7 @@ type Collector struct {
 	HTTP
 	CollectorMetrics
 	Traces
+	Log
 	Listen string `env:"TRIBUTARY_COLLECTOR_LISTEN" envDefault:"127.0.0.1:8081"`
 	// Tracking is the maximum number of clicks in any 60 seconds per public key.
 	Tracking int64 `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`

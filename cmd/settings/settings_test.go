@@ -83,6 +83,19 @@ func TestShutdownDelay_HasBounds(t *testing.T) {
 	}
 }
 
+func TestLogLevel(t *testing.T) {
+	var level settings.LogLevel
+	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError} {
+		if err := level.UnmarshalText([]byte(text)); err != nil || level.Level() != want {
+			t.Errorf("%s is %v, error %v, want %v", text, level.Level(), err, want)
+		}
+	}
+	_, err := settings.Parse[settings.Gateway]([]string{"TRIBUTARY_GRPC_ADDR=127.0.0.1:9090", "TRIBUTARY_LOG_LEVEL=verbose"})
+	if err == nil || err.Error() != "TRIBUTARY_LOG_LEVEL: must be debug, info, warn or error" {
+		t.Errorf("an unknown level returned the error %v", err)
+	}
+}
+
 func TestLimitTimeout_HasBounds(t *testing.T) {
 	for value, valid := range map[string]bool{"": true, "1ms": true, "1s": true, "999us": false, "1001ms": false, "-1s": false, "50": false} {
 		_, err := settings.Parse[settings.Collector]([]string{

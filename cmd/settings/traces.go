@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"log/slog"
 	"net/url"
 )
 
@@ -14,6 +15,29 @@ type Traces struct {
 	TracesURL string `env:"TRIBUTARY_TRACES_URL"`
 	// TracesSample is the share of the requests that are recorded, from 0 to 1.
 	TracesSample float64 `env:"TRIBUTARY_TRACES_SAMPLE" envDefault:"0.01"`
+}
+
+// Log holds the settings of the log of a program.
+type Log struct {
+	// LogLevel is the lowest level of the lines in the log.
+	LogLevel LogLevel `env:"TRIBUTARY_LOG_LEVEL" envDefault:"info"`
+}
+
+// LogLevel is a level of slog. It implements slog.Leveler.
+type LogLevel slog.Level
+
+// Level returns the level.
+func (l LogLevel) Level() slog.Level { return slog.Level(l) }
+
+// UnmarshalText reads debug, info, warn or error.
+func (l *LogLevel) UnmarshalText(text []byte) error {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	level, ok := levels[string(text)]
+	if !ok {
+		return errors.New("must be debug, info, warn or error")
+	}
+	*l = LogLevel(level)
+	return nil
 }
 
 func (t Traces) faults() []error {

@@ -8,10 +8,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// NewLogger returns the logger of a program. It writes one JSON object per line. A line
-// about a recorded request has the fields trace_id and span_id.
-func NewLogger(out io.Writer) *slog.Logger {
-	return slog.New(logHandler{slog.NewJSONHandler(out, nil)})
+// NewLogger returns the logger of a program. It writes one JSON object per line, for
+// records of the level and above. A line about a recorded request has the fields trace_id
+// and span_id.
+func NewLogger(out io.Writer, level slog.Leveler) *slog.Logger {
+	return slog.New(logHandler{slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level})})
 }
 
 // logHandler adds the ids of the span in the context to each line.

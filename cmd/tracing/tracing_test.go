@@ -79,7 +79,7 @@ func TestClient_DropsSpansThatReceiverRefuses(t *testing.T) {
 	}))
 	defer server.Close()
 	var log bytes.Buffer
-	traces, registry := open(t, strings.Replace(server.URL, "http://", "http://user:hunter2@", 1), 1, tracing.NewLogger(&log))
+	traces, registry := open(t, strings.Replace(server.URL, "http://", "http://user:hunter2@", 1), 1, tracing.NewLogger(&log, slog.LevelInfo))
 	const spans = 2000 // several requests to the receiver
 	for range spans {
 		_, span := traces.Public.Tracer("test").Start(context.Background(), "span")
@@ -105,7 +105,7 @@ func TestClient_DropsSpansThatReceiverRefuses(t *testing.T) {
 
 func TestLogger_AddsIDsOfRecordedSpan(t *testing.T) {
 	var out bytes.Buffer
-	log := tracing.NewLogger(&out).With("part", "test")
+	log := tracing.NewLogger(&out, slog.LevelInfo).With("part", "test")
 	log.InfoContext(remote(0), "not recorded")
 	if strings.Contains(out.String(), "trace_id") {
 		t.Errorf("a line without a recorded span has a trace: %s", out.String())

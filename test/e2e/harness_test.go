@@ -168,7 +168,7 @@ func start(t *testing.T, s setup) *system {
 		logs:     &logBuffer{},
 		http:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: startTimeout},
 	}
-	log := tracing.NewLogger(sys.logs)
+	log := tracing.NewLogger(sys.logs, slog.LevelInfo)
 	var parts processes
 	sys.stop = func() {
 		t.Helper()

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"encoding/base64"
 	"errors"
+	"log/slog"
 	"net/http"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func TestRegions_CutOffAndBack(t *testing.T) {
 		"TRIBUTARY_STREAM_SHARDS": "16", // the core is configured with 1
 	}
 	var parts processes
-	parts.run("collector of the region", openCollector(t, env, true, time.Now, tracing.NewLogger(sys.logs), listener))
+	parts.run("collector of the region", openCollector(t, env, true, time.Now, tracing.NewLogger(sys.logs, slog.LevelInfo), listener))
 	t.Cleanup(func() { parts.stop(t) })
 
 	inFar := func(f fixture) fixture {
