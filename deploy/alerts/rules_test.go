@@ -124,7 +124,9 @@ func TestRules_AreValid(t *testing.T) {
 // with promtool by the test of the manifests, in deploy/kubernetes.
 func TestPrometheusConfiguration(t *testing.T) {
 	promtool(t, "check", "config", "../prometheus/prometheus.yml")
+	promtool(t, "check", "config", "../prometheus/compose.yml")
 	for file, wantJobs := range map[string][]string{
+		"../prometheus/compose.yml":    {"tributary-core", "tributary-landing", "tributary-collector"},
 		"../prometheus/prometheus.yml": {"tributary-core", "tributary-gateway", "tributary-landing", "tributary-collector"},
 		"../prometheus/kubernetes.yml": {"tributary"},
 	} {
