@@ -211,19 +211,19 @@ func (w *Writer) Flush() error {
 }
 
 // formula reports whether a spreadsheet could treat a text as a formula. This is the case
-// if the text begins with a character such as = or +, even if spaces or quotes precede
-// this character.
+// if the text begins with a character such as = or + or its full-width form, even if
+// spaces, quotes or invisible format characters precede this character.
 func formula[S string | []byte](s S) bool {
 	if len(s) == 0 || '0' <= s[0] && s[0] <= '9' || 'a' <= s[0]|0x20 && s[0]|0x20 <= 'z' {
 		return false
 	}
 	for _, r := range string(s) {
 		switch r {
-		case '=', '+', '-', '@', '\t', '\r':
+		case '=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠':
 			return true
 		case '"', '\'':
 		default:
-			if !unicode.IsSpace(r) {
+			if !unicode.IsSpace(r) && !unicode.Is(unicode.Cf, r) {
 				return false
 			}
 		}
