@@ -157,7 +157,8 @@ func (c apiCaller) foreignOrigin(h http.Header) bool {
 // audience are not checked. A token is not valid if its header names a key by anything
 // other than kid, such as jku or jwk.
 func (c *Collector) validToken(ctx context.Context, text string) bool {
-	if strings.Count(text, ".") != 2 {
+	// The decoder of tokens ignores line breaks, even if it is strict.
+	if strings.Count(text, ".") != 2 || strings.ContainsAny(text, "\r\n") {
 		return false
 	}
 	keys, state := c.directory.SigningKeys(ctx)
@@ -169,6 +170,7 @@ func (c *Collector) validToken(ctx context.Context, text string) bool {
 		jwt.WithExpirationRequired(),
 		jwt.WithLeeway(30*time.Second),
 		jwt.WithTimeFunc(c.now),
+		jwt.WithStrictDecoding(),
 	)
 	token, err := parser.ParseWithClaims(text, &jwt.RegisteredClaims{}, func(token *jwt.Token) (any, error) {
 		for _, header := range []string{"jku", "jwk", "x5u", "x5c", "crit"} {

@@ -223,6 +223,9 @@ func TestTokenKeys_Verify(t *testing.T) {
 		{"no session", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Session = "" }), 0, false, false},
 		{"a participant token without a workspace", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.Type = participantType }), 0, false, false},
 		{"garbage", "a.b.c", 0, false, false},
+		{"a line break in the signature", validToken[:len(validToken)-3] + "\n" + validToken[len(validToken)-3:], 0, false, false},
+		{"a line break at the end", validToken + "\r\n", 0, false, false},
+		{"unused bits at the end that are not zero", withUnusedBits(validToken), 0, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			now = start.Add(tc.after)
@@ -235,6 +238,14 @@ func TestTokenKeys_Verify(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withUnusedBits changes the last character of a token. The decoded signature stays the
+// same, because a signature of 64 bytes leaves four bits of the last character unused.
+func withUnusedBits(token string) string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	last := len(token) - 1
+	return token[:last] + string(alphabet[strings.IndexByte(alphabet, token[last])|1])
 }
 
 // A participant token names the participant and no session. It is valid as long as an

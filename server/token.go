@@ -49,6 +49,7 @@ func ParseTokenKeys(list string, now func() time.Time) (*TokenKeys, error) {
 			jwt.WithExpirationRequired(),
 			jwt.WithLeeway(tokenLeeway),
 			jwt.WithTimeFunc(now),
+			jwt.WithStrictDecoding(),
 		),
 	}
 	for part := range strings.SplitSeq(list, ",") {
@@ -154,6 +155,10 @@ func (k *TokenKeys) sign(c claims) (string, error) {
 // verify checks a token and returns what it says. It returns errTokenExpired if the token
 // has a correct signature but has expired.
 func (k *TokenKeys) verify(text string) (verifiedToken, error) {
+	// The decoder ignores line breaks, even if it is strict.
+	if strings.ContainsAny(text, "\r\n") {
+		return verifiedToken{}, jwt.ErrTokenMalformed
+	}
 	var c claims
 	_, err := k.parser.ParseWithClaims(text, &c, func(t *jwt.Token) (any, error) {
 		for _, forbidden := range []string{"jku", "x5u", "jwk", "x5c", "crit"} {
