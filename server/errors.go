@@ -18,6 +18,10 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
+// maxViolations is the greatest number of violations in a response. The gateway has the
+// same limit.
+const maxViolations = 100
+
 // ErrorDomain is the domain in every google.rpc.ErrorInfo that the core sends.
 const ErrorDomain = "tributary"
 
@@ -61,7 +65,7 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 	}}
 	if len(refusal.Violations) > 0 {
 		bad, spellable := &errdetails.BadRequest{}, &affiliatev1.SpellableViolations{}
-		for _, v := range refusal.Violations {
+		for _, v := range refusal.Violations[:min(len(refusal.Violations), maxViolations)] {
 			protoViolation := v.WithFieldNames(protoName)
 			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: protoViolation.Field, Description: protoViolation.Sentence()})
 			spellable.Violations = append(spellable.Violations, &affiliatev1.AdmitViolation{Field: v.Field, Message: v.Message})

@@ -71,6 +71,27 @@ func TestToStatus_FollowsTheErrorSpecs(t *testing.T) {
 	}
 }
 
+func TestToStatus_HasAtMostAHundredViolations(t *testing.T) {
+	for count, want := range map[int]int{99: 99, 100: 100, 101: 100, 5000: 100} {
+		var found affiliate.Violations
+		for i := range count {
+			found.Add(fmt.Sprintf("f%d", i), "must be good")
+		}
+		for _, detail := range toStatus(found.Err()).Details() {
+			switch detail := detail.(type) {
+			case *errdetails.BadRequest:
+				if len(detail.FieldViolations) != want {
+					t.Errorf("of %d violations, BadRequest contains %d, want %d", count, len(detail.FieldViolations), want)
+				}
+			case *affiliatev1.SpellableViolations:
+				if len(detail.Violations) != want {
+					t.Errorf("of %d violations, SpellableViolations contains %d, want %d", count, len(detail.Violations), want)
+				}
+			}
+		}
+	}
+}
+
 func TestToStatus_HidesTextOfInternalErrors(t *testing.T) {
 	st := toStatus(errors.New("pq: password of user tributary is hunter2"))
 	if st.Code() != codes.Internal || strings.Contains(st.String(), "hunter2") || errorInfo(st).GetReason() != "INTERNAL_ERROR" {
