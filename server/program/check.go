@@ -2,7 +2,9 @@ package program
 
 import (
 	"fmt"
+	"strings"
 
+	"golang.org/x/net/publicsuffix"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -56,10 +58,22 @@ func checkFields(req interface {
 		found.Add("link_param", "must not be a parameter that links use for another purpose")
 	}
 	for i, domain := range req.GetAllowedDomains() {
-		if _, ok := affiliate.ParseAllowedDomain(domain); !ok {
+		parsed, ok := affiliate.ParseAllowedDomain(domain)
+		switch {
+		case !ok:
 			found.Add(fmt.Sprintf("allowed_domains[%d]", i), "must be a host name, for example shop.example.com or *.example.com")
+		case isPublicSuffix(strings.TrimPrefix(parsed, "*.")):
+			found.Add(fmt.Sprintf("allowed_domains[%d]", i), "must not be a public suffix such as com or co.uk, under which anybody can have a domain")
 		}
 	}
+}
+
+// isPublicSuffix reports whether the Public Suffix List contains the domain. The list of
+// the package also has a default rule, by which every unknown top-level domain is a
+// suffix. Private networks use such names, so they are allowed.
+func isPublicSuffix(domain string) bool {
+	suffix, icann := publicsuffix.PublicSuffix(domain)
+	return suffix == domain && (icann || strings.Contains(suffix, "."))
 }
 
 func checkURLs(req interface {
