@@ -23,7 +23,6 @@ const (
 // maps each of them to the reason of the refusal. A violation of any other unique index is
 // an internal error.
 var uniqueRefusals = map[string]affiliate.Reason{
-	"users_kind_email_key":     affiliate.ReasonEmailTaken,
 	"programs_slug":            affiliate.ReasonSlugTaken,
 	"promo_codes_code":         affiliate.ReasonPromoCodeTaken,
 	"participants_external_id": affiliate.ReasonExternalIDTaken,

@@ -116,12 +116,28 @@ func (tx *Tx) LockUserByID(ctx context.Context, id affiliate.UserID) error {
 func (tx *Tx) InsertUser(ctx context.Context, user affiliate.User, passwordHash string) error {
 	const insert = `
 		insert into users (id, kind, email, password_hash, name, country, created_at, unclaimed)
-		values (@id, @kind, @email, @password_hash, @name, @country, @created_at, @unclaimed)`
-	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+		values (@id, @kind, @email, @password_hash, @name, @country, @created_at, @unclaimed)
+		on conflict (kind, email) do nothing`
+	if err := tx.lockEmail(ctx, user.Kind, user.Email); err != nil {
+		return err
+	}
+	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
 		"id": user.ID, "kind": user.Kind, "email": user.Email, "password_hash": passwordHash,
 		"name": user.Name, "country": user.Country, "created_at": user.CreatedAt, "unclaimed": user.Unclaimed,
 	})
-	return postgres.Refusal(err)
+	if err == nil && tag.RowsAffected() == 0 {
+		return affiliate.Refuse(affiliate.ReasonEmailTaken)
+	}
+	return err
+}
+
+// lockEmail locks an address until the end of the transaction. Transactions that give a
+// user an address lock it first and then check whether it is taken. Without the lock,
+// concurrent transactions could violate the unique index, and Postgres would log the
+// address.
+func (tx *Tx) lockEmail(ctx context.Context, kind affiliate.AccountKind, email string) error {
+	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "email:"+string(kind)+":"+email)
+	return err
 }
 
 // ResetUser replaces the name and the password of a user and marks the email address as
@@ -172,8 +188,22 @@ func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string
 		// merchant whose participation the partner has not accepted does not see the address.
 		copyEmail = `update participants set partner_email = $2 where partner_id = $1 and erased_at is null and partner_consent is null`
 	)
+	var kind affiliate.AccountKind
+	if err := tx.QueryRow(ctx, `select kind from users where id = $1`, id).Scan(&kind); err != nil {
+		return err
+	}
+	if err := tx.lockEmail(ctx, kind, email); err != nil {
+		return err
+	}
+	taken := false
+	if err := tx.QueryRow(ctx, `select exists (select from users where kind = $1 and email = $2 and id <> $3)`, kind, email, id).Scan(&taken); err != nil {
+		return err
+	}
+	if taken {
+		return affiliate.Refuse(affiliate.ReasonEmailTaken)
+	}
 	if _, err := tx.Exec(ctx, update, id, email, at); err != nil {
-		return postgres.Refusal(err)
+		return err
 	}
 	_, err := tx.Exec(ctx, copyEmail, id, email)
 	return err

@@ -1,0 +1,57 @@
+package account_test
+
+import (
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// Postgres logs the values of a violated unique index. So a taken address must be found
+// before the index is violated. A violation would also end the transaction.
+func TestTakenAddress_ViolatesNoIndex(t *testing.T) {
+	f := newFixture(t)
+	f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})
+	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
+	user := affiliate.User{ID: affiliate.NewID[affiliate.User](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
+	err := f.accounts.InTx(t.Context(), func(tx *account.Tx) error {
+		pgtest.RequireRefusal(t, tx.InsertUser(t.Context(), user, "hash"), affiliate.ReasonEmailTaken)
+		pgtest.RequireRefusal(t, tx.ChangeEmail(t.Context(), other, "jane@example.com", f.Now()), affiliate.ReasonEmailTaken)
+		user.Kind = affiliate.Merchant // the other kind can have the same address
+		if err := tx.InsertUser(t.Context(), user, "hash"); err != nil {
+			return err
+		}
+		return tx.ChangeEmail(t.Context(), other, "john@example.com", f.Now())
+	})
+	if err != nil {
+		t.Fatalf("the transaction failed after the refusals: %v", err)
+	}
+	f.WantCount(1, "new accounts", `select count(*) from users where id = $1`, user.ID)
+}
+
+// A transaction that takes an address waits for another one that gives a user the address.
+func TestTakenAddress_WaitsForConcurrentTransactions(t *testing.T) {
+	f := newFixture(t)
+	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
+	user := affiliate.User{ID: affiliate.NewID[affiliate.User](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
+	changed := make(chan error, 1)
+	err := f.accounts.InTx(t.Context(), func(tx *account.Tx) error {
+		if err := tx.InsertUser(t.Context(), user, "hash"); err != nil {
+			return err
+		}
+		go func() {
+			changed <- f.accounts.InTx(t.Context(), func(tx *account.Tx) error {
+				return tx.ChangeEmail(t.Context(), other, "jane@example.com", f.Now())
+			})
+		}()
+		pgtest.Eventually(t, "the change of the address waits for a lock", func() bool {
+			return f.CountLockWaits() > 0
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgtest.RequireRefusal(t, <-changed, affiliate.ReasonEmailTaken)
+}
