@@ -1,8 +1,6 @@
 package collector
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -59,7 +57,7 @@ func scriptDocuments(script []byte) map[string]*document {
 	hash := hex.EncodeToString(sum[:8])
 	pinned := "/v1/script." + hash + ".js"
 	digest := sha512.Sum384(script)
-	compressed := gzipBytes(script)
+	compressed := httpedge.Gzip(script)
 	properties, _ := json.Marshal(map[string]any{ // cannot fail for strings and numbers
 		"url": pinned, "integrity": "sha384-" + base64.StdEncoding.EncodeToString(digest[:]), "bytes": len(script), "gzip_bytes": len(compressed),
 	})
@@ -71,14 +69,6 @@ func scriptDocuments(script []byte) map[string]*document {
 		pinned:          {scriptType, cacheYear, etag, script, compressed},
 		scriptInfoPath:  {jsonType, cacheRevalidate, etag, append(properties, '\n'), nil},
 	}
-}
-
-func gzipBytes(text []byte) []byte {
-	var compressed bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&compressed, gzip.BestCompression) // fails only for an invalid level
-	_, _ = w.Write(text)                                           // writing to memory cannot fail
-	_ = w.Close()
-	return compressed.Bytes()
 }
 
 func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *document) {
@@ -96,12 +86,12 @@ func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *doc
 	body := d.plainBody
 	if d.gzipBody != nil {
 		h["Vary"] = varyEncoding
-		if acceptsGzip(r.Header) {
+		if httpedge.AcceptsGzip(r.Header) {
 			body = d.gzipBody
 			h["Content-Encoding"] = gzipEncoding
 		}
 	}
-	if etagMatches(r.Header, d.etag[0]) {
+	if httpedge.ETagMatches(r.Header, d.etag[0]) {
 		delete(h, "Content-Encoding")
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -113,34 +103,6 @@ func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *doc
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)
 	}
-}
-
-// etagMatches reports whether the client already has the version with this tag.
-func etagMatches(h http.Header, etag string) bool {
-	for _, line := range h.Values("If-None-Match") {
-		for tag := range strings.SplitSeq(line, ",") {
-			tag = strings.TrimSpace(tag)
-			if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func acceptsGzip(h http.Header) bool {
-	for _, line := range h.Values("Accept-Encoding") {
-		for coding := range strings.SplitSeq(line, ",") {
-			name, weight, _ := strings.Cut(coding, ";")
-			if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
-				continue
-			}
-			value, weighted := strings.CutPrefix(strings.TrimSpace(strings.ToLower(weight)), "q=")
-			q, err := strconv.ParseFloat(value, 64)
-			return !weighted || err == nil && q > 0
-		}
-	}
-	return false
 }
 
 // cookieAge returns how long a browser keeps the cookie with the click id.

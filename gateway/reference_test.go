@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"compress/gzip"
 	"context"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,11 +14,12 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
+	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/gen/openapi"
 	"github.com/tributary-hq/tributary/tools/browser"
 )
 
-const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src blob:"
+const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
 func TestReferencePage_IsServedWithItsPolicy(t *testing.T) {
 	f := newFixture(t, nil)
@@ -40,6 +43,33 @@ func TestReferencePage_IsServedWithItsPolicy(t *testing.T) {
 	}
 	if got := f.do("POST", "/docs", "{}"); got.status != 405 || got.header.Get("Allow") != "GET, HEAD, OPTIONS" {
 		t.Errorf("POST /docs: status %d with Allow %q, want 405 with GET, HEAD, OPTIONS", got.status, got.header.Get("Allow"))
+	}
+}
+
+func TestDocuments_AreCompressedAndRevalidated(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, path := range []string{"/docs", "/docs/redoc-2.5.4.js", "/docs/reference.js", contract.OpenAPIPath} {
+		// The header turns off the transparent decompression of the client.
+		plain, compressed := f.do("GET", path, "", "Accept-Encoding", "identity"), f.do("GET", path, "", "Accept-Encoding", "gzip")
+		reader, err := gzip.NewReader(strings.NewReader(compressed.body))
+		if err != nil || compressed.header.Get("Content-Encoding") != "gzip" || compressed.header.Get("Content-Length") != strconv.Itoa(len(compressed.body)) {
+			t.Fatalf("GET %s with gzip: error %v with the headers %v, want a body with gzip", path, err, compressed.header)
+		}
+		if text, err := io.ReadAll(reader); err != nil || string(text) != plain.body || plain.header.Get("Content-Encoding") != "" {
+			t.Errorf("GET %s: the compressed body differs from the plain one (error %v)", path, err)
+		}
+		etag := plain.header.Get("Etag")
+		for _, got := range []httpResponse{plain, compressed} {
+			if got.header.Get("Etag") != etag || etag == "" || !slices.Equal(got.header.Values("Vary"), []string{"Origin", "Accept-Encoding"}) {
+				t.Errorf("GET %s has the headers %v, want the ETag %q and Vary with Origin and Accept-Encoding", path, got.header, etag)
+			}
+		}
+		if got := f.do("GET", path, "", "If-None-Match", etag); got.status != 304 || got.body != "" || got.header.Get("Etag") != etag {
+			t.Errorf("GET %s with If-None-Match: status %d with the headers %v, want 304 with the same ETag", path, got.status, got.header)
+		}
+	}
+	if got := f.do("GET", "/nowhere", ""); !slices.Equal(got.header.Values("Vary"), []string{"Origin"}) {
+		t.Errorf("another response has Vary %q, want Origin", got.header.Values("Vary"))
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package embedded serves the pages that are compiled into the binary.
+// Package embedded serves the files that are compiled into the binary.
 package embedded
 
 import (
@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"path"
 	"strconv"
+
+	"github.com/tributary-hq/tributary/httpedge"
 )
 
 var contentTypes = map[string]string{
@@ -25,24 +27,39 @@ func Handlers(files embed.FS, policy string, pathOf func(file string) string) (m
 		if err != nil {
 			return nil, err
 		}
-		handlers[pathOf(entry.Name())] = serve(content, contentTypes[path.Ext(entry.Name())], policy)
+		document := Document(content, contentTypes[path.Ext(entry.Name())])
+		handlers[pathOf(entry.Name())] = func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Security-Policy", policy)
+			document(w, r)
+		}
 	}
 	return handlers, nil
 }
 
-// serve returns a handler that responds with content. Caches may store the response for
-// five minutes. This is the same time as for the OpenAPI document, so that the page that
-// shows the document changes at about the same time. Other hosts do not learn the address
-// of a page, because it can contain a token.
-func serve(content []byte, contentType, policy string) http.HandlerFunc {
-	length := strconv.Itoa(len(content))
-	return func(w http.ResponseWriter, _ *http.Request) {
+// Document returns a handler that responds with content, which it compresses for clients
+// that accept gzip. Caches may store the response for five minutes, and the time is the
+// same for all documents. So a page that shows another document changes at about the same
+// time as the document. Other hosts do not learn the address of a page, because it can
+// contain a token.
+func Document(content []byte, contentType string) http.HandlerFunc {
+	compressed, etag := httpedge.Gzip(content), httpedge.ETag(content)
+	return func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Type", contentType)
-		h.Set("Content-Length", length)
 		h.Set("Cache-Control", "public, max-age=300")
-		h.Set("Content-Security-Policy", policy)
 		h.Set("Referrer-Policy", "no-referrer")
-		_, _ = w.Write(content)
+		h.Set("Etag", etag)
+		h["Vary"] = append(h["Vary"][:len(h["Vary"]):len(h["Vary"])], "Accept-Encoding")
+		if httpedge.ETagMatches(r.Header, etag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		body := content
+		if httpedge.AcceptsGzip(r.Header) {
+			body = compressed
+			h.Set("Content-Encoding", "gzip")
+		}
+		h.Set("Content-Type", contentType)
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
 	}
 }
