@@ -14,6 +14,7 @@ const (
 	NeedsDestination = "is required without {landing_url} for an active programme"
 	MustNotBeEmpty   = "must not be empty"
 	MustNotHaveNUL   = "must not contain the NUL character"
+	MustBePlainName  = "must not contain ://, www., line breaks or characters that change the direction of text"
 )
 
 // MustNotBeWith returns the message for a field that must not be set together with the

@@ -1,5 +1,10 @@
 package affiliate
 
+import (
+	"strings"
+	"unicode"
+)
+
 // Registration says who can create an account of one kind (DECISIONS.md section 18).
 type Registration string
 
@@ -11,3 +16,14 @@ const (
 	InviteRegistration Registration = "invite"
 	ClosedRegistration Registration = "closed"
 )
+
+// PlainName reports whether a name can be shown in mails. Mail programs turn a name with
+// "://" or "www." into a link, so the name of a workspace could be an advertisement to
+// everybody who is invited. Line breaks and the characters that change the direction of
+// text could make a name look like other parts of the mail.
+func PlainName(name string) bool {
+	lower := strings.ToLower(name)
+	return !strings.Contains(lower, "://") && !strings.Contains(lower, "www.") && !strings.ContainsFunc(name, func(r rune) bool {
+		return strings.ContainsRune("\n\v\f\r\u0085\u2028\u2029", r) || unicode.Is(unicode.Bidi_Control, r)
+	})
+}

@@ -248,3 +248,10 @@ func CopyShared(full, item protoreflect.Message) {
 		return true
 	})
 }
+
+// CheckName adds a violation if mails must not show a name.
+func CheckName(field, name string, found *affiliate.Violations) {
+	if !affiliate.PlainName(name) {
+		found.Add(field, affiliate.MustBePlainName)
+	}
+}

@@ -100,11 +100,15 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.RegisterMerchantRequest:
 		checkPassword(r.GetPassword(), r.GetName(), r.GetEmail(), &found)
 		checkAddress("email", r.GetEmail(), &found)
+		server.CheckName("name", r.GetName(), &found)
+		server.CheckName("workspace_name", r.GetWorkspaceName(), &found)
 	case *affiliatev1.RegisterPartnerRequest:
 		checkPassword(r.GetPassword(), r.GetName(), r.GetEmail(), &found)
 		checkAddress("email", r.GetEmail(), &found)
+		server.CheckName("name", r.GetName(), &found)
 	case *affiliatev1.AcceptInviteRequest:
 		checkPassword(r.GetPassword(), r.GetName(), "", &found)
+		server.CheckName("name", r.GetName(), &found)
 	case *affiliatev1.ResetPasswordRequest:
 		// The reset checks the password again with the stored name.
 		checkPassword(r.GetPassword(), "", "", &found)

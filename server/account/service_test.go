@@ -2,10 +2,13 @@ package account_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -253,6 +256,34 @@ func TestLogout_EndsSessionAndAlwaysSucceeds(t *testing.T) {
 	}
 	if _, err := f.Logout(t.Context(), &affiliatev1.LogoutRequest{RefreshToken: "nonsense"}); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestCheck_RejectsNamesThatMailsMustNotShow(t *testing.T) {
+	f := newFixture(t)
+	for _, bad := range []string{"Win at https://evil.example", "WWW.evil.example", "a\nb", "a\rb", "a\u2028b", "a\u202eb", "\u2066a", "a\u200f"} {
+		for _, req := range []proto.Message{
+			&affiliatev1.RegisterMerchantRequest{Email: "a@example.com", Password: password, Name: bad, WorkspaceName: bad},
+			&affiliatev1.RegisterPartnerRequest{Email: "a@example.com", Password: password, Name: bad},
+			&affiliatev1.AcceptInviteRequest{Password: password, Name: bad},
+		} {
+			want := []string{"name"}
+			if _, merchant := req.(*affiliatev1.RegisterMerchantRequest); merchant {
+				want = append(want, "workspace_name")
+			}
+			var fields []string
+			for _, v := range f.Check(req) {
+				fields = append(fields, v.Field)
+			}
+			if !slices.Equal(fields, want) {
+				t.Errorf("%T with the name %q has violations of %q, want of %q", req, bad, fields, want)
+			}
+		}
+	}
+	for _, good := range []string{"Jane Doe", "Smith & Sons: Coffee/Tea", "www coffee", "محمد", "a.example"} {
+		if found := f.Check(&affiliatev1.RegisterPartnerRequest{Email: "a@example.com", Password: password, Name: good}); len(found) != 0 {
+			t.Errorf("the name %q has the violations %v, want none", good, found)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		checkCode(req.GetReferralCode(), &found)
 		checkEmail(req.GetEmail(), &found)
 	case *affiliatev1.CreateParticipantRequest:
+		server.CheckName("name", req.GetName(), &found)
 		checkCode(req.GetReferralCode(), &found)
 		checkEmail(req.GetEmail(), &found)
 	case *affiliatev1.ListParticipantsRequest:

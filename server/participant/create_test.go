@@ -34,6 +34,12 @@ func (f *fixture) create(req *createRequest) (*affiliatev1.Participant, error) {
 	return f.service.CreateParticipant(f.asMember(affiliate.RoleManager), req)
 }
 
+func TestCreateParticipant_RejectsNameWithLink(t *testing.T) {
+	f := newFixture(t)
+	_, err := f.create(&createRequest{Email: "jane@example.com", Name: "www.evil.example"})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "name")
+}
+
 func (f *fixture) mustCreate(req *createRequest) *affiliatev1.Participant {
 	f.Helper()
 	p, err := f.create(req)

@@ -43,6 +43,14 @@ func (f *fixture) setMethod(user affiliate.UserID, req *affiliatev1.SetPayoutMet
 	return f.service.SetPayoutMethod(f.asLivePartner(user), req)
 }
 
+func TestUpdateProfile_RejectsNameWithLink(t *testing.T) {
+	f := newFixture(t)
+	found := f.service.Check(&affiliatev1.UpdatePartnerProfileRequest{Name: "https://evil.example", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}}})
+	if len(found) != 1 || found[0].Field != "name" || found[0].Message != affiliate.MustBePlainName {
+		t.Errorf("Check found %v, want one violation of name", found)
+	}
+}
+
 func TestUpdatePartnerProfile(t *testing.T) {
 	f := newFixture(t)
 	jane := f.user("Jane")

@@ -24,6 +24,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 
 func checkProfile(req *affiliatev1.UpdatePartnerProfileRequest, found *affiliate.Violations) {
 	server.CheckMask(req, found, "name")
+	server.CheckName("name", req.GetName(), found)
 	if req.WebsiteUrl != nil {
 		if _, ok := affiliate.ParseWebURL(req.GetWebsiteUrl()); !ok {
 			found.Add("website_url", affiliate.MustBeWebURL)

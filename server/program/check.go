@@ -18,10 +18,12 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.CreateProgramRequest:
+		server.CheckName("name", req.GetName(), &found)
 		checkFields(req, &found)
 		initialRules(req.GetCommissionRules(), &found)
 	case *affiliatev1.UpdateProgramRequest:
 		server.CheckMask(req, &found, "name", "currency")
+		server.CheckName("name", req.GetName(), &found)
 		checkFields(req, &found)
 		checkRateFields(req.GetCommissionRules(), &found)
 		patch := presentFieldsPatch(req.GetCommissionRules(), &found)

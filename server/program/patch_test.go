@@ -157,6 +157,7 @@ func TestUpdateProgram_RejectsInvalidRequests(t *testing.T) {
 		{"bad URL", &req{WebsiteUrl: proto.String("shop")}, []string{"website_url"}, "website_url"},
 		{"bad domain", &req{AllowedDomains: []string{"*.example", "*.*.example"}}, []string{"allowed_domains"}, "allowed_domains[1]"},
 		{"top-level domain", &req{AllowedDomains: []string{"a.com", "*.COM"}}, []string{"allowed_domains"}, "allowed_domains[1]"},
+		{"name with a link", &req{Name: "https://evil.example"}, []string{"name"}, "name"},
 		{"public suffix", &req{AllowedDomains: []string{"*.a.co.uk", "co.uk"}}, []string{"allowed_domains"}, "allowed_domains[1]"},
 		{"suffix of a hosting company", &req{AllowedDomains: []string{"a.github.io", "*.github.io"}}, []string{"allowed_domains"}, "allowed_domains[1]"},
 		{"three decimals", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(1.005)}), []string{"commission_rules.commission_type", "commission_rules.percentage"}, "commission_rules.percentage"},
@@ -182,6 +183,7 @@ func TestCheck_CreateProgram(t *testing.T) {
 		wantFields string // empty if the request is valid
 	}{
 		{"only a name", &affiliatev1.CreateProgramRequest{Name: "P"}, ""},
+		{"name with a link", &affiliatev1.CreateProgramRequest{Name: "www.evil.example"}, "name"},
 		{"all fields", fullRequest(), ""},
 		{"one rule", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{HoldPeriodDays: proto.Int32(0)}}, ""},
 		{"two decimals", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(33.33)}}, ""},

@@ -16,6 +16,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	switch req := req.(type) {
 	case *affiliatev1.UpdateWorkspaceRequest:
 		server.CheckMask(req, &found, "name", "currency", "timezone", "books_closed_until")
+		server.CheckName("name", req.GetName(), &found)
 		checkSettings(req, &found)
 	case *affiliatev1.CreateInviteRequest:
 		checkAddress("email", req.GetEmail(), &found)

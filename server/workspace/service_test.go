@@ -234,6 +234,7 @@ func TestCheck_ReportsInvalidFields(t *testing.T) {
 		"unknown field":                  {&update{UpdateMask: mask("version")}, []string{"update_mask"}},
 		"the mask names itself":          {&update{UpdateMask: mask("update_mask")}, []string{"update_mask"}},
 		"required fields cleared":        {&update{UpdateMask: mask("name", "currency", "timezone")}, []string{"name", "currency", "timezone"}},
+		"a name with a link":             {&update{UpdateMask: mask("name"), Name: "Win at https://evil.example"}, []string{"name"}},
 		"unknown currency":               {&update{UpdateMask: mask("currency"), Currency: "XXX"}, []string{"currency"}},
 		"unknown time zone":              {&update{UpdateMask: mask("timezone"), Timezone: "Mars/Olympus"}, []string{"timezone"}},
 		"local time zone":                {&update{UpdateMask: mask("timezone"), Timezone: "Local"}, []string{"timezone"}},
