@@ -167,7 +167,9 @@ const TombstoneLife = 20 * time.Minute
 const pseudonymDigits = 8
 
 // Pseudonym returns the text that replaces names, addresses and codes of an erased subject:
-// erased- and the last eight digits of its id.
+// erased- and the last eight digits of its id. The id of a participant's partner gives the
+// pseudonym of the participant, so a person has the same pseudonym in all programmes and after
+// the erasure of the account.
 func Pseudonym(id uuid.UUID) string {
 	text := hex.EncodeToString(id[:])
 	return "erased-" + text[len(text)-pseudonymDigits:]

@@ -75,7 +75,7 @@ func TestLedger_OfOtherScopesIsNotFound(t *testing.T) {
 	}
 }
 
-func TestCreateLedgerEntry_RefusesParticipantWithErasedData(t *testing.T) {
+func TestCreateLedgerEntry_OfErasedParticipantIsAnAdjustment(t *testing.T) {
 	f := newFixture(t)
 	erased := f.Join("Erased", pgtest.Row{"erased_at": f.Now()})
 	_, err := f.service.CreateLedgerEntry(f.asOwner(), &affiliatev1.CreateLedgerEntryRequest{
@@ -84,6 +84,10 @@ func TestCreateLedgerEntry_RefusesParticipantWithErasedData(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 	if got, want := summarize(f.listEntries(erased, &affiliatev1.ListLedgerRequest{})), "| | total 0"; got != want {
 		t.Errorf("after the refused call ListLedger returned %s, want %s", got, want)
+	}
+	f.addEntry(erased, adjustment, -7, "USD")
+	if n := f.Count(`select count(*) from ledger_entries where participant_id = $1 and type = 'adjustment' and amount_cents = -7`, erased.ID); n != 1 {
+		t.Errorf("an adjustment has created %d entries, want 1", n)
 	}
 }
 

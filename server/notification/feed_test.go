@@ -68,7 +68,7 @@ func TestList_ReturnsTextsWithCurrentNames(t *testing.T) {
 	if got := partner.list(&affiliatev1.ListNotificationsRequest{}); len(got.Data) != 1 || got.Data[0].Body != "You earned 2.00 EUR in Garden." {
 		t.Errorf("the partner's feed is %v, want one notification about the commission", got)
 	}
-	f.Exec(`update users set name = '', erased_at = now() where id = $1`, jane.Partner)
+	f.Exec(`update participants set partner_name = 'erased-0123abcd', erased_at = now() where id = $1`, jane.ID)
 	if got := owner.list(commissions); got.Data[0].Body != "A partner earned 2.00 EUR in Garden." {
 		t.Errorf("after the erasure of the partner, the body is %q", got.Data[0].Body)
 	}

@@ -64,7 +64,7 @@ func TestErase_KeepsTheNameOnPaidPayouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.finish(f.erasure())
-	pseudonym := affiliate.Pseudonym(f.ada.ID.UUID)
+	pseudonym := affiliate.Pseudonym(f.ada.Partner.UUID)
 	f.wantPayee("after the erasure", paid, "Ada")
 	f.wantPayee("after the erasure", expired, pseudonym)
 	f.wantPayee("after the erasure", failed, pseudonym)
@@ -87,7 +87,7 @@ func TestErase_KeepsNoNameWithoutRetention(t *testing.T) {
 	if err := f.eraseParticipant(f.ada); err != nil {
 		t.Fatal(err)
 	}
-	f.wantPayee("after the erasure", paid, affiliate.Pseudonym(f.ada.ID.UUID))
+	f.wantPayee("after the erasure", paid, affiliate.Pseudonym(f.ada.Partner.UUID))
 }
 
 // A name ends early if the merchant lowers the number of years, and with the workspace.
@@ -103,7 +103,7 @@ func TestPayeeNames_EndWithTheSettingAndTheWorkspace(t *testing.T) {
 	f.retainPayees(5)
 	f.deletePayeeNames(f.Now(), 1)
 	f.wantPayee("with five years", kept, "Ada")
-	f.wantPayee("with five years", deleted, affiliate.Pseudonym(f.ada.ID.UUID))
+	f.wantPayee("with five years", deleted, affiliate.Pseudonym(f.ada.Partner.UUID))
 	f.finish(f.erasure())
 
 	f.eraseWorkspace()
@@ -123,5 +123,5 @@ func TestErase_KeepsNoNameInTestMode(t *testing.T) {
 	if err := f.eraseParticipant(ada); err != nil {
 		t.Fatal(err)
 	}
-	f.wantPayee("after the erasure", paid, affiliate.Pseudonym(ada.ID.UUID))
+	f.wantPayee("after the erasure", paid, affiliate.Pseudonym(ada.Partner.UUID))
 }

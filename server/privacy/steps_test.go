@@ -204,7 +204,7 @@ func TestErase_ErasesPromoCodesInSalesOfOthers(t *testing.T) {
 	f.finish(f.erasure())
 	f.wantTraces("quokka")
 	f.WantCount(3, "conversions with the code of Ben", `select count(*) from conversions where promo_code = 'wombat-ben-promo' and sub_id = 'wombat-sub'`)
-	f.WantCount(1, "commissions of Ben with the pseudonym", `select count(*) from commissions where participant_id = $1 and promo_code = $2`, f.ben.ID, affiliate.Pseudonym(f.ada.ID.UUID))
+	f.WantCount(1, "commissions of Ben with the pseudonym", `select count(*) from commissions where participant_id = $1 and promo_code = $2`, f.ben.ID, affiliate.Pseudonym(f.ada.Partner.UUID))
 }
 
 // Somebody can accept an invitation while the workspace is erased. The erasure waits and erases

@@ -23,10 +23,16 @@ const selectErased = `
 		limit 1
 	) e`
 
-// EraseClickColumns are the assignments of an update of clicks that removes the personal data
+// ClickPseudonym is the pseudonym of the participant of clicks c (affiliate.Pseudonym). Clicks
+// of a participant that was deleted with test data have a pseudonym of their own.
+const ClickPseudonym = `'erased-' || right(coalesce((
+	select t.partner_id from participants t where t.workspace_id = c.workspace_id and t.mode = c.mode and t.id = c.participant_id
+), c.participant_id)::text, 8)`
+
+// EraseClickColumns are the assignments of an update of clicks c that removes the personal data
 // of the visitor and of the participant. The referral code becomes the pseudonym of the
-// participant (affiliate.Pseudonym).
-const EraseClickColumns = `referral_code = 'erased-' || right(participant_id::text, 8), ` + EraseVisitColumns
+// participant.
+const EraseClickColumns = `referral_code = ` + ClickPseudonym + `, ` + EraseVisitColumns
 
 // EraseVisitColumns are the same assignments without the referral code. It stays if only the
 // visitor is erased.

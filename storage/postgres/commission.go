@@ -148,14 +148,14 @@ func commissionDetail(
 ) (affiliate.CommissionDetail, error) {
 	const read = `
 		select ` + commissionColumns + `,
-			p.name as program_name, u.name as partner_name, u.email as partner_email,
+			p.name as program_name, t.partner_name, t.partner_email,
 			d.method, d.reason_code, d.explanation, d.clicked_at, d.expires_at,
 			(select json_agg(json_build_object('at', h.at, 'actor', h.actor, 'from', h.from_status, 'to', h.to_status, 'reason', h.reason) order by h.seq)
 			from commission_history h
 			where h.workspace_id = c.workspace_id and h.commission_id = c.id) as history
 		from commissions c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
-		join users u on u.id = c.partner_id
+		join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id
 		join attribution_decisions d on d.workspace_id = c.workspace_id and d.id = c.decision_id
 		where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3 and c.id = $4`
 	type row struct {

@@ -15,21 +15,21 @@ import (
 )
 
 // commissionRowColumns are the columns that commissionReader reads, in the order in
-// which it reads them. They are selected from commissions c, programs p and users u.
+// which it reads them. They are selected from commissions c, programs p and participants t.
 const commissionRowColumns = `
-	c.id, c.created_at, c.status, c.commission_type, p.name, u.name, c.amount_cents, c.currency,
+	c.id, c.created_at, c.status, c.commission_type, p.name, t.partner_name, c.amount_cents, c.currency,
 	c.sale_amount_cents, c.sale_currency, c.external_transaction_id, c.promo_code, c.needs_review,
 	c.hold_until, c.approved_at, c.rejected_at, c.paid_at, c.refunded_at, c.payout_id`
 
 // commissionExportSQL uses left joins although every commission has a programme and a
-// partner. A left join shows Postgres that no row is lost. With an inner join, Postgres
+// participant. A left join shows Postgres that no row is lost. With an inner join, Postgres
 // would estimate that few rows remain and choose a bad plan.
 func commissionExportSQL(where conditions, order affiliate.CommissionOrder) string {
 	return `
 		select ` + commissionRowColumns + `
 		from commissions c
 		left join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
-		left join users u on u.id = c.partner_id
+		left join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id
 		where ` + where.sql() + ` order by ` + commissionSortOf(order)
 }
 

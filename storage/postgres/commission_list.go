@@ -35,14 +35,14 @@ const planForArgs = pgx.QueryExecModeCacheDescribe
 const maxSearchPartners = 10_000
 
 // commissionSorts maps the sort keys of a list to SQL expressions. The expressions
-// refer to commissions c and, for names, to users u.
+// refer to commissions c and, for names, to participants t.
 var commissionSorts = map[affiliate.CommissionSort]string{
 	affiliate.SortCreatedAt:      "c.created_at",
 	affiliate.SortAmountCents:    "c.amount_cents",
 	affiliate.SortStatus:         "c.status",
 	affiliate.SortCommissionType: "c.commission_type",
 	affiliate.SortNeedsReview:    "c.needs_review",
-	affiliate.SortPartnerName:    "lower(u.name)",
+	affiliate.SortPartnerName:    "lower(t.partner_name)",
 }
 
 // commissionSortOf returns the ORDER BY list. It always ends with the time of creation
@@ -192,18 +192,19 @@ func readCommissions(
 // commissionPageSQL returns the statement for a page. The arguments of the statement are
 // the arguments of where, the size of the page and the offset of the page. The statement
 // reads the names of programmes and partners only for the rows of the page. Only the order
-// by partner needs the partner's name of every row.
+// by partner needs the partner's name of every row. The names and addresses of partners are
+// the participants' copies, which an erasure replaces by the pseudonym.
 func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string {
 	from, sort := "commissions c", commissionSortOf(order)
 	if order.By == affiliate.SortPartnerName {
-		from += " join users u on u.id = c.partner_id"
+		from += " join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id"
 	}
 	return `
-		select ` + commissionColumns + `, p.name as program_name, u.name as partner_name, u.email as partner_email
+		select ` + commissionColumns + `, p.name as program_name, t.partner_name, t.partner_email
 		from (select c.* from ` + from + ` where ` + where.sql() + ` order by ` + sort +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
-		join users u on u.id = c.partner_id
+		join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id
 		order by ` + sort
 }
 
@@ -294,13 +295,13 @@ func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope
 	}
 	switch {
 	case len(participants) > maxSearchPartners:
-		partner := "lower(u.name) like lower(?)"
+		partner := "lower(t.partner_name) like lower(?)"
 		args = append(args, pattern)
 		if !filter.HideEmails {
-			partner += " or lower(u.email) like lower(?)"
+			partner += " or lower(t.partner_email) like lower(?)"
 			args = append(args, pattern)
 		}
-		matches = append(matches, "exists (select from users u where u.id = c.partner_id and ("+partner+"))")
+		matches = append(matches, "exists (select from participants t where t.workspace_id = c.workspace_id and t.id = c.participant_id and ("+partner+"))")
 	case len(participants) > 0:
 		matches = append(matches, "c.participant_id = any(?)")
 		args = append(args, participants)
@@ -309,19 +310,19 @@ func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope
 	return where, nil
 }
 
-// searchPartners returns at most maxSearchPartners + 1 participants whose partner's name
-// or email address matches the pattern. It is a separate query, because Postgres can
-// combine a list of ids with the other indexes of a search, but cannot combine a subquery
-// with them.
+// searchPartners returns at most maxSearchPartners + 1 participants whose name or email
+// address matches the pattern. It searches an index of participants once for each programme.
+// It is a separate query, because Postgres can combine a list of ids with the other indexes
+// of a search, but cannot combine a subquery with them.
 func searchPartners(ctx context.Context, db Queryer, scope affiliate.Scope, pattern string, hideEmails bool) ([]affiliate.ParticipantID, error) {
 	const byName = `
-		select p.id from users u
-		join participants p on p.workspace_id = $1 and p.mode = $2 and p.partner_id = u.id
-		where u.kind = 'partner' and lower(u.name) like lower($3)`
+		select t.id from programs p
+		join participants t on t.workspace_id = p.workspace_id and t.program_id = p.id
+		where p.workspace_id = $1 and p.mode = $2 and lower(t.partner_name) like lower($3)`
 	const byEmail = `
-		select p.id from users u
-		join participants p on p.workspace_id = $1 and p.mode = $2 and p.partner_id = u.id
-		where u.kind = 'partner' and lower(u.email) like lower($3)`
+		select t.id from programs p
+		join participants t on t.workspace_id = p.workspace_id and t.program_id = p.id
+		where p.workspace_id = $1 and p.mode = $2 and lower(t.partner_email) like lower($3)`
 	find := byName
 	if !hideEmails {
 		find += " union " + byEmail

@@ -96,8 +96,8 @@ func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry)
 	addBalances.queue(batch, balances...)
 }
 
-// AddLedgerEntry stores an entry that a member creates manually, and returns it.
-// Errors: NOT_FOUND, PARTICIPANT_ERASED, PERIOD_CLOSED.
+// AddLedgerEntry stores an entry that a member creates manually, and returns it. An erased
+// participant can get only adjustments. Errors: NOT_FOUND, PARTICIPANT_ERASED, PERIOD_CLOSED.
 func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error) {
 	const lock = `
 		select t.partner_id, t.erased_at is not null as erased, p.currency
@@ -116,7 +116,7 @@ func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (af
 			return affiliate.Refuse(affiliate.ReasonNotFound)
 		case err != nil:
 			return fmt.Errorf("lock participant: %w", err)
-		case erased:
+		case erased && e.Type != affiliate.EntryAdjustment:
 			return affiliate.Refuse(affiliate.ReasonParticipantErased)
 		case e.Currency != "":
 			currency = e.Currency

@@ -4365,9 +4365,10 @@ export interface paths {
          * Create a ledger entry
          * @description Adds a bonus or an adjustment to a participant's ledger. The
          *     participant's next payout in the same currency includes the amount of the entry.
+         *     A participant whose data was erased can get adjustments, but no bonus.
          *
          *     Errors:
-         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *       - PARTICIPANT_ERASED: the participant's data was erased, and the entry is a bonus.
          *       - PERIOD_CLOSED: the books were closed while the request was processed. Send it again.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.

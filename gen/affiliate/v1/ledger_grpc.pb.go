@@ -44,9 +44,10 @@ type LedgerServiceClient interface {
 	ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error)
 	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. The
 	// participant's next payout in the same currency includes the amount of the entry.
+	// A participant whose data was erased can get adjustments, but no bonus.
 	//
 	// Errors:
-	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PARTICIPANT_ERASED: the participant's data was erased, and the entry is a bonus.
 	//   - PERIOD_CLOSED: the books were closed while the request was processed. Send it again.
 	CreateLedgerEntry(ctx context.Context, in *CreateLedgerEntryRequest, opts ...grpc.CallOption) (*LedgerEntry, error)
 	// ListLedgerBalances states what the partners of the mode were owed at a time: the
@@ -168,9 +169,10 @@ type LedgerServiceServer interface {
 	ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error)
 	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. The
 	// participant's next payout in the same currency includes the amount of the entry.
+	// A participant whose data was erased can get adjustments, but no bonus.
 	//
 	// Errors:
-	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PARTICIPANT_ERASED: the participant's data was erased, and the entry is a bonus.
 	//   - PERIOD_CLOSED: the books were closed while the request was processed. Send it again.
 	CreateLedgerEntry(context.Context, *CreateLedgerEntryRequest) (*LedgerEntry, error)
 	// ListLedgerBalances states what the partners of the mode were owed at a time: the

@@ -37,11 +37,10 @@ const auditColumns = `
 		(select k.name from api_keys k where k.workspace_id = l.workspace_id and k.id = l.actor::uuid),
 		(select 'service:' || s.name from service_tokens s where s.workspace_id = l.workspace_id and s.id = l.actor::uuid),
 		(
-			select u.name from users u
-			where u.id = l.actor::uuid and u.erased_at is null and exists (
-				select from participants t
-				where t.workspace_id = l.workspace_id and t.mode = l.mode and t.partner_id = u.id and t.erased_at is null and t.partner_consent is null
-			)
+			select t.partner_name from participants t
+			where t.workspace_id = l.workspace_id and t.mode = l.mode and t.partner_id = l.actor::uuid
+				and t.erased_at is null and t.partner_consent is null
+			limit 1
 		)
 	) end as actor_name`
 

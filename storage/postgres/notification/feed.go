@@ -52,11 +52,12 @@ const readAt = `
 	)`
 
 // entryColumns selects a notification n with the names in its text, in a statement with
-// nameJoins. Only members of the workspace and the reader have a name as users, because a
-// workspace must not learn the current name of a person who has left it.
+// nameJoins. The name of a partner is the participant's copy. Only members of the workspace and
+// the reader have a name as users, because a workspace must not learn the current name of a
+// person who has left it.
 const entryColumns = `
 	n.id, n.feed_id, n.mode, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id, n.facts,
-	n.read_at, n.dismissed_at, a.title as announced_title, a.body as announced_text, coalesce(p.name, '') as program_name, coalesce(u.name, '') as partner_name,
+	n.read_at, n.dismissed_at, a.title as announced_title, a.body as announced_text, coalesce(p.name, '') as program_name, coalesce(t.partner_name, '') as partner_name,
 	coalesce((
 		select s.name from users s
 		where s.id = n.user_id and s.erased_at is null
@@ -66,7 +67,6 @@ const entryColumns = `
 const nameJoins = `
 	left join programs p on p.workspace_id = n.workspace_id and p.id = n.program_id
 	left join participants t on t.workspace_id = n.workspace_id and t.id = n.participant_id and t.erased_at is null
-	left join users u on u.id = t.partner_id and u.erased_at is null
 	left join announcements a on a.id = n.resource_id`
 
 type entryRow struct {

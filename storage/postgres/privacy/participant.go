@@ -43,9 +43,9 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at 
 	)
 	args := pgx.NamedArgs{
 		"workspace": p.Scope.Workspace, "mode": p.Scope.Mode, "program": p.Program, "id": p.ID, "name": p.PartnerName, "email": p.PartnerEmail,
-		"pseudonym": affiliate.Pseudonym(p.ID.UUID), "at": at,
+		"pseudonym": affiliate.Pseudonym(p.Partner.UUID), "at": at,
 	}
-	if _, err := tx.RedactEvents(ctx, p.Scope, p.ID, affiliate.Pseudonym(p.ID.UUID)); err != nil {
+	if _, err := tx.RedactEvents(ctx, p.Scope, p.ID, affiliate.Pseudonym(p.Partner.UUID)); err != nil {
 		return nil, fmt.Errorf("redact events: %w", err)
 	}
 	rows, err := tx.Query(ctx, codes, args)
@@ -185,8 +185,10 @@ func (tx *Tx) replaceCodes(ctx context.Context, codes affiliate.DirectoryCodes) 
 			where workspace_id = $1 and mode = $2 and code = any($3)
 			returning link_id
 		)
-		update links set code = 'erased-' || right(participant_id::text, 8), short_key = 'erased-' || replace(id::text, '-', '')
-		where workspace_id = $1 and mode = $2 and id in (select link_id from removed)`
+		update links l set code = 'erased-' || right(t.partner_id::text, 8), short_key = 'erased-' || replace(l.id::text, '-', '')
+		from participants t
+		where l.workspace_id = $1 and l.mode = $2 and l.id in (select link_id from removed)
+			and t.workspace_id = l.workspace_id and t.mode = l.mode and t.id = l.participant_id`
 	if _, err := tx.Exec(ctx, replace, codes.Scope.Workspace, codes.Scope.Mode, codes.Codes); err != nil {
 		return fmt.Errorf("replace erased codes: %w", err)
 	}

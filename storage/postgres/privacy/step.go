@@ -177,9 +177,11 @@ func (tx *Tx) plan(ctx context.Context, p Progress) ([]planned, error) {
 	}
 	participants, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
 	for _, r := range participants {
-		add(target{
-			Workspace: r.Workspace, Participant: &r.Participant, Partner: r.Partner, Pseudonym: affiliate.Pseudonym(r.Participant.UUID),
-		}, participantSteps)
+		t := target{Workspace: r.Workspace, Participant: &r.Participant, Partner: r.Partner, Pseudonym: affiliate.Pseudonym(r.Participant.UUID)}
+		if r.Partner != nil {
+			t.Pseudonym = affiliate.Pseudonym(r.Partner.UUID)
+		}
+		add(t, participantSteps)
 	}
 	return plan, err
 }

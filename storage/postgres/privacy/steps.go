@@ -42,7 +42,7 @@ const (
 var participantSteps = []step{
 	directoryCodes(),
 	clicks(`
-		update clicks set ` + postgres.EraseClickColumns + `
+		update clicks set referral_code = @pseudonym, ` + postgres.EraseVisitColumns + `
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
 			and clicked_at >= @from and clicked_at <= @until and participant_id = @participant and referral_code <> @pseudonym`),
 	clickDays(),
@@ -125,8 +125,8 @@ var workspaceSteps = []step{
 		select id from participants
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after
 		order by id limit @limit`, `
-		update participants set partner_name = 'erased-' || right(id::text, 8), partner_email = 'erased-' || right(id::text, 8),
-			referral_code = 'erased-' || right(id::text, 8), application_answers = '{}', tags = '{}', note = null, external_id = null,
+		update participants set partner_name = 'erased-' || right(partner_id::text, 8), partner_email = 'erased-' || right(partner_id::text, 8),
+			referral_code = 'erased-' || right(partner_id::text, 8), application_answers = '{}', tags = '{}', note = null, external_id = null,
 			rejection_reason = null, suspension_reason = null, erased_at = @at, version = version + 1, updated_at = @at
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and erased_at is null`, `
 		update promo_codes set code = 'erased-' || replace(id::text, '-', ''), active = false, sync_to_processor = false
@@ -147,11 +147,11 @@ var workspaceSteps = []step{
 		delete from participant_invites where (workspace_id, id) in (
 			select workspace_id, id from participant_invites where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
 	clicks(`
-		update clicks set ` + postgres.EraseClickColumns + `,
+		update clicks c set ` + postgres.EraseClickColumns + `,
 			country = null, region = null, device = null, browser = null, os = null, paid_platform = null
-		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
-			and clicked_at >= @from and clicked_at <= @until
-			and (referral_code <> 'erased-' || right(participant_id::text, 8) or num_nonnulls(country, region, device, browser, os, paid_platform) > 0)`),
+		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.id > @after and c.id <= @last
+			and c.clicked_at >= @from and c.clicked_at <= @until
+			and (c.referral_code <> ` + postgres.ClickPseudonym + ` or num_nonnulls(country, region, device, browser, os, paid_platform) > 0)`),
 	clickDays(),
 	walk("conversions", pageOf("conversions"), `
 		update conversions set external_transaction_id = 'erased-' || replace(id::text, '-', ''),
