@@ -95,15 +95,16 @@ type Policy struct {
 	// unless SPEC.md defines another error code for the method. An expired access token
 	// always results in UNAUTHORIZED.
 	Refusal affiliate.Reason
-	// Payouts means that a service token must have been created with the permission to
-	// move payouts.
+	// Payouts means that the method moves payouts or reads payout accounts. A service token
+	// must have been created with the permission to do so, and a member must have a second
+	// factor if the workspace requires one, even if the method only reads.
 	Payouts bool
 	// ServiceMode is the mode that a service token must have. It is set for methods that
 	// have an effect outside the mode of the call. If it is empty, tokens of both modes are
 	// accepted.
 	ServiceMode affiliate.Mode
-	// Reads means that the method changes nothing. A member without a second factor may call
-	// it if the workspace requires one. WithoutFactor permits such a member to call another
+	// Reads means that the method changes nothing. Unless Payouts is set, a member without a
+	// second factor may call it if the workspace requires one. WithoutFactor permits such a member to call another
 	// method, because the member needs it to add a second factor or to read.
 	Reads, WithoutFactor bool
 	// Lasting means that a call may last until the access token expires.
@@ -160,8 +161,8 @@ func member(action Action) Policy {
 	return p
 }
 
-// movesPayouts returns the policy with the requirement that a service token has the
-// permission to move payouts.
+// movesPayouts returns the policy of a method that moves payouts or reads payout accounts
+// (Policy.Payouts).
 func (p Policy) movesPayouts() Policy {
 	p.Payouts = true
 	return p
@@ -405,7 +406,7 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: merchant(managePayouts).verified(VerifiedForLive).movesPayouts(),
 	affiliatev1.PayoutService_CancelPayoutBatch_FullMethodName:  merchant(managePayouts),
 	affiliatev1.PayoutService_ProcessPayoutBatch_FullMethodName: merchant(managePayouts).movesPayouts(),
-	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:  merchant(managePayouts),
+	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:  merchant(managePayouts).movesPayouts(),
 	affiliatev1.PayoutService_MarkPayoutPaid_FullMethodName:     merchant(managePayouts).movesPayouts(),
 	affiliatev1.PayoutService_MarkPayoutFailed_FullMethodName:   merchant(managePayouts).movesPayouts(),
 	affiliatev1.PayoutService_RetryPayout_FullMethodName:        merchant(managePayouts).movesPayouts(),
@@ -550,7 +551,7 @@ func (p Policy) authorise(id identity, requireVerified bool) error {
 		(p.Payouts && !token.AllowPayouts || p.ServiceMode != "" && p.ServiceMode != token.Scope.Mode) {
 		return affiliate.Refuse(affiliate.ReasonForbidden)
 	}
-	if id.factorMissing && !p.Reads && !p.WithoutFactor {
+	if id.factorMissing && (!p.Reads || p.Payouts) && !p.WithoutFactor {
 		return affiliate.Refuse(affiliate.ReasonSecondFactorSetupRequired)
 	}
 	if requireVerified && p.needsVerified(id.principal) && !id.emailVerified {

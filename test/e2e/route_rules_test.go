@@ -113,7 +113,8 @@ type rule struct {
 	// tokenMode is the mode that a service token must have. If it is empty, the route
 	// accepts tokens of both modes.
 	tokenMode string
-	// movesPayouts means that a service token must have the permission to move payouts.
+	// movesPayouts means that a service token must have the permission to move payouts. If the
+	// workspace requires a second factor, a member needs one even if the route only reads.
 	movesPayouts bool
 }
 
@@ -292,7 +293,7 @@ var routeRules = map[string]rule{
 	"ConfirmPayoutBatch": {accepts: merchants, permission: managePayouts, allowedOutcome: notFound, movesPayouts: true},
 	"CancelPayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
 	"ProcessPayoutBatch": {accepts: merchants, permission: managePayouts, allowedOutcome: notFound, movesPayouts: true},
-	"ExportPayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
+	"ExportPayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: notFound, movesPayouts: true},
 	"ListPayouts":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
 	"GetPayout":          {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
 	"MarkPayoutPaid":     {accepts: merchants, permission: managePayouts, allowedOutcome: invalid, body: object{"reference": "tx-1"}, movesPayouts: true},

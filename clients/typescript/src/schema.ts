@@ -3114,6 +3114,8 @@ export interface paths {
          *     of files; `part` selects one. The format `generic` contains all payouts in one file.
          *
          *     Errors:
+         *       - SECOND_FACTOR_SETUP_REQUIRED: the workspace requires a second factor, and the
+         *         member has none.
          *       - PAYOUT_STATE_INVALID: the batch is not confirmed or is finished, or PayPal does
          *         not accept the fraction of an amount in this currency.
          *       - VALIDATION_ERROR: the batch has payouts in several currencies and `currency` is

@@ -80,7 +80,8 @@ const (
 //
 // Any member can read payouts and previews. Owners, admins and finance members can make
 // changes and exports. A service token with one of these roles needs `allowPayouts` to
-// confirm and process batches, to mark payouts as paid or failed, and to retry them.
+// confirm, process and export batches, to mark payouts as paid or failed, and to retry
+// them.
 // Partners read their own payouts.
 type PayoutServiceClient interface {
 	// PreviewPayouts returns the payouts that a new batch would contain, and the
@@ -151,6 +152,8 @@ type PayoutServiceClient interface {
 	// of files; `part` selects one. The format `generic` contains all payouts in one file.
 	//
 	// Errors:
+	//   - SECOND_FACTOR_SETUP_REQUIRED: the workspace requires a second factor, and the
+	//     member has none.
 	//   - PAYOUT_STATE_INVALID: the batch is not confirmed or is finished, or PayPal does
 	//     not accept the fraction of an amount in this currency.
 	//   - VALIDATION_ERROR: the batch has payouts in several currencies and `currency` is
@@ -396,7 +399,8 @@ func (c *payoutServiceClient) ListPartnerPayouts(ctx context.Context, in *ListPa
 //
 // Any member can read payouts and previews. Owners, admins and finance members can make
 // changes and exports. A service token with one of these roles needs `allowPayouts` to
-// confirm and process batches, to mark payouts as paid or failed, and to retry them.
+// confirm, process and export batches, to mark payouts as paid or failed, and to retry
+// them.
 // Partners read their own payouts.
 type PayoutServiceServer interface {
 	// PreviewPayouts returns the payouts that a new batch would contain, and the
@@ -467,6 +471,8 @@ type PayoutServiceServer interface {
 	// of files; `part` selects one. The format `generic` contains all payouts in one file.
 	//
 	// Errors:
+	//   - SECOND_FACTOR_SETUP_REQUIRED: the workspace requires a second factor, and the
+	//     member has none.
 	//   - PAYOUT_STATE_INVALID: the batch is not confirmed or is finished, or PayPal does
 	//     not accept the fraction of an amount in this currency.
 	//   - VALIDATION_ERROR: the batch has payouts in several currencies and `currency` is
