@@ -253,6 +253,12 @@ func (in AttributionInputs) HasSignalOfOtherMode() bool {
 		in.FoundPromoCode != nil && in.FoundPromoCode.Mode != in.Mode
 }
 
+// HasNoSignal reports whether the inputs have neither a click nor a promo code nor the
+// binding of a customer. The service rejects such a report.
+func (in AttributionInputs) HasNoSignal() bool {
+	return in.Click == nil && in.PromoCode == nil && in.binding() == nil
+}
+
 // Decision is the outcome of an attribution. A decision is never changed; a later
 // decision supersedes it. The audit endpoints show its JSON form.
 type Decision struct {

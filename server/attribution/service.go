@@ -135,7 +135,10 @@ func (s *Service) SimulateAttribution(ctx context.Context, req *affiliatev1.Simu
 	if in, err = s.store.ReadSignals(ctx, c, in); err != nil {
 		return nil, err
 	}
-	if in.HasSignalOfOtherMode() {
+	switch {
+	case in.HasNoSignal():
+		return nil, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
+	case in.HasSignalOfOtherMode():
 		return nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
 	}
 	d := affiliate.Attribute(in)

@@ -107,6 +107,12 @@ func TestSimulation_DecidesLikeReport(t *testing.T) {
 			},
 		},
 		{
+			name: "renewal with only the bound customer", reason: "CUSTOMER_BOUND",
+			change: func(r *reportRequest) {
+				r.EventType, r.CustomerId = affiliatev1.EventType_EVENT_TYPE_RENEWAL, new("ann")
+			},
+		},
+		{
 			name: "new customer", click: newClick(), reason: "CLICK_MATCHED",
 			change: func(r *reportRequest) { r.CustomerId = new("ben") },
 		},

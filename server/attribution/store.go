@@ -36,6 +36,6 @@ type Reports interface {
 	Check(req proto.Message) affiliate.Violations
 	// Prepare converts a valid report to a conversion and to the inputs of a decision
 	// about the conversion, including the click. It stores nothing. Errors:
-	// NO_ATTRIBUTION_SIGNAL.
+	// NO_ATTRIBUTION_SIGNAL if the report names no click, promo code and customer.
 	Prepare(ctx context.Context, scope affiliate.Scope, req *affiliatev1.ReportConversionRequest) (affiliate.Conversion, affiliate.AttributionInputs, error)
 }

@@ -2,6 +2,7 @@ package conversion_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,6 +95,63 @@ func TestRenewal_UsesBindingAfterWindow(t *testing.T) {
 			t.Errorf("ReportConversion in %s returned %v, %v; want no attribution", name, r, err)
 		}
 	}
+}
+
+// renewalBy returns a renewal that names only the customer.
+func renewalBy(customer, external string) *reportRequest {
+	r := purchaseBy(customer, external, affiliate.ClickID{})
+	r.EventType, r.ClickId = affiliatev1.EventType_EVENT_TYPE_RENEWAL, nil
+	return r
+}
+
+func TestRenewal_NeedsOnlyBoundCustomer(t *testing.T) {
+	f := newFixture(t)
+	f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID))
+	f.reportUnattributed(purchaseBy("ben", "order-2", f.unknownClick())) // ben is known, but not bound
+	f.clock.Advance(400 * day)
+
+	wantBound := &affiliatev1.ReportConversionResponse{
+		Attribution: &affiliatev1.ConversionAttribution{ReasonCode: "CUSTOMER_BOUND", Method: new("customer"), ParticipantId: new(f.pat.ID.String())},
+		Commission:  &affiliatev1.ConversionCommission{AmountCents: 3_000},
+	}
+	servertest.WantFields(t, "renewal", f.mustReport(renewalBy("ann", "order-3")), wantBound)
+	for i, wantReplayed := range []bool{false, true} {
+		r, replayed, err := f.reportWithKey("k-1", renewalBy("ann", "order-4"))
+		if err != nil || replayed != wantReplayed {
+			t.Fatalf("report %d with the key returned %v, replayed %v; want a response, replayed %v", i, err, replayed, wantReplayed)
+		}
+		servertest.WantFields(t, "renewal with a key", r, wantBound)
+	}
+
+	for _, customer := range []string{"ben", "new"} {
+		_, err := f.report(renewalBy(customer, "order-5"))
+		pgtest.RequireRefusal(t, err, affiliate.ReasonNoAttributionSignal)
+		_, _, err = f.reportWithKey("k-2", renewalBy(customer, "order-5"))
+		pgtest.RequireRefusal(t, err, affiliate.ReasonNoAttributionSignal)
+	}
+	for name, shop := range map[string]*pgtest.Shop{"the other mode": f.InOtherMode(), "another workspace": f.NewShop(affiliate.ModeTest)} {
+		_, err := f.service.ReportConversion(servertest.AsSecretKey(t, shop.Scope), renewalBy("ann", "order-5"))
+		if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNoAttributionSignal {
+			t.Errorf("ReportConversion in %s returned the error code %q, want NO_ATTRIBUTION_SIGNAL", name, got)
+		}
+	}
+	// A refused report stores nothing, not even its customer or its key.
+	f.wantRows(4, `conversions`)
+	f.wantRows(2, `customers`)
+	f.wantRows(1, `idempotency_keys`)
+	f.wantRows(1, `customer_payments where payments = 3`)
+
+	// The items of one customer are recorded in their order, so the first item can bind the
+	// customer of the second.
+	batch, err := f.reportBatch(renewalBy("ann", "order-6"), renewalBy("cleo", "order-7"),
+		purchaseBy("cleo", "order-8", f.NewClick(f.pat).ID), renewalBy("cleo", "order-9"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := itemCodes(t, batch), []string{"ok", "NO_ATTRIBUTION_SIGNAL", "ok", "ok"}; !slices.Equal(got, want) {
+		t.Errorf("the items of the batch have the codes %q, want %q", got, want)
+	}
+	f.wantReason(batch.GetResults()[3].GetConversion(), "CUSTOMER_BOUND")
 }
 
 func TestCustomer_ModelRanksBindingAndLaterClick(t *testing.T) {

@@ -130,8 +130,8 @@ func New(cfg Config) *Service {
 
 // ReportConversion records one conversion. If an earlier request had the same
 // Idempotency-Key, it returns the response to that request again. Errors, in the order of
-// their checks: NO_ATTRIBUTION_SIGNAL, IDEMPOTENCY_KEY_REUSED, MODE_MISMATCH,
-// CONVERSION_DUPLICATE.
+// their checks: NO_ATTRIBUTION_SIGNAL (for a customer alone, after IDEMPOTENCY_KEY_REUSED),
+// IDEMPOTENCY_KEY_REUSED, MODE_MISMATCH, CONVERSION_DUPLICATE.
 func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
 	key, err := s.keyFrom(ctx, affiliatev1.ConversionService_ReportConversion_FullMethodName, req, s.now())
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Service) report(
 	if err != nil {
 		return nil, false, err
 	}
-	if c.Click == nil && c.PromoCode == nil {
+	if namesNoSignal(c) {
 		return nil, false, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
 	}
 	if key != nil {
@@ -177,7 +177,10 @@ func (s *Service) report(
 	recorded, err := s.store.RecordConversion(ctx, affiliate.Report{
 		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs),
 		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-			if found.HasSignalOfOtherMode() {
+			switch {
+			case found.HasNoSignal():
+				return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
+			case found.HasSignalOfOtherMode():
 				return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
 			}
 			d, commission := decide(c, found, now)
@@ -253,6 +256,12 @@ func decide(c affiliate.Conversion, in affiliate.AttributionInputs, now time.Tim
 	}
 	commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](now), c, d, now)
 	return d, &commission
+}
+
+// namesNoSignal reports whether a conversion has neither a click nor a promo code nor a
+// customer who may be bound to a participant.
+func namesNoSignal(c affiliate.Conversion) bool {
+	return c.Click == nil && c.PromoCode == nil && c.CustomerRef == nil
 }
 
 func inputsOf(c affiliate.Conversion) affiliate.AttributionInputs {

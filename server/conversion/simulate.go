@@ -9,7 +9,8 @@ import (
 
 // Prepare converts a valid report to a conversion and to the inputs of a decision about
 // the conversion. It stores nothing. It looks up the click once and does not wait for a
-// click that is not stored yet. Errors: NO_ATTRIBUTION_SIGNAL.
+// click that is not stored yet. Errors: NO_ATTRIBUTION_SIGNAL if the report names no click,
+// promo code and customer.
 func (s *Service) Prepare(
 	ctx context.Context, scope affiliate.Scope, req *affiliatev1.ReportConversionRequest,
 ) (affiliate.Conversion, affiliate.AttributionInputs, error) {
@@ -18,7 +19,7 @@ func (s *Service) Prepare(
 		return c, affiliate.AttributionInputs{}, err
 	}
 	in := inputsOf(c)
-	if c.Click == nil && c.PromoCode == nil {
+	if namesNoSignal(c) {
 		return c, in, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
 	}
 	if c.Click == nil {

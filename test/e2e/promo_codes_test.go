@@ -151,9 +151,21 @@ func TestCustomerBinding(t *testing.T) {
 		"attribution.method": "customer", "attribution.reason_code": "CUSTOMER_BOUND", "attribution.participant_id": f.participant, "commission.amount_cents": 2000,
 	})
 	reportFor("c-2", purchase(click), "renewal").wantFields(object{"attributed": false, "attribution.reason_code": "CLICK_EXPIRED"})
-	f.sys.client().withCredential(f.secretKey).post(t, "/api/v1/conversions", object{
-		"event_type": "renewal", "external_transaction_id": uniqueName("order"), "amount_cents": 100, "currency": "USD", "customer_id": "c-1",
-	}).wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
+	// A bound customer is a signal, a customer that is not bound is none.
+	renewalOf := func(customer string) object {
+		return object{
+			"event_type": "renewal", "external_transaction_id": uniqueName("order"), "amount_cents": 10000, "currency": "USD", "customer_id": customer,
+		}
+	}
+	f.report(t, renewalOf("c-1")).wantStatus(http.StatusCreated).wantFields(object{
+		"attribution.method": "customer", "attribution.reason_code": "CUSTOMER_BOUND", "attribution.participant_id": f.participant, "commission.amount_cents": 2000,
+	})
+	for _, unbound := range []string{"c-2", "c-3"} {
+		f.report(t, renewalOf(unbound)).wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
+	}
+	simulate := f.sys.client().withCredential(f.secretKey)
+	simulate.post(t, "/api/v1/attribution/simulate", renewalOf("c-1")).wantStatus(http.StatusOK).wantFields(object{"reason_code": "CUSTOMER_BOUND"})
+	simulate.post(t, "/api/v1/attribution/simulate", renewalOf("c-2")).wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
 
 	// The merchant must give a reason to reattribute a sale.
 	f.merchant = f.merchant.login(t)

@@ -60,7 +60,8 @@ type AttributionServiceClient interface {
 	// time for a click that is not stored yet.
 	//
 	// Errors:
-	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given, and
+	//     `customer_id` is absent or not bound to a partner.
 	//   - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
 	//     workspace.
 	SimulateAttribution(ctx context.Context, in *SimulateAttributionRequest, opts ...grpc.CallOption) (*Decision, error)
@@ -170,7 +171,8 @@ type AttributionServiceServer interface {
 	// time for a click that is not stored yet.
 	//
 	// Errors:
-	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given, and
+	//     `customer_id` is absent or not bound to a partner.
 	//   - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
 	//     workspace.
 	SimulateAttribution(context.Context, *SimulateAttributionRequest) (*Decision, error)

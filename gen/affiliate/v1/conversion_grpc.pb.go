@@ -51,7 +51,8 @@ type ConversionServiceClient interface {
 	//
 	// Checks are made in this order: credential, rate limit, JSON and types, and then
 	// the conditions of these errors:
-	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given, and
+	//     `customer_id` is absent or not bound to a partner.
 	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
 	//   - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
 	//     workspace.
@@ -198,7 +199,8 @@ type ConversionServiceServer interface {
 	//
 	// Checks are made in this order: credential, rate limit, JSON and types, and then
 	// the conditions of these errors:
-	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given, and
+	//     `customer_id` is absent or not bound to a partner.
 	//   - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
 	//   - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
 	//     workspace.

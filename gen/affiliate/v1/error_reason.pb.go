@@ -96,7 +96,8 @@ const (
 	// A conversion with this `external_transaction_id` is recorded in the workspace and
 	// mode.
 	ErrorReason_ERROR_REASON_CONVERSION_DUPLICATE ErrorReason = 24
-	// The report has neither `click_id` nor `promo_code`.
+	// The report has neither `click_id` nor `promo_code`, and its `customer_id` is absent or
+	// not bound to a partner.
 	ErrorReason_ERROR_REASON_NO_ATTRIBUTION_SIGNAL ErrorReason = 25
 	// The click or promo code belongs to the other mode of the workspace.
 	ErrorReason_ERROR_REASON_MODE_MISMATCH ErrorReason = 26
@@ -451,7 +452,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xb9=\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x8c>\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -481,8 +482,8 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	" ERROR_REASON_REFERRAL_CODE_TAKEN\x10\x16\x1a(\xa2\xbb\x18$\b\x99\x03\x10\x06\x1a\x1dThis referral code is in use.\x12x\n" +
 	"\"ERROR_REASON_APPLICATION_DUPLICATE\x10\x17\x1aP\xa2\xbb\x18L\b\x99\x03\x10\x06\x1aEThe partner has already applied to this programme or was added to it.\x12i\n" +
 	"\x1eERROR_REASON_EXTERNAL_ID_TAKEN\x10X\x1aE\xa2\xbb\x18A\b\x99\x03\x10\x06\x1a:Another participant of the programme has this external id.\x12h\n" +
-	"!ERROR_REASON_CONVERSION_DUPLICATE\x10\x18\x1aA\xa2\xbb\x18=\b\x99\x03\x10\x06\x1a6A conversion with this external_transaction_id exists.\x12O\n" +
-	"\"ERROR_REASON_NO_ATTRIBUTION_SIGNAL\x10\x19\x1a'\xa2\xbb\x18#\b\xa6\x03\x10\x03\x1a\x1cGive click_id or promo_code.\x12P\n" +
+	"!ERROR_REASON_CONVERSION_DUPLICATE\x10\x18\x1aA\xa2\xbb\x18=\b\x99\x03\x10\x06\x1a6A conversion with this external_transaction_id exists.\x12\xa1\x01\n" +
+	"\"ERROR_REASON_NO_ATTRIBUTION_SIGNAL\x10\x19\x1ay\xa2\xbb\x18u\b\xa6\x03\x10\x03\x1anGive click_id, promo_code, or the customer_id of a customer whom an earlier conversion has bound to a partner.\x12P\n" +
 	"\x1aERROR_REASON_MODE_MISMATCH\x10\x1a\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The signal belongs to the other mode.\x12R\n" +
 	"#ERROR_REASON_COMMISSION_NOT_PENDING\x10\x1b\x1a)\xa2\xbb\x18%\b\x99\x03\x10\t\x1a\x1eThe commission is not pending.\x12_\n" +
 	"#ERROR_REASON_COMMISSION_HOLD_ACTIVE\x10\x1c\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The commission's hold period has not ended.\x12U\n" +
