@@ -80,6 +80,7 @@ type ManualEntry struct {
 	Reason      string // shown to the partner
 	By          Actor
 	At          time.Time
+	Key         *IdempotencyKey // nil if the caller sent none
 }
 
 // Check returns the violations of the entry that do not depend on the participant.

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -34,10 +33,10 @@ func newGate(services []Service) gate {
 // Admit validates the fields of a request that the gateway could decode, and returns
 // their violations. The gateway adds violations for the fields that it could not decode
 // and reports all violations together.
-func (g gate) Admit(_ context.Context, req *affiliatev1.AdmitRequest) (*affiliatev1.AdmitResponse, error) {
-	response := &affiliatev1.AdmitResponse{}
+func (g gate) Admit(ctx context.Context, req *affiliatev1.AdmitRequest) (*affiliatev1.AdmitResponse, error) {
+	found := checkKeyAccepted(ctx, admissionFrom(ctx).policy)
 	if req.GetRequest() == nil {
-		return response, nil
+		return admitResponse(found), nil
 	}
 	decoded, err := requestOf(req.GetMethod())
 	if err != nil {
@@ -46,11 +45,13 @@ func (g gate) Admit(_ context.Context, req *affiliatev1.AdmitRequest) (*affiliat
 	if err := req.GetRequest().UnmarshalTo(decoded); err != nil {
 		return nil, affiliate.Invalid("request", "must be a request of the method")
 	}
-	var refusal *affiliate.Error
-	if errors.As(validate(g.services[req.GetMethod()], decoded), &refusal) {
-		for _, v := range refusal.Violations {
-			response.Violations = append(response.Violations, &affiliatev1.AdmitViolation{Field: v.Field, Message: v.Message})
-		}
+	return admitResponse(append(validate(g.services[req.GetMethod()], decoded), found...)), nil
+}
+
+func admitResponse(found affiliate.Violations) *affiliatev1.AdmitResponse {
+	response := &affiliatev1.AdmitResponse{}
+	for _, v := range found {
+		response.Violations = append(response.Violations, &affiliatev1.AdmitViolation{Field: v.Field, Message: v.Message})
 	}
-	return response, nil
+	return response
 }

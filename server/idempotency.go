@@ -6,10 +6,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"regexp"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // The metadata keys of the request header Idempotency-Key (SPEC.md section 8) and of the
@@ -30,6 +33,31 @@ func IdempotencyKeyFrom(ctx context.Context) (key string, ok, present bool) {
 		return "", false, false
 	}
 	return values[0], len(values) == 1 && idempotencyKeyPattern.MatchString(values[0]), true
+}
+
+// OptionalKey returns the Idempotency-Key of a call whose request contains no data of a
+// buyer, or nil if the call has none.
+func OptionalKey(ctx context.Context, method string, req proto.Message, at time.Time) (*affiliate.IdempotencyKey, error) {
+	key, ok, present := IdempotencyKeyFrom(ctx)
+	switch {
+	case !present:
+		return nil, nil
+	case !ok:
+		return nil, ErrIdempotencyKeyMalformed
+	}
+	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: Fingerprint(nil, req), At: at}, nil
+}
+
+// ErrIdempotencyKeyMalformed refuses a call whose Idempotency-Key is malformed.
+var ErrIdempotencyKeyMalformed = affiliate.Invalid("Idempotency-Key", "must be 1 to 80 letters, digits, hyphens and underscores")
+
+// checkKeyAccepted refuses a call with an Idempotency-Key whose method does not accept one.
+// Without the refusal, the caller would repeat the call and rely on a key that has no effect.
+func checkKeyAccepted(ctx context.Context, policy Policy) affiliate.Violations {
+	if _, _, present := IdempotencyKeyFrom(ctx); !present || policy.AcceptsKey {
+		return nil
+	}
+	return affiliate.Violations{{Field: "Idempotency-Key", Message: "has no effect on this request and must be left out"}}
 }
 
 // Fingerprint returns a hash of a request, which is stored with the Idempotency-Key.

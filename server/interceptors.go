@@ -269,7 +269,11 @@ func (p *pipeline) validate(ctx context.Context, req any, info *grpc.UnaryServer
 	if err := checkConfirmation(req); err != nil {
 		return nil, err
 	}
-	if err := validate(info.Server, req); err != nil {
+	found := validate(info.Server, req)
+	if info.FullMethod != affiliatev1.GateService_Admit_FullMethodName { // Admit returns its violations in the response
+		found = append(found, checkKeyAccepted(ctx, admissionFrom(ctx).policy)...)
+	}
+	if err := found.Err(); err != nil {
 		return nil, err
 	}
 	return next(ctx, req)

@@ -107,6 +107,9 @@ type Policy struct {
 	// second factor may call it if the workspace requires one. WithoutFactor permits such a member to call another
 	// method, because the member needs it to add a second factor or to read.
 	Reads, WithoutFactor bool
+	// AcceptsKey means that a repeated call with the same Idempotency-Key returns the first
+	// response. A call of another method must not have a key.
+	AcceptsKey bool
 	// Lasting means that a call may last until the access token expires.
 	Lasting bool
 	// Erased means that the token of an erased account may call the method, which returns
@@ -158,6 +161,12 @@ func participation() Policy {
 func member(action Action) Policy {
 	p := merchant(action)
 	p.Accept = MerchantToken
+	return p
+}
+
+// acceptsKey returns the policy of a method that accepts an Idempotency-Key.
+func (p Policy) acceptsKey() Policy {
+	p.AcceptsKey = true
 	return p
 }
 
@@ -347,8 +356,8 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.PromoCodeService_DeletePromoCode_FullMethodName:       merchant(runPrograms),
 	affiliatev1.PromoCodeService_ListPartnerPromoCodes_FullMethodName: participation(),
 
-	affiliatev1.ConversionService_ReportConversion_FullMethodName:      secret(ZoneConversions, affiliate.ReasonInvalidAPIKey),
-	affiliatev1.ConversionService_ReportConversions_FullMethodName:     secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey),
+	affiliatev1.ConversionService_ReportConversion_FullMethodName:      secret(ZoneConversions, affiliate.ReasonInvalidAPIKey).acceptsKey(),
+	affiliatev1.ConversionService_ReportConversions_FullMethodName:     secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey).acceptsKey(),
 	affiliatev1.ConversionService_RefundConversion_FullMethodName:      secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey),
 	affiliatev1.ConversionService_ListConversions_FullMethodName:       secretOrMerchant(affiliate.ReasonInvalidAPIKey),
 	affiliatev1.ConversionService_GetConversion_FullMethodName:         secretOrMerchant(affiliate.ReasonInvalidAPIKey),
@@ -392,13 +401,13 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.CommissionService_BulkRejectCommissions_FullMethodName:     merchant(review),
 
 	affiliatev1.LedgerService_ListLedger_FullMethodName:         merchant(readDashboards),
-	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:  merchant(managePayouts),
+	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:  merchant(managePayouts).acceptsKey(),
 	affiliatev1.LedgerService_ListLedgerBalances_FullMethodName: merchant(readDashboards),
 	affiliatev1.LedgerService_ExportLedger_FullMethodName:       merchant(managePayouts),
 	affiliatev1.LedgerService_ListPartnerLedger_FullMethodName:  partner(),
 
 	affiliatev1.PayoutService_PreviewPayouts_FullMethodName:     merchant(readDashboards),
-	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  merchant(managePayouts),
+	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  merchant(managePayouts).acceptsKey(),
 	affiliatev1.PayoutService_ListPayoutBatches_FullMethodName:  merchant(readDashboards),
 	affiliatev1.PayoutService_ListPayouts_FullMethodName:        merchant(readDashboards),
 	affiliatev1.PayoutService_GetPayout_FullMethodName:          merchant(readDashboards),
@@ -443,7 +452,7 @@ var policies = markReads(map[string]Policy{
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: unauthenticated(ZoneMailProvider),
 
-	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      merchant(exportPersonal).limitedPerWorkspace(ZoneBuyerErasure).serviceMode(affiliate.ModeLive),
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      merchant(exportPersonal).limitedPerWorkspace(ZoneBuyerErasure).serviceMode(affiliate.ModeLive).acceptsKey(),
 	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName: merchant(exportPersonal),
 
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:       member(manageKeys),

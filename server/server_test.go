@@ -372,12 +372,8 @@ func TestValidate_ReportsAllViolationsWithProtoPaths(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var refusal *affiliate.Error
-			if err := validate(nil, tc.request); !errors.As(err, &refusal) || refusal.Reason != affiliate.ReasonValidation {
-				t.Fatalf("validate returned the error %v, want %s", err, affiliate.ReasonValidation)
-			}
 			var fields []string
-			for _, v := range refusal.Violations {
+			for _, v := range validate(nil, tc.request) {
 				fields = append(fields, v.Field)
 			}
 			slices.Sort(fields)
@@ -390,8 +386,8 @@ func TestValidate_ReportsAllViolationsWithProtoPaths(t *testing.T) {
 
 func TestValidate_TrimsText(t *testing.T) {
 	req := &affiliatev1.CreateApiKeyRequest{Name: "  shop \n"}
-	if err := validate(nil, req); err != nil || req.GetName() != "shop" {
-		t.Errorf("validate returned the error %v and changed the name to %q, want shop", err, req.GetName())
+	if found := validate(nil, req); len(found) > 0 || req.GetName() != "shop" {
+		t.Errorf("validate found the violations %v and changed the name to %q, want shop", found, req.GetName())
 	}
 }
 
@@ -496,6 +492,49 @@ func TestInterceptors_TurnPanicsIntoInternalErrors(t *testing.T) {
 	_, err = p.recover(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"}, boom)
 	if !errors.Is(err, affiliate.Refuse(affiliate.ReasonInternal)) {
 		t.Errorf("recover returned the error %v, want %s", err, affiliate.ReasonInternal)
+	}
+}
+
+func TestIdempotencyKey_IsRefusedWhereItHasNoEffect(t *testing.T) {
+	p := &pipeline{log: slog.New(slog.DiscardHandler), now: time.Now}
+	next := func(context.Context, any) (any, error) { return nil, nil }
+	// found calls a method with an empty request and returns the fields with violations, or
+	// the error code of another refusal.
+	found := func(ctx context.Context, method string, policy Policy) []string {
+		t.Helper()
+		request, err := requestOf(method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx = context.WithValue(ctx, admissionKey{}, admission{policy: policy})
+		_, err = p.validate(ctx, request, &grpc.UnaryServerInfo{FullMethod: method}, next)
+		var refusal *affiliate.Error
+		if err == nil || !errors.As(err, &refusal) {
+			return nil
+		}
+		if refusal.Reason != affiliate.ReasonValidation {
+			return []string{string(refusal.Reason)}
+		}
+		fields := make([]string, len(refusal.Violations))
+		for i, v := range refusal.Violations {
+			fields[i] = v.Field
+		}
+		return fields
+	}
+	withKey := metadata.NewIncomingContext(t.Context(), metadata.Pairs("idempotency-key", "k-1"))
+	for method, policy := range policies {
+		if strings.HasPrefix(method, "/grpc.") {
+			continue
+		}
+		// All faults are named at once, so the faults of the empty request come too. The
+		// confirmation of an erasure is checked before the other fields.
+		want := found(t.Context(), method, policy)
+		if !policy.AcceptsKey && !slices.Equal(want, []string{string(affiliate.ReasonConfirmationInvalid)}) {
+			want = append(want, "Idempotency-Key")
+		}
+		if got := found(withKey, method, policy); !slices.Equal(got, want) {
+			t.Errorf("%s with an Idempotency-Key has the faults %q, want %q", method, got, want)
+		}
 	}
 }
 

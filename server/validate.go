@@ -39,14 +39,13 @@ func precheck(ctx context.Context, service any, req any) error {
 }
 
 // validate trims white space from the fields that the proto files mark for trimming. It
-// then validates the request and returns all violations in one error.
-func validate(service any, req any) error {
+// then validates the request and returns all violations.
+func validate(service any, req any) affiliate.Violations {
 	msg, ok := req.(proto.Message)
 	if !ok {
 		return nil
 	}
-	found := check(service, msg)
-	return found.Err()
+	return check(service, msg)
 }
 
 // ValidateItem validates one item of a list. It is for lists whose items are not

@@ -30,6 +30,7 @@ const IdempotencyKey = "idempotency-key"
 var idempotent = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  true,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: true,
+	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:     true,
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
 	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      true,
 }

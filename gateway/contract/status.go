@@ -135,6 +135,7 @@ func EventStream(fullMethod string) bool { return eventStreamRPCs[fullMethod] }
 var idempotentRPCs = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  false,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: false,
+	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:     false,
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
 	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      true,
 }

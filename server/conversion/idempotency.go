@@ -20,7 +20,7 @@ func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message,
 	case !present:
 		return nil, nil
 	case !ok:
-		return nil, affiliate.Invalid("Idempotency-Key", "must be 1 to 80 letters, digits, hyphens and underscores")
+		return nil, server.ErrIdempotencyKeyMalformed
 	}
 	fingerprints := affiliate.HashKeys(s.hasher.keys).Digests(func(key []byte) []byte { return server.Fingerprint(key, req) })
 	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: fingerprints.First(), Earlier: fingerprints[1:], At: now}, nil

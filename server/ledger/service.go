@@ -90,7 +90,8 @@ func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerReq
 	}, nil
 }
 
-// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger.
+// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. A request with
+// the Idempotency-Key of an earlier request adds nothing and returns the earlier entry.
 func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.CreateLedgerEntryRequest) (*affiliatev1.LedgerEntry, error) {
 	program, participant, err := pathIDs(req)
 	if err != nil {
@@ -99,9 +100,16 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 	entry := manualEntryOf(req)
 	entry.Scope, entry.Program, entry.Participant = server.PrincipalFrom(ctx).Scope(), program, participant
 	entry.By, entry.At = server.ActorFrom(ctx), s.currentTime()
-	added, err := s.store.AddLedgerEntry(ctx, entry)
+	entry.Key, err = server.OptionalKey(ctx, affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName, req, entry.At)
 	if err != nil {
 		return nil, err
+	}
+	added, replayed, err := s.store.AddLedgerEntry(ctx, entry)
+	if err != nil {
+		return nil, err
+	}
+	if replayed {
+		server.MarkReplayed(ctx)
 	}
 	return toProto(added), nil
 }

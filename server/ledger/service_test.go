@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -45,6 +48,73 @@ func TestCreateLedgerEntry(t *testing.T) {
 	if n != 2 {
 		t.Errorf("the audit log has %d adjustments of the participant, want 2", n)
 	}
+}
+
+func TestCreateLedgerEntry_OncePerIdempotencyKey(t *testing.T) {
+	f := newFixture(t)
+	anna, ben := f.Join("Anna"), f.Join("Ben")
+	create := func(f *fixture, key string, p pgtest.Participant, cents int64) (entry *affiliatev1.LedgerEntry, replayed bool, err error) {
+		f.clock.Advance(time.Second)
+		header := &responseHeader{}
+		ctx := metadata.NewIncomingContext(f.asOwner(), metadata.Pairs("idempotency-key", key))
+		entry, err = f.service.CreateLedgerEntry(grpc.NewContextWithServerTransportStream(ctx, header), &affiliatev1.CreateLedgerEntryRequest{
+			ProgramId: f.Program.String(), ParticipantId: p.ID.String(), Type: bonus, AmountCents: cents, Reason: "R",
+		})
+		return entry, len(header.md.Get("idempotent-replayed")) > 0, err
+	}
+	first, replayed, err := create(f, "k-1", anna, 500)
+	if err != nil || replayed {
+		t.Fatalf("the first request returned %v, replayed %t", err, replayed)
+	}
+	var group errgroup.Group
+	for range 5 {
+		group.Go(func() error {
+			again, replayed, err := create(f, "k-1", anna, 500)
+			if err == nil && (!replayed || !proto.Equal(again, first)) {
+				t.Errorf("the repeated request returned %v, replayed %t; want the first response %v", again, replayed, first)
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = create(f, "k-1", anna, 600)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
+	_, _, err = create(f, "k-1", ben, 500)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
+	_, _, err = create(f, "k 1", anna, 500)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "Idempotency-Key")
+	if got, want := summarize(f.listEntries(anna, &affiliatev1.ListLedgerRequest{})), "500 | EUR500 | total 1"; got != want {
+		t.Errorf("ListLedger returned %s, want %s", got, want)
+	}
+
+	// Another mode and another workspace have keys of their own. A refused request leaves no key.
+	for name, other := range map[string]*fixture{"other mode": f.in(f.InOtherMode()), "other workspace": f.in(f.NewShop(affiliate.ModeLive))} {
+		if _, replayed, err := create(other, "k-1", other.Join("Otto"), 500); err != nil || replayed {
+			t.Errorf("%s: the request returned %v, replayed %t", name, err, replayed)
+		}
+	}
+	_, _, err = create(f, "k-2", pgtest.Participant{}, 500)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	if _, replayed, err := create(f, "k-2", ben, 500); err != nil || replayed {
+		t.Errorf("the key of a refused request: %v, replayed %t", err, replayed)
+	}
+	f.clock.Advance(affiliate.IdempotencyTTL)
+	if _, replayed, err := create(f, "k-1", anna, 500); err != nil || replayed {
+		t.Errorf("a day later the request returned %v, replayed %t; want a new entry", err, replayed)
+	}
+}
+
+// responseHeader stores the header of a response.
+type responseHeader struct {
+	grpc.ServerTransportStream
+	md metadata.MD
+}
+
+func (h *responseHeader) SetHeader(md metadata.MD) error {
+	h.md = metadata.Join(h.md, md)
+	return nil
 }
 
 func TestLedger_OfOtherScopesIsNotFound(t *testing.T) {

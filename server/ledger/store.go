@@ -15,9 +15,11 @@ type Store interface {
 	// participant's balance in each currency. The balances do not depend on the filter.
 	// Errors: NOT_FOUND.
 	Ledger(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, filter affiliate.LedgerFilter, page affiliate.Page) ([]affiliate.LedgerEntry, int64, []affiliate.LedgerBalance, error)
-	// AddLedgerEntry stores an entry and its audit record. Errors: NOT_FOUND,
-	// PARTICIPANT_ERASED, PERIOD_CLOSED.
-	AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error)
+	// AddLedgerEntry stores an entry and its audit record. If an earlier request with the
+	// same Idempotency-Key has stored the entry, AddLedgerEntry returns that entry, and
+	// replayed is true. Errors: IDEMPOTENCY_KEY_REUSED, NOT_FOUND, PARTICIPANT_ERASED,
+	// PERIOD_CLOSED.
+	AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (entry affiliate.LedgerEntry, replayed bool, err error)
 	// LedgerStatement returns the totals and one page of the balances at the end of the
 	// filter's period. Errors: NOT_FOUND for the programme.
 	LedgerStatement(ctx context.Context, scope affiliate.Scope, filter affiliate.BalanceFilter, page affiliate.Page) (affiliate.LedgerStatement, error)

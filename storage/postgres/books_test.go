@@ -175,12 +175,12 @@ func TestAddLedgerEntry_RefusesAClosedPeriod(t *testing.T) {
 	entry := affiliate.ManualEntry{
 		Scope: f.Scope, Program: f.Program, Participant: p.ID, Type: affiliate.EntryAdjustment, AmountCents: -5, Reason: "R", By: by(f.Owner), At: noon.Add(-time.Millisecond),
 	}
-	_, err := f.Store.AddLedgerEntry(t.Context(), entry)
+	_, _, err := f.Store.AddLedgerEntry(t.Context(), entry)
 	if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonPeriodClosed); metadata["books_closed_until"] != affiliate.FormatTime(noon) {
 		t.Errorf("the error has the metadata %v, want the end of the closed periods", metadata)
 	}
 	entry.At = noon
-	if _, err := f.Store.AddLedgerEntry(t.Context(), entry); err != nil {
+	if _, _, err := f.Store.AddLedgerEntry(t.Context(), entry); err != nil {
 		t.Error(err)
 	}
 	f.WantCount(1, "entries", `select count(*) from ledger_entries`)

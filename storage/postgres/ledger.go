@@ -97,8 +97,53 @@ func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry)
 }
 
 // AddLedgerEntry stores an entry that a member creates manually, and returns it. An erased
-// participant can get only adjustments. Errors: NOT_FOUND, PARTICIPANT_ERASED, PERIOD_CLOSED.
-func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error) {
+// participant can get only adjustments. If an earlier request with the same idempotency key has stored the entry, AddLedgerEntry returns
+// that entry, and replayed is true. Errors: IDEMPOTENCY_KEY_REUSED, NOT_FOUND,
+// PARTICIPANT_ERASED, PERIOD_CLOSED.
+func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (entry affiliate.LedgerEntry, replayed bool, err error) {
+	err = s.InTx(ctx, func(tx *Tx) error {
+		replayed = false
+		if e.Key == nil {
+			entry, err = tx.addLedgerEntry(ctx, e)
+			return err
+		}
+		stored, err := tx.ClaimKey(ctx, e.Scope, *e.Key)
+		switch {
+		case err != nil:
+			return err
+		case stored != nil:
+			replayed = true
+			entry, err = tx.ledgerEntry(ctx, e.Scope, string(stored))
+			return err
+		}
+		if entry, err = tx.addLedgerEntry(ctx, e); err != nil {
+			return err
+		}
+		// An entry never changes, except that an erasure removes its reason. Its id is
+		// therefore enough to repeat the response.
+		return tx.StoreResponse(ctx, e.Scope, *e.Key, []byte(entry.ID.String()))
+	})
+	return entry, replayed, err
+}
+
+// ledgerEntry reads the entry with the given id.
+func (tx *Tx) ledgerEntry(ctx context.Context, scope affiliate.Scope, id string) (affiliate.LedgerEntry, error) {
+	const read = `
+		select ` + ledgerColumns + `, '' as program_name
+		from ledger_entries l
+		where l.workspace_id = $1 and l.mode = $2 and l.id = $3`
+	rows, err := tx.Query(ctx, read, scope.Workspace, scope.Mode, id)
+	if err != nil {
+		return affiliate.LedgerEntry{}, fmt.Errorf("read ledger entry: %w", err)
+	}
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[ledgerRow])
+	if err != nil {
+		return affiliate.LedgerEntry{}, fmt.Errorf("read ledger entry: %w", err)
+	}
+	return row.entry().LedgerEntry, nil
+}
+
+func (tx *Tx) addLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error) {
 	const lock = `
 		select t.partner_id, t.erased_at is not null as erased, p.currency
 		from participants t
@@ -106,45 +151,42 @@ func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (af
 		where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and t.id = $4
 		for no key update of t`
 	var entry affiliate.LedgerEntry
-	err := s.InTx(ctx, func(tx *Tx) error {
-		var partner affiliate.UserID
-		var erased bool
-		var currency string
-		err := tx.QueryRow(ctx, lock, e.Scope.Workspace, e.Scope.Mode, e.Program, e.Participant).Scan(&partner, &erased, &currency)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return affiliate.Refuse(affiliate.ReasonNotFound)
-		case err != nil:
-			return fmt.Errorf("lock participant: %w", err)
-		case erased && e.Type != affiliate.EntryAdjustment:
-			return affiliate.Refuse(affiliate.ReasonParticipantErased)
-		case e.Currency != "":
-			currency = e.Currency
-		}
-		closed, err := tx.HoldBooks(ctx, e.Scope.Workspace)
-		if err != nil {
-			return err
-		}
-		if closed != nil && e.At.Before(*closed) {
-			return affiliate.PeriodClosed(*closed)
-		}
-		entry = affiliate.LedgerEntry{
-			ID: affiliate.NewID[affiliate.LedgerEntry](e.At), Scope: e.Scope, Program: e.Program, Participant: e.Participant,
-			Partner: partner, Type: e.Type, AmountCents: e.AmountCents, Currency: currency, Reason: &e.Reason,
-			CreatedBy: e.By.String(), CreatedAt: e.At,
-		}
-		batch := &pgx.Batch{}
-		queueLedger(batch, randomSlot(), entry)
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("write ledger entry: %w", err)
-		}
-		return tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: e.Scope.Workspace, Mode: &e.Scope.Mode, Actor: e.By, At: e.At,
-			Action: "ledger." + string(e.Type), ResourceType: "ledger_entry", ResourceID: entry.ID,
-			After: map[string]any{
-				"participant_id": e.Participant, "amount_cents": e.AmountCents, "currency": currency, "reason": e.Reason,
-			},
-		})
+	var partner affiliate.UserID
+	var erased bool
+	var currency string
+	err := tx.QueryRow(ctx, lock, e.Scope.Workspace, e.Scope.Mode, e.Program, e.Participant).Scan(&partner, &erased, &currency)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return entry, affiliate.Refuse(affiliate.ReasonNotFound)
+	case err != nil:
+		return entry, fmt.Errorf("lock participant: %w", err)
+	case erased && e.Type != affiliate.EntryAdjustment:
+		return entry, affiliate.Refuse(affiliate.ReasonParticipantErased)
+	case e.Currency != "":
+		currency = e.Currency
+	}
+	closed, err := tx.HoldBooks(ctx, e.Scope.Workspace)
+	if err != nil {
+		return entry, err
+	}
+	if closed != nil && e.At.Before(*closed) {
+		return entry, affiliate.PeriodClosed(*closed)
+	}
+	entry = affiliate.LedgerEntry{
+		ID: affiliate.NewID[affiliate.LedgerEntry](e.At), Scope: e.Scope, Program: e.Program, Participant: e.Participant,
+		Partner: partner, Type: e.Type, AmountCents: e.AmountCents, Currency: currency, Reason: &e.Reason,
+		CreatedBy: e.By.String(), CreatedAt: e.At,
+	}
+	batch := &pgx.Batch{}
+	queueLedger(batch, randomSlot(), entry)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return entry, fmt.Errorf("write ledger entry: %w", err)
+	}
+	return entry, tx.Audit(ctx, affiliate.AuditLine{
+		Workspace: e.Scope.Workspace, Mode: &e.Scope.Mode, Actor: e.By, At: e.At,
+		Action: "ledger." + string(e.Type), ResourceType: "ledger_entry", ResourceID: entry.ID,
+		After: map[string]any{
+			"participant_id": e.Participant, "amount_cents": e.AmountCents, "currency": currency, "reason": e.Reason,
+		},
 	})
-	return entry, err
 }

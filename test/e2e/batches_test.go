@@ -141,6 +141,30 @@ func testConversionBatches(t *testing.T, sys *system) {
 	})
 }
 
+// testIdempotencyKeyIsRefused checks that a bonus with an Idempotency-Key is booked once,
+// and that requests on which the header has no effect refuse it and change nothing.
+func testIdempotencyKeyIsRefused(t *testing.T, sys *system) {
+	f := sys.newFixture(t, "test", nil)
+	keyed := f.merchant.withHeader("Idempotency-Key", uniqueName("key"))
+	ledger := f.participantPath() + "/ledger"
+	bonus := object{"type": "bonus", "amountCents": 500, "reason": "Thank you."}
+	first := keyed.post(t, ledger, bonus).wantStatus(http.StatusCreated)
+	again := keyed.post(t, ledger, bonus).wantStatus(http.StatusCreated)
+	if first.body != again.body || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the repeated bonus got the response %s, want the first response %s", again.body, first.body)
+	}
+	keyed.post(t, ledger, object{"type": "bonus", "amountCents": 501, "reason": "Thank you."}).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
+	f.merchant.get(t, ledger).wantStatus(http.StatusOK).wantFields(object{"total": 1})
+
+	keyed.get(t, ledger).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "Idempotency-Key")
+	keyed.get(t, ledger+"?type=none&page=0").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "type", "page", "Idempotency-Key")
+	keyed.patch(t, f.programPath(), object{"name": 5}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name", "Idempotency-Key")
+	keyed.post(t, f.programPath()+"/pause", nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "Idempotency-Key")
+	keyed.get(t, "/api/v1/commissions/export").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "Idempotency-Key")
+	sys.client().withHeader("Idempotency-Key", "k").get(t, ledger).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
+	f.merchant.get(t, f.programPath()).wantStatus(http.StatusOK).wantFields(object{"status": "active"})
+}
+
 // testConversionReads checks that servers and merchants can read reported conversions.
 func testConversionReads(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)

@@ -11,6 +11,7 @@ func TestSharedSystem(t *testing.T) {
 		"Analytics":                testAnalytics,
 		"ConversionBatches":        testConversionBatches,
 		"ConversionReads":          testConversionReads,
+		"IdempotencyKeyIsRefused":  testIdempotencyKeyIsRefused,
 		"AttributionAudit":         testAttributionAudit,
 		"Books":                    testBooks,
 		"Fraud":                    testFraud,

@@ -35,8 +35,8 @@ type API struct{ Address string }
 // Call sends a request to /api/v1 + path and decodes the JSON response into out. If body
 // is nil, the request has no body. If credential is empty, the request has no credential.
 // If the status is 400 or more, Call returns an error with the status and the response.
-// It also returns an error if the response has no body. A POST request has a new
-// idempotency key.
+// It also returns an error if the response has no body. A request that creates a
+// payout batch has a new idempotency key.
 func (a API) Call(ctx context.Context, method, path, credential string, body map[string]any, out any) error {
 	var sent bytes.Buffer
 	if body != nil {
@@ -51,7 +51,7 @@ func (a API) Call(ctx context.Context, method, path, credential string, body map
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	if method == http.MethodPost {
+	if strings.HasSuffix(path, "/payouts/batches") {
 		request.Header.Set("Idempotency-Key", uuid.NewString())
 	}
 	if credential != "" {

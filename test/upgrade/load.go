@@ -278,7 +278,7 @@ func (l *load) request(ctx context.Context, method, path, credential string, bod
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	if method == http.MethodPost {
+	if strings.HasSuffix(path, "/payouts/batches") {
 		request.Header.Set("Idempotency-Key", uuid.NewString())
 	}
 	if credential != "" {

@@ -29,3 +29,18 @@ func TestAnyOrigin_IsForMethodsThatAcceptParticipantTokens(t *testing.T) {
 		t.Error("no method accepts participant tokens")
 	}
 }
+
+// The gateway, the core and the reference agree about which calls can have an
+// Idempotency-Key.
+func TestIdempotencyKey_IsAcceptedByTheSameMethodsInCoreAndContract(t *testing.T) {
+	routes, err := contract.Routes(contract.Files())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range routes {
+		policy, _ := server.PolicyOf(r.FullMethod)
+		if _, accepted := contract.IdempotencyKey(r.FullMethod); accepted != policy.AcceptsKey {
+			t.Errorf("%s: the contract accepts an Idempotency-Key: %t, the core: %t", r.FullMethod, accepted, policy.AcceptsKey)
+		}
+	}
+}

@@ -31,6 +31,7 @@ export type Tributary = Client<paths>;
 export const idempotentPaths: readonly string[] = [
   "/api/v1/conversions",
   "/api/v1/conversions/batch",
+  "/api/v1/programs/{programId}/partners/{participantId}/ledger",
   "/api/v1/payouts/batches",
   "/api/v1/merchant/gdpr/buyer-erasure",
 ];

@@ -80,7 +80,7 @@ func (f *Fixture) NewLedgerEntry(p Participant, cents int64, change ...func(*aff
 		By: affiliate.System, At: f.Now(),
 	}
 	apply(&e, change)
-	if _, err := f.Store.AddLedgerEntry(f.Context(), e); err != nil {
+	if _, _, err := f.Store.AddLedgerEntry(f.Context(), e); err != nil {
 		f.Fatal(err)
 	}
 }

@@ -192,7 +192,7 @@ func (s *Shop) call(ctx context.Context, method, url, credential string, body Ob
 		return 0, err
 	}
 	request.Header.Set("User-Agent", browser)
-	if method == http.MethodPost {
+	if strings.HasSuffix(url, "/payouts/batches") {
 		request.Header.Set("Idempotency-Key", uuid.NewString())
 	}
 	if body != nil {
