@@ -260,7 +260,7 @@ func (p *pipeline) authorise(ctx context.Context, req any, _ *grpc.UnaryServerIn
 }
 
 func (p *pipeline) validate(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if admissionFrom(ctx).identity.invalidMode {
+	if a := admissionFrom(ctx); a.identity.invalidMode && !a.policy.IgnoresMode {
 		return nil, affiliate.Invalid("X-Mode", "must be one of test, live")
 	}
 	if err := precheck(ctx, info.Server, req); err != nil {

@@ -103,9 +103,13 @@ type Policy struct {
 	// have an effect outside the mode of the call. If it is empty, tokens of both modes are
 	// accepted.
 	ServiceMode affiliate.Mode
+	// IgnoresMode means that the method acts on one mode, whatever the X-Mode header says. An
+	// invalid header is accepted too.
+	IgnoresMode bool
 	// Reads means that the method changes nothing. Unless Payouts is set, a member without a
-	// second factor may call it if the workspace requires one. WithoutFactor permits such a member to call another
-	// method, because the member needs it to add a second factor or to read.
+	// second factor may call it if the workspace requires one. WithoutFactor permits such a
+	// member to call another method, because the member needs it to add a second factor or to
+	// read.
 	Reads, WithoutFactor bool
 	// AcceptsKey means that a repeated call with the same Idempotency-Key returns the first
 	// response. A call of another method must not have a key.
@@ -180,6 +184,12 @@ func (p Policy) movesPayouts() Policy {
 // serviceMode returns the policy with a requirement for the mode of service tokens.
 func (p Policy) serviceMode(mode affiliate.Mode) Policy {
 	p.ServiceMode = mode
+	return p
+}
+
+// ignoringMode returns the policy of a method that does not use the X-Mode header.
+func (p Policy) ignoringMode() Policy {
+	p.IgnoresMode = true
 	return p
 }
 
@@ -471,7 +481,7 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.ErasureService_ErasePartnerAccount_FullMethodName:  partner().limitedPerAccount(ZoneErasure).forErased(),
 	affiliatev1.ErasureService_EraseMerchantAccount_FullMethodName: member(ownWorkspace).limitedPerAccount(ZoneErasure).forErased(),
 
-	affiliatev1.TestModeService_DeleteTestData_FullMethodName:      merchant(manageWorkspace).serviceMode(affiliate.ModeTest),
+	affiliatev1.TestModeService_DeleteTestData_FullMethodName:      merchant(manageWorkspace).serviceMode(affiliate.ModeTest).ignoringMode(),
 	affiliatev1.ExportService_ExportPartnerAccount_FullMethodName:  partner().limitedPerAccount(ZoneExport),
 	affiliatev1.ExportService_ExportParticipant_FullMethodName:     merchant(exportPersonal).limitedPerAccount(ZoneExport),
 	affiliatev1.ExportService_ExportMerchantAccount_FullMethodName: member(exportPersonal).limitedPerAccount(ZoneExport),

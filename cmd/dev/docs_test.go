@@ -75,9 +75,27 @@ func TestSettingsDocument_NamesEverySetting(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+// link matches a relative link. Its groups are the file, which is empty for a link to a
+// section of the same page, and the section.
+var link = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
 
-func TestDocuments_LinksPointToFiles(t *testing.T) {
+// sections returns the anchors of the titles on a page, as GitHub makes them. Lines in code
+// blocks are no titles.
+func sections(text string) map[string]bool {
+	anchors, inCode := map[string]bool{}, false
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "```") {
+			inCode = !inCode
+		}
+		if title := strings.TrimLeft(line, "#"); !inCode && title != line {
+			title = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			anchors[strings.ReplaceAll(title, " ", "-")] = true
+		}
+	}
+	return anchors
+}
+
+func TestDocuments_LinksPointToFilesAndSections(t *testing.T) {
 	t.Parallel()
 	documents := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "docs/*/*/*.md", "clients/*/*.md"} {
@@ -95,8 +113,16 @@ func TestDocuments_LinksPointToFiles(t *testing.T) {
 	}
 	for _, document := range documents {
 		for _, m := range link.FindAllStringSubmatch(read(t, document), -1) {
-			if _, err := os.Stat(filepath.Join(root, filepath.Dir(document), m[1])); err != nil {
+			target := document
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(document), m[1])
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
 				t.Errorf("%s contains a link to a missing file: %v", document, err)
+				continue
+			}
+			if m[2] != "" && strings.HasSuffix(target, ".md") && !sections(read(t, target))[m[2]] {
+				t.Errorf("%s contains a link to the section %s of %s, which does not exist", document, m[2], target)
 			}
 		}
 	}

@@ -62,6 +62,9 @@ func (s *Service) change(
 	reader, at := readerFrom(ctx), s.currentTime()
 	var entry affiliate.NotificationEntry
 	err = s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.LockFeed(ctx, reader.Feed); err != nil {
+			return err
+		}
 		choices, err := tx.Choices(ctx, reader.User)
 		if err != nil {
 			return err
@@ -121,6 +124,9 @@ func (s *Service) changeAll(
 	}
 	var updated int64
 	err := s.store.InTx(ctx, func(tx Tx) error {
+		if err := tx.LockFeed(ctx, reader.Feed); err != nil {
+			return err
+		}
 		choices, err := tx.Choices(ctx, reader.User)
 		if err != nil {
 			return err

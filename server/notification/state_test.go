@@ -1,9 +1,13 @@
 package notification_test
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -232,4 +236,76 @@ func TestState_OfPartner(t *testing.T) {
 		t.Errorf("dismiss-read changed %d notifications, want 2", n)
 	}
 	partner.wantFeed("after dismiss-read")
+}
+
+// Calls that run at the same time must not all report the same notifications.
+func TestReadAllAndDismissRead_CountEachNotificationOnceInConcurrentCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const notifications, calls = 20, 8
+	for range notifications {
+		f.notify("commission.created")
+	}
+	owner, manager := f.asOwner(), f.newReader(affiliate.RoleManager)
+	f.reader(manager).readAll(everything)
+	for _, c := range []struct {
+		name string
+		call func(context.Context, *affiliatev1.SelectNotificationsRequest) (*affiliatev1.UpdatedNotifications, error)
+	}{
+		{"read-all", f.service.ReadAllNotifications},
+		{"dismiss-read", f.service.DismissReadNotifications},
+	} {
+		var wait sync.WaitGroup
+		var updated atomic.Int64
+		for i := range calls {
+			caller := owner
+			if c.name == "dismiss-read" && i%2 == 0 {
+				caller = manager
+			}
+			wait.Go(func() {
+				got, err := c.call(f.reader(caller).callContext(), everything)
+				if err != nil {
+					t.Errorf("%s returned %v", c.name, err)
+				}
+				updated.Add(got.GetUpdated())
+			})
+		}
+		wait.Wait()
+		if updated.Load() != notifications {
+			t.Errorf("%d concurrent calls of %s have changed %d notifications, want %d in all of them", calls, c.name, updated.Load(), notifications)
+		}
+	}
+}
+
+// The time in the response of each call is the stored time.
+func TestReadAndDismiss_ReturnStoredTimeInConcurrentCalls(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id := f.notify("commission.created")
+	for _, call := range []func(*reader) (*affiliatev1.Notification, error){
+		func(r *reader) (*affiliatev1.Notification, error) { return r.read(id) },
+		func(r *reader) (*affiliatev1.Notification, error) { return r.dismiss(id) },
+	} {
+		var wait sync.WaitGroup
+		got := make([]*affiliatev1.Notification, 8)
+		for i := range got {
+			wait.Go(func() {
+				f.clock.Advance(time.Second)
+				var err error
+				if got[i], err = call(f.reader(f.asOwner())); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		stored, err := call(f.reader(f.asOwner()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range got {
+			if !proto.Equal(n, stored) {
+				t.Errorf("a concurrent call returned %v, but %v is stored", n, stored)
+			}
+		}
+	}
 }

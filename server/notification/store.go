@@ -42,6 +42,9 @@ type Store interface {
 
 // Tx is a transaction of the store.
 type Tx interface {
+	// LockFeed locks the read state of a feed until the end of the transaction, so that
+	// concurrent calls report what each of them has changed.
+	LockFeed(ctx context.Context, feed affiliate.FeedID) error
 	// Choices returns what a user has chosen.
 	Choices(ctx context.Context, user affiliate.UserID) (affiliate.CategoryChoices, error)
 	// StoreChoices stores choices. A field that is nil does not change.

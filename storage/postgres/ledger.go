@@ -97,9 +97,9 @@ func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry)
 }
 
 // AddLedgerEntry stores an entry that a member creates manually, and returns it. An erased
-// participant can get only adjustments. If an earlier request with the same idempotency key has stored the entry, AddLedgerEntry returns
-// that entry, and replayed is true. Errors: IDEMPOTENCY_KEY_REUSED, NOT_FOUND,
-// PARTICIPANT_ERASED, PERIOD_CLOSED.
+// participant can get only adjustments. If an earlier request with the same idempotency key
+// has stored the entry, AddLedgerEntry returns that entry, and replayed is true. Errors:
+// IDEMPOTENCY_KEY_REUSED, NOT_FOUND, PARTICIPANT_ERASED, PERIOD_CLOSED.
 func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (entry affiliate.LedgerEntry, replayed bool, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		replayed = false

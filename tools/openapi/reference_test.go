@@ -106,3 +106,24 @@ func TestCommand_QuotesBody(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+func TestDocument_IntroducesEveryCredential(t *testing.T) {
+	document := loadDocument(t)
+	names := map[string][]string{
+		"bearerAuth":       {"**access token of a merchant**", "**access token of a partner**"},
+		"secretKey":        {"**secret key**"},
+		"publicKey":        {"**public key**"},
+		"serviceToken":     {"**service token**"},
+		"participantToken": {"**participant token**"},
+	}
+	for scheme := range document.Components.SecuritySchemes {
+		if len(names[scheme]) == 0 {
+			t.Errorf("the test does not know the security scheme %s", scheme)
+		}
+		for _, name := range names[scheme] {
+			if !strings.Contains(document.Info.Description, name) {
+				t.Errorf("the introduction does not name the %s", name)
+			}
+		}
+	}
+}

@@ -277,7 +277,7 @@ type AnalyticsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
 	// means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-	// the end.
+	// the end; for cohorts, the month of the end and the 23 months before it.
 	DateFrom *string `protobuf:"bytes,1,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
 	// The end of the period, rounded up to a quarter of an hour. A date (`YYYY-MM-DD`) means
 	// the end of the day. RFC 3339 timestamps are accepted too. Default: the end of today.
@@ -457,7 +457,7 @@ type ProgramAnalyticsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
 	// means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-	// the end.
+	// the end; for cohorts, the month of the end and the 23 months before it.
 	DateFrom *string `protobuf:"bytes,1,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
 	// The end of the period, rounded up to a quarter of an hour. A date (`YYYY-MM-DD`) means
 	// the end of the day. RFC 3339 timestamps are accepted too. Default: the end of today.

@@ -203,8 +203,9 @@ type ParticipantServiceClient interface {
 	// too.
 	BulkRejectParticipants(ctx context.Context, in *BulkRejectParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error)
 	// InviteParticipant invites an e-mail address to a programme, which can be private.
-	// The response contains a token, which the merchant sends to the partner. The token
-	// is valid for 7 days. An earlier invitation of the same address ends.
+	// The service mails the invitation to the address, in both modes. The link in the mail
+	// contains a token, which is valid for 7 days. The response contains the token too. An
+	// earlier invitation of the same address ends.
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the group does not belong to the programme.
@@ -574,8 +575,9 @@ type ParticipantServiceServer interface {
 	// too.
 	BulkRejectParticipants(context.Context, *BulkRejectParticipantsRequest) (*BulkParticipantsResponse, error)
 	// InviteParticipant invites an e-mail address to a programme, which can be private.
-	// The response contains a token, which the merchant sends to the partner. The token
-	// is valid for 7 days. An earlier invitation of the same address ends.
+	// The service mails the invitation to the address, in both modes. The link in the mail
+	// contains a token, which is valid for 7 days. The response contains the token too. An
+	// earlier invitation of the same address ends.
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the group does not belong to the programme.

@@ -39,7 +39,8 @@ type TestModeServiceClient interface {
 	//
 	// Live data, API keys, webhook endpoints, members, settings, the connection to the payment
 	// processor and the audit log stay. The audit log gets the entry `test_data.delete` with
-	// the numbers of deleted records. The header `X-Mode` makes no difference.
+	// the numbers of deleted records. The header `X-Mode` is ignored,
+	// whatever its value.
 	//
 	// If there are at most 5,000 records, the status is 200 and everything is deleted.
 	// Otherwise the status is 202, and a job deletes the data within minutes. The status can
@@ -90,7 +91,8 @@ type TestModeServiceServer interface {
 	//
 	// Live data, API keys, webhook endpoints, members, settings, the connection to the payment
 	// processor and the audit log stay. The audit log gets the entry `test_data.delete` with
-	// the numbers of deleted records. The header `X-Mode` makes no difference.
+	// the numbers of deleted records. The header `X-Mode` is ignored,
+	// whatever its value.
 	//
 	// If there are at most 5,000 records, the status is 200 and everything is deleted.
 	// Otherwise the status is 202, and a job deletes the data within minutes. The status can

@@ -10,6 +10,14 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
+// LockFeed locks the read state of a feed until the end of the transaction. Otherwise
+// concurrent transactions would count the same notifications, and each would report that it
+// has changed them.
+func (tx *Tx) LockFeed(ctx context.Context, feed affiliate.FeedID) error {
+	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('notification_feed:' || $1::uuid, 0))`, feed)
+	return err
+}
+
 const entryStatement = `
 	with ` + ranges + `, n as (
 		select n.id, n.feed_id, n.mode, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id, n.facts,
