@@ -24,9 +24,9 @@ func TestCSV_TableOfRows(t *testing.T) {
 		}}, nil
 	})
 	const want = "value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents," +
-		"conversionRate,epcCents,aovCents,returnOnCommission\r\n" +
-		"\"'=1+1\",\"'=1+1\",3,0,0,0,0,0,5,0,-5,0.3333,,,\r\n" +
-		"\"\",\"(none), \"\"quoted\"\"\",0,0,0,0,0,0,0,0,,,,,\r\n"
+		"conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission\r\n" +
+		"\"'=1+1\",\"'=1+1\",3,0,0,0,0,0,5,0,-5,0.3333,,,,\r\n" +
+		"\"\",\"(none), \"\"quoted\"\"\",0,0,0,0,0,0,0,0,,,,,,\r\n"
 	for _, format := range []string{"format=csv", "format=csv&page=2"} {
 		response := f.do(http.MethodGet, breakdownPath+"&"+format, "")
 		if response.status != http.StatusOK || response.body != want {
@@ -50,8 +50,8 @@ func TestCSV_Timestamps(t *testing.T) {
 	})
 	response := f.do(http.MethodGet, "/api/v1/partner/analytics/timeseries?format=csv", "")
 	const want = "start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents," +
-		"conversionRate,epcCents,aovCents,returnOnCommission\r\n" +
-		"\"2026-03-02T09:30:00.000Z\",0,0,0,0,0,0,0,0,,,,,\r\n"
+		"conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission\r\n" +
+		"\"2026-03-02T09:30:00.000Z\",0,0,0,0,0,0,0,0,,,,,,\r\n"
 	if response.body != want {
 		t.Errorf("the body is\n%s\nwant\n%s", response.body, want)
 	}

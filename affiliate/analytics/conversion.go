@@ -28,6 +28,9 @@ type Conversion struct {
 	ParticipantErased, AllErased bool
 	// FirstOfCustomer says that it is the first attributed conversion of its customer.
 	FirstOfCustomer bool
+	// WithoutCustomer says that the conversion is attributed, and that its report did not name
+	// the customer. It is false if the buyer was erased.
+	WithoutCustomer bool
 
 	Currency           string // of the sale; empty if there is none
 	AmountCents        int64
@@ -44,7 +47,7 @@ func (c *Conversion) Figures() Figures {
 	if c.EventType == affiliate.Signup || c.EventType == affiliate.Lead {
 		plain[Signups] = 1
 	}
-	if c.FirstOfCustomer {
+	if c.FirstOfCustomer || c.WithoutCustomer {
 		plain[NewCustomers] = 1
 	}
 	earned := false

@@ -12,7 +12,7 @@ const (
 	BotClicks           // clicks of bots
 	Conversions         // conversions of all event types
 	Signups             // conversions of the types signup and lead
-	NewCustomers        // first attributed conversions of their customers
+	NewCustomers        // first attributed conversions of their customers, and attributed conversions without a customer
 	Approved            // conversions whose commission is approved or paid
 	Paid                // conversions whose commission is paid
 

@@ -71,7 +71,8 @@ type Metrics struct {
 	Clicks, UniqueClicks, Signups, Conversions, NewCustomers int64
 	RevenueCents, RefundedCents, CommissionCents             int64
 	NetRevenueCents                                          *int64
-	ConversionRate                                           *float64 // four decimals
+	ConversionRate                                           *float64 // new customers by clicks, four decimals
+	EventsPerClick                                           *float64 // conversions by clicks, four decimals
 	EPCCents, AOVCents                                       *int64
 	ReturnOnCommission                                       *float64 // four decimals
 }
@@ -87,7 +88,8 @@ func (f *Figures) Metrics(v View) Metrics {
 	if v.IncludeBots {
 		m.Clicks += f.Plain[BotClicks]
 	}
-	m.ConversionRate = Ratio(m.Conversions, m.Clicks)
+	m.ConversionRate = Ratio(m.NewCustomers, m.Clicks)
+	m.EventsPerClick = Ratio(m.Conversions, m.Clicks)
 	m.EPCCents = quotient(m.CommissionCents, m.Clicks)
 	m.AOVCents = quotient(m.RevenueCents, amounts[Orders])
 	if !v.HideCosts {
@@ -266,6 +268,8 @@ func (m Metrics) compare(other Row, metric string) int {
 		return compareOptional(m.NetRevenueCents, other.NetRevenueCents)
 	case "conversionRate":
 		return compareOptional(m.ConversionRate, other.ConversionRate)
+	case "eventsPerClick":
+		return compareOptional(m.EventsPerClick, other.EventsPerClick)
 	case "epcCents":
 		return compareOptional(m.EPCCents, other.EPCCents)
 	case "aovCents":
@@ -306,7 +310,11 @@ func (f *Figures) Funnel(v View) []Step {
 		{Name: "paid", Count: f.Plain[Paid]},
 	}
 	for i := 1; i < len(steps); i++ {
-		steps[i].Rate = Ratio(steps[i].Count, steps[i-1].Count)
+		before := steps[i-1]
+		if before.Name == "signups" && before.Count == 0 {
+			before = steps[i-2]
+		}
+		steps[i].Rate = Ratio(steps[i].Count, before.Count)
 	}
 	return steps
 }

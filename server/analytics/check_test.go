@@ -88,6 +88,10 @@ var differences = map[string]difference{
 		"analytics_conversions", `update conversions set refunded_amount_cents = refunded_amount_cents + 1 where id = '{conversion}'`,
 		`the analytics contain an earlier state of the conversion {conversion}`,
 	},
+	"a conversion that is wrongly counted as a new customer": {
+		"analytics_conversions", `update analytics_conversions set without_customer = not without_customer where conversion_id = '{conversion}'`,
+		`the analytics count the customer of the conversion {conversion} wrongly`,
+	},
 	"a conversion that was not counted": {
 		"analytics_conversions", `update analytics_conversions set conversion_id = '{unknown}' where conversion_id = '{conversion}'`,
 		`the analytics do not contain the conversion {conversion}`,

@@ -12,7 +12,7 @@ func metricsToProto(m analytics.Metrics) *affiliatev1.AnalyticsMetrics {
 	return &affiliatev1.AnalyticsMetrics{
 		Clicks: m.Clicks, UniqueClicks: m.UniqueClicks, Signups: m.Signups, Conversions: m.Conversions, NewCustomers: m.NewCustomers,
 		RevenueCents: m.RevenueCents, RefundedCents: m.RefundedCents, CommissionCents: m.CommissionCents, NetRevenueCents: m.NetRevenueCents,
-		ConversionRate: m.ConversionRate, EpcCents: m.EPCCents, AovCents: m.AOVCents, ReturnOnCommission: m.ReturnOnCommission,
+		ConversionRate: m.ConversionRate, EventsPerClick: m.EventsPerClick, EpcCents: m.EPCCents, AovCents: m.AOVCents, ReturnOnCommission: m.ReturnOnCommission,
 	}
 }
 
@@ -21,7 +21,7 @@ func pointToProto(start time.Time, m analytics.Metrics) *affiliatev1.AnalyticsPo
 		Start:  server.Timestamp(start),
 		Clicks: m.Clicks, UniqueClicks: m.UniqueClicks, Signups: m.Signups, Conversions: m.Conversions, NewCustomers: m.NewCustomers,
 		RevenueCents: m.RevenueCents, RefundedCents: m.RefundedCents, CommissionCents: m.CommissionCents, NetRevenueCents: m.NetRevenueCents,
-		ConversionRate: m.ConversionRate, EpcCents: m.EPCCents, AovCents: m.AOVCents, ReturnOnCommission: m.ReturnOnCommission,
+		ConversionRate: m.ConversionRate, EventsPerClick: m.EventsPerClick, EpcCents: m.EPCCents, AovCents: m.AOVCents, ReturnOnCommission: m.ReturnOnCommission,
 	}
 }
 
@@ -31,7 +31,7 @@ func rowToProto(row analytics.Row) *affiliatev1.AnalyticsRow {
 		Label:  row.Label,
 		Clicks: m.Clicks, UniqueClicks: m.UniqueClicks, Signups: m.Signups, Conversions: m.Conversions, NewCustomers: m.NewCustomers,
 		RevenueCents: m.RevenueCents, RefundedCents: m.RefundedCents, CommissionCents: m.CommissionCents, NetRevenueCents: m.NetRevenueCents,
-		ConversionRate: m.ConversionRate, EpcCents: m.EPCCents, AovCents: m.AOVCents, ReturnOnCommission: m.ReturnOnCommission,
+		ConversionRate: m.ConversionRate, EventsPerClick: m.EventsPerClick, EpcCents: m.EPCCents, AovCents: m.AOVCents, ReturnOnCommission: m.ReturnOnCommission,
 	}
 	if row.Value != "" {
 		out.Value = &row.Value

@@ -42,7 +42,9 @@ type record struct {
 	Earned       int64
 	EarnedIn     string
 	firstOfBuyer bool
-	first        *record // of the customer
+	// WithoutCustomer says that an attributed conversion names no customer.
+	WithoutCustomer bool
+	first           *record // of the customer
 }
 
 // records reads all clicks and conversions of the shop.
@@ -81,6 +83,7 @@ func (f *fixture) records() []record {
 			case when n.attributed then n.participant_id::text else '' end as participant,
 			case when n.attributed then coalesce(n.link_id::text, '') else '' end as link,
 			n.id::text as id, n.event_type, case when n.attributed then coalesce(n.customer_ref, '') else '' end as customer,
+			n.attributed and n.customer_ref is null and n.buyer_erased_at is null as without_customer,
 			coalesce(n.currency, '') as currency, n.amount_cents, n.refunded_amount_cents,
 			coalesce(m.status, '') as status, coalesce(m.amount_cents, 0) as earned, coalesce(m.currency, '') as earned_in,
 			coalesce(n.sub_id, c.sub_id, '') as sub_id, case when d.method = 'promo_code' then n.promo_code else '' end as promo_code, `+columns+`
@@ -90,7 +93,8 @@ func (f *fixture) records() []record {
 		left join clicks c on c.workspace_id = n.workspace_id and c.id = n.click_id and d.method = 'click' and n.attributed
 		where n.workspace_id = $1 and n.mode = $2`, func(row map[string]any) record {
 		return record{
-			ID: row["id"].(string), EventType: row["event_type"].(string), Customer: row["customer"].(string), Currency: row["currency"].(string),
+			ID: row["id"].(string), EventType: row["event_type"].(string), Customer: row["customer"].(string),
+			WithoutCustomer: row["without_customer"].(bool), Currency: row["currency"].(string),
 			Amount: row["amount_cents"].(int64), Refunded: row["refunded_amount_cents"].(int64),
 			Status: row["status"].(string), Earned: row["earned"].(int64), EarnedIn: row["earned_in"].(string),
 		}
@@ -157,7 +161,7 @@ func numbersOf(records []record, bots bool) numbers {
 			n.revenue[r.Currency] += r.Amount
 			n.refunded[r.Currency] += r.Refunded
 		}
-		if r.firstOfBuyer {
+		if r.firstOfBuyer || r.WithoutCustomer {
 			n.customers++
 		}
 		switch r.Status {
@@ -194,7 +198,7 @@ func metrics(records []record, q query) string {
 		net, roc = "-", "-"
 	}
 	return fmt.Sprintln(n.clicks, n.unique, n.signups, n.conversions, n.customers, revenue, refunded, commission, net,
-		quotient(n.conversions, n.clicks, 4), quotient(commission, n.clicks, 0), quotient(revenue, ordersIn(records, q.currency), 0), roc)
+		quotient(n.customers, n.clicks, 4), quotient(n.conversions, n.clicks, 4), quotient(commission, n.clicks, 0), quotient(revenue, ordersIn(records, q.currency), 0), roc)
 }
 
 // quotient returns a/b with the given number of decimals, rounded half away from zero.
@@ -223,10 +227,10 @@ func shown(m interface {
 	GetRefundedCents() int64
 	GetCommissionCents() int64
 	ProtoMessage()
-}, net *int64, rate *float64, epc, aov *int64, roc *float64,
+}, net *int64, rate, events *float64, epc, aov *int64, roc *float64,
 ) string {
 	return fmt.Sprintln(m.GetClicks(), m.GetUniqueClicks(), m.GetSignups(), m.GetConversions(), m.GetNewCustomers(),
-		m.GetRevenueCents(), m.GetRefundedCents(), m.GetCommissionCents(), optional(net), optional(rate), optional(epc), optional(aov), optional(roc))
+		m.GetRevenueCents(), m.GetRefundedCents(), m.GetCommissionCents(), optional(net), optional(rate), optional(events), optional(epc), optional(aov), optional(roc))
 }
 
 func optional[T any](value *T) string {
@@ -422,14 +426,14 @@ func (f *fixture) wantSummary(q query, all []record) {
 		f.Fatalf("summary of %s: %v", q.name, err)
 	}
 	m := got.GetMetrics()
-	if text, want := shown(m, m.NetRevenueCents, m.ConversionRate, m.EpcCents, m.AovCents, m.ReturnOnCommission), metrics(q.matching(all, q.from, q.to), q); text != want {
+	if text, want := shown(m, m.NetRevenueCents, m.ConversionRate, m.EventsPerClick, m.EpcCents, m.AovCents, m.ReturnOnCommission), metrics(q.matching(all, q.from, q.to), q); text != want {
 		f.Errorf("summary of %s:\n got  %s want %s", q.name, text, want)
 	}
 	days := int(dateIn(q.to, q.zone).Sub(dateIn(q.from, q.zone)) / (24 * time.Hour))
 	date := dateIn(q.from, q.zone).AddDate(0, 0, -days)
 	before := time.Date(date.Year(), date.Month(), date.Day(), 0, 0, 0, 0, q.zone)
 	m = got.GetPrevious()
-	if text, want := shown(m, m.NetRevenueCents, m.ConversionRate, m.EpcCents, m.AovCents, m.ReturnOnCommission), metrics(q.matching(all, before, q.from), q); text != want {
+	if text, want := shown(m, m.NetRevenueCents, m.ConversionRate, m.EventsPerClick, m.EpcCents, m.AovCents, m.ReturnOnCommission), metrics(q.matching(all, before, q.from), q); text != want {
 		f.Errorf("previous period of %s:\n got  %s want %s", q.name, text, want)
 	}
 	n := numbersOf(q.matching(all, q.from, q.to), q.bots)
@@ -465,7 +469,11 @@ func (f *fixture) wantFunnel(q query, all []record) {
 		f.Fatalf("funnel of %s: %v", q.name, err)
 	}
 	n := numbersOf(q.matching(all, q.from, q.to), q.bots)
-	want := fmt.Sprintln("clicks", n.clicks, "-", "signups", n.signups, quotient(n.signups, n.clicks, 4), "conversions", n.conversions, quotient(n.conversions, n.signups, 4),
+	beforeConversions := n.signups
+	if beforeConversions == 0 {
+		beforeConversions = n.clicks
+	}
+	want := fmt.Sprintln("clicks", n.clicks, "-", "signups", n.signups, quotient(n.signups, n.clicks, 4), "conversions", n.conversions, quotient(n.conversions, beforeConversions, 4),
 		"approved", n.approved, quotient(n.approved, n.conversions, 4), "paid", n.paid, quotient(n.paid, n.approved, 4))
 	var steps []any
 	for _, step := range got.GetSteps() {
@@ -523,7 +531,7 @@ func (f *fixture) wantTimeseries(q query, all []record, interval string) {
 		if key := keyOf(start); key != starts[i] || keyOf(start.Add(-time.Minute)) == key {
 			f.Errorf("time series of %s by %s: point %d starts at %s, want the start of %s", q.name, interval, i, start, starts[i])
 		}
-		text := shown(p, p.NetRevenueCents, p.ConversionRate, p.EpcCents, p.AovCents, p.ReturnOnCommission)
+		text := shown(p, p.NetRevenueCents, p.ConversionRate, p.EventsPerClick, p.EpcCents, p.AovCents, p.ReturnOnCommission)
 		if want := metrics(byStart[starts[i]], q); text != want {
 			f.Errorf("time series of %s by %s at %s:\n got  %s want %s", q.name, interval, starts[i], text, want)
 		}
@@ -550,7 +558,7 @@ func (f *fixture) wantBreakdown(q query, all []record, dimension string) {
 		f.Errorf("breakdown of %s by %s has %d rows and the total %d, want %d", q.name, dimension, len(got.GetRows()), got.GetTotal(), len(byValue))
 	}
 	for _, row := range got.GetRows() {
-		text := shown(row, row.NetRevenueCents, row.ConversionRate, row.EpcCents, row.AovCents, row.ReturnOnCommission)
+		text := shown(row, row.NetRevenueCents, row.ConversionRate, row.EventsPerClick, row.EpcCents, row.AovCents, row.ReturnOnCommission)
 		if want := metrics(byValue[row.GetValue()], q); text != want {
 			f.Errorf("breakdown of %s by %s, value %q:\n got  %s want %s", q.name, dimension, row.GetValue(), text, want)
 		}

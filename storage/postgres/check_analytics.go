@@ -52,12 +52,15 @@ const checkAnalyticsConversions = `
 				c.amount_cents, c.refunded_amount_cents, coalesce(m.status, ''), coalesce(m.amount_cents, 0),
 				case when c.attributed then coalesce(c.customer_ref, '') else '' end) then format(
 			'workspace %s, %s: the analytics contain an earlier state of the conversion %s', t.workspace_id, t.mode, c.id)
+		when a.without_customer <> (c.attributed and c.customer_ref is null and c.buyer_erased_at is null) and w.erased_at is null then format(
+			'workspace %s, %s: the analytics count the customer of the conversion %s wrongly', t.workspace_id, t.mode, c.id)
 		end as line
 	from conversions c
 	left join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
 	full join analytics_conversions a on a.workspace_id = c.workspace_id and a.mode = c.mode and a.conversion_id = c.id
 	cross join lateral (select coalesce(c.workspace_id, a.workspace_id) as workspace_id, coalesce(c.mode, a.mode) as mode) as t
 	cross join (select '00000000-0000-0000-0000-000000000000'::uuid as id) as n
+	left join workspaces w on w.id = c.workspace_id
 	left join (select distinct unnest(conversions) as id from analytics_log) as waiting on waiting.id = coalesce(c.id, a.conversion_id)
 	where waiting.id is null`
 
@@ -70,7 +73,7 @@ const checkAnalyticsSums = `
 		select c.workspace_id, c.mode, c.program_id, (c.occurred_at at time zone 'UTC')::date as day, c.currency, c.commission_currency,
 			count(*) as conversions,
 			count(*) filter (where c.event_type in ('signup', 'lead')) as signups,
-			count(f.conversion_id) as new_customers,
+			count(*) filter (where f.conversion_id is not null or c.without_customer) as new_customers,
 			count(*) filter (where c.commission_status in ('approved', 'paid')) as approved,
 			count(*) filter (where c.commission_status = 'paid') as paid,
 			count(*) filter (where c.event_type in ('purchase', 'renewal')) as orders,

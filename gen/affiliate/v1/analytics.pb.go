@@ -632,7 +632,8 @@ type AnalyticsMetrics struct {
 	Signups int64 `protobuf:"varint,3,opt,name=signups,proto3" json:"signups,omitempty"`
 	// The number of conversions of all types, including sign-ups.
 	Conversions int64 `protobuf:"varint,4,opt,name=conversions,proto3" json:"conversions,omitempty"`
-	// The number of customers whose first attributed conversion is among the conversions.
+	// The number of customers whose first attributed conversion is among the conversions. Each
+	// attributed conversion without a customer counts as a new customer.
 	NewCustomers int64 `protobuf:"varint,5,opt,name=new_customers,json=newCustomers,proto3" json:"new_customers,omitempty"`
 	// The revenue of purchases and renewals, before refunds.
 	RevenueCents int64 `protobuf:"varint,6,opt,name=revenue_cents,json=revenueCents,proto3" json:"revenue_cents,omitempty"`
@@ -642,8 +643,10 @@ type AnalyticsMetrics struct {
 	CommissionCents int64 `protobuf:"varint,8,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
 	// Revenue minus refunds and commissions. Null for partners.
 	NetRevenueCents *int64 `protobuf:"varint,9,opt,name=net_revenue_cents,json=netRevenueCents,proto3,oneof" json:"net_revenue_cents,omitempty"`
-	// Conversions divided by clicks.
+	// New customers divided by clicks.
 	ConversionRate *float64 `protobuf:"fixed64,10,opt,name=conversion_rate,json=conversionRate,proto3,oneof" json:"conversion_rate,omitempty"`
+	// Conversions divided by clicks.
+	EventsPerClick *float64 `protobuf:"fixed64,14,opt,name=events_per_click,json=eventsPerClick,proto3,oneof" json:"events_per_click,omitempty"`
 	// Commissions divided by clicks.
 	EpcCents *int64 `protobuf:"varint,11,opt,name=epc_cents,json=epcCents,proto3,oneof" json:"epc_cents,omitempty"`
 	// Revenue divided by the number of purchases and renewals.
@@ -750,6 +753,13 @@ func (x *AnalyticsMetrics) GetNetRevenueCents() int64 {
 func (x *AnalyticsMetrics) GetConversionRate() float64 {
 	if x != nil && x.ConversionRate != nil {
 		return *x.ConversionRate
+	}
+	return 0
+}
+
+func (x *AnalyticsMetrics) GetEventsPerClick() float64 {
+	if x != nil && x.EventsPerClick != nil {
+		return *x.EventsPerClick
 	}
 	return 0
 }
@@ -1020,6 +1030,7 @@ type AnalyticsPoint struct {
 	CommissionCents    int64                  `protobuf:"varint,9,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
 	NetRevenueCents    *int64                 `protobuf:"varint,10,opt,name=net_revenue_cents,json=netRevenueCents,proto3,oneof" json:"net_revenue_cents,omitempty"`
 	ConversionRate     *float64               `protobuf:"fixed64,11,opt,name=conversion_rate,json=conversionRate,proto3,oneof" json:"conversion_rate,omitempty"`
+	EventsPerClick     *float64               `protobuf:"fixed64,15,opt,name=events_per_click,json=eventsPerClick,proto3,oneof" json:"events_per_click,omitempty"`
 	EpcCents           *int64                 `protobuf:"varint,12,opt,name=epc_cents,json=epcCents,proto3,oneof" json:"epc_cents,omitempty"`
 	AovCents           *int64                 `protobuf:"varint,13,opt,name=aov_cents,json=aovCents,proto3,oneof" json:"aov_cents,omitempty"`
 	ReturnOnCommission *float64               `protobuf:"fixed64,14,opt,name=return_on_commission,json=returnOnCommission,proto3,oneof" json:"return_on_commission,omitempty"`
@@ -1130,6 +1141,13 @@ func (x *AnalyticsPoint) GetNetRevenueCents() int64 {
 func (x *AnalyticsPoint) GetConversionRate() float64 {
 	if x != nil && x.ConversionRate != nil {
 		return *x.ConversionRate
+	}
+	return 0
+}
+
+func (x *AnalyticsPoint) GetEventsPerClick() float64 {
+	if x != nil && x.EventsPerClick != nil {
+		return *x.EventsPerClick
 	}
 	return 0
 }
@@ -1245,6 +1263,7 @@ type AnalyticsRow struct {
 	CommissionCents    int64    `protobuf:"varint,10,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
 	NetRevenueCents    *int64   `protobuf:"varint,11,opt,name=net_revenue_cents,json=netRevenueCents,proto3,oneof" json:"net_revenue_cents,omitempty"`
 	ConversionRate     *float64 `protobuf:"fixed64,12,opt,name=conversion_rate,json=conversionRate,proto3,oneof" json:"conversion_rate,omitempty"`
+	EventsPerClick     *float64 `protobuf:"fixed64,16,opt,name=events_per_click,json=eventsPerClick,proto3,oneof" json:"events_per_click,omitempty"`
 	EpcCents           *int64   `protobuf:"varint,13,opt,name=epc_cents,json=epcCents,proto3,oneof" json:"epc_cents,omitempty"`
 	AovCents           *int64   `protobuf:"varint,14,opt,name=aov_cents,json=aovCents,proto3,oneof" json:"aov_cents,omitempty"`
 	ReturnOnCommission *float64 `protobuf:"fixed64,15,opt,name=return_on_commission,json=returnOnCommission,proto3,oneof" json:"return_on_commission,omitempty"`
@@ -1366,6 +1385,13 @@ func (x *AnalyticsRow) GetConversionRate() float64 {
 	return 0
 }
 
+func (x *AnalyticsRow) GetEventsPerClick() float64 {
+	if x != nil && x.EventsPerClick != nil {
+		return *x.EventsPerClick
+	}
+	return 0
+}
+
 func (x *AnalyticsRow) GetEpcCents() int64 {
 	if x != nil && x.EpcCents != nil {
 		return *x.EpcCents
@@ -1439,7 +1465,8 @@ type AnalyticsStep struct {
 	// or paid) or `paid` (conversions whose commission is paid).
 	Name  string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Count int64  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	// The count divided by that of the step before. Null for the first step.
+	// The count divided by that of the step before. If there are no sign-ups, the rate of the
+	// conversions is per click. Null for the first step, and if the count before is 0.
 	Rate          *float64 `protobuf:"fixed64,3,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1691,7 +1718,7 @@ var File_affiliate_v1_analytics_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_analytics_proto_rawDesc = "" +
 	"\n" +
-	"\x1caffiliate/v1/analytics.proto\x12\faffiliate.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xb1\b\n" +
+	"\x1caffiliate/v1/analytics.proto\x12\faffiliate.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xc1\b\n" +
 	"\x10AnalyticsRequest\x12)\n" +
 	"\tdate_from\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
 	"\adate_to\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x06dateTo\x88\x01\x01\x12(\n" +
@@ -1705,8 +1732,8 @@ const file_affiliate_v1_analytics_proto_rawDesc = "" +
 	"\acompare\x18\t \x01(\x0e2!.affiliate.v1.AnalyticsComparisonR\acompare\x12;\n" +
 	"\binterval\x18\n" +
 	" \x01(\x0e2\x1f.affiliate.v1.AnalyticsIntervalR\binterval\x12;\n" +
-	"\bgroup_by\x18\v \x01(\x0e2 .affiliate.v1.AnalyticsDimensionR\agroupBy\x12\xd6\x01\n" +
-	"\x06metric\x18\f \x01(\tB\xb8\x01\xfaB\xb4\x01r\xb1\x01R\x06clicksR\funiqueClicksR\asignupsR\vconversionsR\fnewCustomersR\frevenueCentsR\rrefundedCentsR\x0fcommissionCentsR\x0fnetRevenueCentsR\x0econversionRateR\bepcCentsR\baovCentsR\x12returnOnCommissionH\bR\x06metric\x88\x01\x01\x12 \n" +
+	"\bgroup_by\x18\v \x01(\x0e2 .affiliate.v1.AnalyticsDimensionR\agroupBy\x12\xe6\x01\n" +
+	"\x06metric\x18\f \x01(\tB\xc8\x01\xfaB\xc4\x01r\xc1\x01R\x06clicksR\funiqueClicksR\asignupsR\vconversionsR\fnewCustomersR\frevenueCentsR\rrefundedCentsR\x0fcommissionCentsR\x0fnetRevenueCentsR\x0econversionRateR\x0eeventsPerClickR\bepcCentsR\baovCentsR\x12returnOnCommissionH\bR\x06metric\x88\x01\x01\x12 \n" +
 	"\x04page\x18\r \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\tR\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x0e \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\n" +
 	"R\bpageSize\x88\x01\x01\x125\n" +
@@ -1725,7 +1752,7 @@ const file_affiliate_v1_analytics_proto_rawDesc = "" +
 	"\a_metricB\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
-	"_page_size\"\xcf\a\n" +
+	"_page_size\"\xdf\a\n" +
 	"\x17ProgramAnalyticsRequest\x12)\n" +
 	"\tdate_from\x18\x01 \x01(\tB\a\xfaB\x04r\x02\x18(H\x00R\bdateFrom\x88\x01\x01\x12%\n" +
 	"\adate_to\x18\x02 \x01(\tB\a\xfaB\x04r\x02\x18(H\x01R\x06dateTo\x88\x01\x01\x12(\n" +
@@ -1738,8 +1765,8 @@ const file_affiliate_v1_analytics_proto_rawDesc = "" +
 	"\acompare\x18\t \x01(\x0e2!.affiliate.v1.AnalyticsComparisonR\acompare\x12;\n" +
 	"\binterval\x18\n" +
 	" \x01(\x0e2\x1f.affiliate.v1.AnalyticsIntervalR\binterval\x12;\n" +
-	"\bgroup_by\x18\v \x01(\x0e2 .affiliate.v1.AnalyticsDimensionR\agroupBy\x12\xd6\x01\n" +
-	"\x06metric\x18\f \x01(\tB\xb8\x01\xfaB\xb4\x01r\xb1\x01R\x06clicksR\funiqueClicksR\asignupsR\vconversionsR\fnewCustomersR\frevenueCentsR\rrefundedCentsR\x0fcommissionCentsR\x0fnetRevenueCentsR\x0econversionRateR\bepcCentsR\baovCentsR\x12returnOnCommissionH\x06R\x06metric\x88\x01\x01\x12 \n" +
+	"\bgroup_by\x18\v \x01(\x0e2 .affiliate.v1.AnalyticsDimensionR\agroupBy\x12\xe6\x01\n" +
+	"\x06metric\x18\f \x01(\tB\xc8\x01\xfaB\xc4\x01r\xc1\x01R\x06clicksR\funiqueClicksR\asignupsR\vconversionsR\fnewCustomersR\frevenueCentsR\rrefundedCentsR\x0fcommissionCentsR\x0fnetRevenueCentsR\x0econversionRateR\x0eeventsPerClickR\bepcCentsR\baovCentsR\x12returnOnCommissionH\x06R\x06metric\x88\x01\x01\x12 \n" +
 	"\x04page\x18\r \x01(\x05B\a\xfaB\x04\x1a\x02(\x01H\aR\x04page\x88\x01\x01\x12+\n" +
 	"\tpage_size\x18\x0e \x01(\x05B\t\xfaB\x06\x1a\x04\x18d(\x01H\bR\bpageSize\x88\x01\x01\x125\n" +
 	"\x06format\x18\x0f \x01(\x0e2\x1d.affiliate.v1.AnalyticsFormatR\x06formatB\f\n" +
@@ -1755,7 +1782,7 @@ const file_affiliate_v1_analytics_proto_rawDesc = "" +
 	"\a_metricB\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
-	"_page_sizeJ\x04\b\b\x10\t\"\xe0\x04\n" +
+	"_page_sizeJ\x04\b\b\x10\t\"\xa4\x05\n" +
 	"\x10AnalyticsMetrics\x12\x16\n" +
 	"\x06clicks\x18\x01 \x01(\x03R\x06clicks\x12#\n" +
 	"\runique_clicks\x18\x02 \x01(\x03R\funiqueClicks\x12\x18\n" +
@@ -1767,12 +1794,14 @@ const file_affiliate_v1_analytics_proto_rawDesc = "" +
 	"\x10commission_cents\x18\b \x01(\x03R\x0fcommissionCents\x12/\n" +
 	"\x11net_revenue_cents\x18\t \x01(\x03H\x00R\x0fnetRevenueCents\x88\x01\x01\x12,\n" +
 	"\x0fconversion_rate\x18\n" +
-	" \x01(\x01H\x01R\x0econversionRate\x88\x01\x01\x12 \n" +
-	"\tepc_cents\x18\v \x01(\x03H\x02R\bepcCents\x88\x01\x01\x12 \n" +
-	"\taov_cents\x18\f \x01(\x03H\x03R\baovCents\x88\x01\x01\x125\n" +
-	"\x14return_on_commission\x18\r \x01(\x01H\x04R\x12returnOnCommission\x88\x01\x01B\x14\n" +
+	" \x01(\x01H\x01R\x0econversionRate\x88\x01\x01\x12-\n" +
+	"\x10events_per_click\x18\x0e \x01(\x01H\x02R\x0eeventsPerClick\x88\x01\x01\x12 \n" +
+	"\tepc_cents\x18\v \x01(\x03H\x03R\bepcCents\x88\x01\x01\x12 \n" +
+	"\taov_cents\x18\f \x01(\x03H\x04R\baovCents\x88\x01\x01\x125\n" +
+	"\x14return_on_commission\x18\r \x01(\x01H\x05R\x12returnOnCommission\x88\x01\x01B\x14\n" +
 	"\x12_net_revenue_centsB\x12\n" +
-	"\x10_conversion_rateB\f\n" +
+	"\x10_conversion_rateB\x13\n" +
+	"\x11_events_per_clickB\f\n" +
 	"\n" +
 	"_epc_centsB\f\n" +
 	"\n" +
@@ -1796,7 +1825,7 @@ const file_affiliate_v1_analytics_proto_rawDesc = "" +
 	"byCurrency\"\x88\x01\n" +
 	"\x13AnalyticsTimeseries\x12;\n" +
 	"\binterval\x18\x01 \x01(\x0e2\x1f.affiliate.v1.AnalyticsIntervalR\binterval\x124\n" +
-	"\x06points\x18\x02 \x03(\v2\x1c.affiliate.v1.AnalyticsPointR\x06points\"\x90\x05\n" +
+	"\x06points\x18\x02 \x03(\v2\x1c.affiliate.v1.AnalyticsPointR\x06points\"\xd4\x05\n" +
 	"\x0eAnalyticsPoint\x120\n" +
 	"\x05start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12\x16\n" +
 	"\x06clicks\x18\x02 \x01(\x03R\x06clicks\x12#\n" +
@@ -1809,12 +1838,14 @@ const file_affiliate_v1_analytics_proto_rawDesc = "" +
 	"\x10commission_cents\x18\t \x01(\x03R\x0fcommissionCents\x12/\n" +
 	"\x11net_revenue_cents\x18\n" +
 	" \x01(\x03H\x00R\x0fnetRevenueCents\x88\x01\x01\x12,\n" +
-	"\x0fconversion_rate\x18\v \x01(\x01H\x01R\x0econversionRate\x88\x01\x01\x12 \n" +
-	"\tepc_cents\x18\f \x01(\x03H\x02R\bepcCents\x88\x01\x01\x12 \n" +
-	"\taov_cents\x18\r \x01(\x03H\x03R\baovCents\x88\x01\x01\x125\n" +
-	"\x14return_on_commission\x18\x0e \x01(\x01H\x04R\x12returnOnCommission\x88\x01\x01B\x14\n" +
+	"\x0fconversion_rate\x18\v \x01(\x01H\x01R\x0econversionRate\x88\x01\x01\x12-\n" +
+	"\x10events_per_click\x18\x0f \x01(\x01H\x02R\x0eeventsPerClick\x88\x01\x01\x12 \n" +
+	"\tepc_cents\x18\f \x01(\x03H\x03R\bepcCents\x88\x01\x01\x12 \n" +
+	"\taov_cents\x18\r \x01(\x03H\x04R\baovCents\x88\x01\x01\x125\n" +
+	"\x14return_on_commission\x18\x0e \x01(\x01H\x05R\x12returnOnCommission\x88\x01\x01B\x14\n" +
 	"\x12_net_revenue_centsB\x12\n" +
-	"\x10_conversion_rateB\f\n" +
+	"\x10_conversion_rateB\x13\n" +
+	"\x11_events_per_clickB\f\n" +
 	"\n" +
 	"_epc_centsB\f\n" +
 	"\n" +
@@ -1824,7 +1855,7 @@ const file_affiliate_v1_analytics_proto_rawDesc = "" +
 	"\bgroup_by\x18\x01 \x01(\x0e2 .affiliate.v1.AnalyticsDimensionR\agroupBy\x12.\n" +
 	"\x04rows\x18\x02 \x03(\v2\x1a.affiliate.v1.AnalyticsRowR\x04rows\x124\n" +
 	"\x05other\x18\x03 \x01(\v2\x1e.affiliate.v1.AnalyticsMetricsR\x05other\x12\x14\n" +
-	"\x05total\x18\x04 \x01(\x03R\x05total\"\x97\x05\n" +
+	"\x05total\x18\x04 \x01(\x03R\x05total\"\xdb\x05\n" +
 	"\fAnalyticsRow\x12\x19\n" +
 	"\x05value\x18\x01 \x01(\tH\x00R\x05value\x88\x01\x01\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x12\x16\n" +
@@ -1838,13 +1869,15 @@ const file_affiliate_v1_analytics_proto_rawDesc = "" +
 	"\x10commission_cents\x18\n" +
 	" \x01(\x03R\x0fcommissionCents\x12/\n" +
 	"\x11net_revenue_cents\x18\v \x01(\x03H\x01R\x0fnetRevenueCents\x88\x01\x01\x12,\n" +
-	"\x0fconversion_rate\x18\f \x01(\x01H\x02R\x0econversionRate\x88\x01\x01\x12 \n" +
-	"\tepc_cents\x18\r \x01(\x03H\x03R\bepcCents\x88\x01\x01\x12 \n" +
-	"\taov_cents\x18\x0e \x01(\x03H\x04R\baovCents\x88\x01\x01\x125\n" +
-	"\x14return_on_commission\x18\x0f \x01(\x01H\x05R\x12returnOnCommission\x88\x01\x01B\b\n" +
+	"\x0fconversion_rate\x18\f \x01(\x01H\x02R\x0econversionRate\x88\x01\x01\x12-\n" +
+	"\x10events_per_click\x18\x10 \x01(\x01H\x03R\x0eeventsPerClick\x88\x01\x01\x12 \n" +
+	"\tepc_cents\x18\r \x01(\x03H\x04R\bepcCents\x88\x01\x01\x12 \n" +
+	"\taov_cents\x18\x0e \x01(\x03H\x05R\baovCents\x88\x01\x01\x125\n" +
+	"\x14return_on_commission\x18\x0f \x01(\x01H\x06R\x12returnOnCommission\x88\x01\x01B\b\n" +
 	"\x06_valueB\x14\n" +
 	"\x12_net_revenue_centsB\x12\n" +
-	"\x10_conversion_rateB\f\n" +
+	"\x10_conversion_rateB\x13\n" +
+	"\x11_events_per_clickB\f\n" +
 	"\n" +
 	"_epc_centsB\f\n" +
 	"\n" +

@@ -174,7 +174,7 @@ func (m *AnalyticsRequest) validate(all bool) error {
 		if _, ok := _AnalyticsRequest_Metric_InLookup[m.GetMetric()]; !ok {
 			err := AnalyticsRequestValidationError{
 				field:  "Metric",
-				reason: "value must be in list [clicks uniqueClicks signups conversions newCustomers revenueCents refundedCents commissionCents netRevenueCents conversionRate epcCents aovCents returnOnCommission]",
+				reason: "value must be in list [clicks uniqueClicks signups conversions newCustomers revenueCents refundedCents commissionCents netRevenueCents conversionRate eventsPerClick epcCents aovCents returnOnCommission]",
 			}
 			if !all {
 				return err
@@ -311,6 +311,7 @@ var _AnalyticsRequest_Metric_InLookup = map[string]struct{}{
 	"commissionCents":    {},
 	"netRevenueCents":    {},
 	"conversionRate":     {},
+	"eventsPerClick":     {},
 	"epcCents":           {},
 	"aovCents":           {},
 	"returnOnCommission": {},
@@ -434,7 +435,7 @@ func (m *ProgramAnalyticsRequest) validate(all bool) error {
 		if _, ok := _ProgramAnalyticsRequest_Metric_InLookup[m.GetMetric()]; !ok {
 			err := ProgramAnalyticsRequestValidationError{
 				field:  "Metric",
-				reason: "value must be in list [clicks uniqueClicks signups conversions newCustomers revenueCents refundedCents commissionCents netRevenueCents conversionRate epcCents aovCents returnOnCommission]",
+				reason: "value must be in list [clicks uniqueClicks signups conversions newCustomers revenueCents refundedCents commissionCents netRevenueCents conversionRate eventsPerClick epcCents aovCents returnOnCommission]",
 			}
 			if !all {
 				return err
@@ -573,6 +574,7 @@ var _ProgramAnalyticsRequest_Metric_InLookup = map[string]struct{}{
 	"commissionCents":    {},
 	"netRevenueCents":    {},
 	"conversionRate":     {},
+	"eventsPerClick":     {},
 	"epcCents":           {},
 	"aovCents":           {},
 	"returnOnCommission": {},
@@ -622,6 +624,10 @@ func (m *AnalyticsMetrics) validate(all bool) error {
 
 	if m.ConversionRate != nil {
 		// no validation rules for ConversionRate
+	}
+
+	if m.EventsPerClick != nil {
+		// no validation rules for EventsPerClick
 	}
 
 	if m.EpcCents != nil {
@@ -1293,6 +1299,10 @@ func (m *AnalyticsPoint) validate(all bool) error {
 		// no validation rules for ConversionRate
 	}
 
+	if m.EventsPerClick != nil {
+		// no validation rules for EventsPerClick
+	}
+
 	if m.EpcCents != nil {
 		// no validation rules for EpcCents
 	}
@@ -1602,6 +1612,10 @@ func (m *AnalyticsRow) validate(all bool) error {
 
 	if m.ConversionRate != nil {
 		// no validation rules for ConversionRate
+	}
+
+	if m.EventsPerClick != nil {
+		// no validation rules for EventsPerClick
 	}
 
 	if m.EpcCents != nil {

@@ -27,6 +27,7 @@ const currentConversions = `
 		coalesce(case when c.attributed and d.method = 'promo_code' then c.promo_code end, '') as promo_code,
 		coalesce(c.currency, '') as currency, c.amount_cents, c.refunded_amount_cents as refunded_cents,
 		coalesce(m.status, '') as commission_status, coalesce(m.amount_cents, 0) as commission_cents, coalesce(m.currency, '') as commission_currency,
+		c.attributed and c.customer_ref is null as without_customer,
 		t.erased_at is not null as participant_erased, w.erased_at is not null or c.buyer_erased_at is not null as all_erased
 	from unnest($3::uuid[]) as n (id)
 	cross join lateral (select * from conversions where workspace_id = $1 and mode = $2 and id = n.id limit 1) as c
@@ -47,6 +48,7 @@ type currentRow struct {
 	SubID         string
 	PromoCode     string
 
+	WithoutCustomer              bool
 	ParticipantErased, AllErased bool
 	conversionAmounts
 }
@@ -89,6 +91,7 @@ func (tx *Tx) CurrentConversions(
 	found := make(map[affiliate.ConversionID]analytics.Conversion, len(current))
 	for _, r := range current {
 		c := analytics.Conversion{ID: r.ID, OccurredAt: r.OccurredAt.UTC(), EventType: r.EventType, ParticipantErased: r.ParticipantErased, AllErased: r.AllErased}
+		c.WithoutCustomer = r.WithoutCustomer && !r.AllErased
 		r.set(&c)
 		if r.ProgramID != nil && r.ParticipantID != nil {
 			c.Owner.Program, c.Owner.Participant = *r.ProgramID, *r.ParticipantID
@@ -144,7 +147,7 @@ const countedConversions = `
 	where c.workspace_id = $1 and c.mode = $2 and c.conversion_id = any($3)`
 
 // countedRowColumns are the columns of analytics_conversions c of a countedRow.
-const countedRowColumns = `c.conversion_id, ` + countedColumns + `, c.dimension_values, c.click_id`
+const countedRowColumns = `c.conversion_id, ` + countedColumns + `, c.dimension_values, c.click_id, c.without_customer`
 
 // countedColumns are the columns of analytics_conversions c of countedFields.
 const countedColumns = `c.program_id, c.participant_id, c.link_id, c.occurred_at, c.event_type, c.customer_ref,
@@ -154,6 +157,7 @@ type countedRow struct {
 	ConversionID    affiliate.ConversionID
 	DimensionValues []string
 	ClickID         *affiliate.ClickID
+	WithoutCustomer bool
 	countedFields
 }
 
@@ -169,7 +173,7 @@ type countedFields struct {
 
 func (r countedRow) conversion() analytics.Conversion {
 	c := r.countedFields.conversion()
-	c.ID = r.ConversionID
+	c.ID, c.WithoutCustomer = r.ConversionID, r.WithoutCustomer
 	copy(c.Values[:], r.DimensionValues)
 	if r.ClickID != nil {
 		c.Click = *r.ClickID
@@ -208,20 +212,23 @@ func (tx *Tx) CountedConversions(
 
 const storeConversions = `
 	insert into analytics_conversions (workspace_id, mode, conversion_id, program_id, participant_id, link_id, occurred_at, event_type,
-		dimension_values, customer_ref, click_id, currency, amount_cents, refunded_cents, commission_status, commission_cents, commission_currency)
+		dimension_values, customer_ref, click_id, currency, amount_cents, refunded_cents, commission_status, commission_cents, commission_currency,
+		without_customer)
 	select @workspace, @mode, id, program, participant, link, occurred_at, event_type, dimension_values::text[], nullif(customer, ''),
-		nullif(click, '00000000-0000-0000-0000-000000000000'), currency, amount, refunded, commission, commission_cents, commission_currency
+		nullif(click, '00000000-0000-0000-0000-000000000000'), currency, amount, refunded, commission, commission_cents, commission_currency,
+		without_customer
 	from unnest(@ids::uuid[], @programs::uuid[], @participants::uuid[], @links::uuid[], @times::timestamptz[], @event_types::text[],
 		@values::text[], @customers::text[], @clicks::uuid[], @currencies::text[], @amounts::bigint[], @refunds::bigint[],
-		@commissions::text[], @commission_amounts::bigint[], @commission_currencies::text[])
+		@commissions::text[], @commission_amounts::bigint[], @commission_currencies::text[], @without_customer::boolean[])
 		as k (id, program, participant, link, occurred_at, event_type, dimension_values, customer, click,
-			currency, amount, refunded, commission, commission_cents, commission_currency)
+			currency, amount, refunded, commission, commission_cents, commission_currency, without_customer)
 	on conflict (workspace_id, mode, conversion_id) do update
 	set program_id = excluded.program_id, participant_id = excluded.participant_id, link_id = excluded.link_id,
 		occurred_at = excluded.occurred_at, event_type = excluded.event_type, dimension_values = excluded.dimension_values,
 		customer_ref = excluded.customer_ref, click_id = excluded.click_id, currency = excluded.currency,
 		amount_cents = excluded.amount_cents, refunded_cents = excluded.refunded_cents, commission_status = excluded.commission_status,
-		commission_cents = excluded.commission_cents, commission_currency = excluded.commission_currency`
+		commission_cents = excluded.commission_cents, commission_currency = excluded.commission_currency,
+		without_customer = excluded.without_customer`
 
 const deleteCounted = `delete from analytics_conversions where workspace_id = $1 and mode = $2 and conversion_id = any($3)`
 
@@ -243,6 +250,7 @@ func conversionArgs(scope affiliate.Scope, stored []analytics.Conversion) pgx.Na
 	var times []time.Time
 	var eventTypes, values, customers, currencies, commissions, commissionCurrencies []string
 	var amounts, refunds, commissionAmounts []int64
+	var withoutCustomer []bool
 	for i := range stored {
 		c := &stored[i]
 		ids, clicks, times = append(ids, c.ID.UUID), append(clicks, c.Click.UUID), append(times, c.OccurredAt)
@@ -250,13 +258,14 @@ func conversionArgs(scope affiliate.Scope, stored []analytics.Conversion) pgx.Na
 		eventTypes, values, customers = append(eventTypes, string(c.EventType)), append(values, arrayLiteral(c.Values[:])), append(customers, c.Customer)
 		currencies, amounts, refunds = append(currencies, c.Currency), append(amounts, c.AmountCents), append(refunds, c.RefundedCents)
 		commissions, commissionAmounts = append(commissions, string(c.Commission)), append(commissionAmounts, c.CommissionCents)
-		commissionCurrencies = append(commissionCurrencies, c.CommissionCurrency)
+		commissionCurrencies, withoutCustomer = append(commissionCurrencies, c.CommissionCurrency), append(withoutCustomer, c.WithoutCustomer)
 	}
 	return pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "ids": ids, "clicks": clicks, "times": times,
 		"programs": programs, "participants": participants, "links": links, "event_types": eventTypes, "values": values, "customers": customers,
 		"currencies": currencies, "amounts": amounts, "refunds": refunds,
 		"commissions": commissions, "commission_amounts": commissionAmounts, "commission_currencies": commissionCurrencies,
+		"without_customer": withoutCustomer,
 	}
 }
 

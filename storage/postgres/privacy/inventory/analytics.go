@@ -49,7 +49,7 @@ var analytics = Area{
 				pseudonymous(buyer, "customer_ref", "keyed hash of the customer id", sale(Null)),
 				personal([]Subject{Partner, Visitor}, "dimension_values", "values of the conversion and its click, as in the table clicks", everyone(Redacted)).because(valuesNote),
 				business("workspace_id mode conversion_id program_id link_id occurred_at event_type currency amount_cents refunded_cents"),
-				business("commission_status commission_cents commission_currency"),
+				business("commission_status commission_cents commission_currency without_customer"),
 			},
 		},
 		{
